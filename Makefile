@@ -1,0 +1,43 @@
+# `make demo` and `make test` are all that a newcomer needs; both set up .venv first.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+UV     := $(or $(shell command -v uv),$(BIN)/uv)
+ONLY   ?=
+
+.PHONY: demo test check bench deploy requirements clean
+
+demo: $(VENV)/.ready
+	$(BIN)/capim demo
+
+test: $(VENV)/.ready
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.ready
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.ready
+	$(BIN)/python -m tests.benchmarks $(ONLY)
+
+deploy: $(VENV)/.ready
+	$(BIN)/prefect --no-prompt deploy --prefect-file deployments/prefect.yaml --all
+
+# requirements.txt follows pyproject.toml: exact versions, no addresses
+requirements: $(VENV)/.ready
+	$(UV) pip compile pyproject.toml --universal --python-version 3.11 --all-extras \
+	  --no-header --no-annotate --no-emit-index-url --upgrade -o requirements.txt
+
+clean:
+	rm -rf $(VENV) workspace build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# uv from the PATH, else pip puts it into .venv
+$(VENV)/.ready: requirements.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || $(UV) venv --quiet $(VENV)
+	test -x "$(UV)" || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(UV) pip install --quiet --python $(BIN)/python -r requirements.txt
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps -e .
+	touch $@
