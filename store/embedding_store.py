@@ -1,0 +1,240 @@
+"""The one object through which everything reads and writes: :class:`EmbeddingStore`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store import corpora, registers, seal, vectors
+from store.catalogue import Catalogue
+from store.checks import Block
+from store.connection import Connection
+from store.corpora import ItemIndex
+from store.embeddings import SetWriter
+from store.errors import RequestError
+from store.formats import open_format
+from store.keys import table_of
+from store.seal import SealedSet
+from store.types import EncoderSpec, Modality, SetKey
+from store.upkeep import Upkeep
+from store.vectors import MultiVectors, Vectors
+
+
+class EmbeddingStore(Catalogue, Upkeep):
+    """Embeddings with their full identity, and every row that was ever computed from them.
+
+    Opens a LanceDB database in a folder or at ``s3://…`` (credentials from the environment). Holds no locks and no
+    files: any number of processes may have the same store open. May be shared by threads; pickles as its URI.
+
+    Wherever an encoder or a corpus is asked for, its name stands for what was last written under that name; a
+    fingerprint names one state for good.
+
+    Examples:
+        >>> import tempfile
+        >>> store = EmbeddingStore.open(tempfile.mkdtemp() + "/store", create=True)
+        >>> store.sealed_sets()
+        []
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._writers: dict[SetKey, SetWriter] = {}
+        self._items: dict[tuple[str, Modality], ItemIndex] = {}
+
+    @classmethod
+    def open(cls, uri: str | Path, *, create: bool = False) -> EmbeddingStore:
+        """The store at a folder or object storage address.
+
+        Args:
+            uri: ``workspace/store``, ``s3://bucket/path``.
+            create: Make an empty store where there is none.
+
+        Raises:
+            RequestError: There is no store and ``create`` is false, or it was written by another format.
+        """
+        text = str(uri)
+        connection = Connection(text if "://" in text else str(Path(text).expanduser().absolute()))
+        open_format(connection, create=create)
+        return cls(connection)
+
+    def __repr__(self) -> str:
+        return f"EmbeddingStore({self.uri!r})"
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return (EmbeddingStore.open, (self.uri,))
+
+    # --- writing embedding sets -------------------------------------------------------------------------------
+    def missing(self, key: SetKey, n_items: int) -> NDArray[np.int32]:
+        """Positions of the corpus that have no row in a set yet, ascending.
+
+        Args:
+            key: Whose vectors of what.
+            n_items: Images or captions of the corpus.
+        """
+        existing = seal.sealed(self.connection, key)
+        if existing is not None and existing.rows == n_items:
+            return np.empty(0, dtype=np.int32)
+        ords = self._writer(key).missing()
+        return ords[ords < n_items]
+
+    def put(self, key: SetKey, spec: EncoderSpec, block: Block) -> int:
+        """Adds a block of embeddings to a set; rows that are there already are left as they are.
+
+        All of a block's new rows are kept, or none: when this returns, a crash cannot take them away.
+
+        Returns:
+            Rows that were new.
+
+        Raises:
+            RequestError: A value, an id or the spec is wrong; faults are named with row and id, nothing was written.
+            WorkError: Storage failed; nothing of this block was written.
+        """
+        return self._writer(key).put(spec, block)
+
+    def seal(self, key: SetKey, *, n_items: int) -> SealedSet:
+        """Checks that a set is complete and unchanged, fixes it under a tag and registers it.
+
+        Raises:
+            WorkError: Items are missing or rows are damaged; the first are named.
+        """
+        return seal.seal(self.connection, key, self._index(key), n_items)
+
+    def sealed(self, key: SetKey) -> SealedSet | None:
+        """The sealed state of a set, or None."""
+        return seal.sealed(self.connection, key)
+
+    def sealed_sets(self) -> list[SealedSet]:
+        """Every sealed set, oldest first."""
+        return seal.sealed_sets(self.connection)
+
+    # --- reading embedding sets -------------------------------------------------------------------------------
+    def vectors(
+        self,
+        *,
+        encoder: str,
+        corpus: str,
+        modality: Modality,
+        language: str | None = None,
+        translator: str | None = None,
+        partial: bool = False,
+    ) -> Vectors:
+        """The vectors of a single-vector encoder as one float32 matrix in corpus order.
+
+        Args:
+            encoder: Name or fingerprint.
+            corpus: Name or fingerprint.
+            modality: ``image`` or ``caption``.
+            language: Only captions in this language (BCP-47).
+            translator: Only captions by this translator.
+            partial: Read a set that is not sealed; items without a row are left out.
+
+        Raises:
+            RequestError: There is no such set, or it is not sealed.
+            WorkError: A row was changed on disk.
+        """
+        key, items, wanted, state = self._selection(encoder, corpus, modality, language, translator, partial)
+        if key.vectors == "multi":
+            raise RequestError(f"encoder {encoder!r} gives many vectors per item: read them with multivectors()")
+        conditions = [
+            f"{column} = {registers.quoted(text)}"
+            for column, text in (("language", language), ("translator", translator))
+            if text is not None
+        ]
+        return vectors.read_matrix(
+            vectors.open_set(self.connection, key, state),
+            key,
+            items,
+            wanted,
+            sealed=state,
+            condition=" AND ".join(conditions) or None,
+        )
+
+    def multivectors(
+        self,
+        *,
+        encoder: str,
+        corpus: str,
+        modality: Modality,
+        language: str | None = None,
+        translator: str | None = None,
+        window: int = 64,
+        partial: bool = False,
+    ) -> Iterator[MultiVectors]:
+        """The vectors of a late-interaction encoder in blocks of ``window`` items, in corpus order.
+
+        Memory stays at one block, whatever the size of the set. Arguments and errors as for :meth:`vectors`.
+        """
+        key, items, wanted, state = self._selection(encoder, corpus, modality, language, translator, partial)
+        if key.vectors == "single":
+            raise RequestError(f"encoder {encoder!r} gives one vector per item: read them with vectors()")
+        table = vectors.open_set(self.connection, key, state)
+        blocks = vectors.read_blocks(table, key, items, wanted, sealed=state, window=window)
+        return (vectors.ragged(rows, items) for rows in blocks)
+
+    def iter_vectors(
+        self,
+        *,
+        encoder: str,
+        corpus: str,
+        modality: Modality,
+        language: str | None = None,
+        translator: str | None = None,
+        window: int = 4096,
+        partial: bool = False,
+    ) -> Iterator[Vectors]:
+        """The vectors of a single-vector encoder in blocks of ``window`` items, for sets larger than memory."""
+        key, items, wanted, state = self._selection(encoder, corpus, modality, language, translator, partial)
+        if key.vectors == "multi":
+            raise RequestError(f"encoder {encoder!r} gives many vectors per item: read them with multivectors()")
+        table = vectors.open_set(self.connection, key, state)
+        blocks = vectors.read_blocks(table, key, items, wanted, sealed=state, window=window)
+        return (vectors.dense(rows, items, state.tag if state else "") for rows in blocks)
+
+    def key(self, *, encoder: str, corpus: str, modality: Modality) -> SetKey:
+        """The identity of a set from names or fingerprints of a stored encoder and a stored corpus."""
+        spec = self.encoder(encoder)
+        row = corpora.corpus_row(self.connection, corpus)
+        return SetKey(
+            corpus=str(row["name"]),
+            corpus_fingerprint=str(row["fingerprint"]),
+            modality=modality,
+            encoder=spec.name,
+            encoder_fingerprint=spec.fingerprint,
+            vectors=spec.vectors,
+        )
+
+    # --- within -----------------------------------------------------------------------------------------------
+    def _index(self, key: SetKey) -> ItemIndex:
+        place = (key.corpus_fingerprint, key.modality)
+        if place not in self._items:
+            self._items[place] = corpora.item_index(self.connection, key.corpus, key.corpus_fingerprint, key.modality)
+        return self._items[place]
+
+    def _writer(self, key: SetKey) -> SetWriter:
+        if key not in self._writers:
+            self._writers[key] = SetWriter(self.connection, key, self._index(key))
+        return self._writers[key]
+
+    def _selection(
+        self,
+        encoder: str,
+        corpus: str,
+        modality: Modality,
+        language: str | None,
+        translator: str | None,
+        partial: bool,
+    ) -> tuple[SetKey, ItemIndex, NDArray[np.int32], SealedSet | None]:
+        """A set, the items of its corpus, the positions asked for and the sealed state; checked, nothing read yet."""
+        key = self.key(encoder=encoder, corpus=corpus, modality=modality)
+        items = self._index(key)
+        wanted = items.subset(language, translator)
+        state = seal.sealed(self.connection, key)
+        if state is None and not partial:
+            raise RequestError(
+                f"{key.modality}s of {key.corpus!r} by {key.encoder!r} (set {table_of(key)}) are not sealed in "
+                f"{self.uri}. Run `capim embed` to the end, or ask for what is there with partial=True"
+            )
+        return key, items, wanted, state

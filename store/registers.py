@@ -1,0 +1,145 @@
+"""Small tables keyed by what they describe: encoders, surveyed images, sealed sets.
+
+Every change is one merge on the declared primary key, so that a row is there once whoever else writes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from store.connection import Connection, retrying, storage_faults
+from store.errors import RequestError
+from store.keys import is_fingerprint, spec_from_json, spec_to_json
+from store.tables import ENCODERS, REGISTERS, SURVEY, primary_key
+from store.types import EncoderSpec, SurveyedImage
+
+log = logging.getLogger(__name__)
+
+_SURVEY_BATCH = 1024  # rows: with thumbnails of 5 kB, about 5 MB
+
+
+def upsert(connection: Connection, table: str, schema: pa.Schema, rows: pa.Table) -> None:
+    """Writes rows, replacing those with the same primary key."""
+
+    def merge() -> None:
+        current = connection.create(table, schema) if (found := connection.find(table)) is None else found
+        current.merge_insert(primary_key(schema)).when_matched_update_all().when_not_matched_insert_all().execute(rows)
+
+    retrying(f"writing table {table!r}", merge)
+
+
+def insert(connection: Connection, table: str, schema: pa.Schema, rows: pa.Table) -> None:
+    """Writes those rows whose primary key is new."""
+
+    def merge() -> None:
+        current = connection.create(table, schema) if (found := connection.find(table)) is None else found
+        current.merge_insert(primary_key(schema)).when_not_matched_insert_all().execute(rows)
+
+    retrying(f"writing table {table!r}", merge)
+
+
+def read(connection: Connection, table: str, condition: str | None = None) -> pa.Table:
+    """Rows of a register that meet an SQL condition; an empty table if nothing was ever written."""
+    schema = REGISTERS[table]
+    found = connection.find(table)
+    if found is None:
+        return schema.empty_table()
+    with storage_faults(f"reading table {table!r}"):
+        return found.to_table(columns=schema.names, filter=condition)
+
+
+def quoted(text: str) -> str:
+    """A text as an SQL literal.
+
+    Examples:
+        >>> quoted("it's")
+        "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+def one_of(column: str, values: Sequence[str]) -> str:
+    """The SQL condition that a column holds one of these texts; the column's name may be an SQL word.
+
+    Examples:
+        >>> one_of("set", ["a", "b"])
+        "`set` IN ('a', 'b')"
+    """
+    return f"`{column}` IN ({', '.join(map(quoted, values))})" if values else "false"
+
+
+def now() -> datetime:
+    """The time in UTC, as every table keeps it."""
+    return datetime.now(UTC)
+
+
+# --- encoders ---------------------------------------------------------------------------------------------------
+def write_encoder(connection: Connection, spec: EncoderSpec) -> None:
+    """Registers a spec under its name; from then on the name stands for it."""
+    known = read(connection, "encoders", f"name = {quoted(spec.name)}").to_pylist()
+    others = {row["fingerprint"] for row in known} - {spec.fingerprint}
+    newest = max(known, key=lambda row: row["written"], default=None)
+    if newest is not None and newest["fingerprint"] == spec.fingerprint:
+        return
+    if others:
+        log.warning(
+            "encoder name %r now stands for %s (revision %s); embeddings made under this name before are kept and "
+            "found by fingerprint: %s",
+            spec.name,
+            spec.fingerprint,
+            spec.revision,
+            ", ".join(sorted(others)),
+        )
+    row = {"name": spec.name, "fingerprint": spec.fingerprint, "spec": spec_to_json(spec), "written": now()}
+    upsert(connection, "encoders", ENCODERS, pa.Table.from_pylist([row], schema=ENCODERS))
+
+
+def encoder(connection: Connection, name_or_fingerprint: str) -> EncoderSpec:
+    """The spec of a fingerprint, or the one last registered under a name."""
+    column = "fingerprint" if is_fingerprint(name_or_fingerprint) else "name"
+    rows = read(connection, "encoders", f"{column} = {quoted(name_or_fingerprint)}").to_pylist()
+    if not rows:
+        known = sorted(set(read(connection, "encoders").column("name").to_pylist()))
+        raise RequestError(
+            f"encoder {name_or_fingerprint!r} is not in the store {connection.uri}; "
+            f"it holds {', '.join(known) or 'none'}. Run `capim embed` with it first"
+        )
+    return spec_from_json(max(rows, key=lambda row: row["written"])["spec"])
+
+
+# --- surveyed images ----------------------------------------------------------------------------------------------
+def surveyed(connection: Connection, shas: Sequence[str]) -> dict[str, str | None]:
+    """Of these image hashes, the known ones: None where it decodes, else the reason why not."""
+    return {row["sha"]: row["reason"] for row in _survey_rows(connection, shas, ["sha", "reason"])}
+
+
+def thumbnails(connection: Connection, shas: Sequence[str]) -> dict[str, bytes]:
+    """Thumbnails of these image hashes, as encoded bytes; hashes without one are left out."""
+    rows = _survey_rows(connection, shas, ["sha", "thumbnail"])
+    return {row["sha"]: row["thumbnail"] for row in rows if row["thumbnail"] is not None}
+
+
+def write_survey(connection: Connection, rows: Iterable[SurveyedImage]) -> None:
+    """Keeps what is new among these, in bounded batches."""
+    remaining = iter(rows)
+    while batch := list(islice(remaining, _SURVEY_BATCH)):
+        unique = {row[0]: SurveyedImage(*row) for row in batch}
+        table = pa.Table.from_pylist([row._asdict() for row in unique.values()], schema=SURVEY)
+        insert(connection, "survey", SURVEY, table)
+
+
+def _survey_rows(connection: Connection, shas: Sequence[str], columns: list[str]) -> Iterator[dict[str, Any]]:
+    table = connection.find("survey")
+    unique = sorted(set(shas))
+    if table is None:
+        return
+    for start in range(0, len(unique), _SURVEY_BATCH):
+        with storage_faults("reading table 'survey'"):
+            condition = one_of("sha", unique[start : start + _SURVEY_BATCH])
+            yield from table.to_table(columns=columns, filter=condition).to_pylist()

@@ -1,0 +1,87 @@
+"""What keeps a store in order, as methods of :class:`store.EmbeddingStore`: info, verify, diff, drop, compact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from store import compaction, corpora, difference, health, inventory, registers, removal, room
+from store.difference import SetDifference
+from store.handle import Handle
+from store.health import Finding
+from store.inventory import StoreInfo
+from store.removal import Removal
+from store.types import EncoderSpec, Modality, SetKey
+
+
+class Upkeep(Handle):
+    """The part of a store that looks after it; nothing here reads or makes embeddings."""
+
+    def info(self) -> StoreInfo:
+        """Sets, tables, rows, bytes, versions and who wrote them."""
+        return inventory.info(self.connection)
+
+    def verify(self) -> Iterator[Finding]:
+        """Reads everything and gives one finding per corpus, set and table, as it goes; changes nothing."""
+        return health.verify(self.connection)
+
+    def find_set(self, reference: str) -> SetKey:
+        """The set that a table name, its beginning, a tag or the beginning of a digest stands for.
+
+        Raises:
+            RequestError: None or several; lists what there is.
+        """
+        return inventory.find_set(self.connection, reference)
+
+    def diff(self, a: SetKey, b: SetKey, *, other: Handle | None = None) -> SetDifference:
+        """Compares two sets item by item; the second may be in another store."""
+        return difference.diff(self.connection, a, other.connection if other else self.connection, b)
+
+    def drop(
+        self,
+        *,
+        encoder: str | None = None,
+        corpus: str | None = None,
+        modality: Modality | None = None,
+        dry_run: bool = True,
+    ) -> Removal:
+        """Drops the embedding sets of an encoder, of a corpus, or of both; by default only says what would go.
+
+        With nothing but a corpus the corpus goes too, with nothing but an encoder its registration. Results computed
+        from what goes are kept: they name the sets that they came from.
+
+        Raises:
+            RequestError: The encoder or corpus is not in the store, or none was named.
+        """
+        row = None if corpus is None else corpora.corpus_row(self.connection, corpus)
+        return removal.drop(
+            self.connection,
+            encoder_fingerprint=None if encoder is None else registers.encoder(self.connection, encoder).fingerprint,
+            corpus=None if row is None else (str(row["name"]), str(row["fingerprint"])),
+            modality=modality,
+            dry_run=dry_run,
+        )
+
+    def compact(
+        self, *, history: timedelta = compaction.HISTORY_AGE, leftover_age: timedelta = compaction.LEFTOVER_AGE
+    ) -> dict[str, int]:
+        """Puts small files together and collects garbage; sealed states stay readable.
+
+        Args:
+            history: Versions without a tag that are younger than this stay.
+            leftover_age: Temporary files younger than this stay: their writer may be at work.
+
+        Returns:
+            Bytes freed by table.
+        """
+        return removal.tidy(self.connection, history=history, leftover_age=leftover_age)
+
+    def check_room(self, spec: EncoderSpec, n_items: int, *, vectors_per_item: float = 1.0) -> int:
+        """Bytes that a set will take while it is made (rows × bytes × 1.3).
+
+        Raises:
+            WorkError: The disk has less free; says how much it needs and has.
+        """
+        needed = room.bytes_needed(spec, n_items, vectors_per_item)
+        room.refuse_lack_of_room(self.connection, needed, f"{n_items} items by {spec.name!r}")
+        return needed

@@ -1,0 +1,73 @@
+"""Corpora, surveyed images and encoders come back as they were written, once, whoever writes them."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from store import EmbeddingStore, RequestError, SurveyedImage
+
+
+def test_a_corpus_comes_back_equal_and_is_stored_once(store, make_corpus):
+    corpus = make_corpus(20, languages=("en", "de"))
+    store.write_corpus(corpus)
+    store.write_corpus(corpus)
+    read = store.corpus("toy")
+    assert read.images.equals(corpus.images)
+    assert read.captions.equals(corpus.captions)
+    assert read.quadruples.equals(corpus.quadruples)
+    assert read.fingerprint == corpus.fingerprint
+    vars(read).pop("fingerprint")
+    assert read.fingerprint == corpus.fingerprint, "computed again from what was read"
+    assert store.corpora().num_rows == 1
+    assert store.corpora().column("languages").to_pylist() == [["de", "en"]]
+
+
+def test_a_name_stands_for_the_corpus_written_last_and_a_fingerprint_for_one_state(store, make_corpus):
+    small, large = make_corpus(3), make_corpus(4)
+    store.write_corpus(large)
+    store.write_corpus(small)
+    assert store.corpus("toy").images.num_rows == 3
+    assert store.corpus("toy", large.fingerprint).images.num_rows == 4
+    assert store.corpus(large.fingerprint).images.num_rows == 4
+
+
+def test_a_corpus_whose_last_write_broke_off_is_finished_by_the_next(store, make_corpus):
+    corpus = make_corpus(3)
+    store.connection.create(f"corpus-images-toy-{corpus.fingerprint}", corpus.images.schema, corpus.images)
+    with pytest.raises(RequestError, match=r"corpus 'toy' is not in the store .*it holds none"):
+        store.corpus("toy")
+    store.write_corpus(corpus)
+    assert store.corpus("toy").images.equals(corpus.images)
+
+
+def test_surveyed_images_are_known_by_the_hash_of_their_bytes(store):
+    store.write_survey(
+        [SurveyedImage("a", 4, 3, b"jpeg", None), SurveyedImage("b", None, None, None, "truncated file")]
+    )
+    store.write_survey([SurveyedImage("a", 9, 9, b"other", None), SurveyedImage("c", 1, 1, None, None)])
+    assert store.surveyed(["a", "b", "c", "d"]) == {"a": None, "b": "truncated file", "c": None}
+    assert store.thumbnails(["a", "b", "c", "d"]) == {"a": b"jpeg"}
+    assert EmbeddingStore.open(store.uri).surveyed([]) == {}
+
+
+def test_two_specs_under_one_name_are_kept_apart_and_said_aloud(store, make_spec, caplog):
+    old, new = make_spec(), make_spec(revision="r2")
+    store.write_encoder(old)
+    store.write_encoder(old)
+    assert not caplog.records
+    with caplog.at_level(logging.WARNING):
+        store.write_encoder(new)
+    assert f"'enc' now stands for {new.fingerprint}" in caplog.text
+    assert old.fingerprint in caplog.text
+    assert store.encoder("enc") == new
+    assert store.encoder(old.fingerprint) == old
+    store.write_encoder(old)
+    assert store.encoder("enc") == old, "the one that was registered last"
+
+
+def test_an_unknown_encoder_lists_the_known_ones(store, make_spec):
+    store.write_encoder(make_spec())
+    with pytest.raises(RequestError, match=r"encoder 'nope' is not in the store .*it holds enc"):
+        store.encoder("nope")

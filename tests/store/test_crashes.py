@@ -1,0 +1,83 @@
+"""Two racing writers, killed again and again, leave what an uninterrupted writer leaves."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from store import EmbeddingStore
+from store.keys import table_of
+
+WRITER = Path(__file__).with_name("writer.py")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def start(uri: Path, n_items: int, seed: int) -> subprocess.Popen[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(WRITER), str(uri), str(n_items), str(seed)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def kill_racing_writers(uri: Path, n_items: int, rounds: int, seed: int) -> int:
+    """Starts two writers per round and kills both at random moments; returns how many died at work."""
+    moments = random.Random(seed)
+    killed = 0
+    for number in range(rounds):
+        pair = [start(uri, n_items, seed=2 * number + which) for which in range(2)]
+        for writer in pair:
+            assert writer.stdout.readline() == "writing\n"
+        for writer in pair:
+            time.sleep(moments.uniform(0, 0.25))
+            writer.send_signal(signal.SIGKILL)
+        for writer in pair:
+            killed += writer.wait() == -signal.SIGKILL
+            writer.stdout.close()
+            writer.stderr.close()
+    return killed
+
+
+def same_contents(left: EmbeddingStore, right: EmbeddingStore) -> bool:
+    """Whether two stores hold the same sets with the same bits in the same order."""
+    dense = [s.vectors(encoder="dense", corpus="crash", modality="image").matrix.tobytes() for s in (left, right)]
+    late = [
+        b"".join(block.values.tobytes() for block in s.multivectors(encoder="late", corpus="crash", modality="image"))
+        for s in (left, right)
+    ]
+    digests = [sorted(sealed.digest for sealed in s.sealed_sets()) for s in (left, right)]
+    return dense[0] == dense[1] and late[0] == late[1] and digests[0] == digests[1]
+
+
+@pytest.mark.slow
+def test_killed_writers_lose_and_double_nothing(tmp_path):
+    n_items, rounds = 2400, 3
+    killed = kill_racing_writers(tmp_path / "torn", n_items, rounds, seed=1)
+    assert killed == 2 * rounds, "every writer was still at work"
+    for folder in ("torn", "whole"):
+        writer = start(tmp_path / folder, n_items, seed=99)
+        _, errors = writer.communicate()
+        assert writer.returncode == 0, errors
+    torn, whole = EmbeddingStore.open(tmp_path / "torn"), EmbeddingStore.open(tmp_path / "whole")
+    assert same_contents(torn, whole)
+    for sealed in torn.sealed_sets():
+        rows = torn.connection.find(table_of(sealed.key), version=sealed.tag)
+        assert np.array_equal(np.sort(rows.to_table(columns=["ord"]).column("ord").to_numpy()), np.arange(n_items))
+    assert {finding.state for finding in torn.verify() if finding.what != "temporary files"} == {"sound"}
+
+
+@pytest.mark.slow
+def test_two_writers_at_once_leave_every_row_once(tmp_path):
+    writers = [start(tmp_path / "store", 480, seed) for seed in (1, 2)]
+    for writer in writers:
+        _, errors = writer.communicate()
+        assert writer.returncode == 0, errors
+    store = EmbeddingStore.open(tmp_path / "store")
+    assert [sealed.rows for sealed in store.sealed_sets()] == [480, 480]
+    assert {finding.state for finding in store.verify()} == {"sound"}

@@ -1,0 +1,142 @@
+"""A set is written in blocks, resumed, sealed and read back as it was given."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from store import EmbeddingStore, RequestError, WorkError
+from store.keys import table_of
+
+
+@pytest.mark.parametrize("storage", ["float16", "float32"])
+def test_what_was_put_comes_back_in_corpus_order_to_the_last_bit(
+    store, make_corpus, make_spec, make_key, make_block, make_embeddings, storage
+):
+    corpus, spec = make_corpus(20), make_spec(storage=storage)
+    store.write_corpus(corpus)
+    store.write_encoder(spec)
+    key = make_key(corpus, spec)
+    for ords in ([19, 3, 7], [0, 1, 2, 4, 5, 6], range(8, 19)):
+        store.put(key, spec, make_block(corpus, spec, ords))
+    sealed = store.seal(key, n_items=20)
+
+    read = store.vectors(encoder="enc", corpus="toy", modality="image")
+
+    given = make_embeddings(range(20), spec)
+    assert read.ids == corpus.images.column("id").to_pylist()
+    np.testing.assert_array_equal(read.matrix, given.values.astype(storage).astype(np.float32))
+    np.testing.assert_array_equal(read.n_tokens, given.n_tokens)
+    np.testing.assert_array_equal(read.truncated, given.truncated)
+    np.testing.assert_array_equal(read.norms, given.norms)
+    assert read.tag == sealed.tag
+    assert sealed.rows == sealed.n_vectors == 20
+    assert read.matrix.flags.writeable
+
+
+def test_ragged_sets_come_back_in_windows_to_the_last_bit(store, make_corpus, make_spec, make_embeddings, fill):
+    corpus, spec = make_corpus(20), make_spec(vectors="multi")
+    key = fill(store, corpus, spec)
+    given = make_embeddings(range(20), spec)
+
+    blocks = list(store.multivectors(encoder="enc", corpus="toy", modality="image", window=6))
+
+    assert [len(block) for block in blocks] == [6, 6, 6, 2]
+    np.testing.assert_array_equal(np.concatenate([block.values for block in blocks]), given.values.astype(np.float16))
+    assert blocks[0].values.dtype == np.float16
+    np.testing.assert_array_equal(np.concatenate([np.diff(block.offsets) for block in blocks]), given.counts)
+    assert store.sealed(key).n_vectors == given.offsets[-1]
+
+
+def test_a_second_put_of_the_same_rows_writes_nothing(store, make_corpus, make_spec, make_key, make_block):
+    corpus, spec = make_corpus(20), make_spec()
+    store.write_corpus(corpus)
+    key = make_key(corpus, spec)
+    assert store.missing(key, 20).tolist() == list(range(20))
+    assert store.put(key, spec, make_block(corpus, spec, range(12))) == 12
+    assert store.put(key, spec, make_block(corpus, spec, range(9, 15))) == 3
+    assert EmbeddingStore.open(store.uri).missing(key, 20).tolist() == [15, 16, 17, 18, 19]
+    assert EmbeddingStore.open(store.uri).put(key, spec, make_block(corpus, spec, range(15))) == 0
+
+
+def test_two_writers_that_do_not_see_each_other_leave_every_row_once(
+    store, make_corpus, make_spec, make_key, make_block
+):
+    corpus, spec = make_corpus(20), make_spec()
+    store.write_corpus(corpus)
+    store.write_encoder(spec)
+    key = make_key(corpus, spec)
+    other = EmbeddingStore.open(store.uri)
+    store.put(key, spec, make_block(corpus, spec, range(5)))
+    other.missing(key, 20)
+    writer = other._writer(key)
+    writer._refresh = lambda: None  # the moment between looking and writing
+    store.put(key, spec, make_block(corpus, spec, range(5, 20), batch_id="first"))
+    assert other.put(key, spec, make_block(corpus, spec, range(5, 20), batch_id="second")) == 15
+
+    assert len(store.vectors(encoder="enc", corpus="toy", modality="image", partial=True)) == 20
+    sealed = store.seal(key, n_items=20)
+
+    batches = store.connection.find(table_of(key), version=sealed.tag).to_table(columns=["batch_id"])
+    assert sorted(set(batches.column("batch_id").to_pylist())) == ["b0", "first"]
+    assert sealed.rows == batches.num_rows == 20
+
+
+def test_an_incomplete_set_is_not_sealed_and_read_only_when_asked_for(
+    store, make_corpus, make_spec, make_key, make_block
+):
+    corpus, spec = make_corpus(20), make_spec()
+    store.write_corpus(corpus)
+    store.write_encoder(spec)
+    key = make_key(corpus, spec)
+    store.put(key, spec, make_block(corpus, spec, [0, 2]))
+    with pytest.raises(WorkError, match=r"18 of 20 items have no row, first 'i00001'.*capim embed"):
+        store.seal(key, n_items=20)
+    with pytest.raises(RequestError, match=r"not sealed.*partial=True"):
+        store.vectors(encoder="enc", corpus="toy", modality="image")
+    partial = store.vectors(encoder="enc", corpus="toy", modality="image", partial=True)
+    assert partial.ids == ["i00000", "i00002"]
+
+
+def test_captions_are_read_by_language(store, make_corpus, make_spec, make_embeddings, fill):
+    corpus, spec = make_corpus(5, languages=("en", "de")), make_spec()
+    fill(store, corpus, spec, "caption")
+    german = store.vectors(encoder="enc", corpus="toy", modality="caption", language="de")
+    expected = [position for position in range(20) if position % 4 >= 2]
+    assert german.ords.tolist() == expected
+    np.testing.assert_array_equal(
+        german.matrix, make_embeddings(expected, spec).values.astype(np.float16).astype(np.float32)
+    )
+    with pytest.raises(RequestError, match="it has de/human, en/human"):
+        store.vectors(encoder="enc", corpus="toy", modality="caption", language="fr")
+
+
+def test_a_sealed_set_is_complete_and_sealing_again_changes_nothing(store, make_corpus, make_spec, fill):
+    corpus, spec = make_corpus(20), make_spec()
+    key = fill(store, corpus, spec)
+    first = store.sealed(key)
+    assert store.seal(key, n_items=20) == first
+    assert store.missing(key, 20).tolist() == []
+    assert [sealed.key for sealed in store.sealed_sets()] == [key]
+
+
+def test_a_store_pickles_as_its_address(store):
+    assert pickle.loads(pickle.dumps(store)).uri == store.uri
+
+
+def test_a_missing_store_is_named_with_the_next_step(tmp_path):
+    with pytest.raises(RequestError, match=r"there is no store at .*nowhere.*capim demo"):
+        EmbeddingStore.open(tmp_path / "nowhere")
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_importing_the_store_loads_nothing_heavy():
+    heavy = "torch", "transformers", "prefect", "pandas", "lance", "lancedb", "duckdb", "scipy"
+    code = f"import sys, store; print([m for m in {heavy} if m in sys.modules])"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )

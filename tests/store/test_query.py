@@ -1,0 +1,88 @@
+"""SQL sees everything, float16 vectors included, and can change nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from store import RequestError
+from store.query import known_tables
+from store.schema import OUTCOMES
+
+
+@pytest.fixture
+def filled(store, make_corpus, make_spec, fill):
+    corpus = make_corpus(5)
+    fill(store, corpus, make_spec(name="dense"))
+    fill(store, corpus, make_spec(name="dense"), "caption")
+    fill(store, corpus, make_spec(name="late", vectors="multi"))
+    return store
+
+
+def test_every_table_and_view_can_be_selected_from(filled):
+    for name in known_tables():
+        answer = filled.sql(f"SELECT count(*) AS n FROM {name}")
+        assert answer.column_names == ["n"]
+        assert filled.sql(f"SELECT * FROM {name} LIMIT 1").num_columns >= 3
+
+
+def test_captions_images_and_embeddings_join(filled):
+    answer = filled.sql(
+        "SELECT i.text, e.n_tokens FROM embeddings e JOIN captions i USING (corpus_fingerprint, ord) "
+        "WHERE e.encoder = 'dense' AND e.modality = 'caption' ORDER BY ord LIMIT 2"
+    )
+    assert answer.to_pylist() == [{"text": "en text 0 0", "n_tokens": 0}, {"text": "en text 0 1", "n_tokens": 1}]
+    assert filled.sql("SELECT count(*) AS n FROM embedded_items WHERE text IS NOT NULL").to_pylist() == [{"n": 10}]
+
+
+def test_float16_vectors_are_read_as_floats_when_they_are_named(filled):
+    answer = filled.sql("SELECT list_inner_product(vector, vector) AS square FROM embeddings WHERE encoder = 'dense'")
+    np.testing.assert_allclose(answer.column("square").to_numpy(), 1.0, atol=2e-3)
+    counts = filled.sql("SELECT len(vectors) AS n, n_vectors FROM embeddings WHERE encoder = 'late' ORDER BY ord")
+    assert counts.column("n").to_pylist() == counts.column("n_vectors").to_pylist() == [1, 2, 3, 1, 2]
+    assert "vector" not in filled.sql("SELECT * FROM embeddings LIMIT 1").column_names
+
+
+def test_outcomes_come_with_the_text_that_was_searched_with(filled):
+    required = {field.name: "x" if field.type == pa.string() else 1 for field in OUTCOMES if not field.nullable}
+    whose = {"corpus_fingerprint": filled.corpus("toy").fingerprint, "protocol": "t2i/all", "query_id": "en/human/3"}
+    filled.write_rows("outcomes", pa.Table.from_pylist([required | whose], schema=OUTCOMES))
+    answer = filled.sql("SELECT query_text, query_image, rank_low FROM query_outcomes")
+    assert answer.to_pylist() == [{"query_text": "en text 1 1", "query_image": "i00001", "rank_low": 1}]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TABLE results",
+        "CREATE TABLE x AS SELECT 1",
+        "COPY (SELECT 1) TO '/tmp/capim-query.csv'",
+        "SELECT 1; SELECT 2",
+        "ATTACH '/tmp/capim-query.db'",
+        "SET enable_external_access = true",
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "PRAGMA version",
+        "",
+    ],
+)
+def test_anything_but_one_question_is_refused(filled, statement):
+    with pytest.raises(RequestError, match="the query failed"):
+        filled.sql(statement)
+
+
+def test_an_unknown_table_lists_the_known_ones(filled):
+    with pytest.raises(RequestError, match=r"nope does not exist[\s\S]*Tables and views: batches, captions"):
+        filled.sql("SELECT * FROM nope")
+    with pytest.raises(RequestError, match="nope"):
+        filled.sql("SELECT nope FROM results")
+
+
+def test_a_question_leaves_nothing_on_stderr(filled):
+    code = f"import store; print(store.EmbeddingStore.open({filled.uri!r}).sql('SELECT 1 AS one').to_pylist())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("[{'one': 1}]\n", "")

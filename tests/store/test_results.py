@@ -1,0 +1,99 @@
+"""Rows of analyses: written in one commit, replaced as a group, filtered, queried."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from store import RequestError
+from store.schema import OUTCOMES, RESULTS, RUNS
+
+
+def outcome(evaluation: str, query: int, rank: int = 1) -> dict[str, object]:
+    """A row whose other required columns hold "x" or 1."""
+    filler = {field.name: "x" if field.type == pa.string() else 1 for field in OUTCOMES if not field.nullable}
+    return filler | {
+        "evaluation": evaluation,
+        "query_id": f"q{query}",
+        "query_ord": query,
+        "rank_low": rank,
+        "rank_high": rank,
+        "top_ords": [1, 2],
+    }
+
+
+def outcomes(evaluation: str, n: int, rank: int = 1) -> pa.Table:
+    return pa.Table.from_pylist([outcome(evaluation, query, rank) for query in range(n)], schema=OUTCOMES)
+
+
+def run(name: str, state: str) -> pa.Table:
+    row = {"run": name, "name": "toy", "config": "{}", "command": "capim run", "versions": "{}", "host": "h"}
+    return pa.Table.from_pylist([row | {"started": datetime(2026, 1, 1, tzinfo=UTC), "state": state}], schema=RUNS)
+
+
+def test_replacing_takes_the_whole_group_and_leaves_the_others(store):
+    assert store.write_rows("outcomes", outcomes("a", 5), replace="evaluation") == 5
+    assert store.write_rows("outcomes", outcomes("b", 4), replace="evaluation") == 4
+    assert store.write_rows("outcomes", outcomes("a", 3, rank=2), replace="evaluation") == 3
+    rows = store.rows("outcomes")
+    assert rows.num_rows == 7
+    assert rows.schema.equals(OUTCOMES)
+    assert store.rows("outcomes", evaluation="a").column("rank_low").to_pylist() == [2, 2, 2]
+    assert store.rows("outcomes", evaluation=["a", "b"], query_id="q3").num_rows == 1
+    assert store.rows("outcomes", evaluation=[]).num_rows == 0
+    assert store.rows("outcomes", evaluation="it's; DROP TABLE").num_rows == 0
+
+
+def test_without_replace_known_rows_stay_as_they_are(store):
+    assert store.write_rows("runs", run("r1", "running")) == 1
+    assert store.write_rows("runs", run("r1", "failed")) == 0
+    assert store.rows("runs").column("state").to_pylist() == ["running"]
+    assert store.write_rows("runs", run("r1", "completed"), replace="run") == 1
+    assert store.rows("runs").column("state").to_pylist() == ["completed"]
+
+
+def test_a_table_never_written_is_empty_with_its_columns(store):
+    assert store.rows("results").schema.equals(RESULTS)
+    assert store.rows("results", corpus="toy").num_rows == 0
+    assert store.results().num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda rows: rows.drop_columns(["rank_low"]), "column 'rank_low' is missing"),
+        (lambda rows: rows.append_column("extra", pa.array([1, 2])), "has no column 'extra'"),
+        (lambda rows: pa.concat_tables([rows, rows]), "comes more than once"),
+        (
+            lambda rows: rows.set_column(0, pa.field("evaluation", pa.string()), pa.array(["a", None])),
+            "column 'evaluation' is null at row 1",
+        ),
+        (
+            lambda rows: rows.drop_columns(["cluster"]).append_column("cluster", pa.array(["x", "y"])),
+            "a column has the wrong type",
+        ),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_before_anything_is_written(store, change, message):
+    with pytest.raises(RequestError, match=message):
+        store.write_rows("outcomes", change(outcomes("a", 2)))
+    assert store.rows("outcomes").num_rows == 0
+
+
+def test_unknown_tables_and_columns_are_named(store):
+    with pytest.raises(RequestError, match="no table 'nope'; known are outcomes, results"):
+        store.rows("nope")
+    with pytest.raises(RequestError, match="table 'outcomes' has no column 'nope'"):
+        store.rows("outcomes", nope="x")
+    with pytest.raises(RequestError, match="no column 'nope' to replace by"):
+        store.write_rows("outcomes", outcomes("a", 1), replace="nope")
+
+
+def test_sql_sees_the_tables(store):
+    store.write_rows("outcomes", outcomes("a", 5))
+    answer = store.sql("SELECT evaluation, count(*) AS n FROM outcomes GROUP BY ALL")
+    assert answer.to_pylist() == [{"evaluation": "a", "n": 5}]
+    with pytest.raises(RequestError, match="the query failed"):
+        store.sql("SELECT nope FROM outcomes")
