@@ -1,0 +1,1 @@
+"""Thin Prefect shells, and the plain packages that do the work."""

@@ -1,0 +1,156 @@
+"""Image bytes of any kind -> what an encoder takes, and the little picture that a report shows.
+
+Every image becomes RGB with 8 bits, upright, its first frame: greyscale and 16-bit are spread over the three
+channels, transparency lies on white (as people see it), CMYK and palettes are converted, EXIF rotation is done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import struct
+import zlib
+from typing import NamedTuple
+
+import numpy as np
+from PIL import ExifTags, Image, UnidentifiedImageError
+
+# Pillow warns from here on and refuses twice as much; no photograph comes near, a decompression bomb does.
+MAX_PIXELS = Image.MAX_IMAGE_PIXELS or 89_478_485
+THUMBNAIL_SIDE = 160
+_THUMBNAIL_LONGEST = 640
+
+# EXIF orientation -> what sets the image upright, as in Pillow's ImageOps.exif_transpose.
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+# What Pillow's decoders are known to raise on bytes that are not what they claim to be.
+_BROKEN = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    OverflowError,
+    EOFError,
+    ZeroDivisionError,
+    struct.error,
+    zlib.error,
+    Image.DecompressionBombError,
+    Image.DecompressionBombWarning,
+)
+
+
+class UndecodableImage(ValueError):  # noqa: N818 - named by the contract of the parts
+    """The bytes are no image that can be decoded; the message says why."""
+
+
+class ImageFacts(NamedTuple):
+    """What can be told without decoding: blake2b-128 of the bytes, and the upright size where the header is sound."""
+
+    sha: str
+    width: int | None
+    height: int | None
+
+
+def image_sha(data: bytes) -> str:
+    """blake2b-128 of encoded image bytes, hexadecimal.
+
+    Examples:
+        >>> image_sha(b"")
+        'cae66941d9efbd404e4d88758ea67670'
+    """
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def image_facts(data: bytes) -> ImageFacts:
+    """Hash and upright size of encoded image bytes; the size is null where the header cannot be read."""
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            width, height = image.size
+            if _orientation(image) in {5, 6, 7, 8}:
+                width, height = height, width
+    except _BROKEN:
+        return ImageFacts(image_sha(data), None, None)
+    return ImageFacts(image_sha(data), width, height)
+
+
+def decode_image(data: bytes) -> Image.Image:
+    """The image in these bytes: RGB, upright, first frame, whatever mode it was stored in.
+
+    Args:
+        data: An encoded image in any format that Pillow reads.
+
+    Raises:
+        UndecodableImage: The bytes are empty, truncated, no image, or hold more than ``MAX_PIXELS`` pixels.
+    """
+    if not data:
+        raise UndecodableImage("the file is empty")
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise UndecodableImage(f"{image.width} x {image.height} pixels, more than the {MAX_PIXELS:,} allowed")
+            turn = _TURNS.get(_orientation(image))
+            image.load()
+            return _to_rgb(image if turn is None else image.transpose(turn)).copy()
+    except UndecodableImage:
+        raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise UndecodableImage(f"more than the {MAX_PIXELS:,} pixels allowed ({error})") from error
+    except UnidentifiedImageError as error:
+        raise UndecodableImage(f"no known image format (starts with {data[:8]!r})") from error
+    except _BROKEN as error:
+        raise UndecodableImage(f"{type(error).__name__}: {error}") from error
+
+
+def _orientation(image: Image.Image) -> int:
+    """The EXIF orientation, 1 to 8; 1 (upright) where there is none or the EXIF block is damaged."""
+    try:
+        return int(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except _BROKEN:
+        return 1
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode == "RGB" and "transparency" not in image.info:
+        return image
+    if image.mode.startswith("I;16") or image.mode in ("I", "F"):
+        return _deep_grey(image)
+    if image.has_transparency_data:
+        with_alpha = image.convert("RGBA")
+        flat = Image.new("RGB", with_alpha.size, "white")
+        flat.paste(with_alpha, mask=with_alpha.getchannel("A"))
+        return flat
+    return image.convert("RGB")
+
+
+def _deep_grey(image: Image.Image) -> Image.Image:
+    """16-bit, 32-bit and float greyscale scaled to 8 bits; Pillow's own conversion clips at 255, all white."""
+    values = np.asarray(image, dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise UndecodableImage("holds values that are not finite")
+    highest = float(values.max())
+    steps = (1.0, 255.0) if image.mode == "F" else (65535.0, 4294967295.0)
+    full = steps[0] if highest <= steps[0] else steps[1]
+    grey = np.clip(np.rint(values * (255.0 / full)), 0, 255).astype(np.uint8)
+    return Image.fromarray(grey).convert("RGB")
+
+
+def thumbnail(image: Image.Image) -> bytes:
+    """A JPEG of the image with a short side of 160 pixels, never enlarged, the long side at most 640."""
+    short, long = sorted(image.size)
+    scale = min(1.0, THUMBNAIL_SIDE / short, _THUMBNAIL_LONGEST / long)
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    small = image if size == image.size else image.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
+    buffer = io.BytesIO()
+    small.convert("RGB").save(buffer, format="JPEG", quality=85)
+    return buffer.getvalue()

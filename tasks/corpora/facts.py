@@ -1,0 +1,114 @@
+"""What there is to know about a corpus before a number is computed on it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from store.types import Corpus
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusFacts:
+    """Counts over one corpus; nothing here is removed from it.
+
+    Attributes:
+        n_images: Images in the gallery.
+        n_captions: Captions of all languages, negatives included.
+        n_negatives: Captions that describe no image of the corpus.
+        n_skipped: Images that were left out, each with its reason in ``Corpus.skipped``.
+        captions_per_image: Number of captions (within one language and translator) -> number of images that have it.
+        languages: Language -> captions.
+        translators: Translator -> captions.
+        n_undescribed: Images without a caption: distractors.
+        duplicate_images: Images beyond the first with the same bytes.
+        duplicate_captions: Captions of an image, beyond the first, with the same text, language and translator as one
+            before them, of any image. Exact ties when they are searched with.
+        empty_captions: Captions without any character but spaces.
+        n_annotated: Images whose objects are known.
+        n_without_bytes: Images known by id alone.
+        pairs: Category -> pairs.
+        n_quadruples: Winoground-form examples.
+        positives: ``truth direction`` -> queries that have a positive.
+    """
+
+    n_images: int
+    n_captions: int
+    n_negatives: int
+    n_skipped: int
+    captions_per_image: Mapping[int, int]
+    languages: Mapping[str, int]
+    translators: Mapping[str, int]
+    n_undescribed: int
+    duplicate_images: int
+    duplicate_captions: int
+    empty_captions: int
+    n_annotated: int
+    n_without_bytes: int
+    pairs: Mapping[str, int]
+    n_quadruples: int
+    positives: Mapping[str, int]
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Label and value of every fact that is not zero or empty, for people."""
+        for each in fields(self):
+            value = getattr(self, each.name)
+            label = each.name.removeprefix("n_").replace("_", " ")
+            if isinstance(value, Mapping) and value:
+                yield label, ", ".join(f"{key}: {count:,}" for key, count in value.items())
+            elif isinstance(value, int) and value:
+                yield label, f"{value:,}"
+
+
+def corpus_facts(corpus: Corpus) -> CorpusFacts:
+    """The facts of a corpus.
+
+    Examples:
+        >>> from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+        >>> facts = corpus_facts(build_corpus("c", [ImageRow("a"), ImageRow("b")], [CaptionRow("1", "a", "red"),
+        ...     CaptionRow("2", "a", "blue"), CaptionRow("3", "b", "red")], source=None))
+        >>> facts.captions_per_image, facts.duplicate_captions, facts.n_without_bytes
+        ({1: 1, 2: 1}, 1, 2)
+    """
+    images, captions = corpus.images, corpus.captions
+    own = captions.filter(pc.is_valid(captions["image_id"]))
+    per_part = own.group_by(["image_id", "language", "translator"]).aggregate([([], "count_all")])
+    most = per_part.group_by("image_id").aggregate([("count_all", "max")])
+    texts = own.filter(pc.is_valid(own["text"])).select(["text", "language", "translator"])
+    blank = pc.equal(pc.utf8_trim_whitespace(captions["text"]), "")
+    queries = corpus.relevance.group_by(["ground_truth", "direction", "query_id"]).aggregate([])
+    return CorpusFacts(
+        n_images=images.num_rows,
+        n_captions=captions.num_rows,
+        n_negatives=captions["image_id"].null_count,
+        n_skipped=corpus.skipped.num_rows,
+        captions_per_image=_counts(most["count_all_max"]),
+        languages=_counts(captions["language"]),
+        translators=_counts(captions["translator"]),
+        n_undescribed=images.num_rows - most.num_rows,
+        duplicate_images=images.num_rows - images["sha"].null_count - pc.count_distinct(images["sha"]).as_py(),
+        duplicate_captions=texts.num_rows - texts.group_by(texts.column_names).aggregate([]).num_rows,
+        empty_captions=pc.sum(blank).as_py() or 0,
+        n_annotated=images.num_rows - images["objects"].null_count,
+        n_without_bytes=images["sha"].null_count,
+        pairs=_counts(corpus.pairs["category"]),
+        n_quadruples=corpus.quadruples.num_rows,
+        positives=dict(
+            Counter(
+                f"{truth} {direction}"
+                for truth, direction in zip(
+                    queries["ground_truth"].to_pylist(), queries["direction"].to_pylist(), strict=True
+                )
+            )
+        ),
+    )
+
+
+def _counts(column: pa.ChunkedArray) -> dict[Any, int]:
+    counted = {row["values"]: row["counts"] for row in pc.value_counts(column).to_pylist()}
+    return dict(sorted(counted.items()))

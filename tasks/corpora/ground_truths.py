@@ -1,0 +1,73 @@
+"""Extra ground truths of COCO's Karpathy test split: Crisscrossed Captions and ECCV Caption.
+
+Both are read from the files that the ``eccv_caption`` package publishes (Parekh et al. 2021,
+https://arxiv.org/abs/2004.15020; Chun et al. 2022, https://arxiv.org/abs/2204.03359), without importing it. They name
+captions by COCO annotation id, which exists for captions 0 to 4 of every image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from store.errors import RequestError
+from tasks.corpora.files import read_json
+from tasks.corpora.rows import RelevanceRow
+
+GROUND_TRUTHS = ("cxc", "eccv")
+
+
+def extra_positives(
+    caption_of: Mapping[str, str], images: Collection[str], *, truths: Collection[str] = GROUND_TRUTHS
+) -> Iterator[RelevanceRow]:
+    """The positives whose query and item are both in the corpus, in the order of the published files.
+
+    Args:
+        caption_of: COCO annotation id -> caption id of the corpus.
+        images: Image ids of the corpus, which are COCO's.
+        truths: Which ground truths.
+
+    Raises:
+        RequestError: A ground truth is unknown, or the package is not installed.
+    """
+    if unknown := sorted(set(truths) - set(GROUND_TRUTHS)):
+        raise RequestError(f"unknown ground truths {', '.join(unknown)}; known: {', '.join(GROUND_TRUTHS)}")
+    kept = set(images)
+    for truth in truths:
+        folder = _data()
+        for query, items in read_json(folder / f"{truth}_caption_to_image.json").items():
+            if query in caption_of:
+                found = (str(item) for item in items)
+                yield from (RelevanceRow(truth, "t2i", caption_of[query], item) for item in found if item in kept)
+        for query, items in read_json(folder / f"{truth}_image_to_caption.json").items():
+            if query in kept:
+                found = (caption_of[str(item)] for item in items if str(item) in caption_of)
+                yield from (RelevanceRow(truth, "i2t", query, item) for item in found)
+
+
+@cache
+def karpathy_test_annotation_ids() -> Mapping[str, tuple[str, ...]]:
+    """COCO image id -> annotation ids of its captions 0 to 4, for the Karpathy test split.
+
+    For captions files that do not have them (ALBEF form).
+    """
+    folder = _data()
+    image_of = read_json(folder / "original_caption_to_image.json")
+    found: dict[str, list[str]] = {}
+    for annotation in np.load(folder / "coco_test_ids.npy").tolist():
+        found.setdefault(str(image_of[str(annotation)][0]), []).append(str(annotation))
+    return {image: tuple(annotations) for image, annotations in found.items()}
+
+
+def _data() -> Path:
+    package = find_spec("eccv_caption")
+    if package is None or not package.submodule_search_locations:
+        raise RequestError(
+            "the CxC and ECCV Caption ground truths come with the package eccv_caption, which is not installed: "
+            "pip install eccv_caption, or do without them with ground_truths = []"
+        )
+    return Path(package.submodule_search_locations[0]) / "data"

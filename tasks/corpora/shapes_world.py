@@ -1,0 +1,172 @@
+"""The shapes world: every scene there is, which scenes no model has seen, and how a scene is drawn.
+
+A scene is two things (a size, a colour, a shape each) and a relation: the first is left of, or above, the second.
+Scenes that differ only in who has which place or colour form an *orbit* of four. Orbits are held out whole: a
+model trained on :func:`training_scenes` has seen neither a held-out scene nor any of its swaps.
+
+The world is after the "models experiment" of the project's notes; CLEVR (Johnson et al. 2017) is its big sister.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from itertools import product
+from math import cos, pi, sin
+from typing import NamedTuple
+
+from PIL import Image, ImageDraw
+
+COLOURS: dict[str, tuple[int, int, int]] = {
+    "red": (220, 40, 40),
+    "green": (40, 170, 60),
+    "blue": (50, 80, 220),
+    "yellow": (235, 205, 40),
+    "purple": (150, 60, 190),
+    "orange": (245, 140, 30),
+}
+SHAPES = ("circle", "square", "triangle", "star", "cross")
+SIZES = ("small", "large")
+RELATIONS = ("left", "above")
+SIDE = 64  # pixels
+HELD_OUT_ORBITS = 300
+
+_SPLIT_SEED = 20_260  # fixes which orbits are held out: changing it makes the committed checkpoints cheat
+_CENTRES = {"left": ((17, 32), (47, 32)), "above": ((32, 17), (32, 47))}
+_RADII = {"small": (7.0, 8.0), "large": (12.0, 13.0)}
+
+
+class Thing(NamedTuple):
+    """One shape of a scene."""
+
+    size: str
+    colour: str
+    shape: str
+
+
+class Scene(NamedTuple):
+    """Two things; ``relation`` says where the first is as seen from the second: left, or above."""
+
+    first: Thing
+    relation: str
+    second: Thing
+
+    def swap_objects(self) -> Scene:
+        """The scene with the two things in each other's place."""
+        return Scene(self.second, self.relation, self.first)
+
+    def swap_colours(self) -> Scene:
+        """The scene with the two colours exchanged and all else in place."""
+        return Scene(
+            self.first._replace(colour=self.second.colour),
+            self.relation,
+            self.second._replace(colour=self.first.colour),
+        )
+
+    def orbit(self) -> tuple[Scene, Scene, Scene, Scene]:
+        """The scene, its object swap, its colour swap, and both swaps together."""
+        return self, self.swap_objects(), self.swap_colours(), self.swap_objects().swap_colours()
+
+    @property
+    def key(self) -> str:
+        """The scene as one word, e.g. ``small-red-circle_left_large-blue-square``; :func:`parse_scene` reads it."""
+        return "_".join(("-".join(self.first), self.relation, "-".join(self.second)))
+
+
+def parse_scene(key: str) -> Scene:
+    """The scene of a :attr:`Scene.key`.
+
+    Raises:
+        ValueError: The key names no scene of this world.
+
+    Examples:
+        >>> parse_scene("small-red-circle_left_large-blue-square").second
+        Thing(size='large', colour='blue', shape='square')
+    """
+    match key.split("_"):
+        case [first, relation, second] if relation in RELATIONS:
+            things = [Thing(*parts) for part in (first, second) if len(parts := part.split("-")) == 3]
+            if len(things) == 2 and all(t.size in SIZES and t.colour in COLOURS and t.shape in SHAPES for t in things):
+                return Scene(things[0], relation, things[1])
+    raise ValueError(f"{key!r} names no scene; expected size-colour-shape_relation_size-colour-shape")
+
+
+@cache
+def scenes() -> tuple[Scene, ...]:
+    """All 6,960 scenes whose two things differ in colour or shape, in a fixed order."""
+    things = [Thing(*parts) for parts in product(SIZES, COLOURS, SHAPES)]
+    return tuple(Scene(a, relation, b) for a in things for b in things if a[1:] != b[1:] for relation in RELATIONS)
+
+
+@cache
+def held_out_orbits() -> tuple[tuple[Scene, Scene, Scene, Scene], ...]:
+    """The 300 orbits that no tiny model was trained on, of the 1,200 whose colours and shapes both differ."""
+    orbits = [
+        orbit
+        for scene in scenes()
+        if scene.first.colour != scene.second.colour
+        and scene.first.shape != scene.second.shape
+        and scene == min(orbit := scene.orbit())
+    ]
+    random.Random(_SPLIT_SEED).shuffle(orbits)
+    return tuple(orbits[:HELD_OUT_ORBITS])
+
+
+def held_out_scenes(n: int, seed: int) -> list[Scene]:
+    """``n`` held-out scenes in an order drawn from ``seed``.
+
+    The first 300 come from 300 different orbits, so that no scene is a swap of another; the next 900 are their
+    swaps; after 1,200 the scenes come again, as other drawings with the same captions.
+    """
+    rng = random.Random(seed)
+    orbits = [rng.sample(orbit, len(orbit)) for orbit in held_out_orbits()]
+    rng.shuffle(orbits)
+    return [orbits[i % HELD_OUT_ORBITS][i // HELD_OUT_ORBITS % 4] for i in range(n)]
+
+
+@cache
+def training_scenes() -> tuple[Scene, ...]:
+    """The 5,760 scenes outside the held-out orbits, in a fixed order."""
+    held_out = {scene for orbit in held_out_orbits() for scene in orbit}
+    return tuple(scene for scene in scenes() if scene not in held_out)
+
+
+def render(scene: Scene, rng: random.Random, side: int = SIDE) -> Image.Image:
+    """The scene as an RGB image; places, sizes, colours and background vary a little with ``rng``."""
+    grey = rng.randint(225, 255)
+    image = Image.new("RGB", (side, side), (grey, grey, grey))
+    draw = ImageDraw.Draw(image)
+    unit = side / SIDE
+    for thing, (x, y) in zip((scene.first, scene.second), _CENTRES[scene.relation], strict=True):
+        centre = ((x + rng.uniform(-3, 3)) * unit, (y + rng.uniform(-3, 3)) * unit)
+        radius = rng.uniform(*_RADII[thing.size]) * unit
+        red, green, blue = (max(0, min(255, part + rng.randint(-15, 15))) for part in COLOURS[thing.colour])
+        _draw_shape(draw, thing.shape, centre, radius, (red, green, blue))
+    return image
+
+
+def _draw_shape(
+    draw: ImageDraw.ImageDraw,
+    shape: str,
+    centre: tuple[float, float],
+    radius: float,
+    colour: tuple[int, int, int],
+) -> None:
+    x, y = centre
+    if shape == "circle":
+        draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=colour)
+    elif shape == "square":
+        half = 0.85 * radius
+        draw.rectangle((x - half, y - half, x + half, y + half), fill=colour)
+    elif shape == "triangle":
+        draw.polygon([(x, y - radius), (x - radius, y + 0.8 * radius), (x + radius, y + 0.8 * radius)], fill=colour)
+    elif shape == "star":
+        reach = [radius if corner % 2 == 0 else 0.42 * radius for corner in range(10)]
+        draw.polygon(
+            [(x + r * sin(corner * pi / 5), y - r * cos(corner * pi / 5)) for corner, r in enumerate(reach)],
+            fill=colour,
+        )
+    else:
+        arm = 0.36 * radius
+        draw.rectangle((x - radius, y - arm, x + radius, y + arm), fill=colour)
+        draw.rectangle((x - arm, y - radius, x + arm, y + radius), fill=colour)

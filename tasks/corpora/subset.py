@@ -1,0 +1,132 @@
+"""Fewer images of a corpus, with everything that hangs on them kept together or dropped together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from store.errors import RequestError
+from store.schema import SKIPPED
+from store.types import Corpus
+from tasks.corpora.rows import SkippedRow
+
+
+def sample_corpus(corpus: Corpus, n_images: int, *, seed: int) -> Corpus:
+    """A seeded draw of ``n_images`` images with all their captions, in corpus order.
+
+    The two images of a quadruple are drawn together, so a corpus of quadruples can come out one image short of
+    what was asked for. A draw has its own name (``coco-karpathy-sample500``, with the seed where it is not 0): its
+    figures are those of a smaller gallery and must never stand under the name of the whole.
+
+    Args:
+        corpus: The whole.
+        n_images: How many images at most; at least 1. As many as there are, or more, is the whole corpus.
+        seed: Same seed, same draw; a larger draw with the same seed contains the smaller.
+
+    Raises:
+        RequestError: ``n_images`` is below 1, or so small that no quadruple fits.
+    """
+    if n_images < 1:
+        raise RequestError(f"corpus {corpus.name!r}: a sample needs at least 1 image, got {n_images}")
+    total = corpus.images.num_rows
+    if n_images >= total:
+        return corpus
+    group = _groups(corpus)
+    order = np.random.default_rng(seed).permutation(int(group.max()) + 1)
+    sizes = np.bincount(group)[order]
+    chosen = order[: int(np.searchsorted(np.cumsum(sizes), n_images, side="right"))]
+    if not chosen.size:
+        raise RequestError(
+            f"corpus {corpus.name!r}: a sample of {n_images} cannot hold the {int(sizes[0])} images that one "
+            "quadruple needs; ask for more"
+        )
+    mask = pa.array(np.isin(group, chosen))
+    suffix = f"-sample{n_images}" + (f"-seed{seed}" if seed else "")
+    return replace(keep_images(corpus, corpus.images.filter(mask)["id"].to_pylist()), name=corpus.name + suffix)
+
+
+def without_images(corpus: Corpus, skipped: Iterable[SkippedRow]) -> Corpus:
+    """The corpus without these images and all that hangs on them; they are listed in ``skipped``.
+
+    Raises:
+        RequestError: Nothing would be left.
+    """
+    rows = list(skipped)
+    if not rows:
+        return corpus
+    dropped = {row.image_id for row in rows}
+    kept = [image for image in corpus.images["id"].to_pylist() if image not in dropped]
+    if not kept:
+        raise RequestError(
+            f"corpus {corpus.name!r}: none of its {len(rows)} images can be used; "
+            f"the first, {rows[0].image_id!r}: {rows[0].reason}"
+        )
+    more = pa.table([pa.array(column) for column in zip(*rows, strict=True)], schema=SKIPPED)
+    smaller = keep_images(corpus, kept)
+    if not smaller.captions.num_rows:
+        raise RequestError(f"corpus {corpus.name!r}: the {len(kept)} images that can be used have no captions")
+    return replace(smaller, skipped=pa.concat_tables([corpus.skipped, more]).combine_chunks())
+
+
+def keep_images(corpus: Corpus, images: Collection[str]) -> Corpus:
+    """The corpus with these images alone, and the captions, pairs, quadruples and positives that need no other.
+
+    A caption without an image (a negative) stays unless everything that used it has gone.
+    """
+    kept = pa.array(images, type=pa.string())
+    pairs = corpus.pairs.filter(pc.is_in(corpus.pairs["image_id"], kept))
+    quadruples = corpus.quadruples
+    for column in ("image_0", "image_1"):
+        quadruples = quadruples.filter(pc.is_in(quadruples[column], kept))
+    captions = corpus.captions
+    loose = pc.is_null(captions["image_id"])
+    used_before, used_now = _used(corpus.pairs, corpus.quadruples), _used(pairs, quadruples)
+    orphaned = pc.and_(pc.is_in(captions["id"], used_before), pc.invert(pc.is_in(captions["id"], used_now)))
+    stays = pc.if_else(loose, pc.invert(orphaned), pc.is_in(captions["image_id"], kept))
+    captions = captions.filter(stays)
+    present = captions["id"].combine_chunks()
+    for column in ("caption_id", "negative_id"):
+        pairs = pairs.filter(pc.is_in(pairs[column], present))
+    for column in ("caption_0", "caption_1"):
+        quadruples = quadruples.filter(pc.is_in(quadruples[column], present))
+    relevance = corpus.relevance
+    by_caption = pc.equal(relevance["direction"], "t2i")
+    query, item = relevance["query_id"], relevance["item_id"]
+    query_there = pc.if_else(by_caption, pc.is_in(query, present), pc.is_in(query, kept))
+    item_there = pc.if_else(by_caption, pc.is_in(item, kept), pc.is_in(item, present))
+    return replace(
+        corpus,
+        images=corpus.images.filter(pc.is_in(corpus.images["id"], kept)).combine_chunks(),
+        captions=captions.combine_chunks(),
+        pairs=pairs.combine_chunks(),
+        quadruples=quadruples.combine_chunks(),
+        relevance=relevance.filter(pc.and_(query_there, item_there)).combine_chunks(),
+    )
+
+
+def _used(pairs: pa.Table, quadruples: pa.Table) -> pa.Array:
+    columns = [pairs["caption_id"], pairs["negative_id"], quadruples["caption_0"], quadruples["caption_1"]]
+    return pa.chunked_array([chunk for column in columns for chunk in column.chunks], type=pa.string()).combine_chunks()
+
+
+def _groups(corpus: Corpus) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """For every image the number of its group: images of one quadruple (or of chained ones) share theirs."""
+    position = {image: i for i, image in enumerate(corpus.images["id"].to_pylist())}
+    parent = list(range(len(position)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    for first, second in zip(
+        corpus.quadruples["image_0"].to_pylist(), corpus.quadruples["image_1"].to_pylist(), strict=True
+    ):
+        parent[root(position[second])] = root(position[first])
+    roots = [root(i) for i in range(len(parent))]
+    return np.unique(roots, return_inverse=True)[1].astype(np.int64)

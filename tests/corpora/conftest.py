@@ -1,0 +1,44 @@
+"""Small images and corpora for the tests of the readers."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+
+def png(colour: str | tuple[int, ...], size: tuple[int, int] = (8, 6), mode: str = "RGB") -> bytes:
+    buffer = io.BytesIO()
+    Image.new(mode, size, colour).save(buffer, format="PNG")
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def picture() -> Callable[..., bytes]:
+    """PNG bytes of one colour."""
+    return png
+
+
+@pytest.fixture
+def coco_folder(tmp_path: Path) -> Path:
+    """Three images with two captions each, and boxes for two of them, in COCO's formats."""
+    root = tmp_path / "three"
+    (root / "images").mkdir(parents=True)
+    images, captions = [], []
+    for i, colour in enumerate(("red", "green", "blue")):
+        (root / "images" / f"{colour}.png").write_bytes(png(colour))
+        images.append({"id": 10 + i, "file_name": f"{colour}.png"})
+        captions += [{"id": 100 + 10 * k + i, "image_id": 10 + i, "caption": f"{colour} {k}"} for k in range(2)]
+    captions.sort(key=lambda caption: caption["id"])
+    (root / "captions.json").write_text(json.dumps({"images": images, "annotations": captions}))
+    boxes = {
+        "categories": [{"id": 1, "name": "person"}, {"id": 5, "name": "bus"}],
+        "images": [{"id": 10}, {"id": 11}],
+        "annotations": [{"image_id": 10, "category_id": c} for c in (5, 1, 5)],
+    }
+    (root / "instances.json").write_text(json.dumps(boxes))
+    return root

@@ -1,0 +1,118 @@
+"""What holds of every row of CORPORA, tried on a small local copy in the published format."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import pickle
+import sys
+from pathlib import Path
+
+import pytest
+
+from store.types import Corpus
+from tasks.corpora import CORPORA, open_corpus
+from tasks.corpora.decode import decode_image, image_sha
+from tasks.corpora.description import plan
+from tasks.corpora.facts import corpus_facts
+from tasks.corpora.survey import survey
+
+_spec = importlib.util.spec_from_file_location("corpora_local_copies", Path(__file__).with_name("local_copies.py"))
+assert _spec is not None
+assert _spec.loader is not None
+local_copies = importlib.util.module_from_spec(_spec)
+sys.modules[_spec.name] = local_copies
+_spec.loader.exec_module(local_copies)
+
+
+@pytest.fixture(scope="module", params=list(CORPORA))
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+    """The copy of one corpus, and the corpus read from it."""
+    root = tmp_path_factory.mktemp("copy") / "root"
+    copy = local_copies.COPIES[request.param](root)
+    return copy, open_corpus(copy.description), root
+
+
+def test_every_corpus_of_the_table_has_a_copy() -> None:
+    assert list(local_copies.COPIES) == list(CORPORA)
+
+
+def test_counts_and_first_and_last_rows_are_those_of_the_files(case) -> None:
+    copy, corpus, _ = case
+    assert (corpus.images.num_rows, corpus.captions.num_rows) == (copy.n_images, copy.n_captions)
+    assert (corpus.pairs.num_rows, corpus.quadruples.num_rows) == (copy.n_pairs, copy.n_quadruples)
+    rows = corpus.captions.to_pylist()
+    assert (rows[0]["id"], rows[0]["text"]) == copy.first
+    assert (rows[-1]["id"], rows[-1]["text"]) == copy.last
+
+
+def test_reading_twice_gives_the_same_fingerprint(case) -> None:
+    copy, corpus, _ = case
+    again = open_corpus(copy.description)
+    assert again.fingerprint == corpus.fingerprint
+    assert again.images.equals(corpus.images)
+
+
+def test_every_image_is_there_hashed_and_decodes_through_a_pickled_source(case) -> None:
+    _, corpus, _ = case
+    source = pickle.loads(pickle.dumps(corpus.source))
+    for row in corpus.images.slice(0, 20).to_pylist():
+        data = source.read(row["key"])
+        assert image_sha(data) == row["sha"]
+        assert decode_image(data).size == (row["width"], row["height"])
+
+
+def test_a_key_that_is_not_there_is_an_os_error(case) -> None:
+    _, corpus, _ = case
+    key = corpus.images["key"][0].as_py()
+    for wrong in (f"{key}-gone", f"../{key}", "/etc/passwd"):
+        with pytest.raises((OSError, ValueError)):
+            corpus.source.read(wrong)
+
+
+def test_ordinals_count_from_zero_within_image_language_and_translator(case) -> None:
+    _, corpus, _ = case
+    seen: dict[tuple[str, str, str], list[int]] = {}
+    for row in corpus.captions.to_pylist():
+        if row["image_id"] is not None:
+            seen.setdefault((row["image_id"], row["language"], row["translator"]), []).append(row["ordinal"])
+    assert all(ordinals == list(range(len(ordinals))) for ordinals in seen.values())
+
+
+def test_licence_origin_and_languages_are_told(case, request: pytest.FixtureRequest) -> None:
+    _, corpus, _ = case
+    entry = CORPORA[request.node.callspec.params["case"]]
+    assert corpus.origin
+    assert corpus.licence
+    if entry.languages:
+        assert set(corpus.captions["language"].unique().to_pylist()) == set(entry.languages)
+
+
+def test_a_sample_holds_together_and_a_survey_keeps_everything(case) -> None:
+    copy, corpus, _ = case
+    drawn = open_corpus(copy.description, sample=2, seed=1)
+    assert drawn.images.num_rows == 2
+    assert set(drawn.captions["image_id"].drop_null().to_pylist()) <= set(drawn.images["id"].to_pylist())
+    assert survey(corpus, known={}, sink=lambda _: None).fingerprint == corpus.fingerprint
+    assert isinstance(drawn, Corpus)
+    facts = corpus_facts(corpus)
+    assert facts.n_images == copy.n_images
+    assert sum(facts.captions_per_image.values()) == copy.n_images - facts.n_undescribed
+
+
+def test_the_reader_takes_keywords_only_says_what_it_raises_and_is_found_by_its_name(case) -> None:
+    copy, _, _ = case
+    reader = plan(copy.description).reader
+    assert "Raises:" in (reader.__doc__ or "") or reader.__module__.endswith("shapes")
+    parameters = list(inspect.signature(reader).parameters.values())
+    assert all(p.kind is p.KEYWORD_ONLY for p in parameters[1:])
+
+
+def test_a_folder_that_is_not_there_is_refused_by_name(case, tmp_path: Path) -> None:
+    copy, _, _ = case
+    if "root" not in copy.description:
+        pytest.skip("has no folder")
+    from store.errors import RequestError
+
+    with pytest.raises(RequestError, match="nowhere"):
+        open_corpus({**copy.description, "root": str(tmp_path / "nowhere")})

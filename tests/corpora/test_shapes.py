@@ -1,0 +1,165 @@
+"""The shapes world: what is held out stays held out, and its corpora say what they claim."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections import Counter
+
+import pytest
+from PIL import Image
+
+from store.errors import RequestError
+from tasks.corpora.shapes import Rendered, read_shapes, read_shapes_multilingual, read_shapes_winoground
+from tasks.corpora.shapes_wording import LANGUAGES, TRANSLATORS, translated, wordings
+from tasks.corpora.shapes_world import (
+    held_out_orbits,
+    held_out_scenes,
+    parse_scene,
+    scenes,
+    training_scenes,
+)
+
+
+def test_the_world_has_6960_scenes_and_300_orbits_of_four_are_held_out() -> None:
+    assert len(scenes()) == len(set(scenes())) == 6960
+    assert len({scene for orbit in held_out_orbits() for scene in orbit}) == 1200
+    assert len(training_scenes()) == 6960 - 1200
+
+
+def test_no_held_out_scene_and_no_swap_of_one_was_trained_on() -> None:
+    trained = set(training_scenes())
+    for scene in held_out_scenes(1200, seed=3):
+        assert not trained & {*scene.orbit(), scene.swap_objects(), scene.swap_colours()}
+
+
+def test_the_first_300_scenes_are_no_swaps_of_one_another() -> None:
+    chosen = held_out_scenes(300, seed=1)
+    assert len({min(scene.orbit()) for scene in chosen}) == 300
+
+
+def test_every_scene_survives_being_written_as_a_key() -> None:
+    assert [parse_scene(scene.key) for scene in scenes()] == list(scenes())
+
+
+@pytest.mark.parametrize(
+    "key", ["", "nonsense", "small-red-circle_under_large-blue-star", "small-pink-circle_left_x-y-z"]
+)
+def test_a_key_that_names_no_scene_is_a_missing_file(key: str) -> None:
+    with pytest.raises(FileNotFoundError):
+        Rendered(0).read(key)
+
+
+def test_a_picture_shows_the_colours_of_its_scene_in_their_places() -> None:
+    png = Rendered(0).read("large-red-square_left_large-blue-square.0.png")
+    image = Image.open(io.BytesIO(png))
+    (left_red, _, left_blue), (right_red, _, right_blue) = image.getpixel((17, 32)), image.getpixel((47, 32))
+    assert image.size == (64, 64)
+    assert left_red > left_blue
+    assert right_blue > right_red
+
+
+def test_the_same_seed_gives_the_same_corpus_and_another_seed_another() -> None:
+    assert read_shapes(n_scenes=20, seed=0).fingerprint == read_shapes(n_scenes=20, seed=0).fingerprint
+    assert read_shapes(n_scenes=20, seed=0).fingerprint != read_shapes(n_scenes=20, seed=1).fingerprint
+
+
+def test_a_source_pickles_for_workers() -> None:
+    key = "small-red-circle_left_large-blue-square.0.png"
+    assert pickle.loads(pickle.dumps(Rendered(7))).read(key) == Rendered(7).read(key)
+
+
+def test_each_of_300_scenes_has_five_different_captions_and_its_objects() -> None:
+    corpus = read_shapes()
+    texts = corpus.captions["text"].to_pylist()
+    assert corpus.images.num_rows == 300
+    assert len(texts) == 1500
+    assert all(len(set(texts[i : i + 5])) == 5 for i in range(0, 1500, 5))
+    assert corpus.captions["ordinal"].to_pylist() == [0, 1, 2, 3, 4] * 300
+    assert all(len(objects) == 2 for objects in corpus.images["objects"].to_pylist())
+
+
+def test_the_wordings_differ_in_places_colours_counts_and_negation() -> None:
+    texts = read_shapes(n_scenes=70).captions["text"].to_pylist()
+    words = [set(text.replace(":", "").replace(",", "").split()) for text in texts]
+    for feature in (
+        {"left", "right", "above", "below", "over"},
+        {"red", "green", "blue", "yellow", "purple", "orange"},
+        {"one", "two"},
+        {"no"},
+    ):
+        share = sum(bool(feature & caption) for caption in words) / len(words)
+        assert 0.05 < share < 0.95, feature
+
+
+def test_no_caption_is_true_of_two_scenes_unless_it_leaves_something_out() -> None:
+    owners = Counter(text for scene in scenes() for text in set(wordings(scene)))
+    shared = {text for text, count in owners.items() if count > 1}
+    assert all(
+        text.startswith("a picture of") or not any(c in text for c in ("red", "green", "blue")) for text in shared
+    )
+
+
+def test_both_captions_of_a_quadruple_have_the_same_words_and_different_images() -> None:
+    corpus = read_shapes_winoground(n_quadruples=40)
+    text = dict(zip(corpus.captions["id"].to_pylist(), corpus.captions["text"].to_pylist(), strict=True))
+    sha = dict(zip(corpus.images["id"].to_pylist(), corpus.images["sha"].to_pylist(), strict=True))
+    for row in corpus.quadruples.to_pylist():
+        assert text[row["caption_0"]] != text[row["caption_1"]]
+        assert sorted(text[row["caption_0"]].split()) == sorted(text[row["caption_1"]].split())
+        assert sha[row["image_0"]] != sha[row["image_1"]]
+    assert Counter(tag for tags in corpus.quadruples["tags"].to_pylist() for tag in tags) == {
+        "object": 20,
+        "attribute": 20,
+    }
+
+
+def test_no_image_is_in_two_quadruples() -> None:
+    quadruples = read_shapes_winoground().quadruples
+    images = quadruples["image_0"].to_pylist() + quadruples["image_1"].to_pylist()
+    assert len(images) == len(set(images)) == 600
+
+
+@pytest.mark.parametrize("n", [0, 301])
+def test_an_impossible_number_of_quadruples_is_refused(n: int) -> None:
+    with pytest.raises(RequestError, match=f"must be 1 to 300, got {n}"):
+        read_shapes_winoground(n_quadruples=n)
+
+
+def test_an_empty_corpus_is_refused() -> None:
+    with pytest.raises(RequestError, match="at least one scene, got n_scenes=0"):
+        read_shapes(n_scenes=0)
+
+
+def test_every_image_has_one_caption_per_language_and_translator() -> None:
+    captions = read_shapes_multilingual(n_scenes=10).captions
+    places = Counter(
+        zip(
+            captions["image_id"].to_pylist(),
+            captions["language"].to_pylist(),
+            captions["translator"].to_pylist(),
+            strict=True,
+        )
+    )
+    assert len(LANGUAGES) >= 6
+    assert "en" in LANGUAGES
+    assert len(TRANSLATORS) >= 2
+    assert len(places) == 10 * len(LANGUAGES) * len(TRANSLATORS)
+    assert set(places.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("language", "translator", "expected"),
+    [
+        ("en", "plain", "a small red star above a large green square"),
+        ("de", "plain", "ein kleiner roter Stern über einem großen grünen Quadrat"),
+        ("de", "inverted", "ein großes grünes Quadrat unter einem kleinen roten Stern"),
+        ("fr", "plain", "une petite étoile rouge au-dessus d'un grand carré vert"),
+        ("es", "plain", "una estrella roja pequeña encima de un cuadrado verde grande"),
+        ("it", "inverted", "un grande quadrato verde sotto una piccola stella rossa"),
+        ("ru", "plain", "маленькая красная звезда над большим зелёным квадратом"),
+        ("ru", "inverted", "большой зелёный квадрат под маленькой красной звездой"),
+    ],
+)
+def test_templates_agree_in_gender_and_case(language: str, translator: str, expected: str) -> None:
+    assert translated(parse_scene("small-red-star_above_large-green-square"), language, translator) == expected
