@@ -1,0 +1,28 @@
+"""Every model behind one interface: images and captions in, unit vectors out.
+
+``ADAPTERS`` says which file loads which family, ``catalog()`` which models are known by name. Nothing here imports
+torch before a model is loaded.
+"""
+
+from __future__ import annotations
+
+from tasks.encoders.adapters import ADAPTERS, Adapter
+from tasks.encoders.catalog import CatalogEntry, catalog, entry_from, spec_of
+from tasks.encoders.encoder import Encoder, Prepared, encode_captions, encode_images
+from tasks.encoders.loading import load_encoder
+from tasks.encoders.resolving import resolve
+
+__all__ = [
+    "ADAPTERS",
+    "Adapter",
+    "CatalogEntry",
+    "Encoder",
+    "Prepared",
+    "catalog",
+    "encode_captions",
+    "encode_images",
+    "entry_from",
+    "load_encoder",
+    "resolve",
+    "spec_of",
+]

@@ -1,0 +1,96 @@
+"""The adapters: which file loads which family, and what must be installed for it.
+
+To add a family: write one file with ``load(source, *, device, trust_remote_code) -> Encoder`` beside this one and add
+one row. The conformance suite (``tasks.encoders.conformance``) takes it from there.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from typing import Literal
+
+from store.errors import RequestError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adapter:
+    """How one family of models is loaded.
+
+    Attributes:
+        module: Dotted name of the file; imported only when a model is loaded.
+        title: What it covers, for people.
+        version: Raised whenever the adapter's vectors change; part of every fingerprint.
+        checkpoints: How a checkpoint is written: ``hub`` (hub id, ``package:`` path or folder), ``open_clip``
+            (also ``name/pretrained tag``), ``file`` (a Python file).
+        requires: Import names of the packages that it needs beyond torch.
+        install: What to type when one of them is missing.
+    """
+
+    module: str
+    title: str
+    version: int = 1
+    checkpoints: Literal["hub", "open_clip", "file"] = "hub"
+    requires: tuple[str, ...] = ()
+    install: str = "pip install capim"
+
+
+ADAPTERS: dict[str, Adapter] = {
+    "hf_dual": Adapter(
+        module="tasks.encoders.hf_dual",
+        title="transformers dual encoders: CLIP, MetaCLIP 1 and 2, SigLIP 1 and 2, AltCLIP, Chinese-CLIP",
+        requires=("transformers",),
+        install="pip install 'transformers>=5.0' sentencepiece",
+    ),
+    "colvision": Adapter(
+        module="tasks.encoders.colvision",
+        title="colpali_engine, one vector per token and patch: ColPali, ColQwen2, ColQwen2.5, ColSmol",
+        requires=("transformers", "colpali_engine", "peft"),
+        install="pip install 'colpali-engine>=0.3.14'",
+    ),
+    "openclip": Adapter(
+        module="tasks.encoders.openclip",
+        title="open_clip: DFN, LAION, xlm-roberta, nllb-clip, MobileCLIP2, PE-Core, SigLIP",
+        checkpoints="open_clip",
+        requires=("open_clip", "timm"),
+        install="pip install 'open_clip_torch>=3.0'",
+    ),
+    "jina": Adapter(
+        module="tasks.encoders.jina",
+        title="jina-clip v1 and v2 (runs the checkpoint's own code, by consent)",
+        requires=("transformers", "einops", "timm"),
+        install="pip install 'transformers>=5.0' einops timm",
+    ),
+    "uform": Adapter(
+        module="tasks.encoders.unum_uform",
+        title="unum-cloud/uform, versions 2 and 3",
+        requires=("uform",),
+        install="pip install 'uform>=3.1'",
+    ),
+    "module": Adapter(
+        module="tasks.encoders.module",
+        title="a Python file of your own, in COCO-SM's form",
+        checkpoints="file",
+    ),
+    "sentence_transformers": Adapter(
+        module="tasks.encoders.sentence_encoder",
+        title="sentence-transformers models for images and text",
+        requires=("sentence_transformers",),
+        install="pip install 'sentence-transformers>=5.0'",
+    ),
+}
+
+
+def adapter_of(name: str) -> Adapter:
+    """The adapter by that name.
+
+    Raises:
+        RequestError: It is unknown, or a package that it needs is not installed.
+    """
+    if name not in ADAPTERS:
+        raise RequestError(f"adapter {name!r} is unknown; known: {', '.join(ADAPTERS)}")
+    adapter = ADAPTERS[name]
+    missing = [package for package in adapter.requires if importlib.util.find_spec(package) is None]
+    if missing:
+        raise RequestError(f"adapter {name!r} needs {', '.join(missing)}; install with: {adapter.install}")
+    return adapter

@@ -1,0 +1,56 @@
+"""From a spec to a loaded model."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Protocol, cast
+
+from store.errors import RequestError
+from store.types import EncoderSpec
+from tasks.encoders.adapters import adapter_of
+from tasks.encoders.encoder import Encoder
+from tasks.encoders.resolving import resolve
+
+
+class _AdapterModule(Protocol):
+    def load(self, spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> Encoder: ...
+
+
+def load_encoder(
+    spec: EncoderSpec, *, device: str = "cpu", trust_remote_code: bool = False, compiled: bool = False
+) -> Encoder:
+    """The model of a spec, on a device, in evaluation mode, with all its weights.
+
+    Args:
+        spec: Resolved here if it is not yet; the encoder's own ``spec`` is resolved in any case.
+        device: ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
+        trust_remote_code: Consent to run Python code that the checkpoint brings with it.
+        compiled: Compile the forward passes with ``torch.compile``: minutes at first, faster afterwards. Vectors
+            change in the last digits, as they do from one device to another.
+
+    Raises:
+        RequestError: Adapter or device unknown, a package or the checkpoint is missing, consent is missing.
+        MissingWeightsError: The checkpoint lacks weights that the architecture needs.
+        WorkError: The hub cannot be reached, or access is restricted.
+    """
+    adapter = adapter_of(spec.adapter)
+    if spec.adapter_version != adapter.version:
+        raise RequestError(
+            f"encoder {spec.name!r} was made for version {spec.adapter_version} of adapter {spec.adapter!r}, this is "
+            f"version {adapter.version}: its vectors would differ; take the spec anew from the catalog"
+        )
+    from tasks.encoders.tensors import check_device
+    from tasks.encoders.torchvision_remedy import ensure_torchvision
+
+    check_device(device)
+    resolved = resolve(spec)
+    ensure_torchvision()
+    module = cast("_AdapterModule", importlib.import_module(adapter.module))
+    encoder = module.load(resolved, device=device, trust_remote_code=trust_remote_code)
+    if compiled:
+        import torch
+
+        for modality, forward in encoder.forwards.items():
+            # captions come in many lengths, images in one
+            encoder.forwards[modality] = torch.compile(forward, dynamic=modality == "caption")
+    return encoder

@@ -1,0 +1,296 @@
+"""Encode many items: decoding and preprocessing in worker threads, the forward pass in its own, the caller writing.
+
+Three things happen at once, so that the device never waits: workers read, decode and prepare the next batches; one
+thread runs the forward pass; the caller stores the block that it was handed. Blocks come with the positions that
+they belong to, so their order does not matter and any of them may be missing after a crash.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.errors import RequestError, WorkError
+from store.types import Embeddings
+from tasks.encoders.batching import caption_batches, group_equal, image_batches
+from tasks.encoders.encoder import Encoder, Prepared, concatenate, gather
+from tasks.encoders.memory import assemble, is_out_of_memory, peak_bytes, release, usable_cores
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+T = TypeVar("T")
+_CHUNK = 8  # images that one worker decodes and prepares at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageWork:
+    """Images to encode.
+
+    Attributes:
+        ords: Position of each image in its corpus.
+        keys: What ``read`` takes, one per image.
+        shas: Hash of each image's bytes; images of equal hash are encoded once. None: not known.
+        read: Encoded bytes of an image; called from several threads.
+        decode: Bytes to an upright RGB image; called from several threads.
+    """
+
+    ords: NDArray[np.int32]
+    keys: Sequence[str]
+    shas: Sequence[str | None]
+    read: Callable[[str], bytes]
+    decode: Callable[[bytes], Image]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionWork:
+    """Captions to encode; equal texts are encoded once.
+
+    Attributes:
+        ords: Position of each caption in its corpus.
+        texts: The captions.
+    """
+
+    ords: NDArray[np.int32]
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timings:
+    """Where one batch's time went.
+
+    Attributes:
+        decode_seconds: Reading and decoding, summed over worker threads; 0 for captions.
+        preprocess_seconds: Resizing or tokenising, summed over worker threads.
+        forward_seconds: The forward pass, the device waited for, vectors back on the CPU.
+        wait_seconds: What the forward thread waited for this batch: 0 when workers keep up.
+    """
+
+    decode_seconds: float
+    preprocess_seconds: float
+    forward_seconds: float
+    wait_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedBatch:
+    """What one forward pass gave.
+
+    Attributes:
+        index: 0, 1, 2 …; the first one warms the device up and does not count in throughput.
+        ords: int32, shape ``(n,)``: corpus positions of the rows of ``embeddings``.
+        embeddings: One row per ord; items that are equal share their vector.
+        n_encoded: Items that went through the model: ``n`` less the duplicates.
+        batch_size: Largest number of items in one forward pass at that moment.
+        timings: Where the time went.
+        peak_memory_bytes: Highest memory of the device so far (on the CPU: of the process).
+    """
+
+    index: int
+    ords: NDArray[np.int32]
+    embeddings: Embeddings
+    n_encoded: int
+    batch_size: int
+    timings: Timings
+    peak_memory_bytes: int
+
+
+@dataclass(frozen=True)
+class _Ready:
+    prepared: Prepared
+    decode_seconds: float
+    preprocess_seconds: float
+
+
+def encode_stream(
+    encoder: Encoder,
+    work: ImageWork | CaptionWork,
+    *,
+    batch_size: int,
+    workers: int | None = None,
+    ahead: int = 3,
+) -> Generator[EncodedBatch]:
+    """Encode all items; yields each block as soon as it is there, in any order of items.
+
+    Captions go longest first, so that a batch holds captions of one length and too little memory shows at once.
+    Where a caption costs by its length, ``batch_size`` counts captions of 32 tokens: shorter ones go in larger
+    batches, longer ones in smaller. When a batch does not fit into memory it is halved, and so are all later ones;
+    nothing is computed twice except that batch.
+
+    Args:
+        encoder: A loaded model.
+        work: The images or captions; no items, no blocks.
+        batch_size: Items of one forward pass.
+        workers: Threads that read, decode and prepare; None: as many as there are cores, at most 16.
+        ahead: Batches prepared in advance.
+
+    Raises:
+        RequestError: ``batch_size`` or ``workers`` is less than 1.
+        WorkError: An image cannot be read or decoded, a single item does not fit into memory, or the model gave no
+            usable vector. Blocks that were handed out before are right and complete.
+    """
+    if batch_size < 1 or (workers is not None and workers < 1):
+        raise RequestError(f"batch size and workers must be at least 1, got {batch_size} and {workers}")
+    pool_size = workers or min(16, usable_cores())
+    with contextlib.closing(_in_background(_encoded(encoder, work, batch_size, pool_size, ahead), depth=2)) as blocks:
+        yield from blocks
+
+
+def _encoded(
+    encoder: Encoder, work: ImageWork | CaptionWork, batch_size: int, workers: int, ahead: int
+) -> Iterator[EncodedBatch]:
+    """Forward passes one after the other, over batches that workers prepare."""
+    if isinstance(work, CaptionWork):
+        firsts, places = group_equal(work.texts)
+        plan = caption_batches([work.texts[i] for i in firsts], batch_size, by_length=encoder.pads_to_longest)
+    else:
+        firsts, places = group_equal([sha or key for sha, key in zip(work.shas, work.keys, strict=True)])
+        plan = image_batches(len(firsts), batch_size)
+    limit: int | None = None
+    with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="prepare") as pool:
+        batches = _prepared(encoder, work, [[firsts[i] for i in batch] for batch in plan], pool, ahead)
+        for index, batch in enumerate(plan):
+            asked = time.perf_counter()
+            ready = next(batches)
+            begun = time.perf_counter()
+            pieces, limit = _forward(encoder, ready.prepared, limit)
+            block = concatenate(pieces)
+            done = time.perf_counter()
+            rows = np.repeat(np.arange(len(batch)), [len(places[i]) for i in batch])
+            yield EncodedBatch(
+                index=index,
+                ords=work.ords[np.concatenate([places[i] for i in batch])],
+                embeddings=block if len(rows) == len(batch) else gather(block, rows),
+                n_encoded=len(batch),
+                batch_size=limit or batch_size,
+                timings=Timings(
+                    decode_seconds=ready.decode_seconds,
+                    preprocess_seconds=ready.preprocess_seconds,
+                    forward_seconds=done - begun,
+                    wait_seconds=begun - asked,
+                ),
+                peak_memory_bytes=peak_bytes(encoder.device),
+            )
+
+
+def _forward(encoder: Encoder, prepared: Prepared, limit: int | None) -> tuple[list[Embeddings], int | None]:
+    """The forward pass in pieces of at most ``limit`` items, halved whenever memory runs out."""
+    pieces: list[Embeddings] = []
+    done = 0
+    size = min(limit or len(prepared), len(prepared))
+    while done < len(prepared):
+        try:
+            pieces.append(encoder.embed(prepared.part(done, done + size)))
+            done += size
+            continue
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            if size == 1:
+                raise WorkError(
+                    f"encoder {encoder.spec.name!r}: one {prepared.modality} alone does not fit into the memory of "
+                    f"{encoder.device}; try --precision bfloat16 or another device. What was stored is kept"
+                ) from error
+        # outside the handler: the error's traceback holds the tensors of the failed pass
+        size = limit = size // 2
+        release(encoder.device)
+    return pieces, limit
+
+
+def _prepared(
+    encoder: Encoder,
+    work: ImageWork | CaptionWork,
+    plan: Sequence[Sequence[int]],
+    pool: ThreadPoolExecutor,
+    ahead: int,
+) -> Iterator[_Ready]:
+    """Prepared batches in the order of the plan, of which the next few are under way."""
+    waiting: deque[list[Future[_Ready]]] = deque()
+    todo = iter(plan)
+    while True:
+        while len(waiting) <= ahead and (batch := next(todo, None)) is not None:
+            chunk = _CHUNK if isinstance(work, ImageWork) and encoder.joins_images else len(batch)
+            waiting.append(
+                [pool.submit(_prepare, encoder, work, batch[i : i + chunk]) for i in range(0, len(batch), chunk)]
+            )
+        if not waiting:
+            return
+        parts = [future.result() for future in waiting.popleft()]
+        begun = time.perf_counter()
+        prepared = assemble([part.prepared for part in parts], encoder.device)
+        yield _Ready(
+            prepared,
+            sum(part.decode_seconds for part in parts),
+            sum(part.preprocess_seconds for part in parts) + time.perf_counter() - begun,
+        )
+
+
+def _prepare(encoder: Encoder, work: ImageWork | CaptionWork, items: Sequence[int]) -> _Ready:
+    begun = time.perf_counter()
+    if isinstance(work, CaptionWork):
+        prepared = encoder.prepare_captions([work.texts[i] for i in items])
+        return _Ready(prepared, 0.0, time.perf_counter() - begun)
+    images = [_decoded(work, work.keys[i]) for i in items]
+    decoded = time.perf_counter()
+    prepared = encoder.prepare_images(images)
+    return _Ready(prepared, decoded - begun, time.perf_counter() - decoded)
+
+
+def _decoded(work: ImageWork, key: str) -> Image:
+    try:
+        return work.decode(work.read(key))
+    except (OSError, ValueError) as error:
+        raise WorkError(
+            f"image {key!r} cannot be read: {error}; it was readable when the corpus was surveyed. "
+            "What was stored is kept: mend it and run again"
+        ) from error
+
+
+class _End:
+    """Marks the end of a background iterator, with the error that ended it."""
+
+    def __init__(self, error: BaseException | None) -> None:
+        self.error = error
+
+
+def _in_background(source: Iterator[T], depth: int) -> Generator[T]:
+    """The same items, produced in another thread that runs at most ``depth`` items ahead.
+
+    Closing this generator stops the other thread after the item that it is at.
+    """
+    items: queue.Queue[T | _End] = queue.Queue(maxsize=depth)
+    stopped = threading.Event()
+
+    def produce() -> None:
+        error: BaseException | None = None
+        try:
+            for item in source:
+                items.put(item)
+                if stopped.is_set():
+                    break
+        except BaseException as raised:  # noqa: BLE001 - handed to the consumer, which raises it
+            error = raised
+        items.put(_End(error))
+
+    thread = threading.Thread(target=produce, name="forward", daemon=True)
+    thread.start()
+    try:
+        while not isinstance(item := items.get(), _End):
+            yield item
+        if item.error is not None:
+            raise item.error
+    finally:
+        stopped.set()
+        while thread.is_alive():
+            with contextlib.suppress(queue.Empty):
+                items.get(timeout=0.05)

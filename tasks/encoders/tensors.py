@@ -1,0 +1,137 @@
+"""Between prepared batches and the device, and from features back to checked embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from store.errors import RequestError, WorkError
+from store.types import Embeddings, EncoderSpec, Precision
+from tasks.encoders.encoder import Inputs, Prepared
+
+DTYPES: dict[Precision, torch.dtype] = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+
+
+def check_device(device: str) -> torch.device:
+    """The device by that name.
+
+    Raises:
+        RequestError: The name is unknown, or this machine has no such device.
+    """
+    try:
+        wanted = torch.device(device)
+    except RuntimeError:
+        raise RequestError(f"device {device!r} is unknown; use cpu, cuda, cuda:0 … or mps") from None
+    if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
+        raise RequestError(
+            f"device {device!r} is not here: {torch.cuda.device_count()} CUDA devices are visible; use --device cpu"
+        )
+    if wanted.type == "mps" and not torch.backends.mps.is_available():
+        raise RequestError("device 'mps' is not here; use --device cpu")
+    return wanted
+
+
+def move(inputs: Inputs, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
+    """Inputs on the device, floating tensors in the model's type; from pinned memory the copy is asynchronous."""
+    moved: dict[str, Any] = {}
+    for name, value in inputs.items():
+        if isinstance(value, Tensor):
+            to = dtype if value.is_floating_point() else value.dtype
+            moved[name] = value.to(device=device, dtype=to, non_blocking=value.is_pinned())
+        else:
+            moved[name] = value
+    return moved
+
+
+def join(parts: Sequence[Prepared]) -> Prepared:
+    """Batches prepared apart as one batch, in their order; tensors must agree in all but the first axis."""
+    if len(parts) == 1:
+        return parts[0]
+    inputs: dict[str, Any] = {}
+    for name, first in parts[0].inputs.items():
+        values: list[Any] = [part.inputs[name] for part in parts]
+        inputs[name] = torch.cat(values) if isinstance(first, Tensor) else [item for value in values for item in value]
+    return Prepared(
+        modality=parts[0].modality,
+        inputs=inputs,
+        n_tokens=np.concatenate([part.n_tokens for part in parts]),
+        truncated=np.concatenate([part.truncated for part in parts]),
+    )
+
+
+def dense_embeddings(features: Tensor, prepared: Prepared, spec: EncoderSpec) -> Embeddings:
+    """One unit vector per item from unnormalised features of shape ``(n, dim)``, any type, any device.
+
+    Raises:
+        WorkError: A feature is NaN or infinite, a vector is zero, or the shape is not ``(n, dim)``.
+    """
+    expected = (len(prepared), spec.dim)
+    if tuple(features.shape) != expected:
+        raise WorkError(
+            f"encoder {spec.name!r}: {prepared.modality} features have shape {tuple(features.shape)}, expected "
+            f"{expected}; is dim = {spec.dim} right for {spec.checkpoint}?"
+        )
+    vectors = features.detach().to(dtype=torch.float32).cpu()
+    norms = torch.linalg.vector_norm(vectors, dim=1)
+    _check_norms(norms, prepared, spec)
+    return Embeddings(
+        values=(vectors / norms[:, None]).numpy(),
+        norms=norms.numpy(),
+        n_tokens=prepared.n_tokens,
+        truncated=prepared.truncated,
+    )
+
+
+def ragged_embeddings(features: Tensor, keep: Tensor, prepared: Prepared, spec: EncoderSpec) -> Embeddings:
+    """Many unit vectors per item; padding is dropped, never stored as zeros.
+
+    Args:
+        features: Unnormalised, shape ``(n, longest, dim)``.
+        keep: bool, shape ``(n, longest)``: False for padding.
+        prepared: The batch they came from.
+        spec: The encoder that they came from.
+
+    Raises:
+        WorkError: As :func:`dense_embeddings`, and if an item keeps no vector.
+    """
+    if features.ndim != 3 or features.shape[0] != len(prepared) or features.shape[2] != spec.dim:
+        raise WorkError(
+            f"encoder {spec.name!r}: {prepared.modality} features have shape {tuple(features.shape)}, expected "
+            f"({len(prepared)}, vectors, {spec.dim})"
+        )
+    kept = keep.cpu()
+    vectors = features.detach().to(dtype=torch.float32).cpu()[kept]
+    counts: NDArray[np.int64] = kept.sum(dim=1).numpy()
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    norms = torch.linalg.vector_norm(vectors, dim=1)
+    # one bad vector spoils its item: the mean is then NaN, or zero where the item kept nothing
+    spoilt = torch.where(norms == 0, torch.nan, norms)
+    means = torch.zeros(len(counts)).index_add_(0, torch.from_numpy(np.repeat(np.arange(len(counts)), counts)), spoilt)
+    means /= torch.from_numpy(counts).clamp(min=1)
+    _check_norms(means, prepared, spec)
+    return Embeddings(
+        values=(vectors / norms[:, None]).numpy(),
+        norms=means.numpy(),
+        n_tokens=prepared.n_tokens,
+        truncated=prepared.truncated,
+        offsets=offsets,
+    )
+
+
+def _check_norms(norms: Tensor, prepared: Prepared, spec: EncoderSpec) -> None:
+    bad = np.flatnonzero(~(torch.isfinite(norms) & (norms > 0)).numpy())
+    if bad.size:
+        raise WorkError(
+            f"encoder {spec.name!r} gave no usable vector (NaN, infinite or zero) for {bad.size} of {len(prepared)} "
+            f"{prepared.modality}s, first at position {int(bad[0])} of its batch; nothing of this batch was kept. "
+            f"Precision is {spec.precision}: try float32, or capim check {spec.name}"
+        )

@@ -1,0 +1,38 @@
+"""A hub cache with tiny checkpoints of every family, in their true formats, and the hub switched off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from store.types import EncoderSpec
+from tasks.encoders.torchvision_remedy import ensure_torchvision
+
+ensure_torchvision()
+
+
+@pytest.fixture(scope="session")
+def hub_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An empty cache that every loader of this session takes for the hub's."""
+    import huggingface_hub.constants
+    import transformers.dynamic_module_utils as remote_code
+    from transformers.utils import hub as transformers_hub
+
+    home = tmp_path_factory.mktemp("huggingface")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(home / "hub"))
+        patch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+        patch.setattr(remote_code, "HF_MODULES_CACHE", str(home / "modules"))
+        patch.setattr(transformers_hub, "TRANSFORMERS_CACHE", str(home / "hub"), raising=False)
+        (home / "hub").mkdir()
+        yield home / "hub"
+
+
+@pytest.fixture(scope="session")
+def family(hub_cache: Path) -> Callable[[str], EncoderSpec]:
+    """Spec of a family of ``families.table.CASES`` by name; its checkpoint is built on first use."""
+    from tests.encoders.families.table import spec_in_cache
+
+    return lambda name: spec_in_cache(name, hub_cache)

@@ -1,0 +1,121 @@
+"""transformers dual encoders in miniature, each in its true layout."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.encoders.families.vocabulary import (
+    bert_tokenizer,
+    clip_tokenizer,
+    gemma_tokenizer,
+    siglip_tokenizer,
+    xlm_roberta_tokenizer,
+)
+
+SIDE, PATCH, DIM = 56, 14, 32
+TOWER = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+VISION = TOWER | {"image_size": SIDE, "patch_size": PATCH}
+SQUARE = {"height": SIDE, "width": SIDE}
+
+
+def lively(model: Any) -> Any:
+    """The model with weights large enough that its vectors tell items apart and notice what is done wrong."""
+    import torch
+
+    torch.manual_seed(7)
+    with torch.no_grad():
+        for name, weights in model.named_parameters():
+            if weights.ndim > 1:
+                weights.copy_(torch.randn_like(weights) * (0.5 if "embed" in name else weights.shape[-1] ** -0.5 * 1.4))
+    return model
+
+
+def _save(folder: Path, model: Any, image_processor: Any, tokenizer: Any, processor_class: str) -> None:
+    """The layout of the hub's repositories: preprocessor_config.json beside the tokenizer, no processor_config.json."""
+    lively(model).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    image_processor.save_pretrained(folder)
+    file = folder / "preprocessor_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"processor_class": processor_class}))
+
+
+def _crop() -> Any:
+    from transformers import CLIPImageProcessor
+
+    return CLIPImageProcessor(size={"shortest_edge": SIDE}, crop_size=SQUARE)
+
+
+def build_clip(folder: Path, *, hidden_act: str = "quick_gelu") -> None:
+    """openai/clip-vit-large-patch14-336, facebook/metaclip-h14-fullcc2.5b."""
+    from transformers import CLIPConfig, CLIPModel
+
+    tokenizer = clip_tokenizer()
+    ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+    text = TOWER | ids | {"vocab_size": len(tokenizer), "max_position_embeddings": 77, "hidden_act": hidden_act}
+    config = CLIPConfig(projection_dim=DIM, text_config=text, vision_config=VISION | {"hidden_act": hidden_act})
+    _save(folder, CLIPModel(config), _crop(), tokenizer, "CLIPProcessor")
+
+
+def build_metaclip2(folder: Path) -> None:
+    """facebook/metaclip-2-worldwide-…: MetaCLIP 2 with the tokenizer of XLM-R."""
+    from transformers import MetaClip2Config, MetaClip2Model
+
+    tokenizer = xlm_roberta_tokenizer(folder)
+    text = TOWER | {"vocab_size": len(tokenizer), "max_position_embeddings": 77, "eos_token_id": 2, "bos_token_id": 0}
+    config = MetaClip2Config(projection_dim=DIM, text_config=text | {"pad_token_id": 1}, vision_config=VISION)
+    _save(folder, MetaClip2Model(config), _crop(), tokenizer, "CLIPProcessor")
+
+
+def build_siglip(folder: Path) -> None:
+    """google/siglip-so400m-patch14-384: sentencepiece, padded with ``</s>``."""
+    from transformers import SiglipConfig, SiglipImageProcessor, SiglipModel
+
+    tokenizer = siglip_tokenizer(folder)
+    text = TOWER | {"vocab_size": tokenizer.vocab_size, "max_position_embeddings": 64}
+    model = SiglipModel(SiglipConfig(text_config=text, vision_config=VISION))
+    _save(folder, model, SiglipImageProcessor(size=SQUARE), tokenizer, "SiglipProcessor")
+
+
+def build_siglip2(folder: Path) -> None:
+    """google/siglip2-so400m-patch14-384 (fixed resolution): SigLIP's model, Gemma's tokenizer."""
+    from transformers import SiglipConfig, SiglipImageProcessor, SiglipModel
+
+    tokenizer = gemma_tokenizer(folder, extra={"add_bos_token": False, "add_eos_token": True})
+    text = TOWER | {"vocab_size": len(tokenizer), "max_position_embeddings": 64, "pad_token_id": 0}
+    model = SiglipModel(SiglipConfig(text_config=text | {"bos_token_id": 2, "eos_token_id": 1}, vision_config=VISION))
+    _save(folder, model, SiglipImageProcessor(size=SQUARE), tokenizer, "SiglipProcessor")
+
+
+def build_siglip2_naflex(folder: Path) -> None:
+    """google/siglip2-so400m-patch16-naflex: any aspect ratio, patches instead of pixels."""
+    from transformers import Siglip2Config, Siglip2ImageProcessor, Siglip2Model
+
+    tokenizer = gemma_tokenizer(folder, extra={"add_bos_token": False, "add_eos_token": True})
+    text = TOWER | {"vocab_size": len(tokenizer), "max_position_embeddings": 64, "pad_token_id": 0}
+    vision = TOWER | {"num_patches": 16, "patch_size": 16}
+    model = Siglip2Model(Siglip2Config(text_config=text | {"bos_token_id": 2, "eos_token_id": 1}, vision_config=vision))
+    pixels = Siglip2ImageProcessor(max_num_patches=16, patch_size=16)
+    _save(folder, model, pixels, tokenizer, "Siglip2Processor")
+
+
+def build_altclip(folder: Path) -> None:
+    """BAAI/AltCLIP: CLIP's eye, XLM-R's ear."""
+    from transformers import AltCLIPConfig, AltCLIPModel
+
+    tokenizer = xlm_roberta_tokenizer(folder)
+    text = TOWER | {"vocab_size": len(tokenizer), "max_position_embeddings": 130, "project_dim": 32, "pad_token_id": 1}
+    config = AltCLIPConfig(text_config=text | {"type_vocab_size": 1}, vision_config=VISION, projection_dim=DIM)
+    _save(folder, AltCLIPModel(config), _crop(), tokenizer, "AltCLIPProcessor")
+
+
+def build_chinese_clip(folder: Path) -> None:
+    """OFA-Sys/chinese-clip-vit-base-patch16: CLIP's eye, BERT's ear; squashes pictures."""
+    from transformers import ChineseCLIPConfig, ChineseCLIPImageProcessor, ChineseCLIPModel
+
+    tokenizer = bert_tokenizer(folder)
+    text = TOWER | {"vocab_size": len(tokenizer), "max_position_embeddings": 128}
+    config = ChineseCLIPConfig(text_config=text, vision_config=VISION, projection_dim=DIM)
+    pixels = ChineseCLIPImageProcessor(size=SQUARE, do_center_crop=False)
+    _save(folder, ChineseCLIPModel(config), pixels, tokenizer, "ChineseCLIPProcessor")

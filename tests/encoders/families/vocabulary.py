@@ -1,0 +1,173 @@
+"""Real tokenizers with a few hundred entries, in the formats of the real ones; the same in every process."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+COLOURS = ("red", "blue", "green", "yellow", "purple")
+SHAPES = ("circle", "square", "triangle")
+RELATIONS = ("left of", "to the right of", "above", "below", "next to")
+TEXTS = [
+    f"{article} {c1} {s1} {relation} {article} {c2} {s2}"
+    for article in ("a", "the", "one")
+    for c1 in COLOURS
+    for s1 in SHAPES
+    for relation in RELATIONS
+    for c2 in COLOURS
+    for s2 in SHAPES
+] + ["un cercle rouge a gauche de un carre bleu", "ein roter Kreis links von einem blauen Quadrat"]
+WORDS = sorted({word for text in TEXTS for word in text.split()})
+
+
+def clip_tokenizer(max_length: int = 77) -> Any:
+    """Byte-level BPE as CLIP's: bytes, bytes with ``</w>``, merges, then the two special tokens."""
+    from tokenizers import pre_tokenizers
+    from transformers import CLIPTokenizer
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    merges = _merges([[*word[:-1], f"{word[-1]}</w>"] for word in WORDS])
+    entries = [
+        *alphabet,
+        *(f"{a}</w>" for a in alphabet),
+        *(a + b for a, b in merges),
+        "<|startoftext|>",
+        "<|endoftext|>",
+    ]
+    vocabulary = {entry: i for i, entry in enumerate(dict.fromkeys(entries))}
+    return CLIPTokenizer(vocab=vocabulary, merges=merges, model_max_length=max_length)
+
+
+def gemma_tokenizer(folder: Path, *, extra: dict[str, Any] | None = None) -> Any:
+    """``tokenizer.json`` in Gemma's form: BPE over pieces that begin with ``▁``, bytes for the rest; no lower-casing."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+    from transformers import AutoTokenizer
+
+    pieces = sorted({*WORDS, "Describe", "the", "image", ".", "\n", "Query:"})
+    merges = _merges([list(f"▁{piece}") for piece in pieces] + [list(piece) for piece in pieces])
+    letters = sorted({letter for piece in pieces for letter in piece} | {"▁"} | set("abcdefghijklmnopqrstuvwxyz"))
+    entries = ["<pad>", "<eos>", "<bos>", "<unk>", *(f"<0x{i:02X}>" for i in range(256)), *letters]
+    vocabulary = {entry: i for i, entry in enumerate(dict.fromkeys([*entries, *(a + b for a, b in merges)]))}
+    model = models.BPE(vocab=vocabulary, merges=merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True)
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    special = ("<pad>", "<eos>", "<bos>", "<unk>", "<image>")
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
+    config = {"add_bos_token": True, "add_eos_token": False, "bos_token": "<bos>", "eos_token": "<eos>"}
+    config |= {"pad_token": "<pad>", "unk_token": "<unk>", "additional_special_tokens": ["<image>"]}
+    config |= {"model_max_length": 8192, "padding_side": "right", "tokenizer_class": "GemmaTokenizer"}
+    return _saved(tokenizer, folder, config | (extra or {}))
+
+
+def xlm_roberta_tokenizer(folder: Path) -> Any:
+    """XLM-R's form: Unigram, ``<s>``, ``<pad>``, ``</s>``, ``<unk>`` as the first four ids."""
+    from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors
+
+    tokenizer = Tokenizer(_unigram(["<s>", "<pad>", "</s>", "<unk>"], unknown=3))
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    pair = "<s> $A </s> </s> $B </s>"
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair=pair, special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    config = {"tokenizer_class": "XLMRobertaTokenizer", "model_max_length": 512, "bos_token": "<s>", "eos_token": "</s>"}
+    config |= {"sep_token": "</s>", "cls_token": "<s>", "unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>"}
+    return _saved(tokenizer, folder, config)
+
+
+def bert_tokenizer(folder: Path) -> Any:
+    """BERT's form: WordPiece, lower-casing, with vocab.txt."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    letters = [chr(i) for i in range(33, 127) if not chr(i).isupper()]
+    entries = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *letters, *(f"##{letter}" for letter in letters)]
+    vocabulary = {entry: i for i, entry in enumerate(dict.fromkeys(entries))}
+    tokenizer = Tokenizer(models.WordPiece(vocab=vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    config = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "model_max_length": 512, "pad_token": "[PAD]"}
+    config |= {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+    return _saved(tokenizer, folder, config)
+
+
+def siglip_tokenizer(folder: Path) -> Any:
+    """SigLIP's form: a real spiece.model, ``</s>`` also for padding, no attention mask."""
+    import sentencepiece
+    from transformers import SiglipTokenizer
+
+    folder.mkdir(parents=True, exist_ok=True)
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS), model_prefix=str(folder / "spiece"), vocab_size=320, model_type="unigram",
+        character_coverage=1.0, hard_vocab_limit=False, minloglevel=2, pad_id=0, eos_id=1, unk_id=2, bos_id=-1,
+    )  # fmt: skip
+    (folder / "spiece.vocab").unlink()
+    return SiglipTokenizer(str(folder / "spiece.model"), model_max_length=64)
+
+
+def qwen_tokenizer(folder: Path) -> Any:
+    """Qwen2's form: byte-level BPE, padded on the left with ``<|endoftext|>``."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+    names = ("endoftext", "im_start", "im_end", "vision_start", "vision_end", "vision_pad", "image_pad", "video_pad")
+    merges = _merges([list(word) for word in WORDS] + [["Ġ", *word] for word in WORDS])
+    entries = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *(a + b for a, b in merges)]
+    vocabulary = {entry: i for i, entry in enumerate(dict.fromkeys(entries))}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(f"<|{name}|>", normalized=False, special=True) for name in names])
+    config = {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
+    return _saved(tokenizer, folder, config | {"padding_side": "left", "model_max_length": 32768})
+
+
+def plain_unigram(folder: Path) -> int:
+    """uform's form: one tokenizer.json and nothing else; returns how many entries it has."""
+    from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
+
+    tokenizer = Tokenizer(_unigram(["<s>", "<pad>", "</s>", "<unk>"], unknown=3))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.NFKC(), pre_tokenizers.Metaspace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return tokenizer.get_vocab_size()
+
+
+def _unigram(special: list[str], *, unknown: int) -> Any:
+    from tokenizers import models
+
+    letters = [chr(i) for i in range(33, 127)]
+    pieces = [(f"▁{word}", -3.0) for word in WORDS] + [(letter, -9.0) for letter in ("▁", *letters)]
+    return models.Unigram([*((token, 0.0) for token in special), *pieces], unk_id=unknown)
+
+
+def _saved(tokenizer: Any, folder: Path, config: dict[str, Any]) -> Any:
+    from transformers import AutoTokenizer
+
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return AutoTokenizer.from_pretrained(folder)
+
+
+def _merges(words: list[list[str]]) -> list[tuple[str, str]]:
+    """Merges that make every word one token, found without training, so that ids never change."""
+    order: dict[tuple[str, str], int] = {}
+    for word in words:
+        symbols = list(word)
+        while len(symbols) > 1:
+            known = [(order[pair], i) for i, pair in enumerate(pairwise(symbols)) if pair in order]
+            at = min(known)[1] if known else 0
+            order.setdefault((symbols[at], symbols[at + 1]), len(order))
+            symbols[at : at + 2] = [symbols[at] + symbols[at + 1]]
+    return list(order)

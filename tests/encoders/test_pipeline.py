@@ -1,0 +1,152 @@
+"""encode_stream: every item once, under its own ord, whatever happens."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from store.errors import RequestError, WorkError
+from store.types import Embeddings
+from tasks.encoders.encoder import encode_captions
+from tasks.encoders.pipeline import CaptionWork, ImageWork, encode_stream
+from tests.encoders.toy import ToyEncoder
+
+
+def caption_work(texts: list[str], *, start: int = 0) -> CaptionWork:
+    return CaptionWork(ords=np.arange(start, start + len(texts), dtype=np.int32), texts=texts)
+
+
+def image_work(images: dict[str, bytes], shas: list[str | None] | None = None) -> ImageWork:
+    return ImageWork(
+        ords=np.arange(len(images), dtype=np.int32),
+        keys=list(images),
+        shas=shas or [None] * len(images),
+        read=lambda key: images[key],
+        decode=lambda data: Image.open(io.BytesIO(data)).convert("RGB"),
+    )
+
+
+def png(shade: int) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (4, 3), (shade, 0, 0)).save(out, "PNG")
+    return out.getvalue()
+
+
+def scattered(batches, n: int) -> list[np.ndarray]:
+    """Vectors of each item by its ord; fails if an ord comes twice."""
+    rows: dict[int, np.ndarray] = {}
+    for batch in batches:
+        block: Embeddings = batch.embeddings
+        starts = block.offsets if block.offsets is not None else np.arange(len(block) + 1)
+        for i, position in enumerate(batch.ords):
+            assert int(position) not in rows
+            rows[int(position)] = block.values[starts[i] : starts[i + 1]]
+    return [rows[i] for i in range(n)]
+
+
+@pytest.mark.parametrize("vectors", ["single", "multi"])
+@settings(max_examples=25, deadline=None)
+@given(texts=st.lists(st.text(max_size=60), max_size=30), batch_size=st.integers(1, 7))
+def test_every_caption_comes_once_and_equals_the_one_shot_result(vectors, texts, batch_size) -> None:
+    got = scattered(encode_stream(ToyEncoder(vectors=vectors), caption_work(texts), batch_size=batch_size), len(texts))
+    for text, vector in zip(texts, got, strict=True):
+        assert np.array_equal(vector, encode_captions(ToyEncoder(vectors=vectors), [text]).values)
+
+
+def test_equal_captions_go_through_the_model_once() -> None:
+    encoder = ToyEncoder()
+    batches = list(encode_stream(encoder, caption_work(["a dog", "a cat", "a dog", "a dog"], start=10), batch_size=8))
+    assert encoder.sizes == [2]
+    assert sorted(np.concatenate([b.ords for b in batches]).tolist()) == [10, 11, 12, 13]
+    assert sum(b.n_encoded for b in batches) == 2
+
+
+def test_images_of_equal_hash_are_read_once() -> None:
+    encoder = ToyEncoder()
+    images = {"a": png(1), "b": png(2), "c": png(1)}
+    got = scattered(encode_stream(encoder, image_work(images, ["x", "y", "x"]), batch_size=2), 3)
+    assert sum(encoder.sizes) == 2
+    assert np.array_equal(got[0], got[2])
+    assert not np.array_equal(got[0], got[1])
+
+
+def test_longest_captions_go_first_and_short_ones_share_larger_batches() -> None:
+    encoder = ToyEncoder()
+    long, short = ["x" * (200 + i) for i in range(4)], [f"s{i}" for i in range(40)]
+    batches = list(encode_stream(encoder, caption_work(short + long), batch_size=8))
+    assert set(batches[0].ords.tolist()) <= set(range(40, 44))
+    assert len(batches[0].ords) < 8 < len(batches[-1].ords)
+
+
+def test_out_of_memory_halves_the_batch_and_keeps_what_was_done() -> None:
+    encoder = ToyEncoder(capacity=3)
+    texts = [f"{i:02d}" * 50 for i in range(16)]
+    got = scattered(encode_stream(encoder, caption_work(texts), batch_size=10), 16)
+    assert len(got) == 16
+    assert max(size for size in encoder.sizes[2:]) <= 3
+    assert sum(size for size in encoder.sizes if size <= 3) == 16
+
+
+def test_one_item_that_does_not_fit_is_an_error_with_the_next_step() -> None:
+    with pytest.raises(WorkError, match="one caption alone does not fit.*bfloat16"):
+        list(encode_stream(ToyEncoder(capacity=0), caption_work(["a", "b"]), batch_size=2))
+
+
+def test_an_unreadable_image_is_named_and_earlier_blocks_are_handed_out() -> None:
+    images = {f"i{n}": png(n) for n in range(6)} | {"torn.jpg": b"not an image"}
+    done: list[int] = []
+    with pytest.raises(WorkError, match=r"torn\.jpg"):
+        for batch in encode_stream(ToyEncoder(), image_work(images), batch_size=2):
+            done += batch.ords.tolist()
+    assert done == [0, 1, 2, 3, 4, 5]
+
+
+def test_an_error_of_the_model_reaches_the_caller() -> None:
+    encoder = ToyEncoder()
+    encoder.embed = lambda prepared: (_ for _ in ()).throw(WorkError("NaN"))  # type: ignore[method-assign]
+    with pytest.raises(WorkError, match="NaN"):
+        list(encode_stream(encoder, caption_work(["a"]), batch_size=1))
+
+
+def test_stopping_early_ends_all_threads() -> None:
+    before = threading.active_count()
+    stream = encode_stream(ToyEncoder(), caption_work([f"{i}" * 99 for i in range(200)]), batch_size=1)
+    next(stream)
+    stream.close()
+    for _ in range(100):
+        if threading.active_count() <= before:
+            break
+        time.sleep(0.02)
+    assert threading.active_count() <= before
+
+
+def test_no_items_give_no_blocks() -> None:
+    assert list(encode_stream(ToyEncoder(), caption_work([]), batch_size=4)) == []
+
+
+def test_batch_size_must_be_positive() -> None:
+    with pytest.raises(RequestError, match="at least 1, got 0"):
+        next(encode_stream(ToyEncoder(), caption_work(["a"]), batch_size=0))
+
+
+def test_decoding_overlaps_with_the_forward_pass() -> None:
+    encoder = ToyEncoder()
+    embed = encoder.embed
+    encoder.embed = lambda prepared: time.sleep(0.05) or embed(prepared)  # type: ignore[method-assign, func-returns-value]
+    images = {f"i{n}": png(n) for n in range(12)}
+    work = image_work(images)
+    slow = ImageWork(
+        ords=work.ords, keys=work.keys, shas=work.shas, decode=work.decode, read=lambda k: time.sleep(0.02) or images[k]
+    )
+    start = time.perf_counter()
+    batches = list(encode_stream(encoder, slow, batch_size=2, workers=4))
+    taken = time.perf_counter() - start
+    in_turn = sum(b.timings.decode_seconds + b.timings.forward_seconds for b in batches)
+    assert taken < 0.85 * in_turn

@@ -1,0 +1,81 @@
+"""The committed checkpoints load through public loaders, score what README.md says, and can be made again."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from safetensors import safe_open
+
+from tasks.encoders.tiny.curriculum import Recipe
+from tasks.encoders.tiny.exam import clip_scorer, examine, scorer_of
+
+TINY = Path(__file__).parents[3] / "tasks" / "encoders" / "tiny"
+MODELS = ("clip", "clip-plain", "colpali")
+SLACK = 0.02  # another CPU rounds differently
+
+
+def promised() -> dict[str, dict[str, float]]:
+    """The figures of README.md's table: model -> figure -> share."""
+    rows = [
+        [cell.strip() for cell in line.strip("|\n").split("|")]
+        for line in (TINY / "README.md").read_text().splitlines()
+        if line.startswith("|") and not re.match(r"\|[-| ]+$", line)
+    ]
+    header = next(row for row in rows if row[1:] == list(MODELS))
+    figures = rows[rows.index(header) + 1 :]
+    return {
+        model: {row[0]: float(row[column]) / 100 for row in figures if row[0].startswith(("t2i", "i2t", "winoground"))}
+        for column, model in enumerate(MODELS, start=1)
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
+def test_a_checkpoint_scores_what_its_readme_says(model: str) -> None:
+    figures = examine(scorer_of(TINY / model))
+    expected = promised()[model]
+    assert expected.keys() == figures.keys()
+    for name, share in expected.items():
+        assert figures[name] == pytest.approx(share, abs=SLACK), name
+
+
+def test_swap_negatives_cure_the_bag_of_words() -> None:
+    figures = promised()
+    strong, plain = figures["clip"], figures["clip-plain"]
+    assert strong["winoground object group"] > plain["winoground object group"] + 0.2
+    assert plain["winoground object group"] < plain["winoground attribute group"]
+    assert strong["t2i/all R@1"] > 10 / 300
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_checkpoint_is_small_and_holds_float16_safetensors_only(model: str) -> None:
+    files = [file for file in (TINY / model).rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) < 2_000_000
+    assert {file.suffix for file in files} == {".json", ".safetensors"}
+    with safe_open(TINY / model / "model.safetensors", "pt") as weights:
+        assert {weights.get_slice(name).get_dtype() for name in weights.keys()} == {"F16"}  # noqa: SIM118
+
+
+@pytest.mark.slow
+def test_the_script_still_makes_such_a_model(tmp_path: Path) -> None:
+    from tasks.encoders.tiny.train_clip import save, train
+
+    model, tokenizer = train(Recipe(steps=150, batch=192))
+    save(model, tokenizer, tmp_path)
+    figures = examine(clip_scorer(tmp_path), n_scenes=100)
+    assert figures["t2i/all R@1"] > 0.05  # chance: 0.01
+    assert figures["t2i/all R@5"] > 0.2  # chance: 0.05
+
+
+@pytest.mark.slow
+def test_the_colpali_script_trains_and_its_loss_falls(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from tasks.encoders.tiny.train_colpali import save, train
+
+    with caplog.at_level("INFO", logger="tasks.encoders.tiny.train_colpali"):
+        model, processor = train(Recipe(steps=100, batch=48, warm_up=20), tmp_path)
+    save(model, processor, tmp_path)
+    first, last = (float(record.getMessage().rpartition(" ")[2]) for record in caplog.records)
+    assert last < first
+    assert examine(scorer_of(tmp_path), n_scenes=50)["t2i/all R@5"] > 0.2  # chance: 0.1
