@@ -1,0 +1,6 @@
+"""What is computed from outcomes: one value per query first, means afterwards. Numpy only."""
+
+from tasks.metrics.metric import Metric
+from tasks.metrics.table import METRICS, metrics_of
+
+__all__ = ["METRICS", "Metric", "metrics_of"]

@@ -1,0 +1,85 @@
+"""Winoground and hard-negative pairs: comparisons are strict, so a tie is wrong, and counted (``protocols.md`` §5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.metrics.metric import Metric
+from tasks.scoring.outcomes import Outcomes
+
+Score: TypeAlias = Literal["text", "image", "group"]
+
+
+def winoground(scores: NDArray[np.float32], score: Score, *, ties_win: bool = False) -> NDArray[np.bool_]:
+    """Whether each example is right (Thrush et al. 2022).
+
+    ``text``: for both images, the right caption scores higher. ``image``: for both captions, the right image does.
+    ``group``: both. (The V28 seed's printed columns have text and image exchanged.)
+
+    Args:
+        scores: ``c0i0 c0i1 c1i0 c1i1``, shape ``(n_examples, 4)``.
+        score: Which of the three.
+        ties_win: Count equal scores as right, to show how many there are; the definition counts them as wrong.
+
+    Examples:
+        Caption 0 goes with image 0 by 0.9 to 0.2; caption 1 scores 0.5 with both images.
+
+        >>> example = np.float32([[0.9, 0.2, 0.5, 0.5]])
+        >>> [bool(winoground(example, score)[0]) for score in ("text", "image", "group")]
+        [True, False, False]
+    """
+    beats: Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.bool_]]
+    beats = np.greater_equal if ties_win else np.greater
+    c0i0, c0i1, c1i0, c1i1 = scores.T
+    text: NDArray[np.bool_] = beats(c0i0, c1i0) & beats(c1i1, c0i1)
+    image: NDArray[np.bool_] = beats(c0i0, c0i1) & beats(c1i1, c1i0)
+    return {"text": text, "image": image, "group": text & image}[score]
+
+
+def pair_won(scores: NDArray[np.float32], *, ties_win: bool = False) -> NDArray[np.bool_]:
+    """Whether the caption scores higher than its hard negative; ``scores`` has the columns caption, negative.
+
+    Examples:
+        >>> pair_won(np.float32([[0.3, 0.2], [0.2, 0.2]])).tolist()
+        [True, False]
+    """
+    won: NDArray[np.bool_] = scores[:, 0] >= scores[:, 1] if ties_win else scores[:, 0] > scores[:, 1]
+    return won
+
+
+def _winoground(score: Score, title: str, guess: float) -> Metric:
+    return Metric(
+        name=f"winoground_{score}",
+        title=title,
+        directions=frozenset({"quadruples"}),
+        per_query=lambda o: winoground(_scores(o), score).astype(np.float64),
+        per_query_low=lambda o: winoground(_scores(o), score).astype(np.float64),
+        per_query_high=lambda o: winoground(_scores(o), score, ties_win=True).astype(np.float64),
+        guess=guess,
+    )
+
+
+def _scores(outcomes: Outcomes) -> NDArray[np.float32]:
+    if outcomes.scores is None:
+        raise ValueError(
+            f"protocol {outcomes.protocol.id!r} keeps no scores; {outcomes.protocol.direction} is no choice"
+        )
+    return outcomes.scores
+
+
+WINOGROUND_TEXT = _winoground("text", "For both images, the right caption scores higher", 1 / 4)
+WINOGROUND_IMAGE = _winoground("image", "For both captions, the right image scores higher", 1 / 4)
+WINOGROUND_GROUP = _winoground("group", "Text and image score of one example", 1 / 6)
+PAIR_ACCURACY = Metric(
+    name="pair_accuracy",
+    title="The caption scores higher than its hard negative",
+    directions=frozenset({"pairs"}),
+    per_query=lambda o: pair_won(_scores(o)).astype(np.float64),
+    per_query_low=lambda o: pair_won(_scores(o)).astype(np.float64),
+    per_query_high=lambda o: pair_won(_scores(o), ties_win=True).astype(np.float64),
+    guess=1 / 2,
+)

@@ -1,0 +1,48 @@
+"""Outcomes written down by hand, for doctests, for tests and for trying out a metric of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from store.types import Direction, EvalProtocol
+from tasks.scoring.outcomes import Outcomes
+
+
+def outcomes_of(
+    ranks: Sequence[Sequence[int]], *, n_gallery: int = 1000, direction: Direction = "i2t", protocol: str = "i2t/any"
+) -> Outcomes:
+    """Outcomes without ties from the ranks of each query's relevant items, ascending; every query its own image.
+
+    Examples:
+        >>> outcomes_of([[1, 3], [7]]).rank_low.tolist()
+        [1, 7]
+    """
+    n = len(ranks)
+    flat = np.concatenate([np.asarray(row, dtype=np.int32) for row in ranks])
+    own = np.arange(n, dtype=np.int32)
+    best = np.array([row[0] for row in ranks], dtype=np.int32)
+    return Outcomes(
+        protocol=EvalProtocol(id=protocol, direction=direction, title="An example"),
+        query_ids=np.array([f"q{i}" for i in range(n)], dtype=object),
+        query_ords=own,
+        clusters=own,
+        rank_low=best,
+        rank_high=best,
+        n_relevant=np.array([len(row) for row in ranks], dtype=np.int32),
+        n_tied_relevant=np.ones(n, dtype=np.int32),
+        n_gallery=np.full(n, n_gallery, dtype=np.int32),
+        weights=np.ones(n),
+        best_score=np.zeros(n, dtype=np.float32),
+        relevant_low=flat,
+        relevant_high=flat,
+    )
+
+
+def quadruples_of(scores: Sequence[Sequence[float]]) -> Outcomes:
+    """Winoground outcomes from scores ``c0i0 c0i1 c1i0 c1i1`` per example; only what metrics read is filled in."""
+    n = len(scores)
+    outcomes = outcomes_of([[1]] * n, n_gallery=5, direction="quadruples", protocol="winoground")
+    return replace(outcomes, scores=np.asarray(scores, dtype=np.float32))

@@ -1,0 +1,83 @@
+"""A metric as a value: its name, what it says of each query, and what guessing would get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.types import Direction
+from tasks.scoring.outcomes import Outcomes
+
+PerQuery: TypeAlias = Callable[[Outcomes], NDArray[np.float64]]
+
+RETRIEVAL: frozenset[Direction] = frozenset({"t2i", "i2t"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One row of ``METRICS``.
+
+    Attributes:
+        name: The name that every figure carries.
+        title: One line for people.
+        directions: Protocols that it can be computed for.
+        per_query: float64, shape ``(n_queries,)``: expected value, equal scores in random order.
+        per_query_low: The same with every tie lost.
+        per_query_high: The same with every tie won.
+        reduce: How queries become one figure: their mean, weighted by ``Outcomes.weights``, or their median.
+        several: Whether it says something new only where queries have several relevant items.
+        higher_is_better: False for ranks.
+        guess: What random scores get, where that is not what a constant scorer gets.
+    """
+
+    name: str
+    title: str
+    directions: frozenset[Direction]
+    per_query: PerQuery
+    per_query_low: PerQuery
+    per_query_high: PerQuery
+    reduce: Literal["mean", "median"] = "mean"
+    several: bool = False
+    higher_is_better: bool = True
+    guess: float | None = None
+
+    def value(self, outcomes: Outcomes) -> float:
+        """The figure: weighted mean, or median, of the expected values per query."""
+        return self._reduced(self.per_query(outcomes), outcomes)
+
+    def chance(self, outcomes: Outcomes) -> float:
+        """What a scorer that knows nothing gets on the same queries and galleries."""
+        if self.guess is not None:
+            return self.guess
+        return self._reduced(self.per_query(_all_tied(outcomes)), outcomes)
+
+    def applies(self, outcomes: Outcomes) -> bool:
+        """Whether it can be computed and would not repeat another metric."""
+        right_kind = outcomes.protocol.direction in self.directions
+        return right_kind and (not self.several or bool((outcomes.n_relevant > 1).any()))
+
+    def _reduced(self, values: NDArray[np.float64], outcomes: Outcomes) -> float:
+        if self.reduce == "median":
+            return float(np.median(values))
+        return float(np.average(values, weights=outcomes.weights))
+
+
+def _all_tied(outcomes: Outcomes) -> Outcomes:
+    """The outcomes of a scorer that gives every item the same score."""
+    n_irrelevant = outcomes.n_gallery - outcomes.n_relevant
+    first = np.arange(len(outcomes.relevant_low)) - np.repeat(outcomes.offsets[:-1], outcomes.n_relevant)
+    low = (first + 1).astype(np.int32)
+    return replace(
+        outcomes,
+        rank_low=np.ones_like(outcomes.rank_low),
+        rank_high=n_irrelevant + 1,
+        n_tied_relevant=outcomes.n_relevant,
+        relevant_low=low,
+        relevant_high=low + np.repeat(n_irrelevant, outcomes.n_relevant),
+        top_ords=None,
+        top_scores=None,
+    )

@@ -1,0 +1,116 @@
+"""Metrics of the first relevant item: hits in the top k, reciprocal rank, rank (``protocols.md`` §4 and §5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.metrics.metric import RETRIEVAL, Metric
+from tasks.scoring.outcomes import Outcomes
+
+
+def expected_hit(
+    rank_low: NDArray[np.int32], rank_high: NDArray[np.int32], n_tied_relevant: NDArray[np.int32], *, k: int
+) -> NDArray[np.float64]:
+    """Probability that a relevant item is among the top ``k`` when equal scores come in random order.
+
+    With ``a`` items above, ``b`` irrelevant and ``c`` relevant items tied: 0 if ``a >= k``, else
+    ``1 - C(b, m) / C(b + c, m)`` with ``m = min(k - a, b + c)``.
+
+    Args:
+        rank_low: ``a + 1``, shape ``(n_queries,)``.
+        rank_high: ``a + b + 1``, same shape.
+        n_tied_relevant: ``c``, same shape.
+        k: Length of the list looked at.
+
+    Examples:
+        One relevant item, nothing above it, three irrelevant ones tied: one chance in four to be first.
+
+        >>> expected_hit(np.int32([1]), np.int32([4]), np.int32([1]), k=1).tolist()
+        [0.25]
+
+        Two of four tied items are relevant: both of the top two are irrelevant with probability 1/6.
+
+        >>> round(float(expected_hit(np.int32([1]), np.int32([3]), np.int32([2]), k=2)[0]), 4)
+        0.8333
+    """
+    above = rank_low.astype(np.float64) - 1
+    irrelevant = (rank_high - rank_low).astype(np.float64)
+    relevant = n_tied_relevant.astype(np.float64)
+    places = np.clip(k - above, 0, irrelevant + relevant)
+    miss = np.ones(len(above))
+    for drawn in range(k):
+        chance = np.maximum(irrelevant - drawn, 0) / np.maximum(irrelevant + relevant - drawn, 1)
+        miss = np.where(drawn < places, miss * chance, miss)
+    # one relevant item: the plain quotient, so that a constant scorer gets k/N to the last digit
+    return np.where(relevant == 1, places / (irrelevant + 1), 1 - miss)
+
+
+def expected_rank(outcomes: Outcomes) -> NDArray[np.float64]:
+    """Expected rank of the first relevant item: ``a + (b + c + 1) / (c + 1)``, shape ``(n_queries,)``.
+
+    The first of ``c`` items placed at random among ``b + c`` stands at ``(b + c + 1) / (c + 1)`` on average.
+    """
+    tied = (outcomes.rank_high - outcomes.rank_low).astype(np.float64) + outcomes.n_tied_relevant
+    return outcomes.rank_low - 1 + (tied + 1) / (outcomes.n_tied_relevant + 1)
+
+
+def hit_at(k: int) -> Metric:
+    """``R@k``: share of queries with any relevant item in the top ``k`` (not true recall; see ``recall_all@k``)."""
+    return Metric(
+        name=f"R@{k}",
+        title=f"Any relevant item in the top {k}",
+        directions=RETRIEVAL,
+        per_query=lambda o: expected_hit(o.rank_low, o.rank_high, o.n_tied_relevant, k=k),
+        per_query_low=lambda o: (o.rank_high <= k).astype(np.float64),
+        per_query_high=lambda o: (o.rank_low <= k).astype(np.float64),
+    )
+
+
+MRR = Metric(
+    name="MRR",
+    title="Mean reciprocal rank",
+    directions=RETRIEVAL,
+    per_query=lambda o: 1 / expected_rank(o),
+    per_query_low=lambda o: 1 / o.rank_high.astype(np.float64),
+    per_query_high=lambda o: 1 / o.rank_low.astype(np.float64),
+)
+MEAN_RANK = Metric(
+    name="mean_rank",
+    title="Mean rank of the first relevant item",
+    directions=RETRIEVAL,
+    per_query=expected_rank,
+    per_query_low=lambda o: o.rank_high.astype(np.float64),
+    per_query_high=lambda o: o.rank_low.astype(np.float64),
+    higher_is_better=False,
+)
+MEDIAN_RANK = Metric(
+    name="median_rank",
+    title="Median rank of the first relevant item",
+    directions=RETRIEVAL,
+    per_query=expected_rank,
+    per_query_low=lambda o: o.rank_high.astype(np.float64),
+    per_query_high=lambda o: o.rank_low.astype(np.float64),
+    reduce="median",
+    higher_is_better=False,
+)
+
+
+def rsum(t2i: Mapping[str, float], i2t: Mapping[str, float]) -> float:
+    """``R@1 + R@5 + R@10`` over both directions, in points, 0..600.
+
+    Args:
+        t2i: Metric name -> value (fractions) of ``t2i/all``.
+        i2t: The same of ``i2t/any``.
+
+    Raises:
+        KeyError: A recall is missing.
+
+    Examples:
+        >>> half = {"R@1": 0.5, "R@5": 0.5, "R@10": 0.5}
+        >>> rsum(half, half)
+        300.0
+    """
+    return 100 * sum(values[f"R@{k}"] for values in (t2i, i2t) for k in (1, 5, 10))

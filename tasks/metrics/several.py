@@ -1,0 +1,166 @@
+"""Metrics of all relevant items of a query: recall_all@k, mAP@R, R-Precision, nDCG@k, with ties in expectation.
+
+A group of equal scores is taken in random order (McSherry and Najork, "Computing Information Retrieval Performance
+Measures Efficiently in the Presence of Tied Scores", ECIR 2008).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.metrics.metric import RETRIEVAL, Metric
+from tasks.scoring.outcomes import Outcomes
+
+
+class TieGroups(NamedTuple):
+    """Runs of equal scores that hold a relevant item; arrays of shape ``(n_groups,)``, queries in order."""
+
+    query: NDArray[np.int64]
+    above: NDArray[np.int64]  # items above the group
+    relevant_above: NDArray[np.int64]
+    relevant: NDArray[np.int64]  # in the group
+    size: NDArray[np.int64]  # of the group, irrelevant items included
+
+
+def tie_groups(outcomes: Outcomes) -> TieGroups:
+    """The groups behind ``relevant_low`` and ``relevant_high``.
+
+    Neighbours belong to one group if they are consecutive in rank and tied with the same number of irrelevant items;
+    consecutive ranks without any such item may be split, which changes no expectation.
+    """
+    low, high = outcomes.relevant_low.astype(np.int64), outcomes.relevant_high.astype(np.int64)
+    query = np.repeat(np.arange(len(outcomes)), outcomes.n_relevant)
+    tied = high - low
+    new = np.ones(len(low), dtype=bool)
+    new[1:] = (query[1:] != query[:-1]) | (low[1:] != low[:-1] + 1) | (tied[1:] != tied[:-1]) | (tied[1:] == 0)
+    first = np.flatnonzero(new)
+    relevant = np.diff(np.append(first, len(low)))
+    return TieGroups(
+        query=query[first],
+        above=low[first] - 1,
+        relevant_above=first - outcomes.offsets[query[first]],
+        relevant=relevant,
+        size=tied[first] + relevant,
+    )
+
+
+def _summed(per_group: NDArray[np.float64], groups: TieGroups, n_queries: int) -> NDArray[np.float64]:
+    return np.bincount(groups.query, weights=per_group, minlength=n_queries).astype(np.float64)
+
+
+def found_in_top(outcomes: Outcomes, k: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Expected number of relevant items among the top ``k`` (one ``k`` per query), shape ``(n_queries,)``."""
+    groups = tie_groups(outcomes)
+    places = np.clip(k[groups.query] - groups.above, 0, groups.size)
+    return _summed(groups.relevant * places / groups.size, groups, len(outcomes))
+
+
+def average_precision(outcomes: Outcomes, k: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Expected sum of precisions at the relevant items within the top ``k``, divided by ``min(k, n_relevant)``.
+
+    With ``k = n_relevant`` this is AP@R of ECCV Caption (Musgrave et al. 2020, Chun et al. 2022).
+
+    Examples:
+        Relevant items at ranks 1 and 3, R = 2: only the first is within the top 2, precision 1; 1 / 2.
+
+        >>> from tasks.metrics.examples import outcomes_of
+        >>> average_precision(outcomes_of([[1, 3]]), np.array([2])).tolist()
+        [0.5]
+    """
+    groups = tie_groups(outcomes)
+    places = np.clip(k[groups.query] - groups.above, 0, groups.size)
+
+    def precision(group: NDArray[np.int64], place: NDArray[np.int64]) -> NDArray[np.float64]:
+        others = (groups.relevant[group] - 1) / np.maximum(groups.size[group] - 1, 1)
+        share = groups.relevant[group] / groups.size[group]
+        before = groups.relevant_above[group] + 1 + (place - 1) * others
+        precisions: NDArray[np.float64] = share * before / (groups.above[group] + place)
+        return precisions
+
+    values = _over_places(groups, places, precision, len(outcomes))
+    values /= np.minimum(k, outcomes.n_relevant)
+    return values
+
+
+def ndcg(outcomes: Outcomes, k: int) -> NDArray[np.float64]:
+    """nDCG@k with binary gains and discount ``1 / log2(rank + 1)``, expected over ties, shape ``(n_queries,)``.
+
+    Examples:
+        One relevant item at rank 3: 1 / log2(4), ideal 1.
+
+        >>> from tasks.metrics.examples import outcomes_of
+        >>> ndcg(outcomes_of([[3]]), 10).tolist()
+        [0.5]
+    """
+    groups = tie_groups(outcomes)
+    places = np.clip(k - groups.above, 0, groups.size)
+
+    def gain(group: NDArray[np.int64], place: NDArray[np.int64]) -> NDArray[np.float64]:
+        share = groups.relevant[group] / groups.size[group]
+        gains: NDArray[np.float64] = share / np.log2(groups.above[group] + place + 1)
+        return gains
+
+    ideal = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(2, k + 2)))])
+    values: NDArray[np.float64] = _over_places(groups, places, gain, len(outcomes))
+    values /= ideal[np.minimum(outcomes.n_relevant, k)]
+    return values
+
+
+def _over_places(
+    groups: TieGroups,
+    places: NDArray[np.int64],
+    term: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]],
+    n_queries: int,
+) -> NDArray[np.float64]:
+    """Sum ``term(group, place)`` over the first ``places`` places (1-based) of every group, per query."""
+    group = np.repeat(np.arange(len(places)), places)
+    place = np.arange(len(group)) - np.repeat(np.cumsum(places) - places, places) + 1
+    return np.bincount(groups.query[group], weights=term(group, place), minlength=n_queries).astype(np.float64)
+
+
+def _several(name: str, title: str, measure: Callable[[Outcomes], NDArray[np.float64]]) -> Metric:
+    """A metric whose lost and won values are its value on the ranks with all ties lost and won."""
+    return Metric(
+        name=name,
+        title=title,
+        directions=RETRIEVAL,
+        per_query=measure,
+        per_query_low=lambda o: measure(_decided(o, o.relevant_high)),
+        per_query_high=lambda o: measure(_decided(o, o.relevant_low)),
+        several=True,
+    )
+
+
+def _decided(outcomes: Outcomes, ranks: NDArray[np.int32]) -> Outcomes:
+    return replace(outcomes, relevant_low=ranks, relevant_high=ranks)
+
+
+def recall_all_at(k: int) -> Metric:
+    """``recall_all@k``: true recall, the share of a query's relevant items among the top ``k``."""
+    return _several(
+        f"recall_all@{k}",
+        f"Share of all relevant items in the top {k}",
+        lambda o: found_in_top(o, np.full(len(o), k)) / o.n_relevant,
+    )
+
+
+def ndcg_at(k: int) -> Metric:
+    """``nDCG@k`` with binary gains."""
+    return _several(f"nDCG@{k}", f"Normalised discounted cumulative gain at {k}", lambda o: ndcg(o, k))
+
+
+MAP_AT_R = _several(
+    "mAP@R",
+    "Mean average precision at R, the number of relevant items",
+    lambda o: average_precision(o, o.n_relevant.astype(np.int64)),
+)
+R_PRECISION = _several(
+    "R-Precision",
+    "Precision at R, the number of relevant items",
+    lambda o: found_in_top(o, o.n_relevant.astype(np.int64)) / o.n_relevant,
+)

@@ -1,0 +1,34 @@
+"""The table of metrics. To add one: a :class:`Metric` in a file of its kind, and a row here."""
+
+from __future__ import annotations
+
+from tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, WINOGROUND_IMAGE, WINOGROUND_TEXT
+from tasks.metrics.metric import Metric
+from tasks.metrics.retrieval import MEAN_RANK, MEDIAN_RANK, MRR, hit_at
+from tasks.metrics.several import MAP_AT_R, R_PRECISION, ndcg_at, recall_all_at
+from tasks.scoring.outcomes import Outcomes
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        hit_at(1),
+        hit_at(5),
+        hit_at(10),
+        MRR,
+        MEDIAN_RANK,
+        MEAN_RANK,
+        MAP_AT_R,
+        R_PRECISION,
+        ndcg_at(10),
+        recall_all_at(10),
+        WINOGROUND_TEXT,
+        WINOGROUND_IMAGE,
+        WINOGROUND_GROUP,
+        PAIR_ACCURACY,
+    )
+}
+
+
+def metrics_of(outcomes: Outcomes) -> list[Metric]:
+    """The metrics that say something about these outcomes, in the order of the table."""
+    return [metric for metric in METRICS.values() if metric.applies(outcomes)]

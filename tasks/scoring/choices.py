@@ -1,0 +1,48 @@
+"""Outcomes of compositional sets: which captions and images of a set were told apart."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.scoring.judgements import ChoiceJudgement
+from tasks.scoring.outcomes import Outcomes
+
+
+def choose(judgement: ChoiceJudgement, scores: NDArray[np.float32]) -> Outcomes:
+    """Compare each caption's score with its own image to its rivals: other captions there, other images for it.
+
+    Args:
+        judgement: The sets.
+        scores: float32, shape ``(n_sets, captions per set * images per set)``, caption after caption.
+    """
+    n_captions, n_images = judgement.captions.shape[1], judgement.images.shape[1]
+    table = scores.reshape(len(scores), n_captions, n_images)
+    lost = np.zeros(len(scores), dtype=np.int32)
+    tied = np.zeros(len(scores), dtype=np.int32)
+    comparisons = 0
+    for own in range(min(n_captions, n_images)):
+        right = table[:, own, own]
+        rivals = [table[:, other, own] for other in range(n_captions) if other != own]
+        rivals += [table[:, own, other] for other in range(n_images) if other != own]
+        for rival in rivals:
+            lost += rival > right
+            tied += rival == right
+            comparisons += 1
+    ones = np.ones(len(scores), dtype=np.int32)
+    return Outcomes(
+        protocol=judgement.protocol,
+        query_ids=judgement.query_ids,
+        query_ords=judgement.queries,
+        clusters=judgement.clusters,
+        rank_low=1 + lost,
+        rank_high=1 + lost + tied,
+        n_relevant=ones,
+        n_tied_relevant=ones,
+        n_gallery=np.full(len(scores), comparisons + 1, dtype=np.int32),
+        weights=judgement.weights,
+        best_score=table[:, 0, 0].copy(),
+        relevant_low=1 + lost,
+        relevant_high=1 + lost + tied,
+        scores=scores,
+    )

@@ -1,0 +1,182 @@
+"""What every query got, kept before anything is averaged.
+
+Numpy and Arrow only: the store's rows can be read back without torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from store.schema import OUTCOMES
+from store.types import EvalProtocol
+
+Number = TypeVar("Number", np.int32, np.float32, np.float64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcomes:
+    """One protocol, one encoder: a row per query (``protocols.md`` §4).
+
+    With ``a`` items strictly above the best relevant one, ``b`` irrelevant and ``c`` relevant items tied with it:
+    ``rank_low = a + 1`` (all ties won), ``rank_high = a + b + 1`` (all ties lost), ``n_tied_relevant = c``.
+
+    For quadruples and pairs the "rank" counts lost comparisons instead: ``rank_low`` is one more than the comparisons
+    lost strictly, ``rank_high`` adds the tied ones, so 1 means that everything was told apart.
+
+    Attributes:
+        protocol: Whose outcomes they are.
+        query_ids: object (str), shape ``(n_queries,)``, unique.
+        query_ords: int32: position of the query in the corpus (of a quadruple or pair: in its table).
+        clusters: int32: ord of the image that the query belongs to (quadruples: own position).
+        rank_low: int32, 1-based.
+        rank_high: int32, 1-based.
+        n_relevant: int32, at least 1.
+        n_tied_relevant: int32, at least 1.
+        n_gallery: int32: items that were searched.
+        weights: float64: weight of the query in a mean; 1 except where groups of unequal size count alike.
+        best_score: float32: score of the best relevant item.
+        relevant_low: int32, all queries one after the other, ``n_relevant`` values each, ascending: rank of the
+            first, second, … relevant item, all ties with irrelevant items won.
+        relevant_high: The same with these ties lost.
+        top_ords: int32, shape ``(n_queries, width)``: corpus ords of the best items, best first, equal scores by
+            ord; -1 beyond the gallery. None for quadruples and pairs.
+        top_scores: float32, same shape; NaN beyond the gallery.
+        scores: float32, shape ``(n_queries, scores per set)``: quadruples c0i0 c0i1 c1i0 c1i1, pairs caption and
+            negative. None for retrieval.
+    """
+
+    protocol: EvalProtocol
+    query_ids: NDArray[np.object_]
+    query_ords: NDArray[np.int32]
+    clusters: NDArray[np.int32]
+    rank_low: NDArray[np.int32]
+    rank_high: NDArray[np.int32]
+    n_relevant: NDArray[np.int32]
+    n_tied_relevant: NDArray[np.int32]
+    n_gallery: NDArray[np.int32]
+    weights: NDArray[np.float64]
+    best_score: NDArray[np.float32]
+    relevant_low: NDArray[np.int32]
+    relevant_high: NDArray[np.int32]
+    top_ords: NDArray[np.int32] | None = None
+    top_scores: NDArray[np.float32] | None = None
+    scores: NDArray[np.float32] | None = None
+
+    def __len__(self) -> int:
+        return len(self.query_ords)
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """int64, shape ``(n_queries + 1,)``: where each query's relevant ranks start."""
+        return np.concatenate([[0], np.cumsum(self.n_relevant, dtype=np.int64)])
+
+    @property
+    def tied(self) -> NDArray[np.bool_]:
+        """Whether the best relevant item is tied with an irrelevant one (or a comparison is a tie)."""
+        return self.rank_high > self.rank_low
+
+    def to_arrow(
+        self, *, evaluation: str, encoder: str, encoder_fingerprint: str, corpus: str, corpus_fingerprint: str
+    ) -> pa.Table:
+        """Rows of ``schema.OUTCOMES``, in query order."""
+        n = len(self)
+        whose = {
+            "evaluation": evaluation,
+            "encoder": encoder,
+            "encoder_fingerprint": encoder_fingerprint,
+            "corpus": corpus,
+            "corpus_fingerprint": corpus_fingerprint,
+            "protocol": self.protocol.id,
+        }
+        columns: dict[str, pa.Array] = {name: pa.repeat(pa.scalar(value), n) for name, value in whose.items()}
+        columns |= {
+            "query_id": pa.array(self.query_ids, pa.string()),
+            "query_ord": pa.array(self.query_ords),
+            "cluster": pa.array(self.clusters),
+            "rank_low": pa.array(self.rank_low),
+            "rank_high": pa.array(self.rank_high),
+            "n_relevant": pa.array(self.n_relevant),
+            "n_tied_relevant": pa.array(self.n_tied_relevant),
+            "n_gallery": pa.array(self.n_gallery),
+            "weight": pa.array(self.weights),
+            "best_score": pa.array(self.best_score),
+            "relevant_low": self._relevant(self.relevant_low),
+            "relevant_high": self._relevant(self.relevant_high),
+            "top_ords": self._top(self.top_ords, pa.int32()),
+            "top_scores": self._top(self.top_scores, pa.float32()),
+            "scores": _fixed(self.scores, n),
+        }
+        return pa.table([columns[name] for name in OUTCOMES.names], schema=OUTCOMES)
+
+    @classmethod
+    def from_arrow(cls, rows: pa.Table, protocol: EvalProtocol) -> Outcomes:
+        """The outcomes of one protocol back from stored rows, in the order of the rows."""
+        single = pc.is_null(rows["relevant_low"]).to_numpy(zero_copy_only=False)
+        n_relevant = _numpy(rows["n_relevant"], np.int32)
+        starts = np.concatenate([[0], np.cumsum(n_relevant, dtype=np.int64)])
+        ranks = {}
+        for name, of_single in (("relevant_low", "rank_low"), ("relevant_high", "rank_high")):
+            flat = np.empty(starts[-1], dtype=np.int32)
+            flat[starts[:-1][single]] = _numpy(rows[of_single], np.int32)[single]
+            flat[np.repeat(~single, n_relevant)] = _numpy(pc.list_flatten(rows[name]), np.int32)
+            ranks[name] = flat
+        return cls(
+            protocol=protocol,
+            query_ids=np.asarray(rows["query_id"].to_pylist(), dtype=object),
+            query_ords=_numpy(rows["query_ord"], np.int32),
+            clusters=_numpy(rows["cluster"], np.int32),
+            rank_low=_numpy(rows["rank_low"], np.int32),
+            rank_high=_numpy(rows["rank_high"], np.int32),
+            n_relevant=n_relevant,
+            n_tied_relevant=_numpy(rows["n_tied_relevant"], np.int32),
+            n_gallery=_numpy(rows["n_gallery"], np.int32),
+            weights=_numpy(rows["weight"], np.float64),
+            best_score=_numpy(rows["best_score"], np.float32),
+            relevant_low=ranks["relevant_low"],
+            relevant_high=ranks["relevant_high"],
+            top_ords=_padded(rows["top_ords"], np.int32(-1)),
+            top_scores=_padded(rows["top_scores"], np.float32(np.nan)),
+            scores=_padded(rows["scores"], np.float32(np.nan)),
+        )
+
+    def _relevant(self, flat: NDArray[np.int32]) -> pa.Array:
+        """A list per query; null where the query has one relevant item, whose rank stands in the row already."""
+        single = self.n_relevant == 1
+        lengths = np.where(single, 0, self.n_relevant)
+        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+        values = pa.array(flat[np.repeat(~single, self.n_relevant)])
+        return pa.ListArray.from_arrays(offsets, values, mask=pa.array(single))
+
+    def _top(self, values: NDArray[np.int32] | NDArray[np.float32] | None, kind: pa.DataType) -> pa.Array:
+        if values is None or self.top_ords is None:
+            return pa.nulls(len(self), pa.list_(kind))
+        real = self.top_ords >= 0
+        offsets = np.concatenate([[0], np.cumsum(real.sum(axis=1))]).astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[real], kind))
+
+
+def _fixed(values: NDArray[np.float32] | None, n: int) -> pa.Array:
+    if values is None:
+        return pa.nulls(n, pa.list_(pa.float32()))
+    offsets = np.arange(n + 1, dtype=np.int32) * values.shape[1]
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.ravel()))
+
+
+def _numpy(column: pa.ChunkedArray, dtype: type[Number]) -> NDArray[Number]:
+    return np.ascontiguousarray(column.to_numpy(), dtype=dtype)
+
+
+def _padded(column: pa.ChunkedArray, fill: Number) -> NDArray[Number] | None:
+    """Lists as a matrix, short ones filled up; None where every list is null."""
+    if column.null_count == len(column):
+        return None
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    matrix: NDArray[Number] = np.full((len(lengths), int(lengths.max())), fill)
+    matrix[np.arange(matrix.shape[1]) < lengths[:, None]] = pc.list_flatten(column).to_numpy()
+    return matrix

@@ -1,0 +1,203 @@
+"""Dense scoring against an oracle that compares one query at a time, and the properties that ranks must have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from store.types import Corpus
+from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from tasks.metrics import METRICS
+from tasks.scoring.dense import score_dense
+from tasks.scoring.judgements import RetrievalJudgement
+from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols import judge_all, protocols_of, select
+
+# vectors whose scores are exact in float32, so that an oracle may compute them in any order
+EXACT = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0.5, 0.5, 0.5, 0.5], [0.5, -0.5, 0.5, 0.5], [0, 0, -1, 0]], np.float32)
+
+
+def exact_vectors(seed: int, n: int) -> NDArray[np.float32]:
+    return EXACT[np.random.default_rng(seed).integers(len(EXACT), size=n)]
+
+
+def check_against_oracle(outcomes: Outcomes, judgement: RetrievalJudgement, scores: NDArray[np.float32]) -> None:
+    """Compare every column with counting by hand; ``scores`` has queries in rows, both by ord."""
+    for q, query in enumerate(judgement.queries):
+        gallery = judgement.galleries[judgement.gallery_of[q]]
+        mine = judgement.relevant[judgement.offsets[q] : judgement.offsets[q + 1]]
+        row = scores[query]
+        best = row[mine].max()
+        irrelevant = np.setdiff1d(gallery, mine)
+        assert outcomes.best_score[q] == best
+        assert outcomes.rank_low[q] == 1 + (row[gallery] > best).sum()
+        assert outcomes.rank_high[q] - outcomes.rank_low[q] == (row[irrelevant] == best).sum()
+        assert outcomes.n_tied_relevant[q] == (row[mine] == best).sum()
+        order = sorted(gallery, key=lambda item: (-row[item], item))
+        assert outcomes.top_ords is not None
+        assert outcomes.top_ords[q][: len(order)].tolist() == order[: outcomes.top_ords.shape[1]]
+        own = slice(outcomes.offsets[q], outcomes.offsets[q + 1])
+        best_case = sorted(gallery, key=lambda item: (-row[item], item not in mine))
+        worst_case = sorted(gallery, key=lambda item: (-row[item], item in mine))
+        assert outcomes.relevant_low[own].tolist() == [r + 1 for r, item in enumerate(best_case) if item in mine]
+        assert outcomes.relevant_high[own].tolist() == [r + 1 for r, item in enumerate(worst_case) if item in mine]
+
+
+@pytest.mark.parametrize("memory_bytes", [1 << 30, 1 << 12], ids=["one matrix", "strips"])
+@pytest.mark.parametrize("counts", [[5] * 40, [6, 5, 5, 7], [1] * 33, [2, 1, 3]], ids=str)
+def test_ranks_ties_and_lists_equal_counting_by_hand(
+    corpus_of: Callable[[list[int]], Corpus], counts: list[int], memory_bytes: int
+) -> None:
+    corpus = corpus_of(counts)
+    images, captions = exact_vectors(1, len(counts)), exact_vectors(2, sum(counts))
+    judgements = judge_all(corpus, protocols_of(corpus))
+    found = score_dense(images, captions, judgements, memory_bytes=memory_bytes)
+    scores = captions @ images.T
+    for judgement in judgements:
+        assert isinstance(judgement, RetrievalJudgement)
+        table = scores if judgement.protocol.direction == "t2i" else scores.T
+        check_against_oracle(found[judgement.protocol.id], judgement, table)
+
+
+def test_constant_scorer_gets_exactly_k_over_n(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([5] * 300)
+    same = np.full((1500, 8), 8**-0.5, dtype=np.float32)
+    outcomes = score_dense(same[:300], same, judge_all(corpus, select(corpus, ["t2i/all"])))["t2i/all"]
+    assert (outcomes.rank_low == 1).all()
+    assert (outcomes.rank_high == 300).all()
+    for k in (1, 5, 10):
+        assert (METRICS[f"R@{k}"].per_query(outcomes) == k / 300).all()
+
+
+def test_constant_scorer_gets_what_the_table_calls_chance(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([5] * 50)
+    same = np.full((250, 8), 8**-0.5, dtype=np.float32)
+    varied = np.random.default_rng(0).standard_normal((250, 8)).astype(np.float32)
+    judgements = judge_all(corpus, protocols_of(corpus))
+    constant, other = (score_dense(v[:50], v, judgements) for v in (same, varied))
+    for id_ in constant:
+        for metric in METRICS.values():
+            if metric.applies(constant[id_]):
+                assert metric.value(constant[id_]) == pytest.approx(metric.chance(other[id_]), abs=1e-12)
+
+
+@settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 10**6), n=st.integers(2, 60), dim=st.sampled_from([3, 17, 64]), exact=st.booleans())
+def test_permuting_the_gallery_changes_no_rank(seed: int, n: int, dim: int, exact: bool) -> None:
+    rng = np.random.default_rng(seed)
+    images = exact_vectors(seed, n) if exact else rng.standard_normal((n, dim)).astype(np.float32)
+    images[rng.integers(n)] = images[0]
+    captions = exact_vectors(seed + 1, n) if exact else rng.standard_normal((n, dim)).astype(np.float32)
+    order = rng.permutation(n)
+
+    def outcomes(images: NDArray[np.float32], image_of: NDArray[np.int64]) -> Outcomes:
+        rows = [CaptionRow(id=f"c{i}", image_id=f"i{image_of[i]}", text="x") for i in range(n)]
+        corpus = build_corpus("c", [ImageRow(id=f"i{i}") for i in range(n)], rows, source=None)
+        return score_dense(images, captions, judge_all(corpus, select(corpus, ["t2i/all"])))["t2i/all"]
+
+    before = outcomes(images, np.arange(n))
+    after = outcomes(images[order], np.argsort(order))
+    for column in ("rank_low", "rank_high", "n_tied_relevant", "best_score"):
+        np.testing.assert_array_equal(getattr(before, column), getattr(after, column))
+
+
+@pytest.mark.parametrize("n", [2, 3, 7, 15, 16, 17, 100, 1001])
+@pytest.mark.parametrize("dim", [3, 64, 511, 1024])
+def test_identical_captions_of_two_images_tie_exactly_wherever_they_stand(n: int, dim: int) -> None:
+    """An English caption written for two images: MKL alone rounds some positions differently."""
+    rng = np.random.default_rng(n * dim)
+    captions = rng.standard_normal((n, dim)).astype(np.float32)
+    captions /= np.linalg.norm(captions, axis=1, keepdims=True)
+    captions[-1] = captions[0]
+    rows = [CaptionRow(id=f"c{i}", image_id=f"i{i}", text="x") for i in range(n)]
+    corpus = build_corpus("c", [ImageRow(id=f"i{i}") for i in range(n)], rows, source=None)
+    judgements = judge_all(corpus, select(corpus, ["i2t/any", "t2i/all"]))
+    for memory_bytes in (1 << 30, 1 << 10):
+        found = score_dense(captions[::-1].copy(), captions, judgements, memory_bytes=memory_bytes)
+        assert found["i2t/any"].rank_high[0] == found["i2t/any"].rank_low[0] + 1
+        assert found["i2t/any"].rank_high[-1] == found["i2t/any"].rank_low[-1] + 1
+
+
+def test_ranks_of_transposed_scores_agree(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    """One caption per image: asking i2t is asking t2i with the two sides exchanged."""
+    corpus = corpus_of([1] * 70)
+    rng = np.random.default_rng(3)
+    a, b = (rng.standard_normal((70, 24)).astype(np.float32) for _ in range(2))
+    judgements = judge_all(corpus, select(corpus, ["t2i/all", "i2t/any"]))
+    one, other = score_dense(a, b, judgements), score_dense(b, a, judgements)
+    np.testing.assert_array_equal(one["t2i/all"].rank_low, other["i2t/any"].rank_low)
+    np.testing.assert_array_equal(one["t2i/all"].top_ords, other["i2t/any"].top_ords)
+
+
+def test_recall_grows_with_k(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([5] * 30)
+    images, captions = exact_vectors(5, 30), exact_vectors(6, 150)
+    for outcomes in score_dense(images, captions, judge_all(corpus, protocols_of(corpus))).values():
+        one, five, ten = (METRICS[f"R@{k}"].per_query(outcomes) for k in (1, 5, 10))
+        assert (one <= five).all()
+        assert (five <= ten).all()
+
+
+def test_a_list_longer_than_the_gallery_holds_the_gallery(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([5, 5, 5])
+    found = score_dense(exact_vectors(0, 3), exact_vectors(1, 15), judge_all(corpus, protocols_of(corpus)))
+    assert found["t2i/all"].top_ords is not None
+    assert found["t2i/all"].top_ords.shape == (15, 3)
+    assert METRICS["R@10"].value(found["t2i/all"]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (
+            lambda v: np.where(np.arange(len(v))[:, None] == 1, np.nan, v).astype(np.float32),
+            "not finite, first at ord 1",
+        ),
+        (
+            lambda v: np.where(np.arange(len(v))[:, None] == 2, np.inf, v).astype(np.float32),
+            "not finite, first at ord 2",
+        ),
+        (lambda v: np.where(np.arange(len(v))[:, None] == 1, 0, v).astype(np.float32), "zero, first at ord 1"),
+        (lambda v: v[:, :3], "3 dimensions, captions 4"),
+        (lambda v: v[:-1], "asks for image 2, but there are embeddings of 2"),
+        (lambda v: v[:0], "no image vectors"),
+        (lambda v: v.astype(np.float64), "must be float32"),
+    ],
+    ids=["NaN", "infinite", "zero", "dimensions", "missing", "none", "float64"],
+)
+def test_unusable_embeddings_are_refused_by_name(
+    corpus_of: Callable[[list[int]], Corpus],
+    spoil: Callable[[NDArray[np.float32]], NDArray[np.float32]],
+    message: str,
+) -> None:
+    corpus = corpus_of([2, 2, 2])
+    with pytest.raises(ValueError, match=message):
+        score_dense(spoil(exact_vectors(0, 3)), exact_vectors(1, 6), judge_all(corpus, protocols_of(corpus)))
+
+
+def test_an_empty_gallery_is_refused(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([1, 1])
+    [judgement] = judge_all(corpus, select(corpus, ["t2i/all"]))
+    with pytest.raises(ValueError, match="gallery is empty"):
+        replace(judgement, galleries=(np.empty(0, np.int32),))
+
+
+def test_outcomes_survive_arrow(corpus_of: Callable[[list[int]], Corpus], winoground_form: Corpus) -> None:
+    for corpus, n in ((corpus_of([5, 6, 5]), 3), (winoground_form, 6)):
+        captions = exact_vectors(1, corpus.captions.num_rows)
+        for outcomes in score_dense(exact_vectors(0, n), captions, judge_all(corpus, protocols_of(corpus))).values():
+            rows = outcomes.to_arrow(
+                evaluation="e", encoder="m", encoder_fingerprint="f", corpus="c", corpus_fingerprint="g"
+            )
+            again = Outcomes.from_arrow(rows, outcomes.protocol)
+            for name, values in vars(outcomes).items():
+                if isinstance(values, np.ndarray):
+                    np.testing.assert_array_equal(getattr(again, name), values, err_msg=name)
+                else:
+                    assert getattr(again, name) == values

@@ -1,0 +1,148 @@
+"""Which protocols fit which corpus, why others do not, and what each asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from store.errors import RequestError
+from store.types import Corpus
+from tasks.corpora.build import CaptionRow, ImageRow, PairRow, RelevanceRow, build_corpus
+from tasks.scoring.judgements import ChoiceJudgement, RetrievalJudgement
+from tasks.scoring.protocols import PROTOCOLS, judge, judge_all, protocols_of, select
+
+
+def ids(corpus: Corpus) -> list[str]:
+    return [protocol.id for protocol in protocols_of(corpus)]
+
+
+def asked(corpus: Corpus, id_: str) -> RetrievalJudgement:
+    judgement = judge(corpus, select(corpus, [id_])[0])
+    assert isinstance(judgement, RetrievalJudgement)
+    return judgement
+
+
+def test_a_corpus_has_the_protocols_that_make_sense_for_it(
+    corpus_of: Callable[[list[int]], Corpus], winoground_form: Corpus
+) -> None:
+    assert ids(corpus_of([1, 1, 1])) == ["t2i/all", "i2t/any"]
+    assert ids(corpus_of([2, 1, 1])) == ["t2i/all", "i2t/any", "t2i/first", "i2t/symmetric-first"]
+    assert ids(corpus_of([5, 6])) == [id_ for id_ in PROTOCOLS if "1k" not in id_ and id_ != "winoground"]
+    assert ids(corpus_of([5] * 5000)) == [id_ for id_ in PROTOCOLS if id_ != "winoground"]
+    assert ids(winoground_form) == ["t2i/all", "i2t/any", "winoground"]
+
+
+@pytest.mark.parametrize(
+    ("id_", "reason"),
+    [
+        ("t2i/first", "every image has one caption"),
+        ("i2t/any5", "captions 0 to 4 of every image, and an image has 1"),
+        ("t2i/1k", "captions 0 to 4"),
+        ("winoground", "no quadruples"),
+        ("t2i/klingon/google", "unknown"),
+        ("R@1", "unknown"),
+    ],
+)
+def test_a_protocol_that_does_not_fit_says_why(corpus_of: Callable[[list[int]], Corpus], id_: str, reason: str) -> None:
+    with pytest.raises(RequestError, match=reason):
+        select(corpus_of([1, 1]), [id_])
+
+
+def test_all_unfit_protocols_are_reported_together(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    with pytest.raises(RequestError) as caught:
+        select(corpus_of([1, 1]), ["t2i/first", "t2i/all", "nonsense"])
+    assert len(caught.value.faults) == 2
+
+
+def test_galleries_and_relevant_items_follow_the_definitions(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([6, 5])  # captions 0-5 and 6-10
+    every = asked(corpus, "t2i/all")
+    assert every.queries.tolist() == list(range(11))
+    assert every.relevant.tolist() == [0] * 6 + [1] * 5
+    assert asked(corpus, "t2i/first").queries.tolist() == [0, 6]
+    assert asked(corpus, "t2i/ordinal-mean").queries.tolist() == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
+    own = asked(corpus, "i2t/any")
+    assert np.split(own.relevant, own.offsets[1:-1])[0].tolist() == [0, 1, 2, 3, 4, 5]
+    assert asked(corpus, "i2t/any5").galleries[0].tolist() == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
+    assert asked(corpus, "i2t/symmetric-first").galleries[0].tolist() == [0, 6]
+    mean = asked(corpus, "i2t/symmetric-mean")
+    assert [gallery.tolist() for gallery in mean.galleries] == [[k, 6 + k] for k in range(5)]
+    assert mean.query_ids.tolist() == [f"i{i}#{k}" for k in range(5) for i in range(2)]
+
+
+def test_folds_are_runs_of_a_thousand_images_that_search_among_themselves(
+    corpus_of: Callable[[list[int]], Corpus],
+) -> None:
+    corpus = corpus_of([6] + [5] * 4999)
+    t2i, i2t = asked(corpus, "t2i/1k"), asked(corpus, "i2t/1k")
+    assert len(t2i.queries) == 25_000
+    assert [len(gallery) for gallery in t2i.galleries] == [1000] * 5
+    assert [len(gallery) for gallery in i2t.galleries] == [5000] * 5
+    assert i2t.gallery_of.tolist() == np.repeat(range(5), 1000).tolist()
+    assert (t2i.weights == 1).all()
+
+
+def test_an_image_without_captions_is_searched_but_does_not_ask(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([1, 0, 1])
+    assert asked(corpus, "t2i/all").galleries[0].tolist() == [0, 1, 2]
+    assert asked(corpus, "i2t/any").queries.tolist() == [0, 2]
+
+
+def multilingual() -> Corpus:
+    rows = [
+        CaptionRow(
+            id=f"{language}.{translator}.{i}", image_id=f"i{i}", text="x", language=language, translator=translator
+        )
+        for language, translator in (("en", "human"), ("de", "google"), ("de", "bing"))
+        for i in range(3)
+    ]
+    return build_corpus("m", [ImageRow(id=f"i{i}") for i in range(3)], rows, source=None)
+
+
+def test_languages_search_within_themselves_and_the_headline_is_the_reference() -> None:
+    corpus = multilingual()
+    assert "t2i/de/google" in ids(corpus)
+    assert asked(corpus, "t2i/all").queries.tolist() == [0, 1, 2]
+    assert asked(corpus, "i2t/de/bing").galleries[0].tolist() == [6, 7, 8]
+    assert [protocol.id for protocol in select(corpus, ["t2i/de/*"])] == ["t2i/de/bing", "t2i/de/google"]
+
+
+def test_extra_ground_truths_become_protocols_with_only_judged_queries() -> None:
+    images = [ImageRow(id=f"i{i}") for i in range(3)]
+    captions = [CaptionRow(id=f"c{i}", image_id=f"i{i}", text="x") for i in range(3)]
+    relevance = [
+        RelevanceRow("cxc", "t2i", "c0", "i0"),
+        RelevanceRow("cxc", "t2i", "c0", "i2"),
+        RelevanceRow("cxc", "i2t", "i1", "c1"),
+    ]
+    corpus = build_corpus("x", images, captions, source=None, relevance=relevance)
+    t2i = asked(corpus, "t2i/cxc")
+    assert (t2i.queries.tolist(), t2i.relevant.tolist()) == ([0], [0, 2])
+    assert asked(corpus, "i2t/cxc").queries.tolist() == [1]
+
+
+def test_pairs_have_one_protocol_per_category_and_a_macro_mean_that_weighs_categories_alike() -> None:
+    images = [ImageRow(id="i0"), ImageRow(id="i1")]
+    captions = [CaptionRow(id="c0", image_id="i0", text="a"), CaptionRow(id="c1", image_id="i1", text="b")]
+    captions += [CaptionRow(id=f"n{k}", image_id=None, text="wrong") for k in range(3)]
+    pairs = [
+        PairRow("p0", "i0", "c0", "n0", "add"),
+        PairRow("p1", "i1", "c1", "n1", "add"),
+        PairRow("p2", "i0", "c0", "n2", "swap"),
+    ]
+    corpus = build_corpus("sugarcrepe", images, captions, source=None, pairs=pairs)
+    assert ids(corpus) == ["sugarcrepe/add", "sugarcrepe/swap", "sugarcrepe/macro"]
+    macro = judge(corpus, select(corpus, ["sugarcrepe/macro"])[0])
+    assert isinstance(macro, ChoiceJudgement)
+    assert macro.weights.tolist() == [0.75, 0.75, 1.5]
+    assert macro.captions.tolist() == [[0, 2], [1, 3], [0, 4]]
+    with pytest.raises(RequestError, match="pairs with hard negatives"):
+        select(corpus, ["t2i/all"])
+
+
+def test_several_judgements_come_in_the_order_asked_for(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([2, 2])
+    wanted = ["i2t/any", "t2i/all"]
+    assert [judgement.protocol.id for judgement in judge_all(corpus, select(corpus, wanted))] == wanted
