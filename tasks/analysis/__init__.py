@@ -1,0 +1,1 @@
+"""What outcomes mean: intervals, comparisons, slices, ablations. Plain NumPy and SciPy over stored rows."""

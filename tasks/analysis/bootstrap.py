@@ -1,0 +1,180 @@
+"""Intervals by the cluster bootstrap: images are drawn with replacement, the gallery stays as it is.
+
+All encoders, metrics and protocols of a corpus see the same draws (``tasks.analysis.draws``), so replicates can
+be subtracted from each other: that is what makes comparisons paired. Sources: Efron and Tibshirani, An
+Introduction to the Bootstrap (1993), chapters 13 (percentile) and 14 (BCa); Cameron, Gelbach and Miller (2008)
+for drawing clusters. An interval that cannot be known is None with a reason, never of width zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri
+
+from tasks.analysis.clusters import Clusters
+from tasks.analysis.draws import BLOCK, count_blocks
+from tasks.analysis.statistic import ClusterStatistic, Reduce, statistic_of
+
+Method: TypeAlias = Literal["percentile", "bca"]
+METHODS: tuple[Method, ...] = ("percentile", "bca")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A value with the range that the data leave open.
+
+    Attributes:
+        value: The metric of the sample itself.
+        low: Lower end, None if it cannot be known.
+        high: Upper end, None if it cannot be known.
+        standard_error: Standard deviation over the replicates.
+        method: ``percentile`` or ``bca``; ``wilson`` where a caller fell back to it; ``none`` without an interval.
+        reason: Why there is no interval, or not the one asked for.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    standard_error: float | None = None
+    method: str = "none"
+    reason: str | None = None
+
+
+def cluster_bootstrap(
+    values: ArrayLike,
+    clusters: ArrayLike,
+    *,
+    seed: int,
+    n_clusters: int | None = None,
+    weights: ArrayLike | None = None,
+    replicates: int = 10_000,
+    level: float = 0.95,
+    method: Method = "percentile",
+    reduce: Reduce = "mean",
+) -> list[Interval]:
+    """One interval per metric, by drawing clusters with replacement.
+
+    Args:
+        values: Per-query values, shape ``(n_metrics, n_queries)`` or ``(n_queries,)`` for one metric.
+        clusters: The cluster of each query, integers of shape ``(n_queries,)``.
+        seed: Not negative; the same seed and ``n_clusters`` give the same draws.
+        n_clusters: Images of the corpus; left out, one more than the highest label.
+        weights: What each query counts in a mean, shape ``(n_queries,)``; left out, all the same.
+        replicates: Number of draws.
+        level: Of the interval, in (0, 1).
+        method: ``percentile``, or ``bca`` (bias-corrected and accelerated).
+        reduce: How a row of values becomes one number.
+
+    Returns:
+        One :class:`Interval` per row of ``values``. Its ends are None, with the reason, for fewer than two
+        clusters and for a metric that is the same in every replicate.
+
+    Raises:
+        ValueError: Arguments out of range, or shapes that do not fit.
+
+    Examples:
+        Two clusters are drawn as (0,0), (0,1), (1,0) or (1,1): the mean is 0, 1/2, 1/2 or 1.
+
+        >>> [interval] = cluster_bootstrap([[0.0, 0.0, 1.0, 1.0]], [0, 0, 1, 1], seed=1, replicates=400)
+        >>> interval.value, interval.low, interval.high
+        (0.5, 0.0, 1.0)
+        >>> cluster_bootstrap([[0.0, 1.0]], [0, 0], seed=1)[0].reason
+        'one cluster: at least two independent images are needed for an interval'
+    """
+    units = Clusters.of(clusters, n_clusters, weights)
+    statistic = statistic_of(values, units, reduce)
+    check_request(level=level, method=method)
+    estimates = statistic(np.ones((1, units.n_clusters)))[:, 0]
+    if units.n_occupied < 2:
+        return [Interval(value=float(v), reason=TOO_FEW_CLUSTERS) for v in estimates]
+    drawn = bootstrap_replicates(statistic, units.n_clusters, replicates=replicates, seed=seed)
+    left_out = jackknife(statistic, units.n_clusters) if method == "bca" else [None] * len(estimates)
+    return [
+        interval_of(float(estimate), row, level=level, left_out=without)
+        for estimate, row, without in zip(estimates, drawn, left_out, strict=True)
+    ]
+
+
+TOO_FEW_CLUSTERS = "one cluster: at least two independent images are needed for an interval"
+NO_SPREAD = "the metric is the same in every replicate: the data show no spread to make an interval of"
+
+
+def check_request(*, level: float, method: str) -> None:
+    """Raises ``ValueError`` for a level outside (0, 1) or an unknown method."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must lie strictly between 0 and 1, got {level}; 0.95 is usual")
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+
+
+def bootstrap_replicates(
+    statistic: ClusterStatistic, n_clusters: int, *, replicates: int, seed: int
+) -> NDArray[np.float64]:
+    """The statistic of every draw: float64, shape ``(n_metrics, replicates)``.
+
+    NaN where a draw holds no query of the sample (only where few of the clusters have one).
+    """
+    blocks = count_blocks(n_clusters, replicates=replicates, seed=seed)
+    return np.concatenate([statistic(counts.astype(np.float64)) for counts in blocks], axis=1)
+
+
+def jackknife(statistic: ClusterStatistic, n_clusters: int) -> NDArray[np.float64]:
+    """The statistic without each cluster in turn: float64, shape ``(n_metrics, n_clusters)``."""
+    columns = []
+    for start in range(0, n_clusters, BLOCK):
+        rows = min(BLOCK, n_clusters - start)
+        weights = np.ones((rows, n_clusters))
+        weights[np.arange(rows), start + np.arange(rows)] = 0.0
+        columns.append(statistic(weights))
+    return np.concatenate(columns, axis=1)
+
+
+def interval_of(
+    estimate: float, replicates: NDArray[np.float64], *, level: float, left_out: NDArray[np.float64] | None = None
+) -> Interval:
+    """The percentile interval of some replicates, or with ``left_out`` (the jackknife) the BCa interval.
+
+    Replicates that are NaN (drew no query) are left out. Quantiles interpolate linearly, as NumPy and SciPy do.
+
+    Examples:
+        >>> interval_of(2.0, np.array([1.0, 2.0, 3.0]), level=0.5)
+        Interval(value=2.0, low=1.5, high=2.5, standard_error=1.0, method='percentile', reason=None)
+    """
+    drawn = replicates[np.isfinite(replicates)]
+    if drawn.size < 2 or drawn.min() == drawn.max():
+        return Interval(value=estimate, reason=NO_SPREAD)
+    tails = np.array([(1 - level) / 2, (1 + level) / 2])
+    method = "percentile"
+    if left_out is not None:
+        tails, method = _bca_tails(estimate, drawn, left_out, tails), "bca"
+        if not np.isfinite(tails).all():
+            return Interval(
+                value=estimate,
+                standard_error=float(drawn.std(ddof=1)),
+                reason="every replicate lies on one side of the estimate: the bias correction is infinite",
+            )
+    low, high = np.quantile(drawn, tails)
+    return Interval(
+        value=estimate, low=float(low), high=float(high), standard_error=float(drawn.std(ddof=1)), method=method
+    )
+
+
+def _bca_tails(
+    estimate: float, drawn: NDArray[np.float64], left_out: NDArray[np.float64], tails: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The quantiles that BCa reads instead of ``tails`` (Efron and Tibshirani 1993, equations 14.10-14.15).
+
+    Replicates equal to the estimate count half on each side, as in SciPy; a jackknife without spread or third
+    moment has acceleration 0.
+    """
+    bias = ndtri(((drawn < estimate).mean() + (drawn <= estimate).mean()) / 2)
+    influence = np.nanmean(left_out) - left_out[np.isfinite(left_out)]
+    spread = float((influence**2).sum())
+    acceleration = float((influence**3).sum()) / (6 * spread**1.5) if spread > 0 else 0.0
+    normal = bias + ndtri(tails)
+    shifted: NDArray[np.float64] = ndtr(bias + normal / (1 - acceleration * normal))
+    return shifted

@@ -1,0 +1,122 @@
+"""The random draws that every analysis of a corpus shares, and sums over them that are exact.
+
+Two things make a result the same on any machine, with any number of threads:
+
+* A block of draws depends only on the seed, the number of clusters and its position, never on what else was
+  drawn, so replicate 17 is the same among 100 replicates and among 10,000.
+* Sums over clusters are taken of numbers on a grid of a power of two (:func:`on_grid`), coarse enough that
+  no partial sum ever rounds. Exact sums do not depend on the order in which a BLAS adds them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+BLOCK = 200  # draws made and multiplied at a time: 8 MB of float64 for 5,000 clusters
+KEPT_BYTES = 256 << 20  # draws up to this size stay in memory between calls (10,000 x 5,000: 50 MB)
+_COUNTS, _SIGNS = 1, 2  # which stream of the seed: resampling and flipping must not share theirs
+
+
+def count_blocks(n_clusters: int, *, replicates: int, seed: int) -> Iterator[NDArray[np.uint8]]:
+    """How often each cluster is drawn in each bootstrap replicate, block after block.
+
+    Every replicate draws ``n_clusters`` clusters with replacement, so each row sums to ``n_clusters``.
+
+    Args:
+        n_clusters: Clusters of the corpus, at least 1.
+        replicates: Rows over all blocks.
+        seed: Not negative. The same for all encoders, metrics and protocols that are to be compared.
+
+    Yields:
+        uint8, shape ``(at most BLOCK, n_clusters)``, read-only. (A count above 255 would need a cluster to be
+        drawn 256 times where once is expected: its probability is below 1e-500.)
+
+    Examples:
+        >>> [block] = count_blocks(4, replicates=3, seed=7)
+        >>> block.sum(axis=1).tolist()
+        [4, 4, 4]
+    """
+    if replicates < 1 or n_clusters < 1 or seed < 0:
+        raise ValueError(
+            f"replicates and n_clusters must be at least 1 and seed at least 0, "
+            f"got {replicates}, {n_clusters} and {seed}"
+        )
+    if replicates * n_clusters <= KEPT_BYTES:
+        counts = _all_counts(n_clusters, replicates, seed)
+        yield from (counts[start : start + BLOCK] for start in range(0, replicates, BLOCK))
+    else:
+        for start in range(0, replicates, BLOCK):
+            yield _count_block(n_clusters, min(BLOCK, replicates - start), seed, start // BLOCK)
+
+
+@lru_cache(maxsize=3)
+def _all_counts(n_clusters: int, replicates: int, seed: int) -> NDArray[np.uint8]:
+    counts = np.empty((replicates, n_clusters), dtype=np.uint8)
+    for start in range(0, replicates, BLOCK):
+        rows = min(BLOCK, replicates - start)
+        counts[start : start + rows] = _count_block(n_clusters, rows, seed, start // BLOCK)
+    counts.flags.writeable = False
+    return counts
+
+
+def _count_block(n_clusters: int, rows: int, seed: int, block: int) -> NDArray[np.uint8]:
+    drawn = _generator(_COUNTS, seed, n_clusters, block).integers(0, n_clusters, size=(rows, n_clusters))
+    drawn += np.arange(rows)[:, None] * n_clusters
+    counts = np.bincount(drawn.ravel(), minlength=rows * n_clusters)
+    return counts.reshape(rows, n_clusters).astype(np.uint8)
+
+
+def flip_blocks(n_clusters: int, *, permutations: int, seed: int) -> Iterator[NDArray[np.float64]]:
+    """Which clusters exchange their two encoders in each random permutation, block after block.
+
+    Yields:
+        float64 of zeros and ones, shape ``(at most BLOCK, n_clusters)``; one half of each on average.
+
+    Examples:
+        >>> [block] = flip_blocks(1000, permutations=2, seed=7)
+        >>> block.shape, bool(abs(block.mean() - 0.5) < 0.05)
+        ((2, 1000), True)
+    """
+    if permutations < 1 or n_clusters < 1 or seed < 0:
+        raise ValueError(
+            f"permutations and n_clusters must be at least 1 and seed at least 0, "
+            f"got {permutations}, {n_clusters} and {seed}"
+        )
+    row_bytes = -(-n_clusters // 8)
+    for start in range(0, permutations, BLOCK):
+        rows = min(BLOCK, permutations - start)
+        noise = _generator(_SIGNS, seed, n_clusters, start // BLOCK).bytes(rows * row_bytes)
+        bits = np.unpackbits(np.frombuffer(noise, dtype=np.uint8).reshape(rows, row_bytes), axis=1, count=n_clusters)
+        yield bits.astype(np.float64)
+
+
+def _generator(stream: int, seed: int, n_clusters: int, block: int) -> np.random.Generator:
+    return np.random.default_rng((stream, seed, n_clusters, block))
+
+
+def on_grid(columns: NDArray[np.float64], *, weight: float) -> NDArray[np.float64]:
+    """The columns rounded to a power-of-two grid on which weighted sums are exact.
+
+    The grid is as fine as 53 bits allow while ``weight`` times the largest absolute value still fits: for
+    recalls over 5,000 clusters of 5 captions a step of 2^-38, about 4e-12. Zeros, ones and other short
+    binary fractions are not changed at all. All columns get the same grid, so differences of sums are exact.
+
+    Args:
+        columns: float64, any shape.
+        weight: The largest total of whole-number weights that a sum will give them.
+
+    Examples:
+        >>> third = on_grid(np.array([1 / 3, 1.0]), weight=1000.0)
+        >>> bool(abs(third[0] - 1 / 3) < 1e-12), float(third[1]), float(third[0] * 2**43) % 1
+        (True, 1.0, 0.0)
+    """
+    largest = float(np.abs(columns).max(initial=0.0)) * weight
+    if largest == 0.0:
+        return columns.copy()
+    bits = 52 - math.frexp(largest)[1]
+    return np.ldexp(np.rint(np.ldexp(columns, bits)), -bits)

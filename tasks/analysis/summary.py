@@ -1,0 +1,152 @@
+"""Outcomes of one encoder under one protocol -> rows of ``schema.RESULTS``: every metric with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from store.schema import RESULTS
+from store.types import digest16
+from tasks.analysis.bootstrap import Interval, Method, cluster_bootstrap
+from tasks.analysis.clusters import Clusters
+from tasks.analysis.proportion import cluster_robust_error, wilson_interval
+from tasks.metrics import Metric
+from tasks.scoring.outcomes import Outcomes
+
+AT_THE_EDGE = "every query has the same outcome, so the bootstrap shows no spread; Wilson over the {n} clusters instead"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """Where the rows of one evaluation come from; the columns of the same names.
+
+    Attributes:
+        evaluation: Digest of the embedding sets, the protocol and the scorer version.
+        encoder: Its name.
+        encoder_fingerprint: Its fingerprint.
+        corpus: Its name.
+        corpus_fingerprint: Its fingerprint.
+        image_tag: Sealed set of image embeddings; empty for outcomes from elsewhere.
+        caption_tag: Sealed set of caption embeddings; empty for outcomes from elsewhere.
+        run: The run that made the rows.
+    """
+
+    evaluation: str
+    encoder: str
+    encoder_fingerprint: str
+    corpus: str
+    corpus_fingerprint: str
+    image_tag: str
+    caption_tag: str
+    run: str
+
+
+def result_rows(
+    outcomes: Outcomes,
+    metrics: Sequence[Metric],
+    provenance: Provenance,
+    *,
+    n_clusters: int,
+    seed: int,
+    replicates: int = 10_000,
+    level: float = 0.95,
+    method: Method = "percentile",
+) -> pa.Table:
+    """One row of ``schema.RESULTS`` per metric.
+
+    Args:
+        outcomes: Of one encoder under one protocol.
+        metrics: To compute from them.
+        provenance: Whose outcomes they are.
+        n_clusters: Images of the corpus (for ``winoground``: quadruples), so that all protocols share draws.
+        seed: Of the draws.
+        replicates: Bootstrap draws.
+        level: Of the intervals.
+        method: ``percentile`` or ``bca``.
+
+    Returns:
+        Rows in the order of ``metrics``. An interval that cannot be known is null with a ``reason``; where all
+        queries of a share hit (or all miss), Wilson over the clusters takes the bootstrap's place.
+    """
+    clusters = Clusters.of(outcomes.clusters, n_clusters, outcomes.weights)
+    scored = bool(np.isfinite(outcomes.best_score).all())  # hit lists hold ranks as brackets, which are no ties
+    created = datetime.now(UTC)
+    rows = []
+    for metric in metrics:
+        values = np.asarray(metric.per_query(outcomes), dtype=np.float64)
+        [interval] = cluster_bootstrap(
+            values,
+            clusters.labels,
+            seed=seed,
+            n_clusters=n_clusters,
+            weights=clusters.weights,
+            replicates=replicates,
+            level=level,
+            method=method,
+            reduce=metric.reduce,
+        )
+        interval = _at_the_edge(interval, values, clusters, level)
+        mean = metric.reduce == "mean"
+        rows.append(
+            {
+                "result": digest16([provenance.evaluation, outcomes.protocol.id, metric.name]),
+                "evaluation": provenance.evaluation,
+                "encoder": provenance.encoder,
+                "encoder_fingerprint": provenance.encoder_fingerprint,
+                "corpus": provenance.corpus,
+                "corpus_fingerprint": provenance.corpus_fingerprint,
+                "protocol": outcomes.protocol.id,
+                "metric": metric.name,
+                "value": metric.value(outcomes),
+                "low": interval.low,
+                "high": interval.high,
+                "standard_error": interval.standard_error,
+                "robust_error": cluster_robust_error(values, clusters) if mean and clusters.n_occupied > 1 else None,
+                **_wilson(values, clusters, level),
+                "value_low": _reduced(metric.per_query_low(outcomes), metric, clusters),
+                "value_high": _reduced(metric.per_query_high(outcomes), metric, clusters),
+                "tie_share": float(outcomes.tied.mean()) if scored else None,
+                "n_queries": clusters.n_queries,
+                "n_clusters": clusters.n_occupied,
+                "chance": metric.chance(outcomes),
+                "interval": interval.method,
+                "level": level,
+                "replicates": replicates,
+                "seed": seed,
+                "reason": interval.reason,
+                "image_tag": provenance.image_tag,
+                "caption_tag": provenance.caption_tag,
+                "run": provenance.run,
+                "created": created,
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=RESULTS)
+
+
+def _reduced(values: NDArray[np.float64], metric: Metric, clusters: Clusters) -> float:
+    return float(np.median(values)) if metric.reduce == "median" else clusters.mean(values)
+
+
+def _at_the_edge(interval: Interval, values: NDArray[np.float64], clusters: Clusters, level: float) -> Interval:
+    """Wilson's interval where every query of a share hits, or every one misses; else the interval as it is.
+
+    The clusters are counted, not the queries: at worst, all queries of an image say the same thing.
+    """
+    n = clusters.n_occupied
+    if interval.low is not None or n < 2 or values[0] not in (0.0, 1.0) or np.ptp(values) != 0:
+        return interval
+    low, high = wilson_interval(float(values[0]) * n, n, level=level)
+    return Interval(value=interval.value, low=low, high=high, method="wilson", reason=AT_THE_EDGE.format(n=n))
+
+
+def _wilson(values: NDArray[np.float64], clusters: Clusters, level: float) -> dict[str, float | None]:
+    """Wilson's interval beside the bootstrap's where queries are independent hits and misses; else nulls."""
+    if not clusters.independent or not np.isin(values, (0.0, 1.0)).all():
+        return {"wilson_low": None, "wilson_high": None}
+    low, high = wilson_interval(float(values.sum()), len(values), level=level)
+    return {"wilson_low": low, "wilson_high": high}
