@@ -1,0 +1,72 @@
+"""Rows to a report: the sections in reading order, and what stands above them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reports import format as show
+from reports.evidence import Evidence, Source, read_evidence
+from reports.page import Report, Section, Thumbnail
+from reports.sections import (
+    ablations,
+    compositional,
+    directions,
+    failures,
+    gate,
+    leaderboard,
+    multilingual,
+    provenance,
+    significance,
+    slices,
+    throughput,
+    verdict,
+)
+from reports.thumbnails import data_uri
+
+SECTIONS: tuple[Callable[[Evidence], Section | None], ...] = (
+    verdict.section,
+    gate.section,
+    leaderboard.section,
+    directions.section,
+    significance.section,
+    compositional.section,
+    multilingual.section,
+    slices.section,
+    failures.section,
+    ablations.section,
+    throughput.section,
+    provenance.section,
+    provenance.skips,
+)
+
+
+def build_report(source: Source, *, run: str | None = None) -> Report:
+    """The report of a store.
+
+    Args:
+        source: A ``store.EmbeddingStore``, or whatever reads like one.
+        run: Only the figures that this run wrote; by default the newest of each.
+
+    Raises:
+        RequestError: The store has no results; says what to run.
+    """
+    return report_of(read_evidence(source, run=run))
+
+
+def report_of(evidence: Evidence) -> Report:
+    """The report of rows already read; the same rows give the same report."""
+    encoders, corpora = evidence.encoder_names(), evidence.corpus_names()
+    newest = max(r["created"] for r in evidence.results)
+    return Report(
+        title="Image–caption retrieval",
+        subtitle=f"{show.listing(encoders)} on {show.listing(corpora)}",
+        facts=(
+            ("Encoders", str(len(encoders))),
+            ("Corpora", str(len(corpora))),
+            ("Figures", show.number(len(evidence.results), 0)),
+            ("Newest figure", show.moment(newest)),
+        ),
+        sections=tuple(section for build in SECTIONS if (section := build(evidence)) is not None),
+        thumbnails=tuple(Thumbnail(key=sha, data_uri=data_uri(encoded)) for sha, encoded in evidence.pictures.items()),
+        sources=evidence.digest,
+    )

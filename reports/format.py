@@ -1,0 +1,202 @@
+"""Numbers as people read them: the only place that rounds.
+
+Fractions are 0..1 until here and percent with one decimal from here on. What is not known is an en dash, never
+a zero. An interval is written with an en dash between its ends, because brackets and commas read badly in
+narrow tables and because a minus sign is then never mistaken for it.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+
+ABSENT = "–"
+_MINUS = "−"
+
+
+def _known(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _signs(text: str) -> str:
+    """A true minus sign for the hyphen that Python writes, and no minus before a zero."""
+    if text.startswith("-") and not text.strip("-0.,"):
+        text = text[1:]
+    return text.replace("-", _MINUS, 1) if text.startswith("-") else text
+
+
+def number(value: float | None, decimals: int = 1) -> str:
+    """A number with grouped thousands.
+
+    Examples:
+        >>> number(25010, 0), number(-0.04), number(None)
+        ('25,010', '0.0', '–')
+    """
+    return _signs(f"{value:,.{decimals}f}") if value is not None and _known(value) else ABSENT
+
+
+def percent(value: float | None, decimals: int = 1) -> str:
+    """A fraction as percent, without the sign: the heading says percent.
+
+    Examples:
+        >>> percent(0.46349), percent(1.0), percent(0.0), percent(None), percent(float("nan"))
+        ('46.3', '100.0', '0.0', '–', '–')
+    """
+    return number(100.0 * value, decimals) if value is not None and _known(value) else ABSENT
+
+
+def percent_range(low: float | None, high: float | None, decimals: int = 1) -> str:
+    """An interval in percent; empty where an end is not known.
+
+    Examples:
+        >>> percent_range(0.455, 0.471), percent_range(-0.012, 0.03), percent_range(None, 0.3)
+        ('45.5–47.1', '−1.2 to 3.0', '')
+    """
+    return span(100.0 * low, 100.0 * high, decimals) if low is not None and high is not None else ""
+
+
+def span(low: float | None, high: float | None, decimals: int = 1) -> str:
+    """An interval of plain numbers; ``to`` instead of the dash where an end is negative.
+
+    Examples:
+        >>> span(0.8, 1.25, 2), span(-1, 1, 0), span(None, 2)
+        ('0.80–1.25', '−1 to 1', '')
+    """
+    if low is None or high is None or not (_known(low) and _known(high)):
+        return ""
+    between = " to " if low < 0 or high < 0 else "–"
+    return f"{number(low, decimals)}{between}{number(high, decimals)}"
+
+
+def points(difference: float | None, decimals: int = 1) -> str:
+    """A difference of two fractions in percentage points, always with its sign.
+
+    Examples:
+        >>> points(0.038), points(-0.0041), points(0.0), points(None)
+        ('+3.8', '−0.4', '0.0', '–')
+    """
+    text = percent(difference, decimals)
+    return text if text == ABSENT or text[0] == _MINUS or not text.strip("0.,") else f"+{text}"
+
+
+def p_value(p: float | None) -> str:
+    """A p-value as journals print it.
+
+    Examples:
+        >>> p_value(0.0341), p_value(0.00004), p_value(1.0), p_value(None)
+        ('0.034', '<0.001', '1.000', '–')
+    """
+    if p is None or not _known(p):
+        return ABSENT
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def stars(p: float | None) -> str:
+    """V29's signs, for an adjusted p.
+
+    Examples:
+        >>> stars(0.0009), stars(0.01), stars(0.2), stars(None)
+        ('**', '*', 'ns', '–')
+    """
+    if p is None or not _known(p):
+        return ABSENT
+    return "**" if p < 0.01 else "*" if p < 0.05 else "ns"
+
+
+def significant(value: float | None, digits: int = 3) -> str:
+    """A quantity of any size with so many significant digits and no exponent.
+
+    Examples:
+        >>> significant(83.816), significant(11933.2), significant(0.01234), significant(0.0), significant(None)
+        ('83.8', '11,933', '0.0123', '0', '–')
+    """
+    if value is None or not _known(value):
+        return ABSENT
+    if value == 0:
+        return "0"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return _signs(f"{value:,.{decimals}f}")
+
+
+def size(n_bytes: float | None) -> str:
+    """Bytes in binary units.
+
+    Examples:
+        >>> size(512), size(2048), size(5_000_000), size(None)
+        ('512 B', '2.0 KiB', '4.8 MiB', '–')
+    """
+    if n_bytes is None or not _known(n_bytes):
+        return ABSENT
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(n_bytes) < 1024:
+            return f"{n_bytes:.0f} B" if unit == "B" else f"{n_bytes:.1f} {unit}"
+        n_bytes /= 1024
+    return f"{n_bytes:.1f} TiB"
+
+
+def duration(seconds: float | None) -> str:
+    """A length of time in the unit that suits it.
+
+    Examples:
+        >>> duration(0.0123), duration(3.21), duration(75), duration(11_940), duration(None)
+        ('12.3 ms', '3.2 s', '1 min 15 s', '3 h 19 min', '–')
+    """
+    if seconds is None or not _known(seconds):
+        return ABSENT
+    if seconds < 1:
+        return f"{1000 * seconds:.1f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min"
+
+
+def moment(when: datetime | None) -> str:
+    """A time to the minute, in UTC.
+
+    Examples:
+        >>> from datetime import datetime, timezone
+        >>> moment(datetime(2026, 11, 20, 21, 5, 59, tzinfo=timezone.utc))
+        '2026-11-20 21:05 UTC'
+    """
+    return when.strftime("%Y-%m-%d %H:%M UTC") if when is not None else ABSENT
+
+
+def took(started: datetime | None, finished: datetime | None) -> str:
+    """How long something ran; a dash while it has not ended."""
+    if started is None or finished is None:
+        return ABSENT
+    return duration((finished - started) / timedelta(seconds=1))
+
+
+def exact(value: float | None) -> str:
+    """Every digit of a number, for sorting and tooltips; empty where there is none.
+
+    Examples:
+        >>> exact(0.1 + 0.2), exact(None), exact(float("nan"))
+        ('0.30000000000000004', '', '')
+    """
+    return repr(float(value)) if value is not None and _known(value) else ""
+
+
+def count(n: int, one: str, many: str = "") -> str:
+    """A number with its noun.
+
+    Examples:
+        >>> count(1, "query", "queries"), count(25010, "query", "queries"), count(2, "image")
+        ('1 query', '25,010 queries', '2 images')
+    """
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def listing(names: list[str] | tuple[str, ...], word: str = "and") -> str:
+    """Names in a sentence.
+
+    Examples:
+        >>> listing(["a"]), listing(["a", "b"]), listing(["a", "b", "c"]), listing([])
+        ('a', 'a and b', 'a, b and c', '')
+    """
+    return f" {word} ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

@@ -1,0 +1,145 @@
+"""A report as one HTML file, and as markdown with its pictures beside it.
+
+Jinja2 with autoescape and StrictUndefined: text from a corpus shows as text in both, and a name that a template
+misspells is an error. The page asks the network for nothing, and its policy lets it ask for nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from reports import charts
+from reports.page import Chart, Report
+
+TEMPLATES = Path(__file__).parent / "templates"
+LIGHT_INK, DARK_INK = "#1c211e", "#e5e9e4"
+
+
+def render_html(report: Report) -> str:
+    """The whole page; works from a file, by e-mail and without a network."""
+    pictures = any(isinstance(block, Chart) for section in report.sections for block in section.blocks)
+    library = _script_text(charts.script()) if pictures else ""
+    script = _script_text((TEMPLATES / "page.js").read_text("utf-8"))
+    return (
+        _html()
+        .get_template("report.html")
+        .render(
+            report=report,
+            style=Markup((TEMPLATES / "page.css").read_text("utf-8")),  # noqa: S704 - our own file
+            library=library,
+            script=script,
+            policy=_policy([text for text in (library, script) if text]),
+        )
+    )
+
+
+def render_markdown(report: Report) -> str:
+    """GitHub-flavoured markdown; pictures and their data lie in ``figures/`` beside it (:func:`figure_files`)."""
+    text = _markdown().get_template("report.md").render(report=report)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def figure_files(report: Report) -> dict[str, str]:
+    """File name below ``figures/`` to its text: every chart for light and dark paper, and its data as CSV."""
+    files = {}
+    for chart in _charts(report):
+        files[f"{chart.id}.svg"] = chart.svg.replace("currentColor", LIGHT_INK)
+        files[f"{chart.id}-dark.svg"] = chart.svg.replace("currentColor", DARK_INK)
+        rows = [[column.heading for column in chart.data.columns]]
+        rows += [[cell.sort or cell.text for cell in row] for row in chart.data.rows]
+        files[f"{chart.id}.csv"] = "".join(",".join(map(_csv_field, row)) + "\n" for row in rows)
+    return files
+
+
+def _charts(report: Report) -> Iterator[Chart]:
+    for section in report.sections:
+        yield from (block for block in section.blocks if isinstance(block, Chart))
+
+
+def _csv_field(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if re.search(r'[",\r\n]', text) else text
+
+
+def _script_text(source: str) -> Markup:
+    """Our own JavaScript, unable to end its element early."""
+    return Markup(source.replace("</script", r"<\/script").replace("<!--", r"<\!--"))  # noqa: S704 - no corpus text in it
+
+
+def _policy(scripts: list[str]) -> str:
+    """Only our own scripts may run, and nothing may be fetched.
+
+    Vega compiles the expressions of our own specifications, which needs ``unsafe-eval``; text from a corpus
+    reaches it as data alone. Inline styles carry the places of interval bars.
+    """
+    hashes = [f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts]
+    return (
+        f"default-src 'none'; script-src {' '.join(hashes)} 'unsafe-eval'; style-src 'unsafe-inline'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def escape_markdown(value: object) -> str:
+    r"""Text as GitHub's markdown shows it literally, on one line.
+
+    Examples:
+        >>> escape_markdown("a|b <script> *c* [d](e) #1")
+        'a\\|b &lt;script&gt; \\*c\\* \\[d\\](e) \\#1'
+        >>> escape_markdown("two\nlines at t2i/all, 46.3 (45.5–47.1)")
+        'two lines at t2i/all, 46.3 (45.5–47.1)'
+    """
+    text = " ".join(str(value).split())
+    text = re.sub(r"([\\`*_\[\]#|~$!])", r"\\\1", text)
+    text = html.escape(text, quote=False).replace("://", "&#58;//")
+    return re.sub(r"(?<!\w)@(?=\w)", "&#64;", text)
+
+
+def _finalize(value: object) -> object:
+    """Every expression of the markdown templates is escaped unless a macro or filter made it."""
+    return value if isinstance(value, Markup) else escape_markdown(value)
+
+
+def _picture(chart: Chart) -> Markup:
+    """The chart as GitHub shows it: dark paper gets the dark picture."""
+    alt = html.escape(" ".join(chart.alt.split()))
+    return Markup(  # noqa: S704 - escaped just above; ids are our own
+        f'<picture><source media="(prefers-color-scheme: dark)" srcset="figures/{chart.id}-dark.svg">'
+        f'<img alt="{alt}" src="figures/{chart.id}.svg"></picture>'
+    )
+
+
+@cache
+def _html() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["markup"] = Markup
+    environment.filters["embedded_json"] = lambda text: Markup(text.replace("<", "\\u003c"))  # noqa: S704
+    return environment
+
+
+@cache
+def _markdown() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,  # so that the results of macros are Markup; _finalize escapes before it could
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: Markup(_finalize(value)),  # noqa: S704
+    )
+    environment.filters["picture"] = _picture
+    environment.filters["figure_path"] = lambda name, kind: Markup(f"figures/{name}.{kind}")  # noqa: S704
+    return environment

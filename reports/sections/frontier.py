@@ -1,0 +1,123 @@
+"""Accuracy over speed, with the frontier of encoders that no other one beats in both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from reports import charts
+from reports import format as show
+from reports.cells import result_cell
+from reports.evidence import Evidence, Row
+from reports.page import Cell, Chart, Column, Table
+from reports.speed import Speed, image_rate
+
+
+def pareto(points: list[tuple[float, float]]) -> list[bool]:
+    """Whether no other point is at least as high in both and higher in one.
+
+    Examples:
+        >>> pareto([(1.0, 5.0), (2.0, 3.0), (1.5, 2.0)])
+        [True, True, False]
+    """
+    return [not any(x >= px and y >= py and (x, y) != (px, py) for x, y in points) for px, py in points]
+
+
+def rate_cell(speed: Speed | None) -> Cell:
+    """Images per second with the middle half of the batches."""
+    if speed is None:
+        return Cell(text=show.ABSENT, mark="muted", title="no batch was timed beyond the warm-up")
+    rate = speed.stages["forward"]
+    return Cell(
+        text=show.significant(rate.median),
+        note=show.span(rate.lower, rate.upper, 0 if rate.lower >= 100 else 1),
+        title=f"{speed.device}, {speed.precision}, batch size {speed.batch_size}; "
+        f"middle half of {speed.n_batches} batches",
+        sort=show.exact(rate.median),
+    )
+
+
+def accuracy_over_speed(evidence: Evidence, corpus: str, protocol: str, metric: str) -> Chart | None:
+    """The chart of a corpus; None unless at least two encoders have both figures."""
+    rates = image_rate(evidence, corpus)
+    rows = [r for r in evidence.ranked(corpus, protocol, metric) if r["encoder"] in rates and r["value"] is not None]
+    if len(rows) < 2:
+        return None
+    points = _points(rows, rates)
+    on_frontier = [p["encoder"] for p in points if p["frontier"]]
+    alt_text = [
+        f"Scatter plot of {metric} under {protocol} over images per second for {show.count(len(rows), 'encoder')}.",
+        *(f"{p['encoder']}: {p['text']} at {p['speed']}." for p in points),
+        f"No other encoder is both faster and better than {show.listing(on_frontier, 'or')}.",
+    ]
+    data = Table(
+        id=f"speed-{corpus}-data",
+        caption=f"Accuracy and speed on {corpus}",
+        columns=(
+            Column(heading="Encoder"),
+            Column(heading=f"{metric} ({protocol})", numeric=True),
+            Column(heading="images/s", numeric=True),
+            Column(heading="on the frontier"),
+        ),
+        rows=tuple(
+            (
+                Cell(text=p["encoder"]),
+                result_cell(evidence.figures[corpus, protocol, metric, p["encoder"]]),
+                rate_cell(rates[p["encoder"]]),
+                Cell(text="yes" if p["frontier"] else "no"),
+            )
+            for p in points
+        ),
+    )
+    devices = sorted({rates[p["encoder"]].device for p in points})
+    return charts.finish(
+        _picture(points, f"{metric}, {protocol}, percent", metric),
+        id=f"speed-{corpus}",
+        title=f"Accuracy over speed, {corpus}",
+        alt_text=" ".join(alt_text),
+        data=data,
+        note=f"Dashed: the frontier; further up and further right is better. Measured on {show.listing(devices)}.",
+    )
+
+
+def _points(rows: list[Row], rates: dict[str, Speed]) -> list[dict[str, Any]]:
+    medians = [rates[r["encoder"]].stages["forward"].median for r in rows]
+    frontier = pareto([(rate, r["value"]) for rate, r in zip(medians, rows, strict=True)])
+    return [
+        {
+            "encoder": r["encoder"],
+            "rate": rate,
+            "value": 100 * r["value"],
+            "low": 100 * (r["value"] if r["low"] is None else r["low"]),
+            "high": 100 * (r["value"] if r["high"] is None else r["high"]),
+            "text": f"{show.percent(r['value'])} % ({show.percent_range(r['low'], r['high'])})",
+            "speed": f"{show.significant(rate)} images/s",
+            "frontier": on_it,
+        }
+        for r, rate, on_it in zip(rows, medians, frontier, strict=True)
+    ]
+
+
+def _picture(points: list[dict[str, Any]], y_title: str, metric: str) -> alt.LayerChart:
+    names = [p["encoder"] for p in points]
+    tooltips = (("encoder", "encoder"), ("text", metric), ("speed", "speed"))
+    base = alt.Chart(charts.values(points)).encode(
+        x=alt.X(
+            "rate:Q",
+            title="images per second (forward pass, logarithmic)",
+            scale=alt.Scale(type="log", nice=False, padding=40),
+        ),
+        tooltip=[alt.Tooltip(f"{field}:N", title=title) for field, title in tooltips],
+    )
+    colour = alt.Color("encoder:N", scale=charts.colours(names), legend=None)
+    shape = alt.Shape("encoder:N", scale=charts.shapes(names), legend=None)
+    y = alt.Y("low:Q", title=y_title, scale=alt.Scale(zero=False))
+    return alt.layer(
+        base.transform_filter("datum.frontier")
+        .mark_line(interpolate="step-before", strokeDash=[4, 4], color="currentColor", opacity=0.5)
+        .encode(y="value:Q"),
+        base.mark_rule(strokeWidth=2, opacity=0.75).encode(y=y, y2="high:Q", color=colour),
+        base.mark_point(filled=True, size=110, opacity=1).encode(y="value:Q", color=colour, shape=shape),
+        base.mark_text(align="left", dx=9, dy=-9).encode(y="value:Q", text="encoder:N"),
+    ).properties(width=charts.WIDTH, height=320)

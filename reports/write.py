@@ -1,0 +1,86 @@
+"""Reports on disk: the page, the markdown with its figures, and every number as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+from reports.build import report_of
+from reports.evidence import Evidence, Source, plain, read_evidence
+from reports.page import Chart, Report
+from reports.render import figure_files, render_html, render_markdown
+
+SCHEMA = "capim-report/1"
+
+
+def write_report(store: Source, folder: str | Path, *, run: str | None = None) -> Path:
+    """Writes ``report.html``, ``report.md``, ``figures/`` and ``results.json`` into a folder.
+
+    Everything is made before anything is written, and each file replaces its predecessor in one step, so that a
+    failure leaves the older report whole.
+
+    Args:
+        store: Where the rows are.
+        folder: Made if need be; figures of an older report in it that the new one does not have are removed.
+        run: Only the figures of this run; by default the newest of each.
+
+    Returns:
+        The path of ``report.html``.
+
+    Raises:
+        RequestError: The store has no results; says what to run.
+    """
+    evidence = read_evidence(store, run=run)
+    report = report_of(evidence)
+    figures = figure_files(report)
+    files = {f"figures/{name}": text for name, text in figures.items()}
+    files["report.html"] = render_html(report)
+    files["report.md"] = render_markdown(report)
+    files["results.json"] = json.dumps(results_json(evidence, report), indent=1, ensure_ascii=False) + "\n"
+
+    target = Path(folder)
+    (target / "figures").mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        fresh = target / f"{name}.new"
+        fresh.write_text(text, "utf-8")
+        fresh.replace(target / name)
+    for old in (target / "figures").iterdir():
+        if old.name not in figures:
+            old.unlink()
+    return target / "report.html"
+
+
+def results_json(evidence: Evidence, report: Report) -> dict[str, object]:
+    """Every row behind a report and every text in front of it, without pictures."""
+    return {
+        "schema": SCHEMA,
+        "digest": evidence.digest,
+        "store": evidence.uri,
+        **{
+            table: [{k: plain(v) for k, v in row.items()} for row in getattr(evidence, table)]
+            for table in ("results", "comparisons", "slices", "runs")
+        },
+        "page": {
+            "title": report.title,
+            "subtitle": report.subtitle,
+            "facts": [list(fact) for fact in report.facts],
+            "sections": [
+                {
+                    "id": section.id,
+                    "title": section.title,
+                    "lead": section.lead,
+                    "blocks": [_block_json(block) for block in section.blocks],
+                }
+                for section in report.sections
+            ],
+        },
+    }
+
+
+def _block_json(block: object) -> dict[str, object]:
+    fields = dataclasses.asdict(block)  # type: ignore[call-overload]
+    if isinstance(block, Chart):
+        del fields["svg"]
+        fields["spec"] = json.loads(block.spec)
+    return {"kind": getattr(block, "kind", ""), **fields}

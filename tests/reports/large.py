@@ -1,0 +1,233 @@
+"""A store with nine made-up models on a COCO-sized corpus, with everything that a report can show.
+
+Every number comes from a seed; no model was run. Used by the size and time bench and by the browser tests.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import timedelta
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from PIL import Image
+
+from store import schema
+from store.types import digest16
+from tests.reports.stand_in import START, StandIn, batches, comparison, corpus, result, run_row, seal, spec
+
+MODELS = {
+    "dfn5b-h-378": (1024, 0.556, 0.030),
+    "siglip2-so400m": (1152, 0.553, 0.021),
+    "metaclip2-h": (1024, 0.521, 0.014),
+    "laion-clip-h": (1024, 0.495, 0.012),
+    "metaclip-h14": (1024, 0.489, 0.013),
+    "colpali-v1.3": (128, 0.449, 0.345),
+    "jina-clip-v2": (1024, 0.431, 0.024),
+    "xlm-roberta-b32": (512, 0.389, 0.004),
+    "openai-clip-l-336": (768, 0.365, 0.016),
+}
+PROTOCOLS = {
+    "t2i/all": 0.0, "t2i/first": -0.022, "t2i/ordinal-mean": 0.001, "t2i/1k": 0.22, "t2i/cxc": 0.03, "t2i/eccv": 0.21,
+    "i2t/any": 0.17, "i2t/any5": 0.17, "i2t/symmetric-first": -0.012, "i2t/symmetric-mean": 0.004, "i2t/1k": 0.31,
+    "i2t/cxc": 0.2,
+}  # fmt: skip
+LANGUAGES = ("ar", "de", "en", "es", "fr", "hi", "hy", "id", "it", "ja", "ko", "pl", "pt", "ru", "th", "tr", "uk", "vi")
+FEATURES = ("spatial", "colour", "counting", "negation", "action", "long")
+CATEGORIES = ("person", "vehicle", "animal", "food", "furniture", "electronic", "outdoor", "sports", "kitchen")
+
+
+def coco(*, n_images: int = 5000, seed: int = 0, hostile: tuple[str, ...] = ()) -> StandIn:
+    """Nine models, twelve protocols, Winoground, SugarCrepe, COCO-SM, slices, ablations, outcomes, thumbnails."""
+    rng = np.random.default_rng(seed)
+    store = StandIn()
+    store.specs = {
+        name: spec(name, dim=dim, vectors="multi" if "colpali" in name else "single")
+        for name, (dim, _, _) in MODELS.items()
+    }
+    store.contents = {
+        "coco-karpathy": corpus("coco-karpathy", n_images=n_images, texts=hostile, skipped=2),
+        "winoground": corpus("winoground", n_images=800, per_image=1),
+        "sugarcrepe": corpus("sugarcrepe", n_images=400, per_image=1),
+        "coco-sm": corpus("coco-sm", n_images=50, per_image=1),
+    }
+    for name, (_, base, seconds) in MODELS.items():
+        _retrieval(store, name, base, rng)
+        _compositional(store, name, base, rng)
+        _languages(store, name, base, rng)
+        _slices(store, name, base, rng)
+        batches(store, name, "coco-karpathy", seconds_per_item=seconds, n=160)
+        for corpus_name in store.contents:
+            seal(store, name, corpus_name)
+    _comparisons(store)
+    _outcomes(store, rng)
+    _pictures(store, rng)
+    run_row(store)
+    return store
+
+
+def _retrieval(store: StandIn, name: str, base: float, rng: np.random.Generator) -> None:
+    for protocol, bonus in PROTOCOLS.items():
+        for metric, gain in (("R@1", 0.0), ("R@5", 0.24), ("R@10", 0.32)):
+            value = min(0.995, max(0.01, base + bonus + gain * (1 - base) * 1.4 + rng.normal(0, 0.012)))
+            result(store, name, "coco-karpathy", protocol, metric, value, half=0.0065, n_queries=25_010,
+                   n_clusters=5000, chance=int(metric[2:]) / 5000, tie_share=0.002)  # fmt: skip
+    result(
+        store, name, "coco-karpathy", "t2i/eccv", "mAP@R", 0.2 + base / 4, half=0.01, n_queries=1332, n_clusters=1261
+    )
+    result(store, name, "coco-karpathy", "t2i/all", "MRR", base + 0.1, half=0.006, n_queries=25_010, n_clusters=5000)
+    result(store, name, "coco-karpathy", "t2i/all", "median_rank", 2.0 + 3 * (0.5 - base), half=0.4)
+
+
+def _compositional(store: StandIn, name: str, base: float, rng: np.random.Generator) -> None:
+    for metric, level, chance in (("text", 0.33, 0.25), ("image", 0.14, 0.25), ("group", 0.1, 1 / 6)):
+        value = float(np.clip(level + rng.normal(0, 0.03), 0.02, 0.9))
+        result(store, name, "winoground", "winoground", f"winoground_{metric}", value, half=0.045, n_queries=400,
+               n_clusters=400, chance=chance)  # fmt: skip
+    for category in (
+        "add_att",
+        "add_obj",
+        "replace_att",
+        "replace_obj",
+        "replace_rel",
+        "swap_att",
+        "swap_obj",
+        "macro",
+    ):
+        value = float(np.clip(0.6 + base / 2 + rng.normal(0, 0.04), 0.5, 0.99))
+        result(store, name, "sugarcrepe", f"sugarcrepe/{category}", "pair_accuracy", value, half=0.02, n_queries=1000,
+               n_clusters=700, chance=0.5)  # fmt: skip
+
+
+def _languages(store: StandIn, name: str, base: float, rng: np.random.Generator) -> None:
+    reach = 0.85 if any(word in name for word in ("xlm", "jina", "2")) else 0.25
+    for i, language in enumerate(LANGUAGES):
+        for translator in ("google", "bing", "nllb"):
+            share = 1.0 if language == "en" else reach * (1 - i / 60)
+            for direction in ("t2i", "i2t"):
+                for metric, factor in (("R@1", 1.0), ("R@5", 1.5), ("R@10", 1.7), ("nDCG@20", 1.6)):
+                    value = float(np.clip(base * share * factor + rng.normal(0, 0.01), 0.001, 0.995))
+                    result(store, name, "coco-sm", f"{direction}/{language}/{translator}", metric, value, half=0.01)
+
+
+def _slice(
+    store: StandIn, encoder: str, analysis: str, feature: str, level: str, value: float | None, **more: Any
+) -> None:
+    contents = store.contents["coco-karpathy"]
+    row = {
+        "encoder": encoder,
+        "encoder_fingerprint": store.specs[encoder].fingerprint,
+        "corpus": "coco-karpathy",
+        "corpus_fingerprint": contents.fingerprint,
+        "protocol": "t2i/all",
+        "metric": "R@1",
+        "analysis": analysis,
+        "feature": feature,
+        "level_name": level,
+        "value": value,
+        "low": None if value is None else value - 0.013,
+        "high": None if value is None else value + 0.013,
+        "p_adjusted": None,
+        "n_queries": 5200,
+        "n_clusters": 3100,
+        "reason": None,
+        "detail": None,
+        "run": "run-1",
+        "created": START,
+    } | more
+    store.tables["slices"].append({"slice": digest16([encoder, analysis, feature, level]), **row})
+
+
+def _slices(store: StandIn, name: str, base: float, rng: np.random.Generator) -> None:
+    for analysis, features in (("complexity", FEATURES), ("category", CATEGORIES)):
+        for i, feature in enumerate(features):
+            gap = 0.05 - 0.02 * i + float(rng.normal(0, 0.01))
+            _slice(store, name, analysis, feature, "with", base + gap)
+            _slice(store, name, analysis, feature, "without", base)
+            _slice(store, name, analysis, feature, "difference", gap, p_adjusted=0.001 if abs(gap) > 0.02 else 0.4)
+    for bin_, gap in (("1-7", 0.05), ("8-10", 0.02), ("11-14", -0.01), ("15+", -0.06)):
+        _slice(store, name, "length", "words", bin_, base + gap)
+    for setting, size, loss in (("float32", 4, 0.0), ("float16", 2, 0.0), ("int8", 1, 0.004), ("binary", 0.125, 0.09)):
+        detail = json.dumps({"bytes_per_item": size * MODELS[name][0]})
+        _slice(store, name, "precision", "", setting, base - loss, detail=detail)
+    detail = json.dumps({"published": base + (0.002 if name != "siglip2-so400m" else 0.19), "source": "model card"})
+    verdict = "suspect" if name == "siglip2-so400m" else "reproduced"
+    _slice(store, name, "reference", "model card", verdict, base, detail=detail)
+
+
+def _comparisons(store: StandIn) -> None:
+    values = {
+        (r["protocol"], r["metric"], r["encoder"]): r["value"]
+        for r in store.tables["results"]
+        if r["corpus"] == "coco-karpathy"
+    }
+    for a, b in combinations(MODELS, 2):
+        for protocol in PROTOCOLS:
+            for metric in ("R@1", "R@5", "R@10"):
+                difference = values[protocol, metric, a] - values[protocol, metric, b]
+                p = 0.0005 if abs(difference) > 0.015 else 0.3
+                comparison(store, "coco-karpathy", protocol, metric, a, b, difference, p)
+
+
+def _outcomes(store: StandIn, rng: np.random.Generator) -> None:
+    """One Arrow table per model, since 225,000 rows of lists are slow as Python objects."""
+    contents = store.contents["coco-karpathy"]
+    n_images, n = contents.images.num_rows, contents.captions.num_rows
+    image = np.repeat(np.arange(n_images, dtype=np.int32), 5)
+    difficulty = rng.gamma(0.55, 14.0, n)
+    for name, (_, base, _) in MODELS.items():
+        rank = 1 + np.floor(difficulty * rng.gamma(2.0, 0.6, n) * (1.1 - base)).astype(np.int32)
+        rank = np.minimum(rank, n_images)
+        top = rng.integers(0, n_images, (n, schema.TOP), dtype=np.int32)
+        inside = rank <= schema.TOP
+        top[np.flatnonzero(inside), rank[inside] - 1] = image[inside]
+        scores = np.sort(rng.uniform(0.1, 0.4, (n, schema.TOP)).astype(np.float32))[:, ::-1]
+        tied = rng.random(n) < 0.002
+        row = next(r for r in store.tables["results"] if (r["encoder"], r["protocol"]) == (name, "t2i/all"))
+        constant = {
+            k: row[k]
+            for k in ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "protocol")
+        }
+        columns: dict[str, Any] = {k: pa.array([v] * n) for k, v in constant.items()}
+        columns |= {
+            "query_id": contents.captions["id"].combine_chunks(),
+            "query_ord": np.arange(n, dtype=np.int32),
+            "cluster": image,
+            "rank_low": rank,
+            "rank_high": (rank + tied).astype(np.int32),
+            "n_relevant": np.ones(n, np.int32),
+            "n_tied_relevant": np.ones(n, np.int32),
+            "n_gallery": np.full(n, n_images, np.int32),
+            "best_score": scores[:, 0],
+            "top_ords": pa.FixedSizeListArray.from_arrays(pa.array(top.ravel()), schema.TOP).cast(pa.list_(pa.int32())),
+            "top_scores": pa.FixedSizeListArray.from_arrays(pa.array(scores.ravel()), schema.TOP).cast(
+                pa.list_(pa.float32())
+            ),
+        }
+        for missing in set(schema.OUTCOMES.names) - set(columns):
+            columns[missing] = pa.nulls(n, schema.OUTCOMES.field(missing).type)
+        store.arrow[constant["evaluation"]] = pa.table(columns, schema=schema.OUTCOMES)
+
+
+def _pictures(store: StandIn, rng: np.random.Generator) -> None:
+    """A noisy JPEG of a photograph's size for every image; the noise keeps it from packing too well."""
+    for sha in store.contents["coco-karpathy"].images["sha"].to_pylist():
+        low = Image.fromarray(rng.integers(0, 255, (12, 16, 3), dtype=np.uint8)).resize(
+            (213, 160), Image.Resampling.BICUBIC
+        )
+        noise = rng.integers(-25, 25, (160, 213, 1), dtype=np.int16)
+        pixels = np.clip(np.asarray(low, dtype=np.int16) + noise, 0, 255).astype(np.uint8)
+        target = io.BytesIO()
+        Image.fromarray(pixels).save(target, "JPEG", quality=80)
+        store.pictures[sha] = target.getvalue()
+
+
+def later(store: StandIn, *, days: int) -> None:
+    """Moves every row of a store to a later day, for comparisons of two runs."""
+    for rows in store.tables.values():
+        for row in rows:
+            if "created" in row:
+                row["created"] += timedelta(days=days)

@@ -1,0 +1,332 @@
+"""A store in memory, made of the schemas of ``store.schema``: what the report tests and the bench read.
+
+Figures are drawn from a seed; nothing here was measured. The values only have to be the shape that real ones
+have: intervals around values, ties, nulls with reasons, several protocols, tests between all pairs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from store import schema
+from store.types import Corpus, EncoderSpec, SetKey, canonical_json, digest16
+
+SCHEMAS = {
+    "results": schema.RESULTS,
+    "comparisons": schema.COMPARISONS,
+    "slices": schema.SLICES,
+    "batches": schema.BATCHES,
+    "runs": schema.RUNS,
+    "outcomes": schema.OUTCOMES,
+}
+START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+
+
+class SealedRow(NamedTuple):
+    key: SetKey
+    tag: str
+    version: int
+    rows: int
+    digest: str
+    sealed_at: datetime
+    bytes: int
+
+
+@dataclass
+class StandIn:
+    """Reads like ``store.EmbeddingStore``."""
+
+    uri: str = "memory://stand-in"
+    tables: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: {name: [] for name in SCHEMAS})
+    specs: dict[str, EncoderSpec] = field(default_factory=dict)
+    contents: dict[str, Corpus] = field(default_factory=dict)
+    sets: list[SealedRow] = field(default_factory=list)
+    pictures: dict[str, bytes] = field(default_factory=dict)
+    arrow: dict[str, pa.Table] = field(default_factory=dict)  # outcomes by evaluation, where there are many
+
+    def rows(self, table: str, **equals: str | Sequence[str]) -> pa.Table:
+        if table == "outcomes" and equals.get("evaluation") in self.arrow:
+            return self.arrow[str(equals["evaluation"])]
+
+        def fits(row: Mapping[str, Any]) -> bool:
+            return all(row[k] == v if isinstance(v, str) else row[k] in v for k, v in equals.items())
+
+        return pa.Table.from_pylist([r for r in self.tables[table] if fits(r)], schema=SCHEMAS[table])
+
+    def sealed_sets(self) -> list[SealedRow]:
+        return self.sets
+
+    def encoder(self, name_or_fingerprint: str) -> EncoderSpec:
+        return next(s for s in self.specs.values() if name_or_fingerprint in (s.name, s.fingerprint))
+
+    def corpus(self, name: str, fingerprint: str | None = None) -> Corpus:
+        return self.contents[name]
+
+    def thumbnails(self, shas: Sequence[str]) -> dict[str, bytes]:
+        return {sha: self.pictures[sha] for sha in shas if sha in self.pictures}
+
+
+def spec(name: str, *, dim: int = 512, vectors: str = "single") -> EncoderSpec:
+    return EncoderSpec(
+        name=name,
+        adapter="colvision" if vectors == "multi" else "hf_dual",
+        checkpoint=f"example/{name}",
+        revision=digest16(name) * 2,
+        dim=dim,
+        vectors=vectors,  # type: ignore[arg-type]
+    )
+
+
+def corpus(name: str, *, n_images: int, per_image: int = 5, texts: Sequence[str] = (), skipped: int = 0) -> Corpus:
+    images = [
+        {
+            "id": f"im{i:05d}",
+            "key": f"im{i:05d}.png",
+            "sha": digest16([name, i]),
+            "width": 64,
+            "height": 48,
+            "objects": None,
+        }
+        for i in range(n_images)
+    ]
+    captions = [
+        {
+            "id": f"im{i:05d}#{k}",
+            "image_id": f"im{i:05d}",
+            "text": texts[i * per_image + k] if i * per_image + k < len(texts) else f"picture {i} in words {k}",
+            "ordinal": k,
+            "language": "en",
+            "translator": "human",
+            "annotation_id": None,
+        }
+        for i in range(n_images)
+        for k in range(per_image)
+    ]
+    return Corpus(
+        name=name,
+        images=pa.Table.from_pylist(images, schema=schema.IMAGES),
+        captions=pa.Table.from_pylist(captions, schema=schema.CAPTIONS),
+        skipped=pa.Table.from_pylist(
+            [{"image_id": f"broken{i}.jpg", "reason": "not an image: truncated file"} for i in range(skipped)],
+            schema=schema.SKIPPED,
+        ),
+        licence="CC0-1.0",
+        origin="made for a test",
+    )
+
+
+def result(
+    store: StandIn,
+    encoder: str,
+    corpus_name: str,
+    protocol: str,
+    metric: str,
+    value: float | None,
+    *,
+    half: float = 0.01,
+    n_queries: int = 1000,
+    n_clusters: int = 200,
+    chance: float | None = None,
+    tie_share: float = 0.0,
+    reason: str | None = None,
+    run: str = "run-1",
+    created: datetime = START,
+) -> None:
+    """Adds one result row with a symmetric interval of the given half width."""
+    whose = {
+        "encoder": encoder,
+        "encoder_fingerprint": store.specs[encoder].fingerprint,
+        "corpus": corpus_name,
+        "corpus_fingerprint": store.contents[corpus_name].fingerprint,
+        "protocol": protocol,
+    }
+    known = value is not None
+    store.tables["results"].append(
+        {
+            "result": digest16([*whose.values(), metric, run]),
+            "evaluation": digest16(list(whose.values())),
+            **whose,
+            "metric": metric,
+            "value": value,
+            "low": max(0.0, value - half) if known else None,
+            "high": value + half if known else None,
+            "standard_error": half / 1.96 if known else None,
+            "value_low": value - tie_share / 2 if known else None,
+            "value_high": value + tie_share / 2 if known else None,
+            "tie_share": tie_share,
+            "n_queries": n_queries,
+            "n_clusters": n_clusters,
+            "chance": chance,
+            "interval": "percentile" if known else "none",
+            "level": 0.95,
+            "replicates": 10_000,
+            "seed": 0,
+            "reason": reason,
+            "image_tag": f"sealed-{encoder}-image",
+            "caption_tag": f"sealed-{encoder}-caption",
+            "run": run,
+            "created": created,
+        }
+    )
+
+
+def comparison(
+    store: StandIn,
+    corpus_name: str,
+    protocol: str,
+    metric: str,
+    a: str,
+    b: str,
+    difference: float | None,
+    p: float | None,
+) -> None:
+    """Adds one comparison row: a minus b."""
+    store.tables["comparisons"].append(
+        {
+            "comparison": digest16([corpus_name, protocol, metric, a, b]),
+            "corpus": corpus_name,
+            "corpus_fingerprint": store.contents[corpus_name].fingerprint,
+            "protocol": protocol,
+            "metric": metric,
+            "encoder_a": a,
+            "fingerprint_a": store.specs[a].fingerprint,
+            "encoder_b": b,
+            "fingerprint_b": store.specs[b].fingerprint,
+            "difference": difference,
+            "low": None if difference is None else difference - 0.01,
+            "high": None if difference is None else difference + 0.01,
+            "p_sign_flip": p,
+            "p_mcnemar": None,
+            "p_adjusted": p,
+            "adjustment": "holm",
+            "wins": 120,
+            "ties": 800,
+            "losses": 80,
+            "cohen_dz": 0.1,
+            "cohen_h": 0.08,
+            "odds_ratio": 1.5,
+            "detectable_effect": 0.012,
+            "n_queries": 1000,
+            "n_clusters": 200,
+            "level": 0.95,
+            "replicates": 10_000,
+            "permutations": 100_000,
+            "seed": 0,
+            "reason": None,
+            "run": "run-1",
+            "created": START,
+        }
+    )
+
+
+def batches(store: StandIn, encoder: str, corpus_name: str, *, seconds_per_item: float, n: int = 12) -> None:
+    """Adds a warm-up and ``n`` counted batches of images and of captions."""
+    rng = np.random.default_rng(len(encoder))
+    for modality, factor in (("image", 1.0), ("caption", 0.2)):
+        for i in range(n + 1):
+            jitter = float(rng.uniform(0.95, 1.1))
+            store.tables["batches"].append(
+                {
+                    "batch_id": digest16([encoder, corpus_name, modality, i]),
+                    "set": f"{modality}-{corpus_name}-{encoder}",
+                    "encoder": encoder,
+                    "encoder_fingerprint": store.specs[encoder].fingerprint,
+                    "corpus": corpus_name,
+                    "modality": modality,
+                    "n_items": 32,
+                    "warmup": i == 0,
+                    "decode_seconds": 0.02 * jitter if modality == "image" else None,
+                    "preprocess_seconds": 0.01 * jitter,
+                    "forward_seconds": 32 * seconds_per_item * factor * jitter,
+                    "write_seconds": 0.002,
+                    "peak_memory_bytes": 700_000_000,
+                    "batch_size": 32,
+                    "precision": "float32",
+                    "device": "Example CPU, 2 cores",
+                    "host": "example",
+                    "versions": json.dumps({"torch": "2.9.0", "transformers": "5.0.0"}),
+                    "run": "run-1",
+                    "created": START + timedelta(seconds=i),
+                }
+            )
+
+
+def run_row(store: StandIn, run: str = "run-1") -> None:
+    store.tables["runs"].append(
+        {
+            "run": run,
+            "name": "amber-lynx",
+            "config": canonical_json({"corpora": list(store.contents), "replicates": 10_000}),
+            "command": "capim demo",
+            "versions": json.dumps({"capim": "0.1.0", "lancedb": "0.40.0"}),
+            "host": "example",
+            "started": START,
+            "finished": START + timedelta(seconds=83),
+            "state": "completed",
+            "message": None,
+        }
+    )
+
+
+def seal(store: StandIn, encoder: str, corpus_name: str) -> None:
+    contents, model = store.contents[corpus_name], store.specs[encoder]
+    for modality, n in (("caption", contents.captions.num_rows), ("image", contents.images.num_rows)):
+        key = SetKey(
+            corpus=corpus_name,
+            corpus_fingerprint=contents.fingerprint,
+            modality=modality,  # type: ignore[arg-type]
+            encoder=encoder,
+            encoder_fingerprint=model.fingerprint,
+            vectors=model.vectors,
+        )
+        n_bytes = n * model.dim * 2 * (16 if model.vectors == "multi" else 1)
+        store.sets.append(SealedRow(key, f"sealed-{encoder}-{modality}", 3, n, digest16(str(key)) * 4, START, n_bytes))
+
+
+def demo(*, encoders: Iterable[str] = ("tiny-clip", "tiny-clip-plain", "tiny-colpali")) -> StandIn:
+    """Three encoders on two corpora, like the demo's store."""
+    store = StandIn()
+    store.specs = {name: spec(name, dim=64, vectors="multi" if "colpali" in name else "single") for name in encoders}
+    store.contents = {
+        "shapes": corpus("shapes", n_images=40, skipped=1),
+        "shapes-winoground": corpus("shapes-winoground", n_images=20, per_image=1),
+    }
+    strength = {name: 0.62 - 0.17 * i for i, name in enumerate(store.specs)}
+    for name, base in strength.items():
+        for protocol, bonus in (
+            ("t2i/all", 0.0),
+            ("t2i/first", -0.02),
+            ("i2t/any", 0.12),
+            ("i2t/symmetric-first", -0.01),
+        ):
+            for metric, gain in (("R@1", 0.0), ("R@5", 0.2), ("R@10", 0.27)):
+                value = min(0.99, base + bonus + gain)
+                k = int(metric[2:])
+                result(store, name, "shapes", protocol, metric, value, half=0.04, n_queries=200, n_clusters=40,
+                       chance=k / 40, tie_share=0.01 if protocol == "t2i/all" else 0.0)  # fmt: skip
+        for metric, level, chance in (("text", 0.35, 0.25), ("image", 0.3, 0.25), ("group", 0.2, 1 / 6)):
+            result(store, name, "shapes-winoground", "winoground", f"winoground_{metric}", level * base / 0.5,
+                   half=0.08, n_queries=50, n_clusters=50, chance=chance)  # fmt: skip
+        batches(store, name, "shapes", seconds_per_item=0.002 * (1 + list(strength).index(name)))
+        for corpus_name in store.contents:
+            seal(store, name, corpus_name)
+    names = list(strength)
+    for i, a in enumerate(names):
+        for b in names[i + 1 :]:
+            difference = strength[a] - strength[b]
+            for metric in ("R@1", "R@5", "R@10"):
+                comparison(store, "shapes", "t2i/all", metric, a, b, difference, 0.0004 if j_far(names, a, b) else 0.2)
+    run_row(store)
+    return store
+
+
+def j_far(names: list[str], a: str, b: str) -> bool:
+    """Whether two names are more than one place apart: neighbours are tied in the demo."""
+    return abs(names.index(a) - names.index(b)) > 1

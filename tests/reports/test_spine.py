@@ -1,0 +1,71 @@
+"""A report from rows in memory: what stands in it, and that it is always the same bytes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from reports import build_report, render_html, render_markdown, write_report
+from store.errors import RequestError
+from tests.reports.stand_in import StandIn
+
+
+def test_an_empty_store_is_an_error_that_says_what_to_run() -> None:
+    with pytest.raises(RequestError, match=r"capim run"):
+        build_report(StandIn())
+
+
+def test_a_run_without_results_is_an_error_that_names_the_runs_with_results(demo_store: StandIn) -> None:
+    with pytest.raises(RequestError, match=r"'run-9'.*run-1"):
+        build_report(demo_store, run="run-9")
+
+
+def test_the_same_rows_give_the_same_bytes(demo_store: StandIn, tmp_path: Path) -> None:
+    first = write_report(demo_store, tmp_path / "a").parent
+    second = write_report(demo_store, tmp_path / "b").parent
+    names = sorted(str(p.relative_to(first)) for p in first.rglob("*") if p.is_file())
+    assert names == sorted(str(p.relative_to(second)) for p in second.rglob("*") if p.is_file())
+    for name in names:
+        assert (first / name).read_bytes() == (second / name).read_bytes(), name
+
+
+def test_the_order_of_stored_rows_changes_nothing(demo_store: StandIn) -> None:
+    before = render_html(build_report(demo_store))
+    for rows in demo_store.tables.values():
+        rows.reverse()
+    assert render_html(build_report(demo_store)) == before
+
+
+def test_a_partial_run_has_no_empty_sections(demo_store: StandIn) -> None:
+    keep = [r for r in demo_store.tables["results"] if r["encoder"] == "tiny-clip" and r["protocol"] == "i2t/any"]
+    demo_store.tables.update({"results": keep, "comparisons": [], "batches": [], "runs": []})
+    demo_store.sets.clear()
+    report = build_report(demo_store)
+    assert "compositional" not in {section.id for section in report.sections}
+    assert all(section.blocks for section in report.sections)
+    assert "tiny-clip" in render_markdown(report)
+
+
+def test_every_figure_carries_interval_and_protocol(demo_store: StandIn) -> None:
+    markdown = render_markdown(build_report(demo_store))
+    assert "t2i/all R@1" in markdown
+    assert "**62.0** (58.0–66.0)" in markdown
+    assert "winoground text" in markdown
+
+
+def test_skipped_images_are_listed_with_their_reason(demo_store: StandIn) -> None:
+    markdown = render_markdown(build_report(demo_store))
+    assert "1 image of shapes could not be used" in markdown
+    assert "broken0.jpg | not an image: truncated file" in markdown
+
+
+def test_files_of_an_older_report_are_replaced_and_orphans_removed(demo_store: StandIn, tmp_path: Path) -> None:
+    page = write_report(demo_store, tmp_path)
+    (tmp_path / "figures" / "gone.svg").write_text("old")
+    page.write_text("old")
+    write_report(demo_store, tmp_path)
+    assert page.read_text("utf-8").startswith("<!doctype html>")
+    assert not (tmp_path / "figures" / "gone.svg").exists()
+    assert json.loads((tmp_path / "results.json").read_text("utf-8"))["digest"] in page.read_text("utf-8")
