@@ -1,0 +1,1 @@
+"""How the flows are registered, served and scaled out."""

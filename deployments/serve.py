@@ -1,0 +1,52 @@
+"""All flows on one machine, without a work pool: ``python -m deployments.serve``.
+
+Reads the same ``prefect.yaml`` that `make deploy` registers, so that schedules, triggers and parameters are
+written down once. Runs as long as the process lives; each run is a subprocess of its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from prefect import Flow, serve
+from prefect.client.schemas.actions import DeploymentScheduleCreate
+from prefect.client.schemas.schedules import CronSchedule
+from prefect.deployments.runner import RunnerDeployment
+from prefect.events import DeploymentEventTrigger
+from prefect.flows import load_flow_from_entrypoint
+
+FILE = Path(__file__).with_name("prefect.yaml")
+
+
+def runner_deployments() -> list[RunnerDeployment]:
+    """One for every entry of the file."""
+    entries: list[dict[str, Any]] = yaml.safe_load(FILE.read_text(encoding="utf-8"))["deployments"]
+    return [_runner_deployment(entry) for entry in entries]
+
+
+def _runner_deployment(entry: dict[str, Any]) -> RunnerDeployment:
+    flow: Flow[..., Any] = load_flow_from_entrypoint(entry["entrypoint"], use_placeholder_flow=False)
+    schedules = [
+        DeploymentScheduleCreate(
+            schedule=CronSchedule(cron=schedule["cron"], timezone=schedule["timezone"]),
+            active=schedule.get("active", True),
+            slug=schedule["slug"],
+        )
+        for schedule in entry.get("schedules", [])
+    ]
+    deployment = flow.to_deployment(
+        name=entry["name"],
+        description=entry["description"],
+        tags=entry["tags"],
+        parameters=entry["parameters"],
+        schedules=schedules or None,
+        triggers=[DeploymentEventTrigger.model_validate(trigger) for trigger in entry.get("triggers", [])],
+        concurrency_limit=entry.get("concurrency_limit", {}).get("limit"),
+    )
+    return cast("RunnerDeployment", deployment)  # a coroutine only inside an event loop
+
+
+if __name__ == "__main__":
+    serve(*runner_deployments())

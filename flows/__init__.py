@@ -1,0 +1,1 @@
+"""The orchestration: what runs after what, and the command line."""

@@ -1,0 +1,104 @@
+"""The console script `capim`: parse, run one command, turn what broke into one message and an exit code.
+
+Exit codes: 0 done, 1 the work failed, 2 the request was wrong. Results go to stdout, everything else to stderr.
+Heavy libraries are imported by the commands that need them, so that ``capim --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+from flows.commands import add_commands
+from flows.config import default_workspace
+from store.errors import RequestError, WorkError
+
+DONE, FAILED, WRONG_REQUEST, INTERRUPTED = 0, 1, 2, 130
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Every command with its options."""
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument(
+        "--workspace",
+        default=default_workspace(),
+        metavar="DIR",
+        help="folder or URI that holds store/ and reports/ (default: $CAPIM_WORKSPACE or ./workspace)",
+    )
+    common.add_argument("--debug", action="store_true", help="show a traceback when something breaks")
+    common.add_argument("--verbose", action="store_true", help="show the libraries' own log lines")
+    common.add_argument("--quiet", action="store_true", help="no progress on stderr")
+    parser = argparse.ArgumentParser(
+        prog="capim",
+        description="Encode images and captions with many models once; compute everything else from the store.",
+        epilog="Begin with `capim demo`: everything on rendered scenes and tiny models, offline, in under two minutes.",
+    )
+    parser.add_argument("--version", action="store_true", help="print the version")
+    add_commands(parser.add_subparsers(dest="command", metavar="COMMAND"), common)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    parser = build_parser()
+    args = parser.parse_args(argv)
+    if args.version:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"capim {version('capim')}\n")
+        return DONE
+    if args.command is None:
+        parser.print_help()
+        return WRONG_REQUEST
+    _quieten(verbose=args.verbose)
+    run: Callable[[argparse.Namespace], int | None] = args.run
+    try:
+        return run(args) or DONE
+    except KeyboardInterrupt:
+        _say("stopped; everything encoded so far is kept, the same command goes on from there")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # the reader of our output (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except Exception as error:  # noqa: BLE001 - the last line of defence: no traceback in a user's face
+        if args.debug:
+            traceback.print_exception(error)
+        code, message = _explain(error)
+        _say(message)
+        return code
+
+
+def _explain(error: Exception) -> tuple[int, str]:
+    """The exit code and the message of what broke."""
+    if isinstance(error, RequestError):
+        return WRONG_REQUEST, str(error)
+    if isinstance(error, WorkError):
+        return FAILED, str(error)
+    return FAILED, f"unexpected {type(error).__name__}: {error}\nrun it again with --debug for the traceback"
+
+
+def _say(message: str) -> None:
+    sys.stderr.write(f"capim: {message}\n")
+
+
+def _quieten(*, verbose: bool) -> None:
+    """Settings that libraries read once, when they are imported."""
+    os.environ.setdefault("DO_NOT_TRACK", "1")
+    os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+    os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    if not verbose:
+        os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
+        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        os.environ.setdefault("LANCE_LOG", "error")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

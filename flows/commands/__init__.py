@@ -1,0 +1,17 @@
+"""The commands of `capim`, by what they are about; each module adds its own."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from flows.commands import maintenance, models, rows, runs
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse gives it no public name
+
+
+def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Add every command to the parser."""
+    for module in (runs, rows, models, maintenance):
+        module.add_commands(commands, common)

@@ -1,0 +1,43 @@
+"""How a command is declared: its help is its function's docstring, with an example at the end."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from flows.output import FORMATS
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse gives it no public name
+
+Command = Callable[[argparse.Namespace], int | None]
+
+
+def declare(
+    commands: Commands,
+    common: argparse.ArgumentParser,
+    name: str,
+    function: Command,
+    *,
+    rows: bool = False,
+) -> argparse.ArgumentParser:
+    """Add one command; ``rows`` gives it ``--format``."""
+    text = inspect.getdoc(function) or ""
+    parser = commands.add_parser(
+        name,
+        parents=[common],
+        help=text.splitlines()[0].rstrip("."),
+        description=text,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if rows:
+        parser.add_argument("--format", choices=FORMATS, default="table", help="how rows come out (default: table)")
+    parser.set_defaults(run=function)
+    return parser
+
+
+def names(text: str) -> tuple[str, ...]:
+    """``"a,b"`` as a tuple, blanks left out."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())

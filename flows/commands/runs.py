@@ -1,0 +1,168 @@
+"""`demo`, `run`, and the steps alone: `embed`, `evaluate`, `compare`, `report`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from flows.commands.declare import declare, names
+from flows.config import RunConfig, demo_config, read_suite, run_config, unnamed
+from flows.output import plain
+from flows.progress import bars
+from store.errors import RequestError
+
+if TYPE_CHECKING:
+    from flows.commands import Commands
+    from tasks.references import EmbedRef
+
+
+def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Add the commands that run flows."""
+    declare(commands, common, "demo", demo)
+    _options(declare(commands, common, "run", run), encoding=True, statistics=True)
+    _options(declare(commands, common, "embed", embed), encoding=True)
+    _options(declare(commands, common, "evaluate", evaluate), statistics=True)
+    _options(declare(commands, common, "compare", compare), statistics=True)
+    _options(declare(commands, common, "report", report))
+
+
+def _options(parser: argparse.ArgumentParser, *, encoding: bool = False, statistics: bool = False) -> None:
+    parser.add_argument("suite", nargs="?", help="suite file (TOML); options win over it")
+    parser.add_argument("--corpora", type=names, metavar="A,B", help="names or paths (capim list corpora)")
+    parser.add_argument("--encoders", type=names, metavar="X,Y", help="names (capim list encoders)")
+    parser.add_argument("--device", help="auto, cpu, cuda, cuda:1, mps (default: auto)")
+    if encoding:
+        parser.add_argument("--sample", type=int, metavar="N", help="only N images of each corpus, drawn by --seed")
+        parser.add_argument(
+            "--batch-size", type=int, metavar="N", help="items per forward pass (default: the encoder's)"
+        )
+        parser.add_argument("--precision", choices=("float32", "bfloat16", "float16"), help="of the forward pass")
+        parser.add_argument(
+            "--trust-remote-code", action="store_true", default=None, help="run a repository's own code"
+        )
+    if statistics:
+        parser.add_argument("--protocols", type=names, metavar="P,Q", help="ids (capim list protocols; default: all)")
+        parser.add_argument("--replicates", type=int, metavar="N", help="bootstrap replicates (default: 10000)")
+    parser.add_argument("--seed", type=int, help="of everything random (default: 0)")
+
+
+def _config(args: argparse.Namespace) -> RunConfig:
+    suite = read_suite(args.suite) if args.suite else {}
+    fields = RunConfig.__dataclass_fields__
+    overrides = {key: value for key, value in vars(args).items() if key in fields}
+    return run_config(suite, overrides)
+
+
+def demo(args: argparse.Namespace) -> int:
+    """Run everything on the embedded corpora and tiny models, offline, in under two minutes.
+
+    Three rendered corpora (retrieval, Winoground form, six languages), three tiny models trained on such
+    scenes; ends with the path of the report.
+
+    Example: capim demo --workspace /tmp/look
+    """
+    return _benchmark(demo_config(args.workspace), args)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Encode, evaluate, compare and report: the whole pipeline.
+
+    What the store has already is not encoded again. A corpus is a name, a folder with images and a
+    COCO-format captions file, or a table in a suite file.
+
+    Example: capim run --corpora ../shared/data/coco_photos --encoders tiny-clip,tiny-colpali
+    """
+    config = _config(args)
+    if faults := unnamed(config):
+        raise RequestError(faults)
+    return _benchmark(config, args)
+
+
+def _benchmark(config: RunConfig, args: argparse.Namespace) -> int:
+    from flows.benchmark import benchmark
+    from flows.execution import start
+
+    with bars(quiet=args.quiet):
+        done = start(benchmark, config)
+    _say_embedded(done.embedded)
+    sys.stdout.write(f"{done.report}\n")
+    return 0
+
+
+def embed(args: argparse.Namespace) -> int:
+    """Encode corpora with encoders into the store, whatever is not there yet.
+
+    Can be stopped at any moment; the same command goes on where it stopped.
+
+    Example: capim embed --corpora shapes --encoders tiny-clip --batch-size 64
+    """
+    config = _config(args)
+    from flows.embed import embed as flow
+    from flows.execution import start
+
+    with bars(quiet=args.quiet):
+        done = start(flow, config)
+    _say_embedded(done)
+    return 0
+
+
+def evaluate(args: argparse.Namespace) -> int:
+    """Compute ranks, metrics and intervals from the store; no model is loaded.
+
+    Example: capim evaluate --corpora shapes --protocols t2i/all,i2t/any --replicates 2000
+    """
+    config = _config(args)
+    from flows.evaluate import evaluate as flow
+    from flows.execution import start
+
+    with bars(quiet=args.quiet):
+        done = start(flow, config)
+    scored = sum(reference.n_scored for reference in done)
+    sys.stderr.write(
+        f"{scored} protocols scored, {sum(len(r.evaluations) for r in done) - scored} were there already\n"
+    )
+    return 0
+
+
+def compare(args: argparse.Namespace) -> int:
+    """Compare every encoder with every other on shared queries, with tests and effect sizes.
+
+    Example: capim compare --corpora shapes
+    """
+    config = _config(args)
+    from flows.compare import compare as flow
+    from flows.execution import start
+
+    with bars(quiet=args.quiet):
+        done = start(flow, config)
+    sys.stderr.write(f"{sum(reference.n_comparisons for reference in done)} comparisons are in the store\n")
+    return 0
+
+
+def report(args: argparse.Namespace) -> int:
+    """Write the report of what the store has: HTML, markdown and results.json.
+
+    Example: capim report --workspace workspace
+    """
+    config = _config(args)
+    from flows.execution import start
+    from flows.publish import publish
+
+    sys.stdout.write(f"{start(publish, config)}\n")
+    return 0
+
+
+def _say_embedded(references: tuple[EmbedRef, ...]) -> None:
+    for corpus in {reference.corpus.fingerprint: reference.corpus for reference in references}.values():
+        if corpus.n_skipped:
+            more = ["…"] if corpus.n_skipped > len(corpus.skipped) else []
+            said = "; ".join([*corpus.skipped, *more])
+            sys.stderr.write(f"{corpus.name}: {corpus.n_skipped} of its images left out: {plain(said)}\n")
+    for reference in references:
+        sets = reference.sets
+        kept = reference.n_items - reference.n_encoded
+        said = f"{reference.n_encoded:,} items encoded, {kept:,} were in the store"
+        if reference.n_truncated:
+            said += f", {reference.n_truncated:,} captions cut at the model's length"
+        sys.stderr.write(f"{sets.encoder} on {sets.corpus}: {said}\n")

@@ -1,0 +1,43 @@
+"""Flow `compare`: every encoder against every other on shared queries, and what makes queries hard."""
+
+from __future__ import annotations
+
+from prefect import flow
+
+from flows.config import RunConfig
+from flows.evaluate import evaluate
+from flows.execution import call
+from flows.runs import recorded_run
+from tasks.compare import compare_corpus
+from tasks.references import CompareRef, EvaluationRef
+
+
+@flow(name="compare", flow_run_name="compare-{config.name}")
+def compare(
+    config: RunConfig, run: str | None = None, evaluations: tuple[EvaluationRef, ...] | None = None
+) -> tuple[CompareRef, ...]:
+    """Compare evaluated encoders, corpus by corpus, and slice their outcomes.
+
+    Args:
+        config: What the run is asked to do.
+        run: Id of the larger run that this is a step of.
+        evaluations: What to compare; None: whatever :func:`~flows.evaluate.evaluate` finds in the store.
+    """
+    with recorded_run(config, "compare", run) as run_id:
+        if evaluations is None:
+            evaluations = call(evaluate, config, run_id)
+        by_corpus: dict[str, list[EvaluationRef]] = {}
+        for evaluation in evaluations:
+            by_corpus.setdefault(evaluation.sets.corpus_fingerprint, []).append(evaluation)
+        return tuple(
+            call(
+                compare_corpus,
+                tuple(members),
+                store_uri=config.store_uri,
+                replicates=config.replicates,
+                seed=config.seed,
+                level=config.level,
+                run=run_id,
+            )
+            for members in by_corpus.values()
+        )

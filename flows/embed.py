@@ -1,0 +1,44 @@
+"""Flow `embed`: register the corpora, then encode with every model what the store does not have yet.
+
+One task per encoder, so that a model is loaded once for all corpora and its memory is given back before the
+next. Nothing is computed twice: a set that is complete costs a look at the store.
+"""
+
+from __future__ import annotations
+
+from prefect import flow
+
+from flows.config import RunConfig
+from flows.execution import call
+from flows.request import check_request
+from flows.runs import recorded_run
+from tasks.embed import embed_corpora, register_corpus
+from tasks.encoding import EncodeSettings
+from tasks.references import CorpusRef, EmbedRef
+
+
+@flow(name="embed", flow_run_name="embed-{config.name}")
+def embed(config: RunConfig, run: str | None = None) -> tuple[EmbedRef, ...]:
+    """Encode the run's corpora with the run's encoders.
+
+    Args:
+        config: What the run is asked to do.
+        run: Id of the larger run that this is a step of.
+
+    Returns:
+        One reference per encoder and corpus, encoders in the order of the configuration.
+    """
+    encoders = check_request(config)  # before anything is written: a wrong name costs nothing
+    settings = EncodeSettings(
+        device=config.device, batch_size=config.batch_size, trust_remote_code=config.trust_remote_code
+    )
+    with recorded_run(config, "embed", run) as run_id:
+        corpora: tuple[CorpusRef, ...] = tuple(
+            call(register_corpus, what, store_uri=config.store_uri, sample=config.sample, seed=config.seed)
+            for what in config.corpora
+        )
+        done = [
+            call(embed_corpora, spec, corpora, store_uri=config.store_uri, settings=settings, run=run_id)
+            for spec in encoders
+        ]
+    return tuple(reference for references in done for reference in references)

@@ -1,0 +1,44 @@
+"""Flow `evaluate`: exact ranks and metrics with intervals, for every sealed pair of embedding sets."""
+
+from __future__ import annotations
+
+from prefect import flow
+
+from flows.config import RunConfig
+from flows.execution import call
+from flows.runs import recorded_run
+from tasks.references import EvaluationRef, SetsRef
+from tasks.score import find_sets, score
+
+
+@flow(name="evaluate", flow_run_name="evaluate-{config.name}")
+def evaluate(
+    config: RunConfig, run: str | None = None, sets: tuple[SetsRef, ...] | None = None
+) -> tuple[EvaluationRef, ...]:
+    """Score embedding sets.
+
+    Args:
+        config: What the run is asked to do.
+        run: Id of the larger run that this is a step of.
+        sets: Which sets; None: the store's newest of the run's encoders and corpora (all where none is named).
+
+    Returns:
+        One reference per encoder and corpus.
+    """
+    if sets is None:
+        sets = call(find_sets, config.store_uri, corpora=config.corpora, encoders=config.encoders)
+    with recorded_run(config, "evaluate", run) as run_id:
+        return tuple(
+            call(
+                score,
+                pair,
+                store_uri=config.store_uri,
+                protocols=config.protocols,
+                device=config.device,
+                replicates=config.replicates,
+                seed=config.seed,
+                level=config.level,
+                run=run_id,
+            )
+            for pair in sets
+        )

@@ -1,0 +1,51 @@
+"""What a run asks for, checked before anything is read, written or loaded: every fault together."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, cast
+
+from flows.config import RunConfig, unnamed
+from flows.execution import call
+from store.errors import RequestError
+from store.types import EncoderSpec, Precision
+from tasks.embed import check_corpora
+from tasks.encoders import entry_from, resolve, spec_of
+
+
+def check_request(config: RunConfig) -> tuple[EncoderSpec, ...]:
+    """The encoders of a run, in its order, each at a fixed revision; its corpora are read and kept for the run.
+
+    Raises:
+        RequestError: Unknown names or fields, missing checkpoints, two different models under one name, corpora
+            that are missing or contradict themselves: all faults together.
+    """
+    found: list[EncoderSpec] = []
+    faults: list[str] = []
+    for entry in config.encoders:
+        try:
+            found.append(_spec(entry, config))
+        except RequestError as error:
+            faults.extend(error.faults)
+    different = {(spec.name, spec.fingerprint) for spec in found}
+    for name, count in Counter(name for name, _ in different).items():
+        if count > 1:
+            faults.append(f"{count} different encoders are called {name!r}; give them names of their own")
+    unreadable: list[str] = call(check_corpora, config.corpora, config.sample, config.seed)
+    faults += [*unnamed(config), *unreadable]
+    if faults:
+        raise RequestError(faults)
+    return tuple(found)
+
+
+def _spec(entry: str | Mapping[str, Any], config: RunConfig) -> EncoderSpec:
+    spec = spec_of(entry) if isinstance(entry, str) else entry_from(str(entry.get("name", "")), _row(entry)).spec
+    if config.precision is not None:
+        spec = dataclasses.replace(spec, precision=cast("Precision", config.precision))
+    return resolve(spec)
+
+
+def _row(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key != "name"}

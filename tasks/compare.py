@@ -1,0 +1,61 @@
+"""Shell: every encoder of a corpus against every other, protocol by protocol."""
+
+from __future__ import annotations
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from store import EmbeddingStore
+from tasks.analysis.comparison import Contender, comparison_rows
+from tasks.metrics import metrics_of
+from tasks.progress import track
+from tasks.references import CompareRef, EvaluationRef
+from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols import select
+
+
+@task(name="compare", task_run_name="compare-encoders", cache_policy=NO_CACHE)
+def compare_corpus(
+    evaluations: tuple[EvaluationRef, ...], *, store_uri: str, replicates: int, seed: int, level: float, run: str
+) -> CompareRef:
+    """Pairwise comparisons of encoders that were evaluated on one corpus, into the store.
+
+    Args:
+        evaluations: All of one corpus.
+        store_uri: Where outcomes are read and comparisons written.
+        replicates: Bootstrap draws of a paired difference.
+        seed: Of draws and flips.
+        level: Of intervals.
+        run: Id of the run.
+    """
+    store = EmbeddingStore.open(store_uri)
+    sets = evaluations[0].sets
+    corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
+    shared = [p for p in evaluations[0].evaluations if all(p in e.evaluations for e in evaluations)]
+    written = 0
+    with track(f"{sets.corpus} · comparing", total=len(shared), unit="protocols") as advance:
+        for protocol in select(corpus, shared):
+            contenders = [
+                Contender(
+                    encoder=e.sets.encoder,
+                    fingerprint=e.sets.encoder_fingerprint,
+                    outcomes=Outcomes.from_arrow(
+                        store.rows("outcomes", evaluation=e.evaluations[protocol.id]), protocol
+                    ),
+                )
+                for e in evaluations
+            ]
+            rows = comparison_rows(
+                contenders,
+                metrics_of(contenders[0].outcomes),
+                corpus=sets.corpus,
+                corpus_fingerprint=sets.corpus_fingerprint,
+                run=run,
+                n_clusters=len(corpus.quadruples if protocol.direction == "quadruples" else corpus.images),
+                seed=seed,
+                replicates=replicates,
+                level=level,
+            )
+            written += store.write_rows("comparisons", rows, replace="comparison")
+            advance(1)
+    return CompareRef(corpus=sets.corpus, corpus_fingerprint=sets.corpus_fingerprint, n_comparisons=written)

@@ -1,0 +1,149 @@
+"""Shells: register a corpus; encode with one model what the store does not have of the corpora yet."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from store import EmbeddingStore
+from store.errors import RequestError, WorkError
+from store.types import Corpus, EncoderSpec
+from tasks.corpora import open_corpus
+from tasks.corpora.survey import survey
+from tasks.encoding import EncodeSettings, SetEncoder
+from tasks.progress import track
+from tasks.references import CorpusRef, EmbedRef, SetsRef
+from tasks.retries import DELAYS_SECONDS, may_help
+
+SHOWN_SKIPS = 5
+_KEPT = 8
+_READ: OrderedDict[str, Corpus] = OrderedDict()  # what this process read of files, not yet registered
+_OPEN: OrderedDict[str, Corpus] = OrderedDict()  # what it registered, by reference
+
+
+@task(name="check-corpora", cache_policy=NO_CACHE)
+def check_corpora(corpora: Sequence[str | dict[str, Any]], sample: int | None, seed: int) -> list[str]:
+    """Read corpora before anything is written; returns every fault of every one of them."""
+    faults: list[str] = []
+    for what in corpora:
+        try:
+            _keep(_READ, _asked(what, sample, seed), open_corpus(what, sample=sample, seed=seed))
+        except RequestError as error:
+            faults.extend(error.faults)
+    return faults
+
+
+@task(
+    name="register-corpus",
+    cache_policy=NO_CACHE,
+    retries=len(DELAYS_SECONDS),
+    retry_delay_seconds=DELAYS_SECONDS,
+    retry_condition_fn=may_help,
+)
+def register_corpus(what: str | dict[str, Any], *, store_uri: str, sample: int | None, seed: int) -> CorpusRef:
+    """Read a corpus, decode every image that the store has not seen, and keep its items and thumbnails.
+
+    Raises:
+        RequestError: The corpus is unknown, missing, empty or contradicts itself.
+    """
+    corpus = _read(what, store_uri=store_uri, sample=sample, seed=seed)
+    EmbeddingStore.open(store_uri, create=True).write_corpus(corpus)
+    reference = CorpusRef(
+        what=what,
+        sample=sample,
+        seed=seed,
+        name=corpus.name,
+        fingerprint=corpus.fingerprint,
+        n_images=len(corpus.images),
+        n_captions=len(corpus.captions),
+        n_skipped=len(corpus.skipped),
+        skipped=tuple(f"{s['image_id']}: {s['reason']}" for s in corpus.skipped.slice(0, SHOWN_SKIPS).to_pylist()),
+    )
+    _keep(_OPEN, _handle(reference), corpus)
+    return reference
+
+
+@task(name="embed", task_run_name="embed-{spec.name}", cache_policy=NO_CACHE)
+def embed_corpora(
+    spec: EncoderSpec, corpora: tuple[CorpusRef, ...], *, store_uri: str, settings: EncodeSettings, run: str
+) -> tuple[EmbedRef, ...]:
+    """Encode images and captions of corpora with one model, block by block into the store, and seal the sets.
+
+    The model is loaded when the first item is missing, and once for all corpora. Stopped at any moment, the next
+    call goes on where this one was.
+    """
+    store = EmbeddingStore.open(store_uri, create=True)
+    store.write_encoder(spec)
+    encoder = SetEncoder(spec, store, settings, run)
+    references = []
+    for reference in corpora:
+        started = time.monotonic()
+        corpus = _opened(reference, store_uri)
+        done = [encoder.encode(corpus, modality) for modality in ("image", "caption")]
+        references.append(
+            EmbedRef(
+                corpus=reference,
+                sets=SetsRef(
+                    encoder=spec.name,
+                    encoder_fingerprint=spec.fingerprint,
+                    corpus=corpus.name,
+                    corpus_fingerprint=corpus.fingerprint,
+                ),
+                n_items=sum(part.n_items for part in done),
+                n_encoded=sum(part.n_encoded for part in done),
+                n_truncated=sum(part.n_truncated for part in done),
+                seconds=time.monotonic() - started,
+            )
+        )
+    return tuple(references)
+
+
+def _read(what: str | dict[str, Any], *, store_uri: str, sample: int | None, seed: int) -> Corpus:
+    """The corpus without undecodable images; only images never seen before are decoded."""
+    corpus = _READ.pop(_asked(what, sample, seed), None) or open_corpus(what, sample=sample, seed=seed)
+    store = EmbeddingStore.open(store_uri, create=True)
+    shas = corpus.images["sha"].drop_null().unique().to_pylist()
+    known = store.surveyed(shas)
+    with track(f"{corpus.name} · decoding", total=len(shas) - len(known), unit="images") as advance:
+        done = 0
+
+        def progress(finished: int, _total: int) -> None:
+            nonlocal done
+            advance(finished - done)
+            done = finished
+
+        return survey(corpus, known=known, sink=store.write_survey, progress=progress)
+
+
+def _opened(reference: CorpusRef, store_uri: str) -> Corpus:
+    """The corpus of a reference, with its image bytes within reach."""
+    if (corpus := _OPEN.get(_handle(reference))) is not None:
+        return corpus
+    corpus = _read(reference.what, store_uri=store_uri, sample=reference.sample, seed=reference.seed)
+    if corpus.fingerprint != reference.fingerprint:
+        raise WorkError(
+            f"corpus {reference.name!r} changed while the run was on: it was registered as {reference.fingerprint} "
+            f"and is now {corpus.fingerprint}. What was stored is kept; run again"
+        )
+    return corpus
+
+
+def _asked(what: str | dict[str, Any], sample: int | None, seed: int) -> str:
+    return json.dumps([what, sample, seed], sort_keys=True, default=str)
+
+
+def _handle(reference: CorpusRef) -> str:
+    return f"{_asked(reference.what, reference.sample, reference.seed)} {reference.fingerprint}"
+
+
+def _keep(kept: OrderedDict[str, Corpus], name: str, corpus: Corpus) -> None:
+    """Keep the last few corpora open: their images' bytes stay where they are, only the tables are in memory."""
+    kept[name] = corpus
+    while len(kept) > _KEPT:
+        kept.popitem(last=False)

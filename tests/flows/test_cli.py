@@ -1,0 +1,83 @@
+"""The command line as a contract: help with an example, exit codes, one message instead of a traceback."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows import cli
+from store.errors import RequestError, WorkError
+
+
+def _commands() -> dict[str, argparse.ArgumentParser]:
+    parser = cli.build_parser()
+    action = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    return dict(action.choices)
+
+
+@pytest.mark.parametrize("name", sorted(_commands()))
+def test_every_command_explains_itself_with_an_example(name: str) -> None:
+    text = _commands()[name].format_help()
+    assert f"Example: capim {name}" in text
+    assert "--workspace" in text
+
+
+def test_no_command_prints_the_help_and_is_a_wrong_request(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
+    assert "capim demo" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (RequestError(["corpus 'x' is unknown", "device 'y' is unknown"]), 2, "2 faults:\n  - corpus 'x'"),
+        (WorkError("the hub did not answer"), 1, "capim: the hub did not answer\n"),
+        (ZeroDivisionError("division by zero"), 1, "unexpected ZeroDivisionError: division by zero"),
+        (KeyboardInterrupt(), 130, "the same command goes on from there"),
+    ],
+)
+def test_what_breaks_becomes_a_message_and_an_exit_code(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    code: int,
+    said: str,
+) -> None:
+    def broken(_: argparse.Namespace) -> None:
+        raise error
+
+    parser = argparse.ArgumentParser()
+    parser.set_defaults(run=broken, command="x", version=False, verbose=False, debug=False)
+    monkeypatch.setattr(cli, "build_parser", lambda: parser)
+    assert cli.main([]) == code
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+
+
+def test_nothing_asked_for_lists_both_faults_and_makes_no_workspace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace = tmp_path / "workspace"
+    assert cli.main(["run", "--workspace", str(workspace)]) == 2
+    said = capsys.readouterr().err
+    assert "no corpora" in said
+    assert "no encoders" in said
+    assert not workspace.exists()
+
+
+def test_help_answers_without_importing_anything_heavy() -> None:
+    heavy = ("torch", "transformers", "lancedb", "lance", "prefect", "pandas", "scipy", "rich", "PIL")
+    program = (
+        "import sys; from flows.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        f"sys.exit(','.join(m for m in {heavy!r} if m in sys.modules) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

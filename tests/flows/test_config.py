@@ -1,0 +1,58 @@
+"""A run's configuration: what is wrong is found before anything is done, all of it at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flows.config import RunConfig, read_suite, run_config
+from store.errors import RequestError
+
+
+def test_all_faults_of_a_configuration_come_together() -> None:
+    with pytest.raises(RequestError) as raised:
+        RunConfig(sample=0, replicates=3, level=1.5, precision="int8")
+    assert len(raised.value.faults) == 4
+    assert "sample must be at least 1, got 0" in str(raised.value)
+
+
+def test_a_suite_file_becomes_a_run_and_options_win_over_it(tmp_path: Path) -> None:
+    suite = tmp_path / "suite.toml"
+    suite.write_text('name = "mine"\ncorpora = ["shapes"]\nencoders = ["tiny-clip"]\nreplicates = 500\n')
+    config = run_config(read_suite(suite), {"replicates": 900, "seed": None})
+    assert (config.name, config.corpora, config.encoders) == ("mine", ("shapes",), ("tiny-clip",))
+    assert (config.replicates, config.seed) == (900, 0)
+
+
+def test_paths_of_a_suite_count_from_the_suite_file(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "model").mkdir()
+    suite = tmp_path / "suite.toml"
+    suite.write_text(
+        'corpora = ["photos", "shapes"]\n'
+        '[[encoder]]\nname = "own"\nadapter = "hf_dual"\ncheckpoint = "model"\ndim = 4\n'
+    )
+    fields = read_suite(suite)
+    assert fields["corpora"] == (str(tmp_path / "photos"), "shapes")
+    assert fields["encoders"][0]["checkpoint"] == str(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name = ", "not valid TOML"),
+        ('nmae = "x"', "unknown fields nmae; known are"),
+    ],
+)
+def test_a_wrong_suite_file_is_named_with_its_fault(tmp_path: Path, text: str, message: str) -> None:
+    suite = tmp_path / "suite.toml"
+    suite.write_text(text)
+    with pytest.raises(RequestError, match=message) as raised:
+        read_suite(suite)
+    assert str(suite) in str(raised.value)
+
+
+def test_a_missing_suite_file_is_named() -> None:
+    with pytest.raises(RequestError, match=r"nowhere\.toml does not exist"):
+        read_suite("nowhere.toml")

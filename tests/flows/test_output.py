@@ -1,0 +1,56 @@
+"""Rows on stdout: three forms, and nothing from a corpus can drive a terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from flows.output import plain, print_rows
+
+ROWS = [
+    {"encoder": "a", "value": 0.5, "low": None, "when": datetime(2026, 1, 2, tzinfo=UTC)},
+    {"encoder": "bb", "value": 0.25, "low": 0.125, "when": datetime(2026, 1, 2, tzinfo=UTC)},
+]
+
+
+def _printed(form: str, **options: object) -> str:
+    out = io.StringIO()
+    print_rows(ROWS, form=form, out=out, **options)  # type: ignore[arg-type]
+    return out.getvalue()
+
+
+def test_json_carries_every_column_and_nulls() -> None:
+    rows = json.loads(_printed("json"))
+    assert rows[0]["low"] is None
+    assert rows[1]["value"] == 0.25
+    assert rows[0]["when"] == "2026-01-02T00:00:00+00:00"
+
+
+def test_csv_is_read_back_by_the_csv_module() -> None:
+    rows = list(csv.DictReader(io.StringIO(_printed("csv"))))
+    assert [row["encoder"] for row in rows] == ["a", "bb"]
+    assert rows[1]["low"] == "0.125"
+
+
+def test_a_table_aligns_numbers_to_the_right_and_shows_only_the_columns_asked_for() -> None:
+    lines = _printed("table", columns=("encoder", "value", "absent")).splitlines()
+    assert lines[0] == "encoder   value"
+    assert lines[2:] == ["a        0.5000", "bb       0.2500"]
+
+
+def test_no_rows_is_an_empty_json_list_and_a_word_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows([], form="json")
+    print_rows([], form="table")
+    captured = capsys.readouterr()
+    assert captured.out == "[]\n"
+    assert captured.err == "no rows\n"
+
+
+def test_escape_sequences_and_bidirectional_overrides_of_a_caption_are_shown_as_replacement_characters() -> None:
+    assert plain("a\x1b]0;title\x07b") == "a�]0;title�b"
+    assert plain("abc\u202egnp.exe") == "abc�gnp.exe"
+    assert plain("自転車 🚲") == "自転車 🚲"
