@@ -144,6 +144,19 @@ class Connection:
         except (OSError, RuntimeError) as fault:
             raise WorkError(f"opening table {name!r} failed: {_explain(str(fault))}") from fault
 
+    def latest(self, name: str, table: lance.LanceDataset | None) -> lance.LanceDataset | None:
+        """A table that is open already, moved to its latest version; opened if it is not; None if there is none."""
+        if table is None:
+            return self.find(name)
+        with storage_faults(f"opening table {name!r}"):
+            try:
+                table.checkout_latest()
+            except ValueError as fault:
+                if "not found" in str(fault).lower():
+                    return self.find(name)
+                raise
+        return table
+
     def create(self, name: str, schema: pa.Schema, rows: pa.Table | None = None) -> lance.LanceDataset:
         """The table, made with these rows in one step if it is not there yet; whoever comes second gets the first's."""
         import lance

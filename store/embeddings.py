@@ -19,6 +19,7 @@ from store.checks import Block, check_block, check_key
 from store.checksums import row_checksums, row_seeds
 from store.connection import Connection, retrying, storage_faults
 from store.corpora import ItemIndex
+from store.errors import WorkError
 from store.keys import table_of
 from store.tables import set_schema
 from store.types import Embeddings, EncoderSpec, SetKey
@@ -54,9 +55,10 @@ class SetWriter:
         check_key(self._key, spec)
         check_block(self._key, spec, block, self._items)
         with self._lock:
-            if self._table is None:
-                self._connection.create(table_of(self._key), set_schema(self._key, spec))
             self._refresh()
+            if self._table is None:
+                self._table = self._connection.create(table_of(self._key), set_schema(self._key, spec))
+                self._refresh()
             fresh = np.flatnonzero(~self._present[block.ords])
             if not len(fresh):
                 return 0
@@ -66,42 +68,36 @@ class SetWriter:
         return len(fresh)
 
     def _append(self, rows: pa.Table) -> None:
+        name = table_of(self._key)
+
         def append() -> lance.LanceDataset:
-            return self._connection.append(self._open(), rows)
+            latest = self._connection.latest(name, self._table)
+            if latest is None:
+                raise WorkError(f"set {name!r} was dropped while it was written: run the same `capim embed` again")
+            return self._connection.append(latest, rows)
 
-        appended = retrying(f"writing {rows.num_rows} rows to {table_of(self._key)!r}", append)
-        if appended.version == self._version + 1:
-            self._version = appended.version  # nobody else wrote in between
-        self._table = appended
-
-    def _open(self) -> lance.LanceDataset:
-        """The table at its latest version."""
-        if self._table is None:
-            self._table = self._connection.find(table_of(self._key))
-            if self._table is None:
-                raise FileNotFoundError(f"table {table_of(self._key)!r} was dropped while it was written")
-        else:
-            self._table.checkout_latest()
-        return self._table
+        self._table = retrying(f"writing {rows.num_rows} rows to {name!r}", append)
+        if self._table.version == self._version + 1:
+            self._version += 1  # nobody else wrote in between
 
     def _refresh(self) -> None:
         """Takes in what was committed since the last look, reading only new fragments' positions."""
         name = table_of(self._key)
-        if self._table is None:
-            self._table = self._connection.find(name)
-            if self._table is None:
-                return
+        latest = self._connection.latest(name, self._table)
+        if latest is None or latest.version < self._version:  # dropped meanwhile, or dropped and begun again
+            self._version = 0
+            self._fragments.clear()
+            self._present[:] = False
+        self._table = latest
+        if latest is None or latest.version == self._version:
+            return
         with storage_faults(f"reading {name!r}"):
-            self._table.checkout_latest()
-            if self._table.version == self._version:
-                return
-            unseen = [f for f in self._table.get_fragments() if f.fragment_id not in self._fragments]
+            unseen = [part for part in latest.get_fragments() if part.fragment_id not in self._fragments]
             if unseen:
-                scanner = self._table.scanner(columns=["ord"], fragments=unseen)
-                for batch in scanner.to_batches():
+                for batch in latest.scanner(columns=["ord"], fragments=unseen).to_batches():
                     self._present[batch.column("ord").to_numpy()] = True
-            self._fragments.update(fragment.fragment_id for fragment in unseen)
-            self._version = self._table.version
+        self._fragments.update(part.fragment_id for part in unseen)
+        self._version = latest.version
 
 
 def to_rows(key: SetKey, spec: EncoderSpec, block: Block, items: ItemIndex, chosen: NDArray[np.int64]) -> pa.Table:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from store.compaction import HISTORY_AGE, LEFTOVER_AGE, compact, data_bytes, drop_old_versions, row_bytes, sweep
 from store.connection import Connection, retrying, storage_faults
 from store.errors import RequestError
 from store.health import CORPUS_PREFIX, SET_PREFIXES, set_key
-from store.keys import corpus_table
+from store.keys import corpus_table, table_of
 from store.registers import one_of, read
+from store.seal import sealed_sets
 from store.tables import ANALYSES, CORPUS_PARTS, REGISTERS
 from store.types import Modality
 
@@ -52,17 +53,15 @@ def drop(
     if encoder_fingerprint is None and corpus is None:
         raise RequestError("say what to drop: an encoder, a corpus or both")
     names = connection.names()
-    sets = []
-    for name in names:
-        if name.startswith(SET_PREFIXES):
-            key = set_key(connection, name)
-            matches = (
-                encoder_fingerprint in (None, key.encoder_fingerprint)
-                and (corpus is None or corpus[1] == key.corpus_fingerprint)
-                and modality in (None, key.modality)
-            )
-            if matches:
-                sets.append(name)
+    keys = {table_of(sealed.key): sealed.key for sealed in sealed_sets(connection)}
+    keys |= {name: set_key(connection, name) for name in names if name.startswith(SET_PREFIXES) and name not in keys}
+    sets = [
+        name
+        for name, key in sorted(keys.items())
+        if encoder_fingerprint in (None, key.encoder_fingerprint)
+        and (corpus is None or corpus[1] == key.corpus_fingerprint)
+        and modality in (None, key.modality)
+    ]
     whole_corpus = corpus is not None and encoder_fingerprint is None and modality is None
     parts = [corpus_table(part, *corpus) for part in CORPUS_PARTS] if whole_corpus and corpus else []
     tables = sets + [name for name in parts if name in names]
@@ -75,7 +74,8 @@ def drop(
         if encoder_fingerprint is not None and corpus is None and modality is None:
             _forget(connection, "encoders", "fingerprint", [encoder_fingerprint])
         for name in tables:
-            connection.drop(name)
+            if name in names:
+                connection.drop(name)
     return Removal(
         tables=tuple(tables),
         rows=sum(rows for rows, _ in sizes),
@@ -114,8 +114,6 @@ def tidy(
 
 def _drop_abandoned_corpora(connection: Connection, age: timedelta) -> int:
     """Tables of corpora whose write was broken off and never repeated."""
-    from datetime import UTC, datetime
-
     known = tuple(read(connection, "corpora").column("fingerprint").to_pylist())
     freed = 0
     for name in connection.names():

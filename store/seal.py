@@ -184,7 +184,10 @@ def _latest(connection: Connection, name: str) -> lance.LanceDataset:
 def _at_tag(connection: Connection, name: str, tag: str | None) -> lance.LanceDataset:
     table = connection.find(name, version=tag)
     if table is None:
-        raise WorkError(f"table {name!r} was dropped while it was sealed")
+        raise WorkError(
+            f"the table of set {name!r} is gone from {connection.uri}: restore it from a backup, or drop the set and "
+            "encode it again"
+        )
     return table
 
 

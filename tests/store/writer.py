@@ -42,7 +42,9 @@ def key_of(spec: EncoderSpec, of: Corpus) -> SetKey:
 
 def block(ords: np.ndarray, spec: EncoderSpec, batch_id: str) -> Block:
     counts = 1 + ords % 5 if spec.vectors == "multi" else np.ones(len(ords), int)
-    rows = np.concatenate([(position * 31 + np.arange(count)) % len(_POOL) for position, count in zip(ords, counts)])
+    rows = np.concatenate(
+        [(position * 31 + np.arange(count)) % len(_POOL) for position, count in zip(ords, counts, strict=True)]
+    )
     values = _POOL[rows, : spec.dim]
     values = values / np.linalg.norm(values, axis=1, keepdims=True)
     embeddings = Embeddings(

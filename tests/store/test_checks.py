@@ -1,0 +1,175 @@
+"""Nothing wrong is ever written: every fault is named with row and id before the first byte."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store import Block, Embeddings, RequestError
+from store.checksums import row_checksums, row_seeds
+
+
+def with_values(block: Block, change) -> Block:
+    values = block.embeddings.values.copy()
+    change(values)
+    return replace(block, embeddings=replace(block.embeddings, values=values))
+
+
+def setter(row, value):
+    def change(values):
+        values[row] = value
+
+    return change
+
+
+BAD_VECTORS = [
+    (setter((3, 5), np.nan), r"row 3 \(id 'i00003'\): NaN at component 5"),
+    (setter((3, 0), np.inf), r"row 3 \(id 'i00003'\): infinity at component 0"),
+    (setter((3, 1), 1e6), r"row 3 \(id 'i00003'\): 1e\+06 is beyond float16"),
+    (setter(3, 0.0), r"row 3 \(id 'i00003'\): all components are zero"),
+    (setter((3, 1), 7.0), r"row 3 \(id 'i00003'\): norm is 7\.\d+, expected 1 within 0\.001: normalise"),
+]
+
+
+@pytest.fixture
+def writing(store, make_corpus, make_spec, make_key, make_block):
+    """A call that tries to write eight rows after a change, and the store."""
+
+    def attempt(change, **spec_changes):
+        corpus, spec = make_corpus(20), make_spec(**spec_changes)
+        store.write_corpus(corpus)
+        key = make_key(corpus, spec)
+        try:
+            store.put(key, spec, change(make_block(corpus, spec, range(8))))
+        finally:
+            assert len(store.missing(key, 20)) == 20, "nothing was written"
+
+    return attempt
+
+
+@pytest.mark.parametrize(("change", "message"), BAD_VECTORS)
+def test_bad_vectors_are_refused_with_row_and_id(writing, change, message):
+    with pytest.raises(RequestError, match=message):
+        writing(lambda block: with_values(block, change))
+
+
+def test_bad_vectors_of_a_multi_vector_item_are_named_within_it(writing):
+    # items 0, 1, 2 have 1, 2, 3 vectors: vector 4 of all is the second of item 2
+    with pytest.raises(RequestError, match=r"row 2 \(id 'i00002'\): vector 1: NaN at component 0"):
+        writing(lambda block: with_values(block, setter((4, 0), np.nan)), vectors="multi")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda b: replace(b, ords=np.array([0, 1, 2, 3, 4, 5, 6, 3])), "position 3 comes twice"),
+        (
+            lambda b: replace(b, ords=np.array([0, 1, 2, 3, 4, 5, 6, 20])),
+            "position 20 is not in the corpus, which has 20",
+        ),
+        (lambda b: replace(b, ords=np.array([0, 1, 2, 3, 4, 5, 6, -1])), "position -1 is not in the corpus"),
+        (lambda b: replace(b, ids=[*b.ids[:7], "nope"]), r"row 7 \(id 'nope'\): unknown id at position 7.*'i00007'"),
+        (
+            lambda b: replace(b, ids=[*b.ids[:6], b.ids[7], b.ids[6]]),
+            r"row 6 \(id 'i00007'\): unknown id at position 6",
+        ),
+        (lambda b: replace(b, ids=b.ids[:7]), "8 positions, 7 ids"),
+        (
+            lambda b: replace(b, embeddings=replace(b.embeddings, values=b.embeddings.values[:, :8])),
+            "vectors have 8 components, encoder 'enc' has dim 16",
+        ),
+        (
+            lambda b: replace(
+                b, embeddings=replace(b.embeddings, norms=np.array([1, 0, 1, 1, 1, 1, 1, 1], np.float32))
+            ),
+            r"row 1 \(id 'i00001'\): norm before normalisation is 0",
+        ),
+        (
+            lambda b: replace(b, embeddings=replace(b.embeddings, offsets=np.arange(9))),
+            "vectors are multi, encoder 'enc' gives single",
+        ),
+    ],
+)
+def test_bad_blocks_are_refused_with_row_and_id(writing, change, message):
+    with pytest.raises(RequestError, match=message):
+        writing(change)
+
+
+def test_an_item_without_vectors_is_refused(writing):
+    def empty_first(block):
+        offsets = block.embeddings.offsets.copy()
+        offsets[1] = 0
+        return replace(block, embeddings=replace(block.embeddings, offsets=offsets))
+
+    with pytest.raises(RequestError, match=r"row 0 \(id 'i00000'\): no vector at all"):
+        writing(empty_first, vectors="multi")
+
+
+def test_all_faults_of_a_block_are_listed_together(writing):
+    def several(block):
+        block = with_values(block, setter((0, 0), np.nan))
+        return replace(block, ids=["nope", *block.ids[1:]])
+
+    with pytest.raises(RequestError) as caught:
+        writing(several)
+    assert len(caught.value.faults) == 2
+
+
+def test_many_faults_of_one_kind_are_counted_not_listed(writing):
+    with pytest.raises(RequestError, match="and 3 more rows"):
+        writing(lambda block: with_values(block, setter(slice(None), 0.0)))
+
+
+def test_another_revision_precision_or_prompt_is_another_set(store, make_corpus, make_spec, make_key, make_block):
+    corpus, spec = make_corpus(20), make_spec()
+    store.write_corpus(corpus)
+    key = make_key(corpus, spec)
+    for change in ({"revision": "r2"}, {"precision": "bfloat16"}, {"options": {"prompt": "a photo of "}}):
+        other = make_spec(**change)
+        assert other.fingerprint != spec.fingerprint
+        with pytest.raises(RequestError, match="makes another set"):
+            store.put(key, other, make_block(corpus, other, range(3)))
+    assert make_spec(name="other").fingerprint == spec.fingerprint, "a name is not identity"
+
+
+def test_a_corpus_must_be_stored_before_its_embeddings(store, make_corpus, make_spec, make_key, make_block):
+    corpus, spec = make_corpus(20), make_spec()
+    with pytest.raises(RequestError, match=r"corpus 'toy' with fingerprint \w+ is not in the store"):
+        store.put(make_key(corpus, spec), spec, make_block(corpus, spec, range(3)))
+
+
+@given(st.integers(0, 31), st.sampled_from(["ords", "norms", "n_tokens", "truncated", "vector"]))
+def test_any_single_flipped_bit_changes_the_checksum(bit, where):
+    fields = {
+        "ords": np.array([5], np.int32),
+        "norms": np.array([1.25], np.float32),
+        "n_tokens": np.array([9], np.int32),
+        "truncated": np.array([False]),
+    }
+    vector = np.linspace(-1, 1, 8, dtype=np.float32)[None]
+    offsets = np.array([0, 1])
+    before = row_checksums(vector, offsets, row_seeds(**fields))
+    if where == "truncated":
+        fields["truncated"] = ~fields["truncated"]
+    elif where == "vector":
+        vector.view(np.uint32)[0, bit % 8] ^= np.uint32(1 << bit)
+    else:
+        fields[where].view(np.uint32)[0] ^= np.uint32(1 << bit)
+    assert row_checksums(vector, offsets, row_seeds(**fields)) != before
+
+
+def test_empty_embeddings_are_no_block_of_rows(store, make_corpus, make_spec, make_key):
+    corpus, spec = make_corpus(20), make_spec()
+    store.write_corpus(corpus)
+    nothing = Embeddings(
+        values=np.empty((0, 16), np.float32),
+        norms=np.empty(0, np.float32),
+        n_tokens=np.empty(0, np.int32),
+        truncated=np.empty(0, bool),
+    )
+    block = Block(ords=np.empty(0, np.int32), ids=[], embeddings=nothing, input_shas=[], batch_id="b")
+    assert store.put(make_key(corpus, spec), spec, block) == 0

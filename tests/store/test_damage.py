@@ -1,0 +1,228 @@
+"""What disks and people do to a store is noticed and named; a silently wrong vector never comes back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from store import EmbeddingStore, RequestError, WorkError
+from store.keys import table_of
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def sealed(store, make_corpus, make_spec, fill):
+    """A sealed dense set: the store, its key and the folder of its table."""
+    key = fill(store, make_corpus(300), make_spec(dim=64), step=100)
+    return store, key, store.connection.folder(table_of(key))
+
+
+def read(store):
+    return EmbeddingStore.open(store.uri).vectors(encoder="enc", corpus="toy", modality="image")
+
+
+def only_file(folder: Path) -> Path:
+    (file,) = (folder / "data").iterdir()
+    return file
+
+
+def state_of(store, name):
+    return next(finding for finding in EmbeddingStore.open(store.uri).verify() if finding.what == name)
+
+
+def test_a_flipped_byte_in_a_vector_is_named_with_its_item(sealed, make_spec, make_embeddings):
+    store, key, folder = sealed
+    file = only_file(folder)
+    data = bytearray(file.read_bytes())
+    wanted = make_embeddings([123], make_spec(dim=64)).values.astype(np.float16).tobytes()
+    place = data.index(wanted)
+    data[place + 60] ^= 0x10
+    file.write_bytes(data)
+
+    with pytest.raises(WorkError, match=r"1 rows were changed on disk \(checksum differs\), first items 'i00123'"):
+        read(store)
+    with pytest.raises(WorkError, match="'i00123'"):
+        list(EmbeddingStore.open(store.uri).iter_vectors(encoder="enc", corpus="toy", modality="image"))
+    finding = state_of(store, table_of(key))
+    assert finding.state == "damaged"
+    assert "'i00123'" in finding.detail
+    assert "restore the table from a backup" in finding.detail
+
+
+def test_a_flipped_byte_in_a_multi_vector_set_is_named_with_its_item(
+    store, make_corpus, make_spec, make_embeddings, fill
+):
+    spec = make_spec(dim=64, vectors="multi")
+    key = fill(store, make_corpus(90), spec)
+    file = only_file(store.connection.folder(table_of(key)))
+    data = bytearray(file.read_bytes())
+    data[data.index(make_embeddings([44], spec).values.astype(np.float16).tobytes()) + 9] ^= 0x01
+    file.write_bytes(data)
+    with pytest.raises(WorkError, match="'i00044'"):
+        list(EmbeddingStore.open(store.uri).multivectors(encoder="enc", corpus="toy", modality="image"))
+
+
+def test_no_flipped_byte_anywhere_gives_wrong_vectors(sealed):
+    """Bytes at regular distances over the whole file: an error, or exactly what was stored."""
+    store, _, folder = sealed
+    good = read(store)
+    file = only_file(folder)
+    data = file.read_bytes()
+    noticed = 0
+    for place in range(11, len(data), len(data) // 60):
+        file.write_bytes(data[:place] + bytes([data[place] ^ 0x40]) + data[place + 1 :])
+        try:
+            again = read(store)
+        except (WorkError, RequestError):
+            noticed += 1
+        else:
+            assert again.ids == good.ids
+            np.testing.assert_array_equal(again.matrix, good.matrix)
+    assert noticed > 30
+    file.write_bytes(data)
+    np.testing.assert_array_equal(read(store).matrix, good.matrix)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda file: file.write_bytes(file.read_bytes()[:-2000]), "reading set .* failed"),
+        (lambda file: file.write_bytes(b""), "reading set .* failed"),
+        (lambda file: file.unlink(), r"reading set .* failed.*(?i:not found).*capim store verify"),
+    ],
+)
+def test_a_truncated_or_deleted_file_is_named(sealed, damage, message):
+    store, key, folder = sealed
+    damage(only_file(folder))
+    with pytest.raises(WorkError, match=message):
+        read(store)
+    assert state_of(store, table_of(key)).state == "damaged"
+    assert state_of(store, "sets").state == "sound"
+
+
+def test_a_missing_tag_is_named_and_comes_back_with_the_next_seal(sealed):
+    store, key, _ = sealed
+    before = read(store)
+    state = store.sealed(key)
+    store.connection.find(table_of(key)).tags.delete(state.tag)
+    with pytest.raises(WorkError, match=rf"{state.tag}.*"):
+        read(store)
+    assert state_of(store, table_of(key)).state == "damaged"
+    again = EmbeddingStore.open(store.uri).seal(key, n_items=300)
+    assert (again.tag, again.digest) == (state.tag, state.digest)
+    np.testing.assert_array_equal(read(store).matrix, before.matrix)
+
+
+def test_a_deleted_table_is_not_taken_for_an_empty_one(sealed, make_spec):
+    store, key, folder = sealed
+    shutil.rmtree(folder)
+    fresh = EmbeddingStore.open(store.uri)
+    with pytest.raises(WorkError, match="sealed but its table is gone"):
+        read(store)
+    with pytest.raises(WorkError, match="gone"):
+        fresh.seal(key, n_items=300)
+    assert state_of(store, table_of(key)).state == "damaged"
+    assert fresh.drop(encoder="enc", dry_run=False).tables == (table_of(key),)
+    assert len(fresh.missing(key, 300)) == 300
+
+
+def test_a_copy_of_the_folder_is_a_backup(sealed, tmp_path):
+    store, _, _ = sealed
+    shutil.copytree(store.uri, tmp_path / "copy")
+    copy = EmbeddingStore.open(tmp_path / "copy")
+    assert {finding.state for finding in copy.verify()} == {"sound"}
+    np.testing.assert_array_equal(
+        copy.vectors(encoder="enc", corpus="toy", modality="image").matrix, read(store).matrix
+    )
+
+
+def test_a_changed_caption_is_noticed_by_verify(store, make_corpus):
+    corpus = make_corpus(50)
+    store.write_corpus(corpus)
+    file = only_file(store.connection.folder(f"corpus-captions-toy-{corpus.fingerprint}"))
+    data = file.read_bytes()
+    file.write_bytes(data.replace(b"en text 17 1", b"en text 17 9", 1))
+    finding = state_of(store, "corpus toy")
+    assert finding.state == "damaged"
+    assert "rows were changed on disk" in finding.detail
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 3 MB, as a function that can also make it read-only."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", place], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a small tmpfs needs root")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_a_full_disk_keeps_what_was_written_and_the_next_run_goes_on(
+    small_disk, make_corpus, make_spec, make_key, make_block
+):
+    corpus, spec = make_corpus(4000), make_spec(dim=512)
+    store = EmbeddingStore.open(small_disk / "store", create=True)
+    store.write_corpus(corpus)
+    store.write_encoder(spec)
+    key = make_key(corpus, spec)
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(1_500_000))
+    written = 0
+    with pytest.raises(WorkError, match=r"No space left on device.*free space and run the same command again"):
+        for start in range(0, 4000, 200):
+            written += store.put(key, spec, make_block(corpus, spec, range(start, start + 200)))
+    assert 0 < written < 4000
+    fresh = EmbeddingStore.open(small_disk / "store")
+    assert len(fresh.missing(key, 4000)) == 4000 - written
+    partial = fresh.vectors(encoder="enc", corpus="toy", modality="image", partial=True)
+    assert len(partial) == written
+    ballast.unlink()
+    assert fresh.put(key, spec, make_block(corpus, spec, range(written, written + 200))) == 200
+    assert "damaged" not in {finding.state for finding in fresh.verify()}
+
+
+def test_too_small_a_disk_is_refused_before_the_encode(small_disk, make_spec):
+    store = EmbeddingStore.open(small_disk / "store", create=True)
+    assert store.check_room(make_spec(dim=512), 100) == int(100 * (1024 + 120) * 1.3)
+    with pytest.raises(WorkError, match=r"1000000 items by 'enc' needs about 1.49 GB, .* has 0.00 GB free"):
+        store.check_room(make_spec(dim=512), 1_000_000)
+
+
+READ_ONLY = """
+import sys
+from store import EmbeddingStore, WorkError
+store = EmbeddingStore.open(sys.argv[1])
+print(len(store.vectors(encoder="enc", corpus="toy", modality="image")))
+try:
+    store.write_encoder(store.encoder("enc").__class__(**{**vars(store.encoder("enc")), "revision": "r9"}))
+except WorkError as fault:
+    print(fault)
+"""
+
+
+def test_a_read_only_folder_can_be_read_and_says_so_when_written(small_disk, make_corpus, make_spec, fill):
+    store = EmbeddingStore.open(small_disk / "store", create=True)
+    fill(store, make_corpus(20), make_spec())
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", READ_ONLY, store.uri],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    lines = done.stdout.splitlines()
+    assert lines[0] == "20"
+    assert "Read-only file system" in lines[1]
+    assert "check its owner and mode" in lines[1]

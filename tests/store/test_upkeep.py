@@ -1,0 +1,205 @@
+"""Info, verify, diff, drop and compact: what they say and what they leave alone."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+
+import lancedb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from store import EmbeddingStore, RequestError
+from store.keys import table_of
+from store.schema import BATCHES, RESULTS
+
+NOTHING = timedelta(0)
+
+
+def test_info_says_what_is_there_how_large_and_who_wrote_it(store, make_corpus, make_spec, make_key, make_block, fill):
+    corpus, spec = make_corpus(20), make_spec()
+    key = fill(store, corpus, spec)
+    other = make_spec(name="late", vectors="multi")
+    store.write_encoder(other)
+    store.put(make_key(corpus, other), other, make_block(corpus, other, range(3)))
+    filler = {field.name: "x" if field.type == pa.string() else 1 for field in BATCHES if not field.nullable}
+    batch = filler | {
+        "set": table_of(key),
+        "host": "node7",
+        "device": "H200",
+        "warmup": False,
+        "created": datetime.now(UTC),
+    }
+    store.write_rows("batches", pa.Table.from_pylist([batch], schema=BATCHES))
+
+    info = store.info()
+
+    dense, late = sorted(info.sets.to_pylist(), key=lambda row: row["vectors"], reverse=True)
+    assert (dense["encoder"], dense["state"], dense["rows"], dense["items"]) == ("enc", "sealed", 20, 20)
+    assert dense["tag"] == store.sealed(key).tag
+    assert dense["written_by"] == "node7 (H200)"
+    assert (late["encoder"], late["state"], late["rows"], late["items"], late["tag"]) == (
+        "late",
+        "partial",
+        3,
+        20,
+        None,
+    )
+    tables = {row["table"]: row for row in info.tables.to_pylist()}
+    assert tables["batches"]["rows"] == 1
+    assert all(row["disk_bytes"] >= row["bytes"] for row in tables.values())
+    assert info.format == 1
+
+
+def test_verify_tells_sound_from_unfinished(store, make_corpus, make_spec, make_key, make_block, fill):
+    corpus = make_corpus(20)
+    key = fill(store, corpus, make_spec())
+    other = make_spec(revision="r2")
+    store.put(make_key(corpus, other), other, make_block(corpus, other, range(3)))
+    filler = {field.name: "x" if field.type == pa.string() else 1 for field in RESULTS if not field.nullable}
+    result = filler | {"image_tag": store.sealed(key).tag, "caption_tag": "sealed-gone", "created": datetime.now(UTC)}
+    store.write_rows("results", pa.Table.from_pylist([result], schema=RESULTS))
+    findings = {finding.what: finding for finding in store.verify()}
+    assert findings[table_of(key)].state == "sound"
+    assert findings[table_of(make_key(corpus, other))].detail.startswith("3 of 20 items, not sealed")
+    assert findings["corpus toy"].state == "sound"
+    assert findings["encoders"].detail == "1 rows"
+    tags = [finding for finding in store.verify() if finding.what == "results" and finding.state == "unfinished"]
+    assert "1 embedding sets" in tags[0].detail
+    assert "sealed-gone" in tags[0].detail
+
+
+def test_sets_are_found_by_table_tag_or_beginning(store, make_corpus, make_spec, fill):
+    corpus = make_corpus(20)
+    key = fill(store, corpus, make_spec())
+    captions = fill(store, corpus, make_spec(), "caption")
+    assert store.find_set(table_of(key)) == key
+    assert store.find_set("single-toy-image") == key
+    assert store.find_set(store.sealed(captions).tag) == captions
+    with pytest.raises(RequestError, match=r"2 sets begin with 'single-toy'"):
+        store.find_set("single-toy")
+    with pytest.raises(RequestError, match="no set is named 'nope'"):
+        store.find_set("nope")
+
+
+def test_diff_counts_equal_and_different_items(store, tmp_path, make_corpus, make_spec, make_key, make_block, fill):
+    corpus, spec = make_corpus(20), make_spec()
+    a = fill(store, corpus, spec)
+    other = EmbeddingStore.open(tmp_path / "other", create=True)
+    b = fill(other, make_corpus(18), spec)
+    same = store.diff(a, b, other=other)
+    assert (same.only_a, same.only_b, same.equal, same.different) == (2, 0, 18, 0)
+    assert (same.lowest_cosine, same.mean_cosine, same.worst) == (1.0, None, ())
+
+    changed = make_spec(revision="r2")
+    c = make_key(corpus, changed)
+    block = make_block(corpus, changed, range(20))
+    block.embeddings.values[5] *= -1
+    block.embeddings.values[7] = np.eye(16, dtype=np.float32)[0]
+    store.put(c, changed, block)
+    store.seal(c, n_items=20)
+    found = store.diff(a, c)
+    assert (found.equal, found.different) == (18, 2)
+    assert found.lowest_cosine == pytest.approx(-1.0, abs=1e-6)
+    assert found.worst == ("i00005", "i00007")
+
+
+def test_diff_refuses_what_cannot_be_compared(store, make_corpus, make_spec, fill):
+    corpus = make_corpus(20)
+    a, b = fill(store, corpus, make_spec()), fill(store, corpus, make_spec(name="late", vectors="multi"))
+    with pytest.raises(RequestError, match="cannot be compared vector by vector"):
+        store.diff(a, b)
+
+
+def test_dropping_is_a_plan_first(store, make_corpus, make_spec, fill):
+    corpus, spec = make_corpus(20), make_spec()
+    key, captions = fill(store, corpus, spec), fill(store, corpus, spec, "caption")
+    late = fill(store, corpus, make_spec(name="late", vectors="multi"))
+
+    plan = store.drop(encoder="enc", modality="image")
+    assert plan.tables == (table_of(key),)
+    assert (plan.rows, plan.done) == (20, False)
+    assert store.sealed(key) is not None
+
+    assert store.drop(encoder="enc", modality="image", dry_run=False).done
+    assert store.sealed(key) is None
+    assert store.sealed(captions) is not None
+    assert len(store.missing(key, 20)) == 20
+    assert fill(store, corpus, spec) == key, "it can be made again"
+
+    gone = store.drop(corpus="toy", dry_run=False)
+    assert set(gone.tables) >= {table_of(key), table_of(captions), table_of(late)}
+    assert store.corpora().num_rows == 0
+    assert store.sealed_sets() == []
+    assert store.encoder("enc") == spec
+    store.drop(encoder="enc", dry_run=False)
+    with pytest.raises(RequestError, match="it holds late"):
+        store.encoder("enc")
+    with pytest.raises(RequestError, match="say what to drop"):
+        store.drop()
+
+
+def test_a_writer_notices_that_its_set_was_dropped_elsewhere(store, make_corpus, make_spec, make_key, make_block, fill):
+    corpus, spec = make_corpus(20), make_spec()
+    key = fill(store, corpus, spec)
+    EmbeddingStore.open(store.uri).drop(encoder="enc", corpus="toy", dry_run=False)
+    assert len(store.missing(key, 20)) == 20
+    assert store.put(key, spec, make_block(corpus, spec, range(20))) == 20
+
+
+def test_compaction_frees_history_and_keeps_every_sealed_state(
+    store, make_corpus, make_spec, make_key, make_block, fill
+):
+    corpus, spec = make_corpus(40), make_spec()
+    key = fill(store, corpus, spec, step=2)
+    before = store.vectors(encoder="enc", corpus="toy", modality="image")
+    other = make_spec(revision="r2")
+    for start in range(0, 30, 2):
+        store.put(make_key(corpus, other), other, make_block(corpus, other, range(start, start + 2)))
+    for number in range(10):
+        store.write_encoder(make_spec(name=f"n{number}"))
+
+    freed = store.compact(history=NOTHING, leftover_age=NOTHING)
+
+    assert freed["encoders"] > 0
+    unsealed = store.connection.find(table_of(make_key(corpus, other)))
+    assert len(unsealed.get_fragments()) == 1
+    assert unsealed.count_rows() == 30
+    again = EmbeddingStore.open(store.uri)
+    np.testing.assert_array_equal(again.vectors(encoder="enc", corpus="toy", modality="image").matrix, before.matrix)
+    assert again.put(make_key(corpus, other), other, make_block(corpus, other, range(28, 40))) == 10
+    assert store.put(make_key(corpus, other), other, make_block(corpus, other, range(28, 40))) == 0
+    assert again.sealed(key) == store.sealed(key)
+    assert "damaged" not in {finding.state for finding in again.verify()}
+
+
+def test_temporary_files_are_swept_when_they_are_old(store, make_corpus, make_spec, fill):
+    key = fill(store, make_corpus(20), make_spec())
+    folder = store.connection.folder(table_of(key)) / "data"
+    old, young = folder / ".tmp_old", folder / ".tmp_young"
+    for file in (old, young):
+        file.write_bytes(bytes(1000))
+    os.utime(old, (1, 1))
+    assert any(finding.what == "temporary files" for finding in store.verify())
+    assert store.compact()["temporary files"] == 1000
+    assert young.exists()
+    assert not old.exists()
+
+
+def test_tables_of_a_corpus_whose_write_was_never_finished_are_collected(store, make_corpus):
+    corpus, kept = make_corpus(3, name="torn"), make_corpus(4, name="kept")
+    store.write_corpus(kept)
+    store.connection.create(f"corpus-images-torn-{corpus.fingerprint}", corpus.images.schema, corpus.images)
+    store.compact()
+    assert f"corpus-images-torn-{corpus.fingerprint}" in store.connection.names(), "it may be under way"
+    assert store.compact(leftover_age=NOTHING)["abandoned corpora"] > 0
+    assert f"corpus-images-torn-{corpus.fingerprint}" not in store.connection.names()
+    assert store.corpus("kept").images.num_rows == 4
+
+
+def test_any_lancedb_client_opens_the_store(store, make_corpus, make_spec, fill):
+    key = fill(store, make_corpus(20), make_spec())
+    table = lancedb.connect(store.uri).open_table(table_of(key))
+    assert table.count_rows() == 20
+    assert len(table.search(np.ones(16, np.float16)).metric("cosine").limit(3).to_list()) == 3
