@@ -6,7 +6,7 @@ form of :mod:`tasks.corpora.karpathy` with a folder of COCO images.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +16,10 @@ from tasks.corpora.build import build_corpus
 from tasks.corpora.coco_captions import read_objects
 from tasks.corpora.downloads import CACHE, Downloads
 from tasks.corpora.files import field, first_existing, read_json, require_file
-from tasks.corpora.ground_truths import GROUND_TRUTHS, extra_positives, karpathy_test_annotation_ids
+from tasks.corpora.ground_truths import GROUND_TRUTHS, SIXTH_CAPTIONS, extra_positives, karpathy_test_annotation_ids
 from tasks.corpora.hub import load_split
 from tasks.corpora.image_files import Missing, located
-from tasks.corpora.karpathy import KarpathyEntry, entries_of_rows, read_karpathy_file
+from tasks.corpora.karpathy import FIVE, KarpathyEntry, entries_of_rows, read_karpathy_file
 from tasks.corpora.rows import CaptionRow, ImageRow, RelevanceRow, SkippedRow
 
 HUB = "yerevann/coco-karpathy"
@@ -84,7 +84,7 @@ def read_coco_karpathy(
             entry.id,
             text,
             ordinal,
-            annotation_id=dict(enumerate(entry.annotation_ids or known.get(entry.id, ()))).get(ordinal),
+            annotation_id=_annotation_id(entry, ordinal, known),
         )
         for entry in read.entries
         if entry.id in kept
@@ -104,6 +104,17 @@ def read_coco_karpathy(
         licence="captions CC BY 4.0; images under their Flickr licences",
         origin=read.origin,
     )
+
+
+def _annotation_id(entry: KarpathyEntry, ordinal: int, known: Mapping[str, Sequence[str]]) -> str | None:
+    """Of captions 0 to 4, from the file or else from the ground truths; of a sixth where these name it.
+
+    The same whatever the file tells of sixth captions, so that all forms of the split have one fingerprint.
+    """
+    if ordinal == FIVE:
+        return SIXTH_CAPTIONS.get(entry.id) if known else None
+    ids = entry.annotation_ids or known.get(entry.id, ())
+    return ids[ordinal] if ordinal < len(ids) else None
 
 
 def _from_file(root: Path, split: str, images: str | Path | None, missing: Missing) -> _Split:

@@ -1,7 +1,7 @@
 """COCO-SM: the Karpathy test split in 21 languages by three translation systems (unum-cloud/coco-sm).
 
-4,993 images (seven that one system could not translate are excluded), five captions each, English included in every
-system's file: its figures belong to that system's table.
+4,993 images (seven that one system could not translate are excluded) in the order of their file names, with 24,975
+captions in each translation. English is in every system's file: its figures belong to that system's table.
 """
 
 from __future__ import annotations

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from store.types import ImageSource
-from tasks.corpora.decode import UndecodableImage, decode_image
+from tasks.corpora.decode import MAX_PIXELS, UndecodableImage, decode_image
+
+_KEY = re.compile(r"^(-?\d+),(-?\d+),(\d+),(\d+)@(.+)$")
 
 
 def crop_key(key: str, x: int, y: int, width: int, height: int) -> str:
@@ -21,11 +24,16 @@ class Crops:
 
     def read(self, key: str) -> bytes:
         """The bytes of one box; raises ``OSError`` where the image cannot be read or decoded."""
-        box, _, name = key.partition("@")
-        x, y, width, height = (int(part) for part in box.split(","))
+        match = _KEY.match(key)
+        if match is None:
+            raise FileNotFoundError(f"{key!r} is no box of an image")
+        x, y, width, height = (int(match[i]) for i in range(1, 5))
+        name = match[5]
         try:
             image = decode_image(self.images.read(name))
         except UndecodableImage as error:
             raise OSError(f"{name}: {error}") from error
+        if width * height > MAX_PIXELS or not width or not height:
+            raise OSError(f"{name}: a box of {width} x {height} pixels; expected 1 to {MAX_PIXELS:,} pixels")
         part = image.crop((x, y, x + width, y + height))
         return f"P6 {part.width} {part.height} 255\n".encode() + part.tobytes()

@@ -19,7 +19,7 @@ from store.errors import RequestError
 from tasks.corpora.files import field, read_json
 from tasks.corpora.image_files import coco_id
 
-FIVE = 5  # CxC, ECCV Caption and the published annotation ids know captions 0 to 4
+FIVE = 5  # the published annotation ids are those of captions 0 to 4
 
 
 class KarpathyEntry(NamedTuple):

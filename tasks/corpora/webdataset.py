@@ -24,6 +24,7 @@ from tasks.corpora.source import Folder
 
 IMAGE_SUFFIXES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff")
 _NAME = re.compile(r"^((?:.*/)?[^./][^.]*)\.([^/]+)$")
+_KEY = re.compile(r"^(\d+)\+(\d+)@(.+)$")
 _LARGEST_TEXT = 1 << 20
 
 
@@ -35,13 +36,15 @@ class TarShards:
 
     def read(self, key: str) -> bytes:
         """The bytes of one member; raises ``OSError`` where the shard is not there or is shorter than it was."""
-        place, _, shard = key.partition("@")
-        offset, _, size = place.partition("+")
-        with Folder(self.root).path(shard).open("rb") as file:
-            file.seek(int(offset))
-            data = file.read(int(size))
-        if len(data) != int(size):
-            raise OSError(f"{shard}: ends before byte {int(offset) + int(size)}; has the file changed?")
+        match = _KEY.match(key)
+        if match is None:
+            raise FileNotFoundError(f"{key!r} is no place in a shard")
+        offset, size = int(match[1]), int(match[2])
+        with Folder(self.root).path(match[3]).open("rb") as file:
+            file.seek(offset)
+            data = file.read(size)
+        if len(data) != size:
+            raise OSError(f"{match[3]}: ends before byte {offset + size}; has the file changed?")
         return data
 
 

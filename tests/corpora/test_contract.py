@@ -63,10 +63,12 @@ def test_every_image_is_there_hashed_and_decodes_through_a_pickled_source(case) 
 
 
 def test_a_key_that_is_not_there_is_an_os_error(case) -> None:
-    _, corpus, _ = case
+    copy, corpus, _ = case
+    if copy.description["reader"].startswith("shapes"):
+        pytest.skip("renders whatever scene a key spells")
     key = corpus.images["key"][0].as_py()
     for wrong in (f"{key}-gone", f"../{key}", "/etc/passwd"):
-        with pytest.raises((OSError, ValueError)):
+        with pytest.raises(OSError):
             corpus.source.read(wrong)
 
 

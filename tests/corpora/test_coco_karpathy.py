@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import collections
+import json
+from pathlib import Path
+
+import pytest
+
+from store.errors import RequestError
+from store.types import Corpus
+from tasks.corpora import open_corpus
+from tasks.corpora.coco_categories import CATEGORIES_OF, SUPERCATEGORY_OF
+from tasks.corpora.coco_karpathy import read_coco_karpathy
+from tasks.corpora.ground_truths import SIXTH_CAPTIONS, karpathy_test_annotation_ids
+from tasks.corpora.image_files import coco_id, coco_names
+
+
+@pytest.fixture(scope="module")
+def test_5k(shared_data: Path) -> Corpus:
+    return read_coco_karpathy(shared_data / "coco_karpathy" / "test_5k.json")
+
+
+def test_the_test_split_has_5000_images_and_25010_captions_of_which_ten_images_have_six(test_5k: Corpus) -> None:
+    assert (test_5k.images.num_rows, test_5k.captions.num_rows) == (5000, 25_010)
+    per_image = collections.Counter(test_5k.captions["image_id"].to_pylist())
+    assert collections.Counter(per_image.values()) == {5: 4990, 6: 10}
+    assert test_5k.images["objects"].null_count == 0
+    first, tenth, last = (test_5k.captions.slice(i, 1).to_pylist()[0] for i in (0, 9, 25_009))
+    assert (first["image_id"], first["text"]) == (
+        "391895",
+        "A man with a red helmet on a small moped on a dirt road. ",
+    )
+    assert first["annotation_id"] == "770337"
+    assert (tenth["image_id"], tenth["ordinal"]) == ("60623", 4)
+    assert last["image_id"] == test_5k.images["id"][4999].as_py()
+
+
+def test_captions_and_objects_are_those_of_the_file_in_its_order(test_5k: Corpus, shared_data: Path) -> None:
+    entries = json.loads((shared_data / "coco_karpathy" / "test_5k.json").read_text())
+    assert test_5k.images["id"].to_pylist() == [str(entry["image_id"]) for entry in entries]
+    assert test_5k.captions["text"].to_pylist() == [text for entry in entries for text in entry["captions"]]
+    assert test_5k.images["objects"].to_pylist() == [entry["objects"] for entry in entries]
+    sixth = test_5k.captions.filter(test_5k.captions["annotation_id"].is_null())
+    assert sixth["ordinal"].to_pylist() == [5] * 8
+
+
+def test_the_two_sixth_captions_that_eccv_names_are_those_whose_number_follows_on_the_fifth(test_5k: Corpus) -> None:
+    rows = {(row["image_id"], row["ordinal"]): row for row in test_5k.captions.to_pylist()}
+    for image, text in (
+        ("575916", "A serving dish has fruits stacked upon it."),
+        ("446459", "a young white and black"),
+    ):
+        assert rows[image, 5]["text"].startswith(text)
+        assert rows[image, 5]["annotation_id"] == SIXTH_CAPTIONS[image]
+        assert (
+            int(rows[image, 4]["annotation_id"])
+            < int(SIXTH_CAPTIONS[image])
+            < int(rows[image, 4]["annotation_id"]) + 6000
+        )
+
+
+def test_cxc_has_24972_caption_queries_with_a_positive_and_eccv_1332_captions_and_1261_images(test_5k: Corpus) -> None:
+    queries: dict[tuple[str, str], set[str]] = {}
+    for row in test_5k.relevance.to_pylist():
+        queries.setdefault((row["ground_truth"], row["direction"]), set()).add(row["query_id"])
+    assert {key: len(found) for key, found in queries.items()} == {
+        ("cxc", "t2i"): 24_972,
+        ("cxc", "i2t"): 5000,
+        ("eccv", "t2i"): 1332,
+        ("eccv", "i2t"): 1261,
+    }
+
+
+@pytest.mark.peers
+def test_the_positives_equal_those_that_the_eccv_caption_package_works_with(test_5k: Corpus) -> None:
+    peer = pytest.importorskip("eccv_caption").Metrics()
+    annotation = dict(
+        zip(test_5k.captions["id"].to_pylist(), test_5k.captions["annotation_id"].to_pylist(), strict=True)
+    )
+    ours: dict[tuple[str, str], dict[int, list[int]]] = collections.defaultdict(lambda: collections.defaultdict(list))
+    for row in test_5k.relevance.to_pylist():
+        query, item = row["query_id"], row["item_id"]
+        pair = (annotation[query], item) if row["direction"] == "t2i" else (query, annotation[item])
+        ours[row["ground_truth"], row["direction"]][int(pair[0])].append(int(pair[1]))
+    for truth, theirs in (("cxc", peer.cxc_gts), ("eccv", peer.eccv_gts)):
+        for direction in ("t2i", "i2t"):
+            assert ours[truth, direction] == {query: items for query, items in theirs[direction].items() if items}
+
+
+def test_annotation_ids_of_the_package_equal_those_of_the_file(test_5k: Corpus) -> None:
+    known = karpathy_test_annotation_ids()
+    rows = test_5k.captions.to_pylist()
+    assert len(known) == 5000
+    assert all(row["ordinal"] >= 5 or known[row["image_id"]][row["ordinal"]] == row["annotation_id"] for row in rows)
+
+
+def forms(tmp_path: Path) -> dict[str, Path]:
+    """Two real images of the split in the three JSON forms."""
+    images = [
+        {
+            "image_id": 391895,
+            "file_name": "val2014/COCO_val2014_000000391895.jpg",
+            "captions": ["one", "two"],
+            "annotation_ids": [770337, 771687],
+        },
+        {
+            "image_id": 60623,
+            "file_name": "val2014/COCO_val2014_000000060623.jpg",
+            "captions": ["three", "four"],
+            "annotation_ids": [karpathy_test_annotation_ids()["60623"][0], karpathy_test_annotation_ids()["60623"][1]],
+        },
+    ]
+    contents = {
+        "test_2.json": images,
+        "coco_karpathy_test.json": [{"image": i["file_name"], "caption": i["captions"]} for i in images],
+        "dataset_coco.json": {
+            "images": [
+                {
+                    "filepath": "val2014",
+                    "filename": i["file_name"].split("/")[1],
+                    "split": "test",
+                    "cocoid": i["image_id"],
+                    "sentids": [int(a) for a in i["annotation_ids"]],
+                    "sentences": [{"raw": text} for text in i["captions"]],
+                }
+                for i in images
+            ]
+        },
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    return {name: tmp_path / name for name in contents}
+
+
+def test_all_three_forms_of_the_captions_file_give_the_same_fingerprint(tmp_path: Path) -> None:
+    corpora = {name: read_coco_karpathy(file) for name, file in forms(tmp_path).items()}
+    assert len({corpus.fingerprint for corpus in corpora.values()}) == 1
+    first = corpora["coco_karpathy_test.json"].captions.to_pylist()[0]
+    assert (first["id"], first["annotation_id"]) == ("391895#0", "770337")
+
+
+def test_the_folder_of_real_photographs_gives_the_part_of_the_split_that_is_there(shared_data: Path) -> None:
+    corpus = read_coco_karpathy(
+        shared_data / "coco_karpathy" / "test_5k.json", images=shared_data / "coco_photos" / "images", missing="skip"
+    )
+    assert (corpus.images.num_rows, corpus.captions.num_rows, corpus.skipped.num_rows) == (10, 50, 4990)
+    assert corpus.images["sha"].null_count == 0
+    assert corpus.relevance.num_rows == 105
+    key = corpus.images["key"][0].as_py()
+    assert len(corpus.source.read(key)) > 1000
+
+
+def test_missing_images_are_an_error_unless_skipping_is_asked_for(shared_data: Path) -> None:
+    with pytest.raises(RequestError, match=r"names 4990 images that are not in .*missing = \"skip\""):
+        read_coco_karpathy(
+            shared_data / "coco_karpathy" / "test_5k.json", images=shared_data / "coco_photos" / "images"
+        )
+
+
+def test_objects_can_come_from_a_file_of_their_own(tmp_path: Path) -> None:
+    listed = tmp_path / "objects.json"
+    listed.write_text(json.dumps([{"image_id": 60623, "objects": ["cup", "bowl", "cup"]}]))
+    corpus = read_coco_karpathy(forms(tmp_path)["coco_karpathy_test.json"], objects=listed)
+    assert corpus.images["objects"].to_pylist() == [None, ["bowl", "cup"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"split": "dev"}, "split 'dev' is unknown; known: test, val"),
+        ({"ground_truths": ["pmrp"]}, "unknown ground truths pmrp; known: cxc, eccv"),
+        ({"split": "val"}, "no images of split 'val'; it has test"),
+        ({"missing": "maybe", "images": "."}, "missing = 'maybe': must be 'error' or 'skip'"),
+    ],
+)
+def test_wrong_options_are_named(tmp_path: Path, options: dict[str, object], said: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        read_coco_karpathy(forms(tmp_path)["dataset_coco.json"], **options)  # type: ignore[arg-type]
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("7", "expected Karpathy's JSON (an object with 'images') or a list of images"),
+        ("[]", "expected Karpathy's JSON"),
+        ("[3]", "image 0: expected an object, got int"),
+        ('[{"image": "a.jpg"}]', "image 0: has no file name and captions that are known; it has image"),
+        ('[{"image": "a.jpg", "caption": [1]}]', "image 0: captions are [1], expected a list of texts"),
+        ('[{"image": "a.jpg", "caption": "x"}, {"image": "a.jpg", "caption": "y"}]', "1 duplicate image ids: 'a'"),
+    ],
+)
+def test_a_captions_file_of_no_known_form_is_refused_with_its_place(tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / "captions.json").write_text(content)
+    with pytest.raises(RequestError) as caught:
+        read_coco_karpathy(tmp_path / "captions.json")
+    assert said in str(caught.value)
+
+
+def test_a_file_of_another_split_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "coco_karpathy_val.json").write_text('[{"image": "a.jpg", "caption": "x"}]')
+    with pytest.raises(RequestError, match="is of split 'val' by its name, asked for 'test'"):
+        read_coco_karpathy(tmp_path / "coco_karpathy_val.json")
+    assert read_coco_karpathy(tmp_path / "coco_karpathy_val.json", split="val").name == "coco-karpathy-val"
+
+
+def test_coco_file_names_of_2014_and_2017_mean_the_same_image() -> None:
+    assert coco_id("COCO_train2014_000000000009.jpg") == coco_id("val2017/000000000009.jpg") == "9"
+    assert "COCO_val2014_000000000009.jpg" in coco_names("000000000009.jpg")
+    assert "val2017/000000000009.jpg" in coco_names("COCO_val2014_000000000009.jpg")
+
+
+def test_the_80_categories_have_12_supercategories(shared_data: Path) -> None:
+    published = json.loads((shared_data / "coco_karpathy" / "coco80_supercategories.json").read_text())
+    assert published == SUPERCATEGORY_OF
+    assert (len(SUPERCATEGORY_OF), len(CATEGORIES_OF)) == (80, 12)
+
+
+def test_the_folder_with_the_file_is_recognised_by_itself(shared_data: Path) -> None:
+    assert open_corpus(shared_data / "coco_karpathy").captions.num_rows == 25_010
