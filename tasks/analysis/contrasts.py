@@ -111,3 +111,36 @@ def _slice(
         n_clusters=int(means.n_clusters[part]),
         detail=detail,
     )
+
+
+def mean_slices(
+    subject: Subject,
+    analysis: str,
+    rows: Mapping[tuple[str, str, str], NDArray[np.float64] | NDArray[np.bool_]],
+    *,
+    metric: str,
+    details: Mapping[tuple[str, str, str], Mapping[str, object]] | None = None,
+) -> Iterator[Slice]:
+    """Means of given per-query values over all queries, with their intervals.
+
+    Args:
+        subject: Encoders and queries.
+        analysis: Name for the rows.
+        rows: Encoder, feature and level name -> a value of every query, shape ``(n_queries,)``; shares are of bools.
+        metric: What the values are.
+        details: What to add to a row.
+    """
+    if not rows:
+        return
+    how = subject.settings
+    means = part_means(
+        np.stack([np.asarray(values, dtype=np.float64) for values in rows.values()]),
+        np.ones((1, len(subject.queries)), dtype=bool),
+        subject.clusters,
+        seed=how.seed,
+        replicates=how.replicates,
+        level=how.level,
+    )
+    for row, (encoder, feature, level_name) in enumerate(rows):
+        detail = (details or {}).get((encoder, feature, level_name))
+        yield _slice(means, encoder, row, 0, analysis, feature, level_name, metric, detail)
