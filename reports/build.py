@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reports import format as show
-from reports.evidence import Evidence, Source, read_evidence
+from reports.evidence import Evidence, Source
 from reports.page import Report, Section, Thumbnail
+from reports.reading import Describe, read_evidence
 from reports.sections import (
     ablations,
     compositional,
@@ -40,17 +41,18 @@ SECTIONS: tuple[Callable[[Evidence], Section | None], ...] = (
 )
 
 
-def build_report(source: Source, *, run: str | None = None) -> Report:
+def build_report(source: Source, *, run: str | None = None, describe: Describe | None = None) -> Report:
     """The report of a store.
 
     Args:
         source: A ``store.EmbeddingStore``, or whatever reads like one.
         run: Only the figures that this run wrote; by default the newest of each.
+        describe: See :func:`reports.reading.read_evidence`.
 
     Raises:
         RequestError: The store has no results; says what to run.
     """
-    return report_of(read_evidence(source, run=run))
+    return report_of(read_evidence(source, run=run, describe=describe))
 
 
 def report_of(evidence: Evidence) -> Report:
@@ -59,7 +61,7 @@ def report_of(evidence: Evidence) -> Report:
     newest = max(r["created"] for r in evidence.results)
     return Report(
         title="Image–caption retrieval",
-        subtitle=f"{show.listing(encoders)} on {show.listing(corpora)}",
+        subtitle=f"{_named(encoders, 'encoder')} on {_named(corpora, 'corpus', 'corpora')}",
         facts=(
             ("Encoders", str(len(encoders))),
             ("Corpora", str(len(corpora))),
@@ -70,3 +72,8 @@ def report_of(evidence: Evidence) -> Report:
         thumbnails=tuple(Thumbnail(key=sha, data_uri=data_uri(encoded)) for sha, encoded in evidence.pictures.items()),
         sources=evidence.digest,
     )
+
+
+def _named(names: list[str], one: str, many: str = "") -> str:
+    """The names while they fit a line, then their number."""
+    return show.listing(names) if len(names) <= 4 else show.count(len(names), one, many)

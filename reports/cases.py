@@ -49,11 +49,14 @@ class Case:
     answers: tuple[Answered, ...]
 
 
-def choose(corpus: str, outcomes: Mapping[str, pa.Table]) -> list[Case]:
+def choose(
+    corpus: str, outcomes: Mapping[str, pa.Table], examples: Mapping[str, Sequence[str]] | None = None
+) -> list[Case]:
     """The cases of one corpus.
 
     Args:
         corpus: Its name.
+        examples: Kind of error to the ids of queries that the failure analysis points at.
         outcomes: Encoder to its rows of ``schema.OUTCOMES`` under ``t2i/all``, in any order. Encoders whose queries
             differ from those of the first are left out.
     """
@@ -69,7 +72,10 @@ def choose(corpus: str, outcomes: Mapping[str, pa.Table]) -> list[Case]:
     images = first["cluster"].to_numpy()
 
     cases, seen = [], set[int]()
-    for kind, place in _round_robin(_candidates(names, low, high)):
+    lists = _candidates(names, low, high)
+    for kind, ids in sorted((examples or {}).items()):
+        lists.append((kind, np.flatnonzero(np.isin(first["query_id"].to_numpy(), list(ids)))))
+    for kind, place in _round_robin(lists):
         if int(images[place]) in seen:
             continue
         seen.add(int(images[place]))
@@ -85,7 +91,7 @@ def choose(corpus: str, outcomes: Mapping[str, pa.Table]) -> list[Case]:
         )
         if len(cases) == MOST:
             break
-    order = {kind: i for i, kind in enumerate((MISSED_BY_ALL, ONLY_ONE_MISSES, ONLY_ONE_FINDS, TIED, NEAR))}
+    order = {kind: i for i, (kind, _) in enumerate(lists)}
     return sorted(cases, key=lambda case: (order[case.kind], case.caption))
 
 

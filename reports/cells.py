@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 
 from reports import format as show
@@ -102,10 +103,11 @@ def interval_bar(row: Row, axis: tuple[float, float]) -> Bar | None:
     )
 
 
-def axis_of(rows: list[Row]) -> tuple[float, float]:
-    """An axis from zero (or the lowest interval below it) to the highest interval of the rows."""
-    ends = [x for r in rows for x in (r["low"], r["high"], r["value"], r["chance"]) if x is not None]
-    return (min(0.0, *ends), max(ends)) if ends else (0.0, 1.0)
+def axis_of(rows: Sequence[Row]) -> tuple[float, float]:
+    """An axis from the lowest end of the rows' intervals to the highest, with a little room on both sides."""
+    ends = [x for r in rows for x in (r["low"], r["high"], r["value"]) if x is not None]
+    room = 0.04 * (max(ends) - min(ends)) if ends else 0.0
+    return (min(ends) - room, max(ends) + room) if ends else (0.0, 1.0)
 
 
 def heading_groups(columns: tuple[Column, ...]) -> tuple[HeadingGroup, ...]:

@@ -22,7 +22,18 @@ from reports.page import Chart, Table
 # Okabe and Ito's palette (2008) without the yellow and the black, which fail on one of the two grounds,
 # and with four more hues that stay apart from it under deuteranopia and protanopia.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#7A5FD0", "#B8860B", "#3FA7D6", "#A0522D", "#808890")
-SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "stroke", "wedge")
+STAR = "M0,-1L.25,-.35L1,-.3L.4,.15L.6,.9L0,.5L-.6,.9L-.4,.15L-1,-.3L-.25,-.35Z"
+SHAPES = (
+    "circle",
+    "square",
+    "triangle-up",
+    "diamond",
+    "cross",
+    "triangle-down",
+    "triangle-right",
+    "triangle-left",
+    STAR,
+)
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 WIDTH = 640
 
@@ -42,17 +53,27 @@ def values(rows: Sequence[Mapping[str, Any]]) -> alt.Data:
     return alt.Data(values=[dict(row) for row in rows])
 
 
-def finish(chart: alt.TopLevelMixin, *, id: str, title: str, alt_text: str, data: Table, note: str = "") -> Chart:  # noqa: A002
-    """A chart in the report's dress, with its static picture."""
+def finish(
+    chart: alt.TopLevelMixin,
+    *,
+    name: str,
+    title: str,
+    alt_text: str,
+    data: Table,
+    note: str = "",
+    room_right: int = 0,
+) -> Chart:
+    """A chart in the report's dress, with its static picture; ``room_right`` pixels for labels over the edge."""
     spec = {key: value for key, value in chart.to_dict().items() if key != "$schema"}
     spec["config"] = _CONFIG
     spec["background"] = None
+    spec["padding"] = {"left": 5, "top": 5, "bottom": 5, "right": 5 + room_right}
     return Chart(
-        id=id,
+        id=name,
         title=title,
         alt=alt_text,
         spec=json.dumps(spec, sort_keys=True, separators=(",", ":"), ensure_ascii=False),
-        svg=_draw(spec, prefix=id),
+        svg=_draw(spec, prefix=name),
         data=data,
         note=note,
     )

@@ -224,7 +224,9 @@ class Case:
         expected: What was right.
         answers: One per encoder.
         tags: What the filters match: kind of failure, caption features, encoders that fail.
+        labels: Those of the tags that are shown.
         summary: One line: who failed and who did not.
+        unfolded: Whether the answers show at once.
     """
 
     id: str
@@ -233,7 +235,9 @@ class Case:
     expected: tuple[Hit, ...]
     answers: tuple[Answer, ...]
     tags: tuple[str, ...]
+    labels: tuple[str, ...]
     summary: str
+    unfolded: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,14 +7,17 @@ import json
 from pathlib import Path
 
 from reports.build import report_of
-from reports.evidence import Evidence, Source, plain, read_evidence
+from reports.evidence import Evidence, Source, plain
 from reports.page import Chart, Report
+from reports.reading import Describe, read_evidence
 from reports.render import figure_files, render_html, render_markdown
 
 SCHEMA = "capim-report/1"
 
 
-def write_report(store: Source, folder: str | Path, *, run: str | None = None) -> Path:
+def write_report(
+    store: Source, folder: str | Path, *, run: str | None = None, describe: Describe | None = None
+) -> Path:
     """Writes ``report.html``, ``report.md``, ``figures/`` and ``results.json`` into a folder.
 
     Everything is made before anything is written, and each file replaces its predecessor in one step, so that a
@@ -24,6 +27,7 @@ def write_report(store: Source, folder: str | Path, *, run: str | None = None) -
         store: Where the rows are.
         folder: Made if need be; figures of an older report in it that the new one does not have are removed.
         run: Only the figures of this run; by default the newest of each.
+        describe: See :func:`reports.reading.read_evidence`.
 
     Returns:
         The path of ``report.html``.
@@ -31,7 +35,7 @@ def write_report(store: Source, folder: str | Path, *, run: str | None = None) -
     Raises:
         RequestError: The store has no results; says what to run.
     """
-    evidence = read_evidence(store, run=run)
+    evidence = read_evidence(store, run=run, describe=describe)
     report = report_of(evidence)
     figures = figure_files(report)
     files = {f"figures/{name}": text for name, text in figures.items()}

@@ -6,7 +6,6 @@ the setting itself as ``x``); with a cost on two levels or more it is drawn as a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,8 +17,8 @@ from reports.cells import metric_title
 from reports.evidence import Evidence, Row
 from reports.page import Block, Cell, Chart, Column, Section, Table
 from reports.sections.gate import ANALYSIS as REFERENCE
-from reports.sections.slices import TITLES as SLICES
-from reports.sections.slices import slice_cell
+from reports.sections.parts import TITLES as SLICES
+from reports.sections.parts import anchor, detail_of, slice_cell
 
 TITLES = {
     "precision": "Precision of the stored vectors",
@@ -76,19 +75,13 @@ def title_of(analysis: str) -> str:
     return TITLES.get(analysis, analysis.replace("-", " ").capitalize())
 
 
-def detail_of(row: Row) -> dict[str, Any]:
-    """What the analysis added to a slice."""
-    detail = json.loads(row["detail"]) if row["detail"] else {}
-    return detail if isinstance(detail, dict) else {}
-
-
 def _label(row: Row) -> str:
     return row["level_name"] if row["feature"] in ("", row["level_name"]) else f"{row['feature']} {row['level_name']}"
 
 
 def _table(corpus: str, analysis: str, protocol: str, metric: str, rows: Sequence[Row]) -> Table:
     costs = [key for key in COSTS if any(key in detail_of(r) for r in rows) and key != "x"]
-    name = f"ablation-{analysis}-{corpus}-{protocol}-{metric}".replace("/", "-").replace("@", "")
+    name = anchor("ablation", analysis, corpus, protocol, metric)
     return Table(
         id=name,
         caption=f"{title_of(analysis)} · {corpus} · {protocol} · {metric_title(metric)}",
@@ -156,7 +149,7 @@ def _chart(
     told = [f"{p['encoder']}, {p['setting']}: {p['text']} at {show.significant(p['cost'])}" for p in points]
     return charts.finish(
         picture,
-        id=f"{table.id}-curve",
+        name=f"{table.id}-curve",
         title=table.caption,
         alt_text=f"{metric} under {protocol} on {corpus} over {cost}. {'; '.join(told)}.",
         data=table,

@@ -98,7 +98,7 @@ def _against_chance(evidence: Evidence, corpus: str, table: Table) -> Chart | No
     ]
     if not points:
         return None
-    base = alt.Chart(charts.values(points)).encode(
+    base = alt.Chart().encode(
         y=alt.Y("encoder:N", sort=names, title=None),
         color=alt.Color("encoder:N", scale=charts.colours(names), legend=None),
         tooltip=[alt.Tooltip(f"{f}:N") for f in ("encoder", "score", "text")],
@@ -106,21 +106,22 @@ def _against_chance(evidence: Evidence, corpus: str, table: Table) -> Chart | No
     x = alt.X("low:Q", title="percent", scale=alt.Scale(domainMin=0))
     picture = (
         alt.layer(
-            base.mark_rule(strokeDash=[3, 3], opacity=0.7).encode(
-                x="mean(chance):Q", y=alt.Y(), color=alt.value("currentColor"), tooltip=alt.value(None)
-            ),
+            alt.Chart().mark_rule(strokeDash=[3, 3], opacity=0.7).encode(x="mean(chance):Q"),
             base.mark_rule(strokeWidth=2, opacity=0.75).encode(x=x, x2="high:Q"),
             base.mark_point(filled=True, size=90, opacity=1).encode(
                 x="value:Q", shape=alt.Shape("encoder:N", scale=charts.shapes(names), legend=None)
             ),
         )
         .properties(width=170, height=max(60, 26 * len(names)))
-        .facet(column=alt.Column("score:N", sort=[metric_title(m) for m in metrics], title=None))
+        .facet(
+            data=charts.values(points),
+            column=alt.Column("score:N", sort=[metric_title(m) for m in metrics], title=None),
+        )
     )
     told = [f"{p['encoder']}, {p['score']}: {p['text']}, chance {show.number(p['chance'])} %" for p in points]
     return charts.finish(
         picture,
-        id=f"winoground-{corpus}-chance",
+        name=f"winoground-{corpus}-chance",
         title=f"Winoground’s scores beside chance, {corpus}",
         alt_text=f"Dot plot with intervals. {'; '.join(told)}.",
         data=dataclasses.replace(table, id=f"{table.id}-data", sortable=False),

@@ -166,7 +166,7 @@ def _panel(evidence: Evidence, corpus: str) -> Chart | None:
     moved = [f"{name}: " + ", ".join(f"{places[key].get(name, show.ABSENT)}" for key in columns) for name in names]
     return charts.finish(
         picture,
-        id=f"truths-{corpus}",
+        name=f"truths-{corpus}",
         title=f"How the order moves with the ground truth, {corpus}",
         alt_text=f"Places of {show.count(len(names), 'encoder')} under {show.listing(heads)}. {'; '.join(moved)}.",
         data=Table(
@@ -181,6 +181,7 @@ def _panel(evidence: Evidence, corpus: str) -> Chart | None:
                 for name in names
             ),
         ),
+        room_right=110,
         note="Few captions are the only right one for their image: CxC and ECCV Caption count the others as well.",
     )
 

@@ -9,6 +9,7 @@ from reports.evidence import Evidence
 from reports.page import Answer, Block, Case, Filter, Gallery, Hit, Section
 
 MISSED = "missed by "
+UNFOLDED = 3  # cases whose answers show at once
 
 
 def section(evidence: Evidence) -> Section | None:
@@ -61,6 +62,8 @@ def _case(evidence: Evidence, case: Chosen, number: int) -> Case:
         expected=(_hit(evidence, case.corpus, case.image, place="", score=None, right=True),),
         answers=tuple(_answer(evidence, case, answer) for answer in case.answers),
         tags=(case.kind, *(MISSED + name for name in missed), *features),
+        labels=(case.kind, *features),
+        unfolded=number <= UNFOLDED,
         summary=_summary(found, missed, len(case.answers)),
     )
 

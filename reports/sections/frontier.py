@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
@@ -22,6 +24,34 @@ def pareto(points: list[tuple[float, float]]) -> list[bool]:
         [True, True, False]
     """
     return [not any(x >= px and y >= py and (x, y) != (px, py) for x, y in points) for px, py in points]
+
+
+def label_places(points: Sequence[tuple[float, float]]) -> list[str]:
+    """Where the name of each point stands so that close neighbours do not cover each other's.
+
+    Args:
+        points: Speed (drawn on a logarithmic axis) and accuracy.
+
+    Returns:
+        ``"right above"``, ``"right below"``, ``"left above"`` or ``"left below"``: to the left in the last
+        third of the picture; below for the lower of two points closer than a line of text.
+
+    Examples:
+        >>> label_places([(10.0, 0.5), (10.5, 0.499), (1.0, 0.3)])
+        ['left above', 'left below', 'right above']
+    """
+    speed = [math.log(x) for x, _ in points]
+    across = (max(speed) - min(speed)) or 1.0
+    height = (max(y for _, y in points) - min(y for _, y in points)) or 1.0
+    places = []
+    for i, (_, y) in enumerate(points):
+        close = any(
+            y < other and (other - y) / height < 0.09 and abs(speed[i] - speed[j]) / across < 0.3
+            for j, (_, other) in enumerate(points)
+        )
+        side = "left" if (speed[i] - min(speed)) / across > 0.67 else "right"
+        places.append(f"{side} {'below' if close else 'above'}")
+    return places
 
 
 def rate_cell(speed: Speed | None) -> Cell:
@@ -73,7 +103,7 @@ def accuracy_over_speed(evidence: Evidence, corpus: str, protocol: str, metric: 
     devices = sorted({rates[p["encoder"]].device for p in points})
     return charts.finish(
         _picture(points, f"{metric}, {protocol}, percent", metric),
-        id=f"speed-{corpus}",
+        name=f"speed-{corpus}",
         title=f"Accuracy over speed, {corpus}",
         alt_text=" ".join(alt_text),
         data=data,
@@ -83,7 +113,8 @@ def accuracy_over_speed(evidence: Evidence, corpus: str, protocol: str, metric: 
 
 def _points(rows: list[Row], rates: dict[str, Speed]) -> list[dict[str, Any]]:
     medians = [rates[r["encoder"]].stages["forward"].median for r in rows]
-    frontier = pareto([(rate, r["value"]) for rate, r in zip(medians, rows, strict=True)])
+    places = [(rate, r["value"]) for rate, r in zip(medians, rows, strict=True)]
+    frontier, labels = pareto(places), label_places(places)
     return [
         {
             "encoder": r["encoder"],
@@ -94,8 +125,9 @@ def _points(rows: list[Row], rates: dict[str, Speed]) -> list[dict[str, Any]]:
             "text": f"{show.percent(r['value'])} % ({show.percent_range(r['low'], r['high'])})",
             "speed": f"{show.significant(rate)} images/s",
             "frontier": on_it,
+            "label": label,
         }
-        for r, rate, on_it in zip(rows, medians, frontier, strict=True)
+        for r, rate, on_it, label in zip(rows, medians, frontier, labels, strict=True)
     ]
 
 
@@ -119,5 +151,11 @@ def _picture(points: list[dict[str, Any]], y_title: str, metric: str) -> alt.Lay
         .encode(y="value:Q"),
         base.mark_rule(strokeWidth=2, opacity=0.75).encode(y=y, y2="high:Q", color=colour),
         base.mark_point(filled=True, size=110, opacity=1).encode(y="value:Q", color=colour, shape=shape),
-        base.mark_text(align="left", dx=9, dy=-9).encode(y="value:Q", text="encoder:N"),
+        *(
+            base.transform_filter(f"datum.label == '{side} {level}'")
+            .mark_text(align=align, dx=9 if align == "left" else -9, dy=-9 if level == "above" else 12)
+            .encode(y="value:Q", text="encoder:N")
+            for side, align in (("right", "left"), ("left", "right"))
+            for level in ("above", "below")
+        ),
     ).properties(width=charts.WIDTH, height=320)

@@ -134,7 +134,7 @@ def _heat_map(evidence: Evidence, corpus: str, encoders: list[str]) -> Chart:
     ]
     return charts.finish(
         picture,
-        id=f"languages-{corpus}-map",
+        name=f"languages-{corpus}-map",
         title=f"R@1 by language, encoder and translator, {corpus}",
         alt_text=f"Heat map of R@1 under t2i for {show.count(len(codes), 'language')} and "
         f"{show.count(len(ways), 'translator')}. {'; '.join(spread)}.",

@@ -6,54 +6,30 @@ A slice is one row of ``schema.SLICES``: an analysis, a feature, and a level of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import altair as alt
 
 from reports import charts
 from reports import format as show
 from reports.cells import heading_groups, metric_title
 from reports.evidence import Evidence, Row
-from reports.page import Block, Cell, Chart, Column, Mark, Section, Table
-
-CONTRAST = ("with", "without", "difference")
-TITLES = {
-    "complexity": "What the caption asks for",
-    "category": "What the picture shows",
-    "supercategory": "What the picture shows",
-    "category-inferred": "What the caption names (inferred from words)",
-    "length": "Length of the caption",
-    "ordinal": "Position of the caption",
-    "errors": "Kinds of errors",
-    "tags": "Winoground by tag",
-    "hubs": "Hubs",
-    "disagreement": "Where encoders disagree",
-    "baseline": "Caption-only baseline",
-}
-
-
-def contrasts(evidence: Evidence, corpus: str) -> list[tuple[str, str, str]]:
-    """Analysis, protocol and metric of every contrast of a corpus."""
-    return sorted(
-        {
-            (r["analysis"], r["protocol"], r["metric"])
-            for r in evidence.slices
-            if r["corpus"] == corpus and r["level_name"] == "difference"
-        }
-    )
+from reports.page import Block, Cell, Chart, Column, Section, Table
+from reports.sections import parts
+from reports.sections.compositional import pair_protocols
+from reports.sections.leaderboard import headlines
+from reports.sections.parts import CONTRAST, TITLES, order, slice_cell
 
 
 def section(evidence: Evidence) -> Section | None:
     """Contrasts, then the other slices that are not ablations."""
     blocks: list[Block] = []
     for corpus in evidence.corpus_names():
-        for analysis, protocol, metric in contrasts(evidence, corpus):
-            rows = _rows(evidence, corpus, analysis, protocol, metric)
-            chart = _contrast_chart(evidence, corpus, analysis, protocol, metric, rows)
-            if chart is not None:
-                blocks.append(chart)
-        for analysis in sorted(TITLES):
-            blocks += _parts(evidence, corpus, analysis)
+        own = [r for r in evidence.slices if r["corpus"] == corpus and r["protocol"] in shown(evidence, corpus)]
+        contrasts = {(r["analysis"], r["protocol"], r["metric"]) for r in own if r["level_name"] == "difference"}
+        for analysis, protocol, metric in sorted(contrasts):
+            key = (analysis, protocol, metric)
+            rows = [r for r in own if (r["analysis"], r["protocol"], r["metric"]) == key]
+            blocks += _contrast_chart(evidence, corpus, analysis, protocol, metric, rows)
+        blocks += parts.blocks(evidence, corpus, [r for r in own if r["level_name"] not in CONTRAST])
     if not blocks:
         return None
     return Section(
@@ -65,30 +41,21 @@ def section(evidence: Evidence) -> Section | None:
     )
 
 
-def _rows(evidence: Evidence, corpus: str, analysis: str, protocol: str, metric: str) -> list[Row]:
-    return [
-        r
-        for r in evidence.slices
-        if (r["corpus"], r["analysis"], r["protocol"], r["metric"]) == (corpus, analysis, protocol, metric)
-    ]
-
-
-def _order(evidence: Evidence, corpus: str, protocol: str, metric: str, rows: Sequence[Row]) -> list[str]:
-    """Encoders in the order of the leaderboard, then those that are not on it."""
-    have = {r["encoder"] for r in rows}
-    ranked = [r["encoder"] for r in evidence.ranked(corpus, protocol, metric) if r["encoder"] in have]
-    return ranked + sorted(have - set(ranked))
+def shown(evidence: Evidence, corpus: str) -> set[str]:
+    """The protocols whose slices are shown: the headlines, and those that compare captions or images directly."""
+    direct = {p for p in evidence.protocols(corpus) if p == "winoground"} | set(pair_protocols(evidence, corpus))
+    return set(headlines(evidence, corpus)) | direct
 
 
 def _contrast_chart(
     evidence: Evidence, corpus: str, analysis: str, protocol: str, metric: str, rows: list[Row]
-) -> Chart | None:
+) -> list[Chart]:
     """Differences as points with intervals, one line per feature."""
     by = {(r["encoder"], r["feature"], r["level_name"]): r for r in rows if r["level_name"] in CONTRAST}
     known = [r for r in by.values() if r["level_name"] == "difference" and r["value"] is not None]
     if not known:
-        return None
-    names = _order(evidence, corpus, protocol, metric, known)
+        return []
+    names = order(evidence, corpus, protocol, metric, known)
     features = sorted({r["feature"] for r in by.values()}, key=lambda f: (min(
         (r["value"] for r in known if r["feature"] == f), default=0.0), f))  # fmt: skip
     points = [
@@ -120,11 +87,11 @@ def _contrast_chart(
         ),
     ).properties(width=charts.WIDTH, height=max(120, len(features) * (14 + 9 * len(names))))
     title = f"{TITLES.get(analysis, analysis)} · {corpus}"
-    name = f"{analysis}-{corpus}-{protocol}-{metric}".replace("/", "-").replace("@", "")
+    name = parts.anchor(analysis, corpus, protocol, metric)
     told = [f"{p['feature']}, {p['encoder']}: {p['text']}" for p in points if p["low"] > 0 or p["high"] < 0]
-    return charts.finish(
+    chart = charts.finish(
         picture,
-        id=name,
+        name=name,
         title=title,
         alt_text=f"Differences of {metric} under {protocol} between queries with and without each of "
         f"{show.count(len(features), 'feature')}, for {show.count(len(names), 'encoder')}. "
@@ -132,6 +99,7 @@ def _contrast_chart(
         data=_contrast_table(f"{name}-data", title, names, features, by),
         note="Left of the line: harder with it.",
     )
+    return [chart]
 
 
 def _contrast_table(
@@ -162,61 +130,3 @@ def _contrast_table(
         groups=heading_groups(columns),
         dense=True,
     )
-
-
-def slice_cell(row: Row | None) -> Cell:
-    """One slice as a cell: its value, or the reason why there is none."""
-    if row is None or row["value"] is None:
-        return Cell(text=show.ABSENT, mark="muted", title=(row or {}).get("reason") or "not computed")
-    difference = row["level_name"] == "difference"
-    mark: Mark = ""
-    stars = ""
-    if difference and row["p_adjusted"] is not None:
-        mark = "muted" if row["p_adjusted"] >= 0.05 else ""
-        stars = f" {show.stars(row['p_adjusted'])}"
-    return Cell(
-        text=(show.points(row["value"]) + stars) if difference else show.percent(row["value"]),
-        note=show.percent_range(row["low"], row["high"]),
-        title=f"{show.count(row['n_queries'], 'query', 'queries')} in {show.count(row['n_clusters'], 'cluster')}",
-        sort=show.exact(row["value"]),
-        mark=mark,
-    )
-
-
-def _parts(evidence: Evidence, corpus: str, analysis: str) -> list[Table]:
-    """Tables of the slices that are no contrast, one per protocol and metric."""
-    own = [r for r in evidence.slices if r["corpus"] == corpus and r["analysis"] == analysis]
-    own = [r for r in own if r["level_name"] not in CONTRAST]
-    tables = []
-    for protocol, metric in sorted({(r["protocol"], r["metric"]) for r in own}):
-        rows = [r for r in own if (r["protocol"], r["metric"]) == (protocol, metric)]
-        names = _order(evidence, corpus, protocol, metric, rows)
-        by = {(r["encoder"], r["feature"], r["level_name"]): r for r in rows}
-        parts = sorted({(r["feature"], r["level_name"]) for r in rows}, key=lambda p: (p[0], _natural(p[1])))
-        columns = (
-            Column(heading=analysis),
-            Column(heading="queries", numeric=True),
-            *(Column(heading=name, numeric=True) for name in names),
-        )
-        tables.append(
-            Table(
-                id=f"{analysis}-{corpus}-{protocol}-{metric}-parts".replace("/", "-").replace("@", ""),
-                caption=f"{TITLES[analysis]} · {corpus} · {protocol} · {metric_title(metric)}, percent",
-                columns=columns,
-                rows=tuple(
-                    (
-                        Cell(text=feature if level in ("", feature) else f"{feature} {level}"),
-                        Cell(text=show.number(max(by[k]["n_queries"] for k in by if k[1:] == (feature, level)), 0)),
-                        *(slice_cell(by.get((name, feature, level))) for name in names),
-                    )
-                    for feature, level in parts
-                ),
-            )
-        )
-    return tables
-
-
-def _natural(text: str) -> tuple[float, str]:
-    """Sort key that puts ``5-9`` before ``10-14``."""
-    digits = "".join(c if c.isdigit() else " " for c in text).split()
-    return (float(digits[0]) if digits else float("inf"), text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reports import format as show
-from reports.cells import value_text
+from reports.cells import metric_title, value_text
 from reports.evidence import Evidence, Row
 from reports.languages import cross_lingual, language_mean
 from reports.page import Choice, Choices, Section
@@ -64,9 +64,14 @@ def _best(evidence: Evidence, question: str, corpus: str, protocol: str, metric:
         question=question,
         answer=tuple(answer),
         figure=figure_text(best),
-        basis=f"{metric} under {protocol} on {corpus}, {show.count(best['n_queries'], 'query', 'queries')}",
+        basis=f"{_called(metric)} under {protocol} on {corpus}, {show.count(best['n_queries'], 'query', 'queries')}",
         reason=_against_chance(best) or _lead(evidence, rows, answer, tested=bool(standing)),
     )
+
+
+def _called(metric: str) -> str:
+    title = metric_title(metric)
+    return title if title == metric else f"{title} score" if metric.startswith("winoground") else title
 
 
 def figure_text(row: Row) -> str:
