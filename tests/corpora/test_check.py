@@ -1,0 +1,176 @@
+"""Facts, checks before a run, and changes between two states."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from store.types import Corpus
+from tasks.corpora import open_corpus
+from tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, RelevanceRow, SkippedRow, build_corpus
+from tasks.corpora.change import describe_change
+from tasks.corpora.check import check_corpus
+from tasks.corpora.facts import corpus_facts
+from tasks.corpora.survey import survey
+
+
+def test_facts_count_by_hand() -> None:
+    corpus = build_corpus(
+        "c",
+        [ImageRow("a", sha="1", objects=["dog"]), ImageRow("b", sha="1"), ImageRow("c", sha="2"), ImageRow("d")],
+        [
+            CaptionRow("a0", "a", "red"),
+            CaptionRow("a1", "a", "red"),
+            CaptionRow("a2", "a", "rot", language="de", translator="google"),
+            CaptionRow("b0", "b", "red"),
+            CaptionRow("b1", "b", "rot", language="de"),
+            CaptionRow("c0", "c", "  "),
+            CaptionRow("n", None, "red"),
+        ],
+        source=None,
+        pairs=[PairRow("p", "a", "a0", "n", "swap")],
+        quadruples=[QuadrupleRow("q", "a", "b", "a0", "b0")],
+        relevance=[RelevanceRow("cxc", "t2i", "a0", "a"), RelevanceRow("cxc", "t2i", "a0", "b")],
+        skipped=[SkippedRow("z", "corrupt")],
+    )
+    facts = corpus_facts(corpus)
+    assert facts.captions_per_image == {1: 2, 2: 1}  # a has two in English, b one in each language, c one
+    assert facts.n_undescribed == 1
+    assert facts.duplicate_images == 1
+    assert facts.duplicate_captions == 2  # "red" three times; "rot" is by two translators; a negative is no repeat
+    assert facts.empty_captions == 1
+    assert (facts.n_images, facts.n_captions, facts.n_negatives, facts.n_skipped) == (4, 7, 1, 1)
+    assert (facts.languages, facts.translators) == ({"de": 2, "en": 5}, {"google": 1, "human": 6})
+    assert (facts.n_annotated, facts.n_without_bytes, facts.pairs, facts.n_quadruples) == (1, 1, {"swap": 1}, 1)
+    assert facts.positives == {"cxc t2i": 1}
+    rows = dict(facts.rows())
+    assert rows["captions per image"] == "1: 2, 2: 1"
+    assert "positives" in rows
+
+
+def test_the_real_test_split_has_duplicate_captions_and_says_how_many(shared_data: Path) -> None:
+    corpus = open_corpus(shared_data / "coco_karpathy")
+    facts = corpus_facts(corpus)
+    texts = corpus.captions["text"].to_pylist()
+    assert facts.duplicate_captions == len(texts) - len(set(texts)) > 0
+    assert facts.captions_per_image == {5: 4990, 6: 10}
+
+
+def test_a_check_tells_every_fault_of_a_description_without_raising(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text('reader = "table"\nrooot = "x.csv"\nsample = -1\n')
+    checked = check_corpus(tmp_path / "c.toml")
+    assert not checked.ok
+    assert len(checked.faults) == 3
+    assert all(line.startswith("fault: ") for line in checked.lines())
+
+
+def test_a_check_tells_what_a_run_would_leave_out(coco_folder: Path) -> None:
+    images = coco_folder / "images"
+    (images / "green.png").write_bytes(b"junk")
+    (images / "blue.png").write_bytes((images / "red.png").read_bytes())
+    content = json.loads((coco_folder / "captions.json").read_text())
+    content["annotations"][0]["caption"] = content["annotations"][3]["caption"] = "same"
+    content["annotations"].append({"id": 999, "image_id": 12, "caption": " "})
+    (coco_folder / "captions.json").write_text(json.dumps(content))
+    steps: list[tuple[int, int]] = []
+    checked = check_corpus(coco_folder, progress=lambda done, total: steps.append((done, total)))
+    assert checked.ok
+    assert checked.warnings == (
+        "image 11 is left out: no known image format (starts with b'junk')",
+        "2 captions are left out with their images",
+        "1 images have the same bytes as another: they tie in every ranking",
+        "1 captions repeat another of the same language: they tie",
+        "1 captions are empty",
+    )
+    assert steps == [(2, 2)]
+    assert checked.lines()[-1] == f"three ({checked.fingerprint}) can be run"
+    assert check_corpus(coco_folder, decode=False).warnings[0].startswith("1 images have the same bytes")
+
+
+def test_a_check_names_distractors_and_ids_without_bytes(tmp_path: Path) -> None:
+    (tmp_path / "ids.csv").write_text("image,caption\n1,one\n")
+    description = {"reader": "table", "root": str(tmp_path / "ids.csv"), "ids_only": True}
+    assert check_corpus(description).warnings == ("1 images are ids alone: only imported embeddings can be evaluated",)
+
+
+def change(folder: Path, edit: Callable[[], None]) -> list[str]:
+    before = survey(open_corpus(folder), known={}, sink=lambda _: None)
+    edit()
+    return describe_change(before, open_corpus(folder))
+
+
+def test_a_change_of_files_is_named_by_what_it_touched(coco_folder: Path, picture: Callable[..., bytes]) -> None:
+    file = coco_folder / "captions.json"
+
+    def captions(work: Callable[[dict], object]) -> None:
+        content = json.loads(file.read_text())
+        work(content)
+        file.write_text(json.dumps(content))
+
+    assert change(coco_folder, lambda: None) == []
+    assert change(coco_folder, lambda: (coco_folder / "images" / "red.png").write_bytes(picture("pink"))) == [
+        "1 images have other contents: '10'"
+    ]
+    assert change(coco_folder, lambda: captions(lambda c: c["annotations"][0].update(caption="new"))) == [
+        "1 captions have another text: '100'"
+    ]
+    assert change(coco_folder, lambda: captions(lambda c: c["annotations"].pop(0))) == ["1 captions are gone: '100'"]
+    assert change(coco_folder, lambda: captions(lambda c: c["annotations"][0].update(image_id=12))) == [
+        "1 captions belong to another image: '101'"
+    ]
+
+    def lose_one(content: dict) -> None:
+        content["images"] = content["images"][:2]
+        content["annotations"] = [a for a in content["annotations"] if a["image_id"] != 12]
+
+    assert change(coco_folder, lambda: captions(lose_one)) == ["1 images are gone: '12'"]
+    assert change(coco_folder, lambda: captions(lambda c: c.update(images=c["images"][::-1]))) == [
+        "the order of its items, or their ordinals, languages or sizes, are different"
+    ]
+    assert change(coco_folder, lambda: (coco_folder / "instances.json").unlink()) == [
+        "2 images have other objects: '11', '10'"
+    ]
+
+
+def test_an_image_that_was_left_out_before_is_not_new(coco_folder: Path) -> None:
+    (coco_folder / "images" / "green.png").write_bytes(b"junk")
+    stored = survey(open_corpus(coco_folder), known={}, sink=lambda _: None)
+    assert describe_change(stored, survey(open_corpus(coco_folder), known={}, sink=lambda _: None)) == []
+    assert describe_change(stored, open_corpus(coco_folder)) == ["1 images were left out before, 0 are now"]
+
+
+def test_changes_of_pairs_quadruples_and_ground_truths_are_named() -> None:
+    def made(negative: str = "n", truth: str = "a", tags: tuple[str, ...] = ()) -> Corpus:
+        return build_corpus(
+            "c",
+            [ImageRow("a"), ImageRow("b")],
+            [
+                CaptionRow("a0", "a", "x"),
+                CaptionRow("b0", "b", "y"),
+                CaptionRow("n", None, "z"),
+                CaptionRow("m", None, "w"),
+            ],
+            source=None,
+            pairs=[PairRow("p", "a", "a0", negative, "swap")],
+            quadruples=[QuadrupleRow("q", "a", "b", "a0", "b0", tags)],
+            relevance=[RelevanceRow("cxc", "t2i", "a0", truth)],
+        )
+
+    assert describe_change(made(), made("m", "b", ("Object",))) == [
+        "1 pairs are new, gone or different: 'p'",
+        "1 quadruples are new, gone or different: 'q'",
+        "the extra ground truths are different (1 positives before, 1 now)",
+    ]
+
+
+@pytest.mark.parametrize("n", [2, 9])
+def test_many_changes_of_one_kind_are_one_line(n: int) -> None:
+    def made(text: str) -> Corpus:
+        return build_corpus("c", [ImageRow("a")], [CaptionRow(f"c{i}", "a", text) for i in range(n)], source=None)
+
+    (line,) = describe_change(made("x"), made("y"))
+    assert line.startswith(f"{n} captions have another text: 'c0', 'c1'")
+    assert line.endswith("and 6 more") == (n == 9)

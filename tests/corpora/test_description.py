@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.errors import RequestError
+from tasks.corpora import CORPORA, open_corpus
+from tasks.corpora.description import FOLDER_LAYOUTS, plan
+from tasks.corpora.listing import list_corpora
+
+
+def refusal(what: Any, **options: Any) -> str:
+    with pytest.raises(RequestError) as caught:
+        open_corpus(what, **options)
+    return str(caught.value)
+
+
+def test_a_toml_file_describes_a_corpus_with_paths_from_its_own_folder(coco_folder: Path) -> None:
+    description = coco_folder.parent / "my-photos.toml"
+    description.write_text('reader = "coco-captions"\nroot = "three"\nlicence = "CC0"\n')
+    corpus = open_corpus(description)
+    assert (corpus.name, corpus.licence, corpus.images.num_rows) == ("my-photos", "CC0", 3)
+    description.write_text('reader = "coco-captions"\nroot = "three"\nname = "other"\nsample = 2\nsample_seed = 7\n')
+    assert open_corpus(description).name == "other-sample2-seed7"
+
+
+def test_a_folder_with_a_corpus_toml_is_described_by_it(coco_folder: Path) -> None:
+    (coco_folder / "corpus.toml").write_text('reader = "coco-captions"\nroot = "."\nname = "described"\n')
+    assert open_corpus(coco_folder).name == "described"
+
+
+def test_a_captions_file_is_opened_by_its_suffix(coco_folder: Path) -> None:
+    assert open_corpus(coco_folder / "captions.json").images.num_rows == 3
+    assert plan(coco_folder / "captions.json").entry == "coco-captions"
+
+
+def test_a_mapping_takes_its_paths_from_a_base(coco_folder: Path) -> None:
+    what = {"reader": "coco-captions", "root": "three"}
+    assert open_corpus(what, base=coco_folder.parent).images.num_rows == 3
+    assert "does not exist" in refusal(what, base=coco_folder)
+
+
+def test_a_corpus_of_the_table_can_be_given_another_name() -> None:
+    assert open_corpus({"reader": "shapes", "n_scenes": 3, "name": "mine"}).name == "mine"
+
+
+def test_all_faults_of_a_description_are_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(
+        'reader = "coco-captions"\nname = "a b"\nsample = 0\nsample_seed = "x"\nimage = "photos"\n'
+    )
+    message = refusal(tmp_path / "c.toml")
+    for said in (
+        "name may hold only ASCII letters, digits, '.', '_' and '-', got 'a b'",
+        "sample must be a whole number from 1 on, got 0",
+        "sample_seed must be a whole number from 0 on, got 'x'",
+        "reader 'coco-captions' does not know 'image'; it takes root, images, captions",
+        "reader 'coco-captions' needs root (root: the folder)",
+    ):
+        assert said in message
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('root = "."', "no reader is named; set reader to one of shapes"),
+        ('reader = "csv"\nroot = "."', "reader 'csv' is unknown; set reader to one of shapes"),
+        ("reader = ", "not TOML"),
+        ('reader = "shapes"\nn_scenes = "many"', "n_scenes must be a whole number from 0 on, got 'many'"),
+    ],
+)
+def test_a_description_that_cannot_be_used_is_refused(tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / "c.toml").write_text(content)
+    assert said in refusal(tmp_path / "c.toml")
+
+
+def test_unknown_names_and_paths_are_told_apart() -> None:
+    assert "did you mean 'winoground'?" in refusal("winogroud")
+    assert "or give a folder of images with captions, or a TOML file" in refusal("something")
+    assert "no such folder or file; check the path" in refusal("./nowhere")
+    assert "no such folder or file" in refusal("nowhere/c.toml")
+
+
+def test_files_of_other_kinds_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("reader: shapes")
+    assert "got .yaml" in refusal(tmp_path / "c.yaml")
+    assert "no corpus found in it; looked for corpus.toml, captions.json" in refusal(tmp_path)
+
+
+def test_folder_layouts_name_readers_that_exist() -> None:
+    assert {layout.reader for layout in FOLDER_LAYOUTS} <= set(CORPORA)
+
+
+def test_the_list_says_for_every_corpus_what_it_is_and_whether_it_is_available() -> None:
+    rows = {row.name: row for row in list_corpora()}
+    assert list(rows) == list(CORPORA)
+    assert rows["shapes"].available == "yes"
+    assert rows["sugarcrepe"].available == "with root"
+    assert rows["winoground"].available in {
+        "no: not in the hub cache, and offline; or with root",
+        "from the hub, or with root",
+        "yes (hub cache)",
+    }
+    assert "terms accepted" in rows["winoground"].needs
+    assert rows["coco-sm"].languages == "21 languages"
+    assert rows["table"].languages == "any"
+    assert all(all(row) for row in rows.values())
+
+
+def test_importing_the_table_imports_nothing_heavy() -> None:
+    heavy = ("torch", "pandas", "pyarrow", "datasets", "PIL", "numpy", "huggingface_hub", "prefect", "lancedb")
+    code = f"import sys, tasks.corpora; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
