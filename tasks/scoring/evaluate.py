@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from store.types import Corpus, EvalProtocol
 from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, score_dense
-from tasks.scoring.maxsim import Blocks, score_maxsim
+from tasks.scoring.maxsim import score_maxsim
+from tasks.scoring.multivectors import Blocks
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols import judge_all
+from tasks.scoring.protocols import judge_all, orientation_of
 
 SCORER_VERSION = 1  # raised whenever a stored outcome would change
 
@@ -43,8 +44,12 @@ def evaluate(
         RequestError: A protocol does not fit the corpus.
         ValueError: Embeddings that cannot be scored: their number, dimensions or values.
     """
-    judgements = judge_all(corpus, protocols)
+    wanted = tuple(protocols)
+    judgements = judge_all(corpus, wanted)
     if isinstance(images, np.ndarray) and isinstance(captions, np.ndarray):
+        turned = [protocol.id for protocol in wanted if orientation_of(protocol) != "transposed"]
+        if turned:
+            raise ValueError(f"{', '.join(turned)}: only a multi-vector encoder has orientations")
         return score_dense(images, captions, judgements, device=device, memory_bytes=memory_bytes)
     if callable(images) and callable(captions):
         return score_maxsim(images, captions, judgements, device=device, memory_bytes=memory_bytes)

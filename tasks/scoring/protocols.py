@@ -7,7 +7,7 @@ Two figures with different protocol ids never share a column, so an id that woul
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 
@@ -213,8 +213,34 @@ def judge_all(corpus: Corpus, protocols: Iterable[EvalProtocol]) -> list[Judgeme
     layout = layout_of(corpus)
     known = {rule.protocol.id: rule for rule in _rules(layout)}
     wanted = list(protocols)
-    select(corpus, [protocol.id for protocol in wanted])
-    return [known[protocol.id].ask(layout, protocol) for protocol in wanted]
+    plain = [protocol.id.partition("@")[0] for protocol in wanted]
+    select(corpus, plain)
+    return [known[id_].ask(layout, protocol) for id_, protocol in zip(plain, wanted, strict=True)]
+
+
+ORIENTATIONS = {
+    "transposed-per-token": "scores divided by the caption's number of tokens, so that length does not win",
+    "image-as-query": "sum over patches of the best token",
+}
+
+
+def with_orientations(protocols: Sequence[EvalProtocol]) -> tuple[EvalProtocol, ...]:
+    """The protocols of a multi-vector encoder: ``i2t/any`` also in the two other orientations (§2).
+
+    ``i2t/any`` itself is ``transposed``: the scores of ``t2i/all`` read by column.
+    """
+    extra = [
+        replace(protocol, id=f"{protocol.id}@{name}", title=f"{protocol.title}; {meaning}")
+        for protocol in protocols
+        if protocol.id == "i2t/any"
+        for name, meaning in ORIENTATIONS.items()
+    ]
+    return (*protocols, *extra)
+
+
+def orientation_of(protocol: EvalProtocol) -> str:
+    """How a multi-vector encoder's image to caption scores are made; ``transposed`` unless the id says otherwise."""
+    return protocol.id.partition("@")[2] or "transposed"
 
 
 def _rules(layout: CorpusLayout) -> list[Rule]:

@@ -7,12 +7,19 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from store.types import Corpus
+from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.scoring.evaluate import evaluate
-from tasks.scoring.maxsim import score_maxsim
-from tasks.scoring.protocols import judge_all, protocols_of, select
+from tasks.scoring.maxsim import maxsim, score_maxsim
+from tasks.scoring.multivectors import gather, vectors_of
+from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.pairwise import float64_scores
+from tasks.scoring.protocols import judge_all, protocols_of, select, with_orientations
+from tasks.scoring.screening import bound_of, screen_of, screened
 
 
 class Block(NamedTuple):
@@ -74,7 +81,7 @@ def test_negative_similarities_are_not_beaten_by_padding(corpus_of: Callable[[li
         (lambda items: items.vectors[1].__setitem__(0, np.nan), "not finite, first in image 1"),
         (lambda items: items.vectors[5].__setitem__(0, 0), "zero, first in image 5"),
         (lambda items: items.vectors.__setitem__(2, items.vectors[2][:0]), "image 2 has no vectors"),
-        (lambda items: items.vectors.pop(), "asks for image 5, but there are embeddings of 5"),
+        (lambda items: items.vectors.pop(), "has image 5, but there are embeddings of 5"),
         (lambda items: items.vectors.clear(), "no image vectors"),
         (lambda items: setattr(items, "vectors", [v[:, :4] for v in items.vectors]), "4 dimensions, captions 8"),
     ],
@@ -88,3 +95,105 @@ def test_unusable_multi_vectors_are_refused_by_name(
     spoil(images)
     with pytest.raises(ValueError, match=message):
         score_maxsim(images, captions, judge_all(corpus, protocols_of(corpus)))
+
+
+def assert_same(one: Outcomes, other: Outcomes) -> None:
+    for name, values in vars(one).items():
+        if isinstance(values, np.ndarray):
+            np.testing.assert_array_equal(values, getattr(other, name), err_msg=f"{one.protocol.id}: {name}")
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    seed=st.integers(0, 10**6),
+    dim=st.sampled_from([4, 32, 128]),
+    counts=st.sampled_from([[1] * 40, [5] * 12, [2, 1, 3, 1, 2]]),
+    top=st.sampled_from([1, 3, 100]),
+)
+def test_certified_outcomes_are_those_of_float32_to_the_bit(seed: int, dim: int, counts: list[int], top: int) -> None:
+    rows = [CaptionRow(id=f"c{i}.{k}", image_id=f"i{i}", text="x") for i, n in enumerate(counts) for k in range(n)]
+    corpus = build_corpus("c", [ImageRow(id=f"i{i}") for i in range(len(counts))], rows, source=None)
+    images, captions = Items(seed, len(counts), dim, longest=40), Items(seed + 1, sum(counts), dim)
+    for i in range(1, len(counts), 3):  # identical images and captions tie exactly, near ones nearly
+        images.vectors[i] = images.vectors[0]
+        captions.vectors[i] = (captions.vectors[0] * np.float16(1.001)).astype(np.float16)
+    protocols = with_orientations(protocols_of(corpus))
+    judgements = [j for j in judge_all(corpus, protocols) if "image-as-query" not in j.protocol.id]
+    exact = score_maxsim(images, captions, judgements, top=top, method="float32")
+    fast = score_maxsim(images, captions, judgements, top=top, method="certified")
+    assert list(exact) == [judgement.protocol.id for judgement in judgements]
+    for id_ in exact:
+        assert_same(exact[id_], fast[id_])
+
+
+@settings(deadline=None, max_examples=15)
+@given(seed=st.integers(0, 10**6), dim=st.sampled_from([2, 16, 128]), scale=st.sampled_from([1.0, -1.0, 30.0]))
+def test_no_screened_score_is_further_from_the_exact_one_than_its_bound(seed: int, dim: int, scale: float) -> None:
+    images, captions = Items(seed, 9, dim), Items(seed + 1, 11, dim)
+    captions.vectors = [(v * scale).astype(np.float16) for v in captions.vectors]
+    tokens = gather(captions(), "caption")
+    screen = screen_of(tokens, "cpu")
+    columns = [screened(screen, vectors_of(block, k)) for block in images() for k in range(len(block.ords))]
+    bound = bound_of(
+        screen,
+        largest_magnitudes=np.max([column.magnitudes for column in columns], axis=0),
+        residuals=np.array([column.residual for column in columns], dtype=np.float32),
+        largest_norm=max(column.norm for column in columns),
+    )
+    table = np.stack([column.scores for column in columns], axis=1)
+    off = np.abs(table - float64_scores(images, tokens))
+    assert (off <= bound.at(slice(None), slice(None))).all()
+
+
+def test_only_pairs_that_decide_something_are_scored_again(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([1] * 200)
+    images, captions = Items(0, 200, 64, longest=30), Items(1, 200, 64)
+    judgements = judge_all(corpus, protocols_of(corpus))
+    made = maxsim(images, gather(captions(), "caption"), judgements, top=5, method="certified")
+    assert 0.05 < made.rescored < 0.5
+
+
+def test_the_three_orientations_follow_their_definitions(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([1] * 12)
+    images, captions = Items(0, 12, longest=70), Items(1, 12)
+    found = evaluate(corpus, with_orientations(select(corpus, ["i2t/any"])), images=images, captions=captions)
+    table = by_definition(captions, images)
+    lengths = np.array([len(v) for v in captions.vectors])
+    asked = by_definition(images, captions)
+    for id_, scores in (
+        ("i2t/any", table.T),
+        ("i2t/any@transposed-per-token", table.T / lengths),
+        ("i2t/any@image-as-query", asked),
+    ):
+        np.testing.assert_array_equal(found[id_].top_ords, np.argsort(-scores, axis=1, kind="stable"), err_msg=id_)
+        np.testing.assert_allclose(found[id_].best_score, np.diag(scores), rtol=1e-5)
+
+
+def test_scores_that_do_not_fit_memory_are_the_same(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([2] * 20)
+    images, captions = Items(0, 20), Items(1, 40)
+    judgements = judge_all(corpus, protocols_of(corpus))
+    roomy, tight = (score_maxsim(images, captions, judgements, memory_bytes=m) for m in (1 << 30, 1 << 8))
+    for id_ in roomy:
+        assert_same(roomy[id_], tight[id_])
+
+
+def test_small_sets_are_scored_exactly(winoground_form: Corpus) -> None:
+    images, captions = Items(0, 6), Items(1, 6)
+    [exact, fast] = [
+        score_maxsim(images, captions, judge_all(winoground_form, select(winoground_form, ["winoground"])), method=m)
+        for m in ("float32", "certified")
+    ]
+    table = by_definition(captions, images)
+    expected = [[table[2 * n + c, 2 * n + i] for c in (0, 1) for i in (0, 1)] for n in range(3)]
+    np.testing.assert_allclose(exact["winoground"].scores, expected, rtol=1e-5)
+    assert_same(exact["winoground"], fast["winoground"])
+
+
+def test_a_dense_encoder_has_no_orientations(
+    corpus_of: Callable[[list[int]], Corpus], unit_of: Callable[[NDArray[np.floating]], NDArray[np.float32]]
+) -> None:
+    corpus = corpus_of([1, 1])
+    vectors = unit_of(np.eye(2))
+    with pytest.raises(ValueError, match="multi-vector"):
+        evaluate(corpus, with_orientations(select(corpus, ["i2t/any"])), images=vectors, captions=vectors)

@@ -1,0 +1,156 @@
+"""Screen in bfloat16, score again in float32 what the bound leaves open (see ``tasks.scoring.screening``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tasks.scoring.judgements import ChoiceJudgement, Judgement, RetrievalJudgement
+from tasks.scoring.multivectors import (
+    Blocks,
+    MultiVectorBlock,
+    Ragged,
+    best_patch,
+    checked,
+    padded,
+    summed,
+    vectors_of,
+)
+from tasks.scoring.opening import mark_open
+from tasks.scoring.pairwise import one_thread_each, score_table
+from tasks.scoring.protocols import orientation_of
+from tasks.scoring.screening import Bound, Screened, bound_of, screen_of, screened
+
+_STRIP_PAIRS = 1 << 22
+
+
+def certified_scores(
+    images: Blocks,
+    captions: Ragged,
+    judgements: Sequence[Judgement],
+    *,
+    n_images: int,
+    device: str,
+    memory_bytes: int,
+    top: int,
+) -> tuple[NDArray[np.float32], float]:
+    """Scores that rank like float32 under the judgements, and the share of pairs that float32 was needed for.
+
+    Args:
+        images: Multi-vectors of all images, for two passes.
+        captions: Multi-vectors of all captions.
+        judgements: What the scores will be used for: only that is certified.
+        n_images: How many images the judgements speak of.
+        device: With fast bfloat16.
+        memory_bytes: Half of it for scores, an eighth for marks; more goes to a temporary file.
+        top: Length of the best lists.
+    """
+    scores = score_table((captions.n, n_images), np.float32, memory_bytes // 2)
+    needed = _needed(judgements, captions.n, n_images)
+    bound = _screen(scores, images, captions, needed, device)
+    marks = score_table((captions.n, n_images), np.bool_, memory_bytes // 8)
+    marks[:] = False
+    _mark(marks, scores, bound, captions.counts, judgements, top)
+    for image, exact in enumerate(needed):
+        marks[exact, image] = False
+    with one_thread_each(device) as each:
+        for start, block in checked(images(), "image", captions.values.shape[1], expected=n_images):
+            chosen = [np.flatnonzero(marks[:, start + item]) for item in range(min(len(block.ords), n_images - start))]
+            again = each(lambda item: exactly(captions, chosen[item], block, item, device), range(len(chosen)))  # noqa: B023
+            for item, values in enumerate(again):
+                scores[chosen[item], start + item] = values
+    n_exact = int(np.count_nonzero(marks)) + sum(len(exact) for exact in needed)
+    return scores, n_exact / (captions.n * n_images)
+
+
+def exactly(
+    captions: Ragged, chosen: NDArray[np.int64], block: MultiVectorBlock, item: int, device: str
+) -> NDArray[np.float32]:
+    """float32 scores of some captions with one image of a block, to the bit those of ``float32_scores``."""
+    if not len(chosen):
+        return np.empty(0, dtype=np.float32)
+    some = captions.only(chosen)
+    tokens = padded(torch.from_numpy(some.values).to(device))
+    best = best_patch(tokens, vectors_of(block, item).to(device)).cpu().numpy()
+    return summed(best[: len(some.values)], some.offsets[:-1])
+
+
+class _Column(NamedTuple):
+    screened: Screened
+    exact: NDArray[np.float32]
+
+
+def _screen(
+    scores: NDArray[np.float32], images: Blocks, captions: Ragged, needed: Sequence[NDArray[np.int64]], device: str
+) -> Bound:
+    """Fill in screened scores, exact ones where they are needed in any case; how far the former can be off."""
+    screen = screen_of(captions, device)
+    magnitudes = np.zeros(captions.n, dtype=np.float32)
+    residuals = np.zeros(len(needed), dtype=np.float32)
+    largest_norm = 0.0
+    with one_thread_each(device) as each:
+        for start, block in checked(images(), "image", captions.values.shape[1], expected=len(needed)):
+
+            def one(item: int, start: int = start, block: MultiVectorBlock = block) -> _Column:
+                column = screened(screen, vectors_of(block, item).to(device))
+                return _Column(column, exactly(captions, needed[start + item], block, item, device))
+
+            for item, column in enumerate(each(one, range(min(len(block.ords), len(needed) - start)))):
+                image = start + item
+                scores[:, image] = column.screened.scores
+                scores[needed[image], image] = column.exact
+                np.maximum(magnitudes, column.screened.magnitudes, out=magnitudes)
+                residuals[image] = column.screened.residual
+                largest_norm = max(largest_norm, column.screened.norm)
+    return bound_of(screen, largest_magnitudes=magnitudes, residuals=residuals, largest_norm=largest_norm)
+
+
+def _needed(judgements: Sequence[Judgement], n_captions: int, n_images: int) -> list[NDArray[np.int64]]:
+    """Per image, the captions whose exact score decides something: relevant ones, and all of small sets."""
+    pairs = []
+    for judgement in judgements:
+        if isinstance(judgement, ChoiceJudgement):
+            table = judgement.images[:, None, :].astype(np.int64) * n_captions + judgement.captions[:, :, None]
+            pairs.append(table.ravel())
+            continue
+        query = np.repeat(judgement.queries.astype(np.int64), judgement.n_relevant)
+        to_images = judgement.protocol.direction == "t2i"
+        image, caption = (judgement.relevant, query) if to_images else (query, judgement.relevant)
+        pairs.append(image.astype(np.int64) * n_captions + caption)
+    image, caption = np.divmod(np.unique(np.concatenate(pairs)), n_captions)
+    return np.split(caption, np.searchsorted(image, np.arange(1, n_images)))
+
+
+def _mark(
+    marks: NDArray[np.bool_],
+    scores: NDArray[np.float32],
+    bound: Bound,
+    counts: NDArray[np.int64],
+    judgements: Sequence[Judgement],
+    top: int,
+) -> None:
+    """Mark open pairs by rows (``t2i``), by columns (``i2t``) and by columns divided by the caption's tokens."""
+    retrieval = [j for j in judgements if isinstance(j, RetrievalJudgement)]
+    to_images = [j for j in retrieval if j.protocol.direction == "t2i"]
+    per_token = [j for j in retrieval if orientation_of(j.protocol) == "transposed-per-token"]
+    to_captions = [j for j in retrieval if j not in to_images and j not in per_token]
+    n_captions, n_images = scores.shape
+    step = max(1, _STRIP_PAIRS // n_images)
+    for start in range(0, n_captions if to_images else 0, step):
+        part = slice(start, start + step)
+        mark_open(marks[part], start, scores[part], bound.at(part, slice(None)), to_images, top=top)
+    step = max(1, _STRIP_PAIRS // n_captions)
+    divisors = counts.astype(np.float32)
+    for start in range(0, n_images if to_captions or per_token else 0, step):
+        part = slice(start, start + step)
+        columns, off = np.ascontiguousarray(scores[:, part].T), bound.at(slice(None), part).T
+        found = np.zeros(columns.shape, dtype=np.bool_)
+        if to_captions:
+            mark_open(found, start, columns, off, to_captions, top=top)
+        if per_token:
+            mark_open(found, start, columns / divisors, off / divisors, per_token, top=top)
+        marks[:, part] |= found.T

@@ -1,0 +1,155 @@
+"""Ragged multi-vectors as the store hands them out: their form, their checks, and the float32 products over them.
+
+The float32 score of a pair does not depend on which other pairs are computed beside it: token rows are padded to a
+multiple of 16 and images repeat vectors up to 16 (see ``tasks.scoring.dense``). Repeating changes no maximum; a
+padded 0 would, since it beats every negative similarity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+ALIGNED = 16
+TOKENS_PER_PRODUCT = 256  # a product with 1,030 patches stays in the caches of one processor core
+
+
+class MultiVectorBlock(Protocol):
+    """Some items' vectors."""
+
+    @property
+    def ords(self) -> NDArray[np.int32]:
+        """Positions in the corpus, ascending."""
+        ...
+
+    @property
+    def values(self) -> NDArray[np.floating]:
+        """All vectors of all items one after the other, unit norm, shape ``(sum of counts, dim)``."""
+        ...
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Item ``i`` owns rows ``offsets[i]:offsets[i + 1]``; shape ``(n + 1,)``."""
+        ...
+
+
+Blocks: TypeAlias = Callable[[], Iterable[MultiVectorBlock]]
+
+
+class Ragged(NamedTuple):
+    """Multi-vectors of consecutive items: float32 ``(sum of counts, dim)`` and int64 ``(n + 1,)``."""
+
+    values: NDArray[np.float32]
+    offsets: NDArray[np.int64]
+
+    @property
+    def n(self) -> int:
+        """How many items."""
+        return len(self.offsets) - 1
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Vectors per item, shape ``(n,)``."""
+        return np.diff(self.offsets)
+
+    def only(self, items: NDArray[np.int64]) -> Ragged:
+        """Some of the items, in the order given."""
+        counts = self.counts[items]
+        ends = np.cumsum(counts)
+        rows = np.arange(ends[-1]) - np.repeat(ends - counts, counts) + np.repeat(self.offsets[items], counts)
+        return Ragged(self.values[rows], np.concatenate([[0], ends]).astype(np.int64))
+
+
+def gather(blocks: Iterable[MultiVectorBlock], what: str) -> Ragged:
+    """All blocks as one.
+
+    Raises:
+        ValueError: There is none, an item is missing, or a vector is zero or not finite; ``what`` names the items.
+    """
+    values, counts = [], []
+    for _, block in checked(blocks, what):
+        values.append(block.values.astype(np.float32))
+        counts.append(np.diff(block.offsets))
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))]).astype(np.int64)
+    return Ragged(np.concatenate(values), offsets)
+
+
+def checked(
+    blocks: Iterable[MultiVectorBlock], what: str, dim: int | None = None, *, expected: int | None = None
+) -> Iterator[tuple[int, MultiVectorBlock]]:
+    """The blocks, each with the ord of its first item, after making sure that they can be scored.
+
+    Args:
+        blocks: In corpus order.
+        what: What the items are called in a message.
+        dim: Components that each vector must have.
+        expected: How many items are needed, where that is known; blocks beyond them are not read.
+
+    Raises:
+        ValueError: There are fewer, an item is missing, a vector is zero or not finite, or has not ``dim`` components.
+    """
+    start = 0
+    for block in blocks:
+        if expected is not None and start >= expected:
+            break
+        _check(block, what, start)
+        if dim is not None and block.values.shape[1] != dim:
+            raise ValueError(f"{what}s have {block.values.shape[1]} dimensions, captions {dim}: not one encoder's")
+        yield start, block
+        start += len(block.ords)
+    if not start:
+        raise ValueError(f"there are no {what} vectors; embed the corpus first")
+    if expected is not None and start < expected:
+        raise ValueError(
+            f"the corpus has {what} {expected - 1}, but there are embeddings of {start}; embed the rest first"
+        )
+
+
+def _check(block: MultiVectorBlock, what: str, start: int) -> None:
+    gap = np.flatnonzero(block.ords != np.arange(start, start + len(block.ords)))
+    if gap.size:
+        raise ValueError(f"{what} {start + int(gap[0])} has no vectors; finish embedding the corpus first")
+    counts = np.diff(block.offsets)
+    if (counts < 1).any():
+        raise ValueError(f"{what} {start + int(np.argmin(counts))} has no vectors")
+    squares = np.einsum("nd,nd->n", block.values, block.values, dtype=np.float32)
+    for fault, rows in (("not finite", ~np.isfinite(squares)), ("zero", squares == 0)):
+        if rows.any():
+            item = int(np.searchsorted(block.offsets, np.argmax(rows), side="right")) - 1
+            raise ValueError(f"{int(rows.sum())} {what} vectors are {fault}, first in {what} {start + item}")
+
+
+def vectors_of(block: MultiVectorBlock, item: int, *, repeat: bool = True) -> Tensor:
+    """float32 vectors of one item of a block (position in the block); with ``repeat``, repeated up to 16."""
+    values = torch.from_numpy(block.values[block.offsets[item] : block.offsets[item + 1]].astype(np.float32))
+    return values.repeat(-(-ALIGNED // len(values)), 1) if repeat and len(values) < ALIGNED else values
+
+
+def padded(tokens: Tensor) -> Tensor:
+    """Zero rows up to a multiple of 16; whoever adds them leaves their scores out."""
+    return torch.nn.functional.pad(tokens, (0, 0, 0, -len(tokens) % ALIGNED))
+
+
+def best_patch(tokens: Tensor, patches: Tensor) -> Tensor:
+    """The float32 similarity of every token with its best patch, shape ``(n_tokens,)``.
+
+    Args:
+        tokens: float32, shape ``(n_tokens, dim)``, ``n_tokens`` a multiple of 16.
+        patches: float32, shape ``(n_patches, dim)``, at least 16.
+    """
+    best = torch.empty(len(tokens), dtype=tokens.dtype, device=tokens.device)
+    across = patches.T
+    for first in range(0, len(tokens), TOKENS_PER_PRODUCT):
+        part = slice(first, first + TOKENS_PER_PRODUCT)
+        torch.amax(tokens[part] @ across, dim=1, out=best[part])
+    return best
+
+
+def summed(best: NDArray[np.float32], starts: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Sums over the tokens of each caption, in token order; ``best`` may hold a row per image."""
+    return np.add.reduceat(best, starts, axis=-1)
