@@ -78,6 +78,7 @@ class ColVision:
         self.device = device
         self.joins_images = family.joins_images
         self._model = model.to(torch.device(device)).eval()
+        self.modules = (model,)
         self.forwards: dict[Modality, Callable[..., Any]] = {"image": model, "caption": model}
         self._projected: list[Tensor] = []
         projection = getattr(model, family.projection)

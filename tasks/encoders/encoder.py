@@ -17,7 +17,7 @@ from store.types import Embeddings, EncoderSpec, Modality
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-    from torch import Tensor
+    from torch import Tensor, nn
 
 Inputs: TypeAlias = "Mapping[str, Tensor | list[Any]]"
 
@@ -62,6 +62,7 @@ class Encoder(Protocol):
         joins_images: Images prepared in separate calls have tensors of one shape and may share a forward pass.
         pads_to_longest: A batch of captions costs as many tokens as its longest caption, so that batches of
             equal length are cheap; False if every caption is padded to one fixed length.
+        modules: The networks that hold the weights; empty where an adapter does not know them.
         forwards: The two forward passes; ``load_encoder(compiled=True)`` puts compiled ones in their place.
     """
 
@@ -69,6 +70,7 @@ class Encoder(Protocol):
     device: str
     joins_images: bool
     pads_to_longest: bool
+    modules: tuple[nn.Module, ...]
     forwards: dict[Modality, Callable[..., Any]]
 
     def prepare_images(self, images: Sequence[Image]) -> Prepared:

@@ -67,6 +67,7 @@ class HFDual:
         self.device = device
         self.pads_to_longest = family.padding == "longest"
         self._model = model.to(torch.device(device)).eval()
+        self.modules = (model,)
         self.forwards: dict[Modality, Callable[..., Any]] = {
             "image": model.get_image_features,
             "caption": model.get_text_features,

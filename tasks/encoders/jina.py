@@ -38,6 +38,7 @@ class Jina:
         self.spec = spec
         self.device = device
         self._model = model.to(device=torch.device(device), dtype=DTYPES[spec.precision]).eval()
+        self.modules = (model,)
         self.forwards: dict[Modality, Callable[..., Any]] = {
             "image": model.get_image_features,
             "caption": model.get_text_features,
@@ -93,7 +94,8 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> Jina:
             f"encoder {spec.name!r}: {spec.checkpoint} brings Python code that would run on this machine "
             f"(at {spec.revision}); read it, then allow it with --trust-remote-code"
         )
-    from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenizer
+    from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer
+    from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
     restore_clip_loss()
     folder = folder_of(spec)
@@ -104,8 +106,10 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> Jina:
     text = getattr(config.text_config, "hf_model_name_or_path", None)
     if text and PIN + text in spec.options:
         config.text_config.hf_model_name_or_path = str(companion_folder(spec, text))
+    # AutoModel.from_config would take the code's newest commit instead of the pinned one
+    name = config.auto_map["AutoModel"]
     with loaded_quietly():
-        model = AutoModel.from_config(config, **trusted)
+        model = get_class_from_dynamic_module(name, str(folder), code_revision=trusted["code_revision"])(config)
     try:
         model.load_state_dict(_state(folder, spec), strict=True)
     except RuntimeError as error:

@@ -41,6 +41,7 @@ class Module:
         model = module.model
         if isinstance(model, torch.nn.Module):
             model = model.to(torch.device(device)).eval()
+        self.modules: tuple[torch.nn.Module, ...] = ()
         self._template = Template.of(spec)
         image, text = getattr(module, "image_preprocess", None), getattr(module, "text_preprocess", None)
         self.forwards: dict[Modality, Callable[..., Any]] = {

@@ -9,6 +9,12 @@ from typing import Any
 
 from store.errors import RequestError
 
+# names of a repository's weights, in the order of preference
+OPEN_CLIP_WEIGHTS = (
+    "open_clip_model.safetensors",
+    "open_clip_pytorch_model.safetensors",
+    "open_clip_pytorch_model.bin",
+)
 # open_clip's table of tags is part of a package that imports torchvision; the form alone decides whether to ask it
 _FORM = re.compile(r"(?P<architecture>[A-Za-z0-9.-]+)/(?P<tag>[a-z0-9_.-]+)")
 

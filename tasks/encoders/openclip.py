@@ -24,12 +24,10 @@ from tasks.encoders.captions import Template, max_length_of
 from tasks.encoders.checkpoint import companion_folder, folder_of, repository_of
 from tasks.encoders.encoder import Prepared
 from tasks.encoders.hub import snapshot
-from tasks.encoders.open_clip_tags import open_clip_tag
+from tasks.encoders.open_clip_tags import OPEN_CLIP_WEIGHTS, open_clip_tag
 from tasks.encoders.pixels import Recipe, agrees
 from tasks.encoders.tensors import DTYPES, dense_embeddings, move
 from tasks.encoders.weights import MissingWeightsError
-
-_WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin")
 
 
 class OpenClip:
@@ -41,6 +39,7 @@ class OpenClip:
         self.spec = spec
         self.device = device
         self._model = model.to(torch.device(device)).eval()
+        self.modules = (model,)
         trims, encode_text = _text_forward(model)
         self.pads_to_longest = trims
         self.forwards: dict[Modality, Callable[..., Any]] = {"image": model.encode_image, "caption": encode_text}
@@ -154,10 +153,12 @@ def _config_in(folder: Path, spec: EncoderSpec) -> dict[str, Any]:
 
 
 def _weights_in(folder: Path, spec: EncoderSpec, filename: str | None) -> Path:
-    for name in (*([filename] if filename else []), *_WEIGHTS):
+    for name in (*([filename] if filename else []), *OPEN_CLIP_WEIGHTS):
         if (folder / name).is_file():
             return folder / name
-    raise MissingWeightsError(f"encoder {spec.name!r}: {folder} holds none of {', '.join(_WEIGHTS)}; download it again")
+    raise MissingWeightsError(
+        f"encoder {spec.name!r}: {folder} holds none of {', '.join(OPEN_CLIP_WEIGHTS)}; download it again"
+    )
 
 
 def _tokenizer(spec: EncoderSpec, folder: Path, name: str, text: dict[str, Any]) -> Any:

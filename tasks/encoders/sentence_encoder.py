@@ -28,6 +28,7 @@ class SentenceTransformers:
         self.spec = spec
         self.device = device
         self._model = model.eval()
+        self.modules = (model,)
         self.forwards: dict[Modality, Callable[..., Any]] = {"image": model, "caption": model}
         self._preparing = threading.Lock()  # a fast tokenizer must not be used by two threads at once
         self._template = Template.of(spec)

@@ -45,6 +45,7 @@ class UForm:
         dtype = DTYPES[spec.precision]
         self._text = text.to(device=torch.device(device), dtype=dtype).eval()
         self._image = image.to(device=torch.device(device), dtype=dtype).eval()
+        self.modules = (text, image)
         self.forwards: dict[Modality, Callable[..., Any]] = {
             "image": lambda images: self._image.encode({"images": images}),
             "caption": lambda **tokens: self._text.encode(tokens),

@@ -27,6 +27,8 @@ def lively(model: Any) -> Any:
     torch.manual_seed(7)
     with torch.no_grad():
         for name, weights in model.named_parameters():
+            if name.endswith(("ls1.gamma", "ls2.gamma")):
+                weights.fill_(1.0)
             if weights.ndim > 1:
                 weights.copy_(torch.randn_like(weights) * (0.5 if "embed" in name else weights.shape[-1] ** -0.5 * 1.4))
     return model

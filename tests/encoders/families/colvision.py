@@ -52,7 +52,9 @@ def build_colpali_lora(folder: Path, base: Path, *, base_name: str) -> None:
     model, processor = _colpali(base)
     model.save_pretrained(base)
     processor.save_pretrained(base)
-    target = r"(.*(model)(?!.*visual).*(down_proj|gate_proj|up_proj|k_proj|q_proj|v_proj|o_proj).*$|.*(custom_text_proj).*$)"
+    target = (
+        r"(.*(model)(?!.*visual).*(down_proj|gate_proj|up_proj|k_proj|q_proj|v_proj|o_proj).*$|.*(custom_text_proj).*$)"
+    )
     adapted = get_peft_model(model, LoraConfig(r=4, lora_alpha=4, target_modules=target, init_lora_weights="gaussian"))
     torch.manual_seed(1)
     with torch.no_grad():
@@ -76,7 +78,10 @@ def build_colqwen(folder: Path, *, version: str) -> None:
     special = {
         f"{kind}_token_id": tokenizer.convert_tokens_to_ids(f"<|{token}|>")
         for kind, token in (
-            ("image", "image_pad"), ("video", "video_pad"), ("vision_start", "vision_start"), ("vision_end", "vision_end")
+            ("image", "image_pad"),
+            ("video", "video_pad"),
+            ("vision_start", "vision_start"),
+            ("vision_end", "vision_end"),
         )
     }  # fmt: skip
     text = {"vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}

@@ -43,7 +43,13 @@ def build_jina(folder: Path, code: Path, tower: Path) -> None:
         whole["text_config"] = text | {"hf_model_name_or_path": text_tower}
         (where / "config.json").write_text(json.dumps(whole))
         pixels = {"auto_map": {"AutoImageProcessor": prefix + "processing_clip.JinaCLIPImageProcessor"}}
-        pixels |= {"image_processor_type": "JinaCLIPImageProcessor", "size": 32, "mean": MEAN, "std": STD}
+        pixels |= {
+            "image_processor_type": "JinaCLIPImageProcessor",
+            "size": 32,
+            "resize_mode": "shortest",
+            "mean": MEAN,
+            "std": STD,
+        }
         (where / "preprocessor_config.json").write_text(json.dumps(pixels))
 
     whole = folder.with_name(f"{folder.name}-whole")
@@ -87,7 +93,7 @@ def build_sentence_transformers(folder: Path) -> None:
     (folder / "modules.json").write_text(json.dumps(modules))
 
 
-COCO_SM_MODULE = '''\
+COCO_SM_MODULE = """\
 import open_clip
 import torch
 
@@ -106,7 +112,7 @@ def text_forward_fn(model, texts, device, transform):
 embedding_dim = 32
 model, image_preprocess = open_clip.create_model_from_pretrained(MODEL)
 text_preprocess = open_clip.get_tokenizer(MODEL)
-'''
+"""
 
 
 def build_coco_sm_module(file: Path, open_clip_folder: Path) -> None:

@@ -94,7 +94,8 @@ CASES: dict[str, Case] = {
         repository="apple/DFN5B-CLIP-ViT-H-14-378", dim=32, build=alone(openclip.build_dfn),
     ),
     "laion": Case(
-        adapter="openclip", checkpoint="laion/CLIP-ViT-H-14-laion2B-s32B-b79K", dim=32, build=alone(openclip.build_laion)
+        adapter="openclip", checkpoint="laion/CLIP-ViT-H-14-laion2B-s32B-b79K", dim=32,
+        build=alone(openclip.build_laion),
     ),
     "openclip-own-tokenizer": Case(
         adapter="openclip", checkpoint="someone/converted", dim=32, build=alone(openclip.build_own_tokenizer)
@@ -118,10 +119,12 @@ CASES: dict[str, Case] = {
     "colqwen2": Case(
         adapter="colvision", checkpoint="vidore/colqwen2-v1.0-merged", dim=128, vectors="multi",
         build=alone(lambda folder: colvision.build_colqwen(folder, version="2")),
+        options={"caption_template": "{caption}" + "<|endoftext|>" * 10},
     ),
     "colqwen2.5": Case(
         adapter="colvision", checkpoint="vidore/colqwen2.5-v0.2-merged", dim=128, vectors="multi",
         build=alone(lambda folder: colvision.build_colqwen(folder, version="2_5")),
+        options={"caption_template": "{caption}" + "<|endoftext|>" * 10},
     ),
     "jina": Case(adapter="jina", checkpoint="jinaai/jina-clip-v1", dim=32, build=_jina, remote_code=True),
     "uform2": Case(

@@ -41,9 +41,8 @@ def clip_tokenizer(max_length: int = 77) -> Any:
 
 
 def gemma_tokenizer(folder: Path, *, extra: dict[str, Any] | None = None) -> Any:
-    """``tokenizer.json`` in Gemma's form: BPE over pieces that begin with ``▁``, bytes for the rest; no lower-casing."""
+    """``tokenizer.json`` in Gemma's form: BPE over pieces that begin with ``▁``, bytes for the rest."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
-    from transformers import AutoTokenizer
 
     pieces = sorted({*WORDS, "Describe", "the", "image", ".", "\n", "Query:"})
     merges = _merges([list(f"▁{piece}") for piece in pieces] + [list(piece) for piece in pieces])
@@ -74,8 +73,19 @@ def xlm_roberta_tokenizer(folder: Path) -> Any:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", pair=pair, special_tokens=[("<s>", 0), ("</s>", 2)]
     )
-    config = {"tokenizer_class": "XLMRobertaTokenizer", "model_max_length": 512, "bos_token": "<s>", "eos_token": "</s>"}
-    config |= {"sep_token": "</s>", "cls_token": "<s>", "unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>"}
+    config = {
+        "tokenizer_class": "XLMRobertaTokenizer",
+        "model_max_length": 512,
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+    }
+    config |= {
+        "sep_token": "</s>",
+        "cls_token": "<s>",
+        "unk_token": "<unk>",
+        "pad_token": "<pad>",
+        "mask_token": "<mask>",
+    }
     return _saved(tokenizer, folder, config)
 
 
