@@ -22,6 +22,7 @@ check: $(VENV)/.ready
 bench: $(VENV)/.ready
 	$(BIN)/python -m tests.benchmarks $(ONLY)
 
+deploy: export CAPIM_WORKSPACE ?= $(CURDIR)/workspace
 deploy: $(VENV)/.ready
 	$(BIN)/prefect --no-prompt deploy --prefect-file deployments/prefect.yaml --all
 

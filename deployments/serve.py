@@ -6,6 +6,7 @@ written down once. Runs as long as the process lives; each run is a subprocess o
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from prefect.client.schemas.schedules import CronSchedule
 from prefect.deployments.runner import RunnerDeployment
 from prefect.events import DeploymentEventTrigger
 from prefect.flows import load_flow_from_entrypoint
+from prefect.utilities.templating import apply_values
 
 FILE = Path(__file__).with_name("prefect.yaml")
 
@@ -23,7 +25,9 @@ FILE = Path(__file__).with_name("prefect.yaml")
 def runner_deployments() -> list[RunnerDeployment]:
     """One for every entry of the file."""
     entries: list[dict[str, Any]] = yaml.safe_load(FILE.read_text(encoding="utf-8"))["deployments"]
-    return [_runner_deployment(entry) for entry in entries]
+    # {{ $VARIABLE }} from the environment, as `prefect deploy` does; {{ event… }} stays for Prefect
+    filled = [apply_values(entry, dict(os.environ), remove_notset=False) for entry in entries]
+    return [_runner_deployment(entry) for entry in filled if isinstance(entry, dict)]
 
 
 def _runner_deployment(entry: dict[str, Any]) -> RunnerDeployment:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from prefect import flow
 
 from flows.config import RunConfig
-from flows.execution import call
+from flows.execution import announce, call
 from flows.request import check_request
 from flows.runs import recorded_run
 from tasks.embed import embed_corpora, register_corpus
@@ -41,4 +41,7 @@ def embed(config: RunConfig, run: str | None = None) -> tuple[EmbedRef, ...]:
             call(embed_corpora, spec, corpora, store_uri=config.store_uri, settings=settings, run=run_id)
             for spec in encoders
         ]
-    return tuple(reference for references in done for reference in references)
+    embedded = tuple(reference for references in done for reference in references)
+    if run is None:  # a larger run goes on with what was encoded by itself
+        announce("capim.embedded", config.workspace, n_encoded=sum(reference.n_encoded for reference in embedded))
+    return embedded

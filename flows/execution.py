@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from prefect import Flow, Task
 from prefect.context import FlowRunContext
+from prefect.events import emit_event
 from prefect.settings import PREFECT_API_URL
 
 P = ParamSpec("P")
@@ -23,6 +24,13 @@ def call(step: Flow[P, R] | Task[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     if FlowRunContext.get() is None:
         return step.fn(*args, **kwargs)
     return cast("Callable[P, R]", step)(*args, **kwargs)
+
+
+def announce(event: str, workspace: str, **payload: str | int | float) -> None:
+    """Emit an event about a workspace that automations can wait for; nothing outside a flow run."""
+    if FlowRunContext.get() is not None:
+        resource = {"prefect.resource.id": f"capim.workspace.{workspace}"}
+        emit_event(event, resource=resource, payload={"workspace": workspace, **payload})
 
 
 def start(flow: Flow[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

@@ -11,11 +11,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
+from prefect.runtime import deployment
 
 from flows.config import RunConfig
 from store import EmbeddingStore
+from store.errors import RequestError
 from store.schema import RUNS
 from tasks.versions import library_versions
 
@@ -30,6 +33,7 @@ def recorded_run(config: RunConfig, kind: str, run: str | None = None) -> Iterat
     if run is not None:
         yield run
         return
+    _check_lasting(config.workspace)
     started = datetime.now(UTC)
     run = f"{started:%Y%m%dT%H%M%S}-{kind}-{secrets.token_hex(2)}"
     store = EmbeddingStore.open(config.store_uri, create=True)
@@ -57,3 +61,12 @@ def recorded_run(config: RunConfig, kind: str, run: str | None = None) -> Iterat
         write(state="failed", finished=datetime.now(UTC), message=f"{type(error).__name__}: {' '.join(first)}")
         raise
     write(state="completed", finished=datetime.now(UTC))
+
+
+def _check_lasting(workspace: str) -> None:
+    """A worker runs a deployment in a temporary folder: what a relative workspace keeps there is lost with it."""
+    if deployment.id is not None and "://" not in workspace and not Path(workspace).is_absolute():
+        raise RequestError(
+            f"workspace {workspace!r} is relative, and a deployment runs in a temporary folder; give an absolute path "
+            "or a URI in the deployment's parameters (config.workspace)"
+        )
