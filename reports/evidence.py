@@ -102,29 +102,46 @@ class Evidence:
         """Comparisons by corpus, protocol, metric and the two encoders as stored."""
         return {(r["corpus"], r["protocol"], r["metric"], r["encoder_a"], r["encoder_b"]): r for r in self.comparisons}
 
+    @cached_property
+    def _cells(self) -> Mapping[tuple[str, str, str], tuple[Row, ...]]:
+        """Results by corpus, protocol and metric, best first; without a value last; equal values by name."""
+        cells: dict[tuple[str, str, str], list[Row]] = {}
+        for row in self.results:
+            cells.setdefault((row["corpus"], row["protocol"], row["metric"]), []).append(row)
+        return {key: tuple(sorted(rows, key=_place)) for key, rows in cells.items()}
+
+    @cached_property
+    def _protocols(self) -> Mapping[str, Mapping[str, tuple[Row, ...]]]:
+        """Results by corpus and protocol, both by name."""
+        found: dict[str, dict[str, list[Row]]] = {}
+        for row in self.results:
+            found.setdefault(row["corpus"], {}).setdefault(row["protocol"], []).append(row)
+        return {c: {p: tuple(rows) for p, rows in sorted(of.items())} for c, of in sorted(found.items())}
+
     def corpus_names(self, having: Callable[[str], bool] = lambda _: True) -> list[str]:
         """Corpora with a protocol that ``having`` accepts: those with most queries first, then by name."""
-        queries: dict[str, int] = {}
-        for row in self.results:
-            if having(row["protocol"]):
-                queries[row["corpus"]] = max(queries.get(row["corpus"], 0), row["n_queries"])
-        return sorted(queries, key=lambda name: (-queries[name], name))
+        queries = {
+            corpus: max((r["n_queries"] for p, rows in of.items() if having(p) for r in rows), default=-1)
+            for corpus, of in self._protocols.items()
+        }
+        return sorted((name for name, n in queries.items() if n >= 0), key=lambda name: (-queries[name], name))
 
-    def encoder_names(self, corpus: str | None = None, protocol: str | None = None) -> list[str]:
+    def encoder_names(self, corpus: str | None = None) -> list[str]:
         """Encoders with a result there, by name."""
-        return sorted(
-            {r["encoder"] for r in self.results if corpus in (None, r["corpus"]) and protocol in (None, r["protocol"])}
-        )
+        chosen = self._protocols if corpus is None else {corpus: self._protocols.get(corpus, {})}
+        return sorted({r["encoder"] for of in chosen.values() for rows in of.values() for r in rows})
 
     def protocols(self, corpus: str) -> list[str]:
         """Protocol ids with a result on that corpus, by name."""
-        return sorted({r["protocol"] for r in self.results if r["corpus"] == corpus})
+        return list(self._protocols.get(corpus, ()))
 
-    def ranked(self, corpus: str, protocol: str, metric: str) -> list[Row]:
+    def of(self, corpus: str, protocol: str) -> tuple[Row, ...]:
+        """The results of one protocol on one corpus."""
+        return self._protocols.get(corpus, {}).get(protocol, ())
+
+    def ranked(self, corpus: str, protocol: str, metric: str) -> tuple[Row, ...]:
         """The rows of one metric, best first; without a value last; equal values by name."""
-        rows = [r for r in self.results if (r["corpus"], r["protocol"], r["metric"]) == (corpus, protocol, metric)]
-        sign = 1.0 if metric in SMALLER_IS_BETTER else -1.0
-        return sorted(rows, key=lambda r: (r["value"] is None, sign * (r["value"] or 0.0), r["encoder"]))
+        return self._cells.get((corpus, protocol, metric), ())
 
     @cached_property
     def digest(self) -> str:
@@ -140,6 +157,12 @@ class Evidence:
         for case in self.cases:
             total.update(repr(case).encode())
         return total.hexdigest()
+
+
+def _place(row: Row) -> tuple[bool, float, str]:
+    """Sort key of :meth:`Evidence.ranked`."""
+    sign = 1.0 if row["metric"] in SMALLER_IS_BETTER else -1.0
+    return row["value"] is None, sign * (row["value"] or 0.0), row["encoder"]
 
 
 SMALLER_IS_BETTER = frozenset({"median_rank", "mean_rank"})

@@ -116,3 +116,23 @@ def deviation(values: Sequence[float | None]) -> float | None:
     """
     known = [v for v in values if v is not None]
     return stdev(known) if len(known) > 1 else None
+
+
+_ISO = {
+    "ar": "ara-Arab", "cs": "ces-Latn", "da": "dan-Latn", "de": "deu-Latn", "el": "ell-Grek", "en": "eng-Latn",
+    "es": "spa-Latn", "fa": "fas-Arab", "fi": "fin-Latn", "fr": "fra-Latn", "he": "heb-Hebr", "hi": "hin-Deva",
+    "hr": "hrv-Latn", "hu": "hun-Latn", "hy": "hye-Armn", "id": "ind-Latn", "it": "ita-Latn", "ja": "jpn-Jpan",
+    "ko": "kor-Hang", "nl": "nld-Latn", "no": "nor-Latn", "pl": "pol-Latn", "pt": "por-Latn", "ro": "ron-Latn",
+    "ru": "rus-Cyrl", "sv": "swe-Latn", "sw": "swa-Latn", "te": "tel-Telu", "th": "tha-Thai", "tr": "tur-Latn",
+    "uk": "ukr-Cyrl", "vi": "vie-Latn", "zh": "zho-Hans",
+}  # fmt: skip
+
+
+def mteb_language(code: str) -> str:
+    """The ISO 639-3 code with script that MTEB uses, or the code itself where the table has none.
+
+    Examples:
+        >>> mteb_language("de"), mteb_language("pt-BR"), mteb_language("xx")
+        ('deu-Latn', 'por-Latn', 'xx')
+    """
+    return _ISO.get(code.split("-", maxsplit=1)[0], code)

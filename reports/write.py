@@ -65,6 +65,18 @@ def results_json(evidence: Evidence, report: Report) -> dict[str, object]:
             table: [{k: plain(v) for k, v in row.items()} for row in getattr(evidence, table)]
             for table in ("results", "comparisons", "slices", "runs")
         },
+        "encoders": {
+            name: {"fingerprint": spec.fingerprint, **spec.identity()} for name, spec in evidence.specs.items()
+        },
+        "corpora": {
+            name: {
+                "fingerprint": corpus.fingerprint,
+                "images": corpus.images.num_rows,
+                "captions": corpus.captions.num_rows,
+            }
+            for name, corpus in evidence.corpora.items()
+        },
+        "devices": sorted({row["device"] for row in evidence.batches}),
         "page": {
             "title": report.title,
             "subtitle": report.subtitle,

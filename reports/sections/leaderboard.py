@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from reports import format as show
 from reports.cells import axis_of, heading_groups, metric_title, result_cell, tie_cell
@@ -124,7 +124,7 @@ def _identity(evidence: Evidence, name: str) -> str:
     return f"{spec.checkpoint} at {spec.revision}, {spec.adapter}, {spec.dim} components, {spec.precision}"
 
 
-def _mark(name: str, members: list[Row], standing: Mapping[str, Standing]) -> Mark:
+def _mark(name: str, members: Sequence[Row], standing: Mapping[str, Standing]) -> Mark:
     """Bold for the highest value; and, where tests tell, the sign for those tied with it."""
     if members and members[0]["value"] is not None and members[0]["encoder"] == name:
         return "best"

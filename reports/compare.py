@@ -1,0 +1,185 @@
+"""The page about two reports: ``capim report --compare OLD NEW``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reports import format as show
+from reports.cells import POINTS, RANKS, metric_title, range_text, value_text
+from reports.changes import Change, Snapshot, causes, changes, load_snapshot
+from reports.evidence import SMALLER_IS_BETTER
+from reports.page import Block, Cell, Column, Mark, Notice, Report, Section, Table, Text
+from reports.ranking import ALPHA
+from reports.render import render_html, render_markdown
+from store.types import digest16
+
+
+def write_comparison(old: str | Path, new: str | Path, folder: str | Path) -> Path:
+    """Writes ``compare.html`` and ``compare.md`` about two reports.
+
+    Args:
+        old: A report: its folder, page or ``results.json``.
+        new: Another one.
+        folder: Made if need be.
+
+    Returns:
+        The path of ``compare.html``.
+
+    Raises:
+        RequestError: One of them is no report, or they have no figure in common.
+    """
+    report = compare(load_snapshot(old), load_snapshot(new))
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    for name, text in (("compare.html", render_html(report)), ("compare.md", render_markdown(report))):
+        fresh = target / f"{name}.new"
+        fresh.write_text(text, "utf-8")
+        fresh.replace(target / name)
+    return target / "compare.html"
+
+
+def compare(old: Snapshot, new: Snapshot) -> Report:
+    """What changed from one report to another."""
+    shared = changes(old, new)
+    moved = [c for c in shared if c.difference]
+    real = [c for c in moved if c.p is not None and c.p < ALPHA]
+    worse = [c for c in real if _worse(c)]
+    sections = [_figures(moved, shared, worse), _causes(old, new, moved), _coverage(old, new)]
+    return Report(
+        title="What changed",
+        subtitle=f"from {old.name} to {new.name}",
+        facts=(
+            ("Figures in both", show.number(len(shared), 0)),
+            ("Changed", show.number(len(moved), 0)),
+            ("More than chance", show.number(len(real), 0)),
+            ("Worse", show.number(len(worse), 0)),
+        ),
+        sections=tuple(section for section in sections if section is not None),
+        thumbnails=(),
+        sources=digest16([old.name, new.name, [[*c.key, c.difference, c.p, c.basis] for c in shared]]),
+    )
+
+
+def _worse(change: Change) -> bool:
+    return bool(change.difference) and ((change.difference or 0) < 0) != (change.key[2] in SMALLER_IS_BETTER)
+
+
+def _figures(moved: list[Change], shared: list[Change], worse: list[Change]) -> Section:
+    blocks: list[Block] = []
+    if worse:
+        items = [f"{c.key[3]} on {c.key[0]}, {c.key[1]} {metric_title(c.key[2])}: {_difference(c)}" for c in worse]
+        blocks.append(Notice(title="Worse, beyond chance", items=tuple(items), mark="bad"))
+    if moved:
+        blocks.append(_table(moved))
+    else:
+        blocks.append(Text(text=f"All {show.count(len(shared), 'figure')} in both are the same to the last digit."))
+    return Section(
+        id="figures",
+        title="Figures",
+        lead="Every figure that both reports have and that is not the same in both.",
+        blocks=tuple(blocks),
+    )
+
+
+def _table(moved: list[Change]) -> Table:
+    order = sorted(moved, key=lambda c: (c.p is None, c.p or 0.0, c.key))
+    return Table(
+        id="changes",
+        caption="Changed figures, the surest first",
+        columns=(
+            Column(heading="Encoder"),
+            Column(heading="corpus"),
+            Column(heading="protocol"),
+            Column(heading="metric"),
+            Column(heading="old", numeric=True),
+            Column(heading="new", numeric=True),
+            Column(heading="difference", numeric=True),
+            Column(heading="p", numeric=True),
+            Column(heading="basis"),
+        ),
+        rows=tuple(_row(c) for c in order),
+        sortable=True,
+        note="Paired test: the sign-flip test of the two states on their shared queries, as stored. Unpaired bound: "
+        "an upper bound of p from the two standard errors, for figures without such a test; where it is large, "
+        "`capim compare` settles it. Same rows: computed from the same embeddings under the same protocol, so "
+        "only the code or the settings of the statistics can differ.",
+    )
+
+
+def _row(c: Change) -> tuple[Cell, ...]:
+    corpus, protocol, metric, encoder = c.key
+    surely = c.p is not None and c.p < ALPHA
+    mark: Mark = "" if not surely else "bad" if _worse(c) else "good"
+    bound = "≤ " if c.basis == "unpaired bound" and c.p is not None and c.p >= 0.001 else ""
+    return (
+        Cell(text=encoder),
+        Cell(text=corpus),
+        Cell(text=protocol),
+        Cell(text=metric_title(metric)),
+        *(
+            Cell(
+                text=value_text(metric, r["value"]),
+                note=range_text(metric, r["low"], r["high"]),
+                sort=show.exact(r["value"]),
+            )
+            for r in (c.old, c.new)
+        ),
+        Cell(text=_difference(c), sort=show.exact(c.difference), mark=mark),
+        Cell(text=f"{bound}{show.p_value(c.p)}", sort=show.exact(c.p), mark="" if surely else "muted"),
+        Cell(text=c.basis),
+    )
+
+
+def _difference(c: Change) -> str:
+    return show.number(c.difference) if c.key[2] in RANKS | POINTS else show.points(c.difference, 2)
+
+
+def _causes(old: Snapshot, new: Snapshot, moved: list[Change]) -> Section | None:
+    found = causes(old, new)
+    if not found:
+        if not moved:
+            return None
+        text = "Nothing that the reports record differs: not the models, the corpora, the libraries or the device."
+        return Section(id="causes", title="Why it may have", lead=text, blocks=(Text(text="Look at the code."),))
+    table = Table(
+        id="differences",
+        caption="What else differs between the two",
+        columns=(Column(heading="of"), Column(heading="what"), Column(heading="old"), Column(heading="new")),
+        rows=tuple(tuple(Cell(text=text) for text in row) for row in found),
+    )
+    return Section(
+        id="causes",
+        title="Why it may have",
+        lead="What the two reports record of models, corpora, libraries and devices, where it differs.",
+        blocks=(table,),
+    )
+
+
+def _coverage(old: Snapshot, new: Snapshot) -> Section | None:
+    """Figures that only one of the two has, by encoder, corpus and protocol."""
+    rows = []
+    for label, mine, others in (("only old", old, new), ("only new", new, old)):
+        groups: dict[tuple[str, str, str], list[str]] = {}
+        for corpus, protocol, metric, encoder in sorted(mine.results.keys() - others.results.keys()):
+            groups.setdefault((encoder, corpus, protocol), []).append(metric_title(metric))
+        rows += [
+            (Cell(text=e), Cell(text=c), Cell(text=p), Cell(text=", ".join(metrics)), Cell(text=label))
+            for (e, c, p), metrics in groups.items()
+        ]
+    if not rows:
+        return None
+    headings = ("Encoder", "corpus", "protocol", "metrics", "where")
+    return Section(
+        id="coverage",
+        title="Figures of only one report",
+        lead="",
+        blocks=(
+            Table(
+                id="only-one",
+                caption="Figures without a counterpart",
+                columns=tuple(Column(heading=h) for h in headings),
+                rows=tuple(rows),
+                sortable=True,
+            ),
+        ),
+    )

@@ -1,0 +1,67 @@
+r"""Leaderboards for a paper: booktabs tables that compile with ``\usepackage{booktabs}`` alone."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+from reports.evidence import Evidence
+from reports.page import Cell, Section, Table
+from reports.sections import compositional, leaderboard
+
+_ESCAPES = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "−": "$-$", "≈": r"$\approx$", "·": r"$\cdot$",
+    "’": "'", "±": r"$\pm$",
+}  # fmt: skip
+
+
+def latex_files(evidence: Evidence, name: str) -> dict[str, bytes]:
+    """One file with the leaderboards, Winoground and pair tables."""
+    sections: list[Section | None] = [leaderboard.section(evidence), compositional.section(evidence)]
+    tables = [b for s in sections if s is not None for b in s.blocks if isinstance(b, Table)]
+    if not tables:
+        return {}
+    text = f"% made by capim from rows with the digest {evidence.digest[:16]}; needs \\usepackage{{booktabs}}\n\n"
+    return {name: (text + "\n".join(latex_table(table) for table in tables)).encode()}
+
+
+def latex_table(table: Table) -> str:
+    """One table: intervals small after the figure, the best in bold, heading groups with their rules."""
+    lines = [
+        r"\begin{table}",
+        r"  \centering",
+        f"  \\caption{{{escape_latex(table.caption)}}}",
+        f"  \\label{{tab:{table.id}}}",
+        f"  \\begin{{tabular}}{{{''.join('r' if column.numeric else 'l' for column in table.columns)}}}",
+        r"    \toprule",
+    ]
+    if table.groups:
+        spans = [int(group.span) for group in table.groups]
+        heads = [f"\\multicolumn{{{group.span}}}{{c}}{{{escape_latex(group.text)}}}" for group in table.groups]
+        starts = [end - n for end, n in zip(accumulate(spans), spans, strict=True)]
+        rules = [
+            f"\\cmidrule(lr){{{start + 1}-{start + n}}}"
+            for start, n, group in zip(starts, spans, table.groups, strict=True)
+            if group.text
+        ]
+        lines += [f"    {' & '.join(heads)} \\\\", f"    {' '.join(rules)}"]
+    lines += [f"    {' & '.join(escape_latex(c.heading) for c in table.columns)} \\\\", r"    \midrule"]
+    lines += [f"    {' & '.join(_cell(cell) for cell in row)} \\\\" for row in table.rows]
+    lines += [r"    \bottomrule", r"  \end{tabular}", r"\end{table}", ""]
+    return "\n".join(lines)
+
+
+def _cell(cell: Cell) -> str:
+    text = escape_latex(cell.text)
+    text = f"\\textbf{{{text}}}" if cell.mark == "best" else f"$\\approx$ {text}" if cell.mark == "tied" else text
+    return f"{text} {{\\scriptsize ({escape_latex(cell.note)})}}" if cell.note else text
+
+
+def escape_latex(text: str) -> str:
+    r"""Text that LaTeX prints as it is.
+
+    Examples:
+        >>> escape_latex("hf_dual & 50 % – {x}")
+        'hf\\_dual \\& 50 \\% -- \\{x\\}'
+    """
+    return "".join(_ESCAPES.get(c, c) for c in text)

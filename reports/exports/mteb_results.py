@@ -1,0 +1,85 @@
+"""MTEB's results folder: ``<model>/<revision>/<task>.json`` with ``model_meta.json`` beside them.
+
+The tasks carry capim's own names (``capim-<corpus>-<protocol>``): a figure of ``t2i/all`` on COCO Karpathy is not a
+figure of MTEB's ``MSCOCOT2IRetrieval``, which has other queries and another headline (nDCG@10).
+"""
+
+from __future__ import annotations
+
+import json
+
+from reports.evidence import SMALLER_IS_BETTER, Evidence, Row
+from reports.languages import cross_lingual, mteb_language
+
+FORMAT = "2.0.0"  # of the results files; what MTEB's loader reads without conversion
+NAMES = {
+    "R@1": "hit_rate_at_1",
+    "R@5": "hit_rate_at_5",
+    "R@10": "hit_rate_at_10",
+    "MRR": "mrr",
+    "nDCG@10": "ndcg_at_10",
+}
+MAIN = ("R@1", "winoground_group", "pair_accuracy")
+
+
+def mteb_files(evidence: Evidence, name: str) -> dict[str, bytes]:
+    """One file per encoder, corpus and protocol; the languages of one corpus and direction share a file."""
+    files: dict[str, bytes] = {}
+    for encoder, spec in sorted(evidence.specs.items()):
+        folder = f"{spec.checkpoint.replace('/', '__').replace(' ', '_')}/{spec.revision}"
+        tasks: dict[str, list[dict[str, object]]] = {}
+        for corpus in evidence.corpus_names():
+            for protocol in evidence.protocols(corpus):
+                rows = [
+                    r
+                    for r in evidence.results
+                    if (r["encoder"], r["corpus"], r["protocol"]) == (encoder, corpus, protocol)
+                ]
+                rows = [r for r in rows if r["value"] is not None and r["metric"] not in SMALLER_IS_BETTER]
+                if rows:
+                    task, entry = _entry(evidence, corpus, protocol, rows)
+                    tasks.setdefault(task, []).append(entry)
+        for task, entries in tasks.items():
+            document = {
+                "dataset_revision": evidence.corpora[str(entries[0]["corpus"])].fingerprint,
+                "task_name": task,
+                "mteb_version": FORMAT,
+                "scores": {"test": entries},
+                "evaluation_time": None,
+                "kg_co2_emissions": None,
+            }
+            files[f"{folder}/{task}.json"] = _text(document)
+        if tasks:
+            meta = {"name": spec.checkpoint, "revision": spec.revision, "embed_dim": spec.dim, "capim_name": encoder}
+            files[f"{folder}/model_meta.json"] = _text(meta)
+    return files
+
+
+def _entry(evidence: Evidence, corpus: str, protocol: str, rows: list[Row]) -> tuple[str, dict[str, object]]:
+    by = {r["metric"]: r for r in rows}
+    main = next((by[m] for m in MAIN if m in by), rows[0])
+    parts = cross_lingual(protocol)
+    language = parts.language if parts else evidence.corpora[corpus].languages_reference
+    label = parts.direction if parts else protocol
+    scores = {_name(r["metric"]): r["value"] for r in rows}
+    entry: dict[str, object] = {
+        "main_score": main["value"],
+        "main_score_name": _name(main["metric"]),
+        "main_score_low": main["low"],
+        "main_score_high": main["high"],
+        "hf_subset": f"{parts.language}-{parts.translator}" if parts else "default",
+        "languages": [mteb_language(language)],
+        "corpus": corpus,
+        "protocol": protocol,
+        **scores,
+    }
+    return f"capim-{corpus}-{label}".replace("/", "-"), entry
+
+
+def _name(metric: str) -> str:
+    """MTEB's name of a metric, or ours where it has none."""
+    return NAMES.get(metric, metric)
+
+
+def _text(value: object) -> bytes:
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()

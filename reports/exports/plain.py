@@ -1,0 +1,91 @@
+"""Every column of every result row: CSV, JSON with a schema, Parquet."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from reports.evidence import Evidence, plain
+from store.schema import RESULTS
+
+SCHEMA_ID = "capim-results/1"
+
+
+def results_table(evidence: Evidence) -> pa.Table:
+    """The kept results as ``schema.RESULTS``."""
+    return pa.Table.from_pylist([dict(row) for row in evidence.results], schema=RESULTS)
+
+
+def csv_files(evidence: Evidence, name: str) -> dict[str, bytes]:
+    """One CSV; nulls are empty, texts quoted."""
+    target = io.BytesIO()
+    pyarrow.csv.write_csv(results_table(evidence), target)
+    return {name: target.getvalue()}
+
+
+def parquet_files(evidence: Evidence, name: str) -> dict[str, bytes]:
+    """One Parquet file with the store's own types."""
+    target = io.BytesIO()
+    pyarrow.parquet.write_table(results_table(evidence), target)
+    return {name: target.getvalue()}
+
+
+def json_files(evidence: Evidence, name: str) -> dict[str, bytes]:
+    """The rows, and beside them the JSON Schema (draft 2020-12) that they obey."""
+    stem = name.removesuffix(".json")
+    document = {
+        "$schema": f"./{stem}.schema.json",
+        "format": SCHEMA_ID,
+        "digest": evidence.digest,
+        "results": [{key: plain(value) for key, value in row.items()} for row in evidence.results],
+    }
+    return {name: _text(document), f"{stem}.schema.json": _text(json_schema(RESULTS))}
+
+
+def _text(value: object) -> bytes:
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def json_schema(rows: pa.Schema) -> dict[str, object]:
+    """The JSON Schema of a document of result rows.
+
+    Examples:
+        >>> schema = json_schema(pa.schema([pa.field("value", pa.float64())]))
+        >>> schema["properties"]["results"]["items"]["properties"]
+        {'value': {'type': ['number', 'null']}}
+    """
+    properties: dict[str, object] = {field.name: _type(field) for field in rows}
+    item = {
+        "type": "object",
+        "properties": properties,
+        "required": [field.name for field in rows],
+        "additionalProperties": False,
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": SCHEMA_ID,
+        "type": "object",
+        "properties": {
+            "$schema": {"type": "string"},
+            "format": {"const": SCHEMA_ID},
+            "digest": {"type": "string"},
+            "results": {"type": "array", "items": item},
+        },
+        "required": ["format", "digest", "results"],
+    }
+
+
+def _type(field: pa.Field) -> dict[str, object]:
+    kinds = (
+        (pa.types.is_timestamp, {"type": "string", "format": "date-time"}),
+        (pa.types.is_integer, {"type": "integer"}),
+        (pa.types.is_floating, {"type": "number"}),
+        (pa.types.is_boolean, {"type": "boolean"}),
+        (pa.types.is_string, {"type": "string"}),
+    )
+    found: dict[str, object] = next(dict(kind) for fits, kind in kinds if fits(field.type))
+    return {**found, "type": [found["type"], "null"]} if field.nullable else found

@@ -1,0 +1,87 @@
+"""Two reports side by side."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from reports import write_report
+from reports.changes import changes, load_snapshot, unpaired_bound
+from reports.compare import compare, write_comparison
+from store.errors import RequestError
+from tests.reports.stand_in import StandIn, comparison, demo, spec
+
+
+@pytest.fixture
+def old_and_new(tmp_path: Path) -> tuple[Path, Path]:
+    """The same store before and after `tiny-clip` got a new revision that is worse."""
+    old = demo()
+    write_report(old, tmp_path / "old")
+    new = demo()
+    changed = spec("tiny-clip", dim=65)
+    for row in new.tables["results"]:
+        if row["encoder"] == "tiny-clip":
+            row.update(
+                encoder_fingerprint=changed.fingerprint,
+                evaluation=f"new {row['evaluation']}",
+                value=row["value"] - 0.2,
+                low=max(0.0, row["low"] - 0.2),
+                high=row["high"] - 0.2,
+                created=row["created"] + timedelta(days=1),
+            )
+    before = new.specs["tiny-clip"]
+    new.specs["tiny-clip"] = changed
+    new.specs["before"] = before
+    new.tables["runs"][0]["versions"] = json.dumps({"capim": "0.1.0", "lancedb": "0.41.0"})
+    write_report(new, tmp_path / "new")
+    return tmp_path / "old", tmp_path / "new"
+
+
+def test_a_drop_beyond_chance_stands_at_the_top(old_and_new: tuple[Path, Path], tmp_path: Path) -> None:
+    page = write_comparison(*old_and_new, tmp_path / "out")
+    markdown = page.with_name("compare.md").read_text("utf-8")
+    assert "Worse, beyond chance" in markdown
+    assert "tiny-clip on shapes, t2i/all R@1: −20.00" in markdown
+    assert "unpaired bound" in markdown
+
+
+def test_what_else_differs_is_named_with_both_values(old_and_new: tuple[Path, Path], tmp_path: Path) -> None:
+    markdown = write_comparison(*old_and_new, tmp_path / "out").with_name("compare.md").read_text("utf-8")
+    assert "| encoder tiny-clip | dim | 64 | 65 |" in markdown
+    assert "| library | lancedb | 0.40.0 | 0.41.0 |" in markdown
+    assert "encoder tiny-colpali" not in markdown
+
+
+def test_a_report_against_itself_is_the_same_to_the_last_digit(tmp_path: Path) -> None:
+    write_report(demo(), tmp_path / "a")
+    snapshot = load_snapshot(tmp_path / "a")
+    assert {c.basis for c in changes(snapshot, snapshot)} == {"same rows"}
+    report = compare(snapshot, snapshot)
+    assert [section.id for section in report.sections] == ["figures"]
+
+
+def test_a_stored_paired_test_of_the_two_states_is_preferred_to_the_bound(
+    old_and_new: tuple[Path, Path],
+) -> None:
+    old, new = (load_snapshot(path) for path in old_and_new)
+    store = StandIn(specs={"a": spec("tiny-clip", dim=64), "b": spec("tiny-clip", dim=65)}, contents=demo().contents)
+    comparison(store, "shapes", "t2i/all", "R@1", "a", "b", 0.2, 0.03)
+    new = type(new)(**{**vars(new), "comparisons": store.tables["comparisons"]})
+    found = {c.key: c for c in changes(old, new)}
+    assert found["shapes", "t2i/all", "R@1", "tiny-clip"].basis == "paired test"
+    assert found["shapes", "t2i/all", "R@1", "tiny-clip"].p == 0.03
+
+
+def test_the_bound_is_the_two_sided_normal_p_of_independent_figures() -> None:
+    assert unpaired_bound(1.959964, 0.6, 0.8) == pytest.approx(0.05, abs=1e-6)
+
+
+@pytest.mark.parametrize("content", [None, "{}", "not json", '{"schema": "other/1"}'])
+def test_what_is_no_report_is_named(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "results.json").write_text(content)
+    with pytest.raises(RequestError, match=r"results\.json"):
+        load_snapshot(tmp_path)

@@ -1,0 +1,167 @@
+"""Every export is read back, MTEB's by MTEB's own loader."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import jsonschema
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from reports.exports import FORMATS, export_results
+from reports.exports.latex import latex_table
+from reports.exports.seeds import reduced
+from reports.page import Cell, Column, Table
+from store.errors import RequestError
+from store.schema import RESULTS
+from tests.reports.large import coco
+from tests.reports.stand_in import StandIn
+
+
+@pytest.fixture(scope="module")
+def large_store() -> StandIn:
+    return coco(n_images=40)
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_csv_holds_every_result_to_the_last_digit(demo_store: StandIn, tmp_path: Path) -> None:
+    [path] = export_results(demo_store, tmp_path / "r.csv")
+    table = pyarrow.csv.read_csv(path)
+    assert table.column_names == RESULTS.names
+    assert sorted(table["value"].to_pylist()) == sorted(r["value"] for r in demo_store.tables["results"])
+
+
+def test_parquet_keeps_the_stores_own_types(demo_store: StandIn, tmp_path: Path) -> None:
+    [path] = export_results(demo_store, tmp_path / "r.parquet")
+    table = pyarrow.parquet.read_table(path)
+    assert table.schema.equals(RESULTS)
+    assert table.num_rows == len(demo_store.tables["results"])
+
+
+def test_json_obeys_the_schema_beside_it(demo_store: StandIn, tmp_path: Path) -> None:
+    document, schema = (json.loads(p.read_text("utf-8")) for p in export_results(demo_store, tmp_path / "r.json"))
+    jsonschema.validate(document, schema, cls=jsonschema.Draft202012Validator)
+    assert len(document["results"]) == len(demo_store.tables["results"])
+    document["results"][0]["n_queries"] = "many"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document, schema, cls=jsonschema.Draft202012Validator)
+
+
+def test_v28_csv_has_the_seeds_columns_in_percent_and_names_its_protocols(demo_store: StandIn, tmp_path: Path) -> None:
+    [path] = export_results(demo_store, tmp_path / "r.csv", kind="v28")
+    first = rows_of(path)[0]
+    assert first["Model"] == "tiny-clip"
+    assert (first["T2I Protocol"], first["T2I R@1"]) == ("t2i/first", "60.0")
+    assert (first["I2T Protocol"], first["I2T R@1"]) == ("i2t/any", "74.0")
+    assert first["Winoground Text"] == "43.4"
+    assert first["Architecture"] == "Dense"
+    assert rows_of(path)[-1]["Architecture"] == "Late-Interaction"
+
+
+def test_reduced_tables_equal_those_that_coco_sm_published(shared_data: Path) -> None:
+    for report in sorted((shared_data / "coco_sm" / "reports").glob("*_reduced.csv")):
+        full = rows_of(report.with_name(report.name.replace("_reduced", "")))
+        ours = reduced([{k: v if k in ("language", "meta") else float(v) for k, v in row.items()} for row in full])
+        theirs = rows_of(report)
+        assert [r["language"] for r in ours] == [r["language"] for r in theirs]
+        for mine, published in zip(ours, theirs, strict=True):
+            for column, text in published.items():
+                if column == "language":
+                    continue
+                pairs = zip(mine[column].split(" ± "), text.split(" ± "), strict=True)
+                # theirs are means of unrounded figures, ours here of the three decimals that they published
+                assert all(abs(float(a) - float(b)) < 0.00101 for a, b in pairs), (report.name, mine, column)
+
+
+def test_coco_sm_files_have_63_rows_and_the_published_header(
+    large_store: StandIn, tmp_path: Path, shared_data: Path
+) -> None:
+    export_results(large_store, tmp_path / "out", kind="coco-sm")
+    full = tmp_path / "out" / "coco-sm" / "siglip2-so400m.csv"
+    published = shared_data / "coco_sm" / "reports" / "open_clip.csv"
+    assert full.read_text("utf-8").splitlines()[0] == published.read_text("utf-8").splitlines()[0]
+    rows = rows_of(full)
+    assert len(rows) == 18 * 3
+    assert all(re.fullmatch(r"[01]\.\d{3}", row["t2i.ndcg@20"]) for row in rows)
+    assert [row["language"] for row in rows_of(full.with_name("siglip2-so400m_reduced.csv"))][-4:] == [
+        "all",
+        "google",
+        "bing",
+        "nllb",
+    ]
+
+
+@pytest.mark.peers
+@pytest.mark.slow
+def test_mteb_reads_its_results_with_its_own_loader(large_store: StandIn, tmp_path: Path) -> None:
+    mteb = pytest.importorskip("mteb", reason="the peers extra is not installed")
+    written = export_results(large_store, tmp_path / "mteb", kind="mteb")
+    files = [p for p in written if p.name != "model_meta.json"]
+    results = {p.stem: mteb.TaskResult.from_disk(p) for p in files if "siglip2" in str(p)}
+    headline = ("siglip2-so400m", "coco-karpathy", "t2i/all", "R@1")
+    rows = {(r["encoder"], r["corpus"], r["protocol"], r["metric"]): r for r in large_store.tables["results"]}
+    assert results["capim-coco-karpathy-t2i-all"].get_score() == rows[headline]["value"]
+    languages = results["capim-coco-sm-t2i"]
+    assert len(languages.scores["test"]) == 18 * 3
+    assert {"eng", "deu"} <= set(languages.languages)
+
+
+def test_clip_benchmark_csv_has_the_columns_of_its_build_command(large_store: StandIn, tmp_path: Path) -> None:
+    [path] = export_results(large_store, tmp_path / "benchmark.csv", kind="clip-benchmark")
+    rows = rows_of(path)
+    retrieval = next(r for r in rows if r["task"] == "zeroshot_retrieval" and "siglip2" in r["model"])
+    assert retrieval["dataset"] == "mscoco_captions"
+    assert retrieval["model_fullname"] == f"{retrieval['model']} {retrieval['pretrained']}"
+    assert 0 < float(retrieval["image_retrieval_recall@1"]) < float(retrieval["image_retrieval_recall@5"]) < 1
+    assert {r["dataset"] for r in rows} >= {"winoground", "sugar_crepe/add_att"}
+
+
+def test_latex_tables_have_as_many_cells_as_columns_in_every_line(large_store: StandIn, tmp_path: Path) -> None:
+    [path] = export_results(large_store, tmp_path / "t.tex")
+    text = path.read_text("utf-8")
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == text.count(r"\toprule") > 2
+    for spec, body in re.findall(r"\\begin\{tabular\}\{([lr]+)\}(.*?)\\end\{tabular\}", text, flags=re.DOTALL):
+        for line in re.findall(r"    (.*) \\\\\n", body):
+            spans = sum(int(n) - 1 for n in re.findall(r"\\multicolumn\{(\d+)\}", line))
+            assert len(re.split(r"(?<!\\)&", line)) + spans == len(spec), line
+
+
+def test_latex_escapes_what_would_be_a_command() -> None:
+    table = Table(
+        id="t",
+        caption=r"50 % of \input{x}",
+        columns=(Column(heading="a_b"),),
+        rows=((Cell(text="$x$ & {y}"),),),
+    )
+    text = latex_table(table)
+    assert r"50 \% of \textbackslash{}input\{x\}" in text
+    assert r"\$x\$ \& \{y\}" in text
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "message"),
+    [
+        ("r.xlsx", None, "suffix of 'r.xlsx' is unknown; formats: csv, json"),
+        ("r.csv", "excel", "format 'excel' is unknown"),
+        ("r.txt", "csv", "end it with .csv"),
+        ("out", "coco-sm", "has no results that coco-sm can hold"),
+    ],
+)
+def test_an_export_that_cannot_be_says_why(
+    demo_store: StandIn, tmp_path: Path, target: str, kind: str | None, message: str
+) -> None:
+    with pytest.raises(RequestError, match=re.escape(message)):
+        export_results(demo_store, tmp_path / target, kind=kind)
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_format_says_what_it_is() -> None:
+    assert all(f.title for f in FORMATS.values())
