@@ -15,7 +15,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 STORAGE_VERSION = "2.2"  # 2.3 cannot be read across releases; 2.0 to 2.2 can
-ATTEMPTS = 12  # of a change that meets another writer's
 _PRIMARY_KEY = {b"lance-schema:unenforced-primary-key": b"true"}
 _LANCE_FAULTS = (OSError, RuntimeError, ValueError)
 
@@ -88,12 +89,6 @@ def _explain(message: str) -> str:
     return line
 
 
-def is_conflict(fault: BaseException | None) -> bool:
-    """Whether a change failed only because another writer came first, so that repeating it is right."""
-    message = str(fault).lower()
-    return "conflict" in message or "concurrent" in message
-
-
 def retrying(what: str, change: Callable[[], T]) -> T:
     """Runs a change, again after a pause whenever another writer came first.
 
@@ -108,9 +103,25 @@ def retrying(what: str, change: Callable[[], T]) -> T:
                 return change()
         except WorkError as fault:
             attempt += 1
-            if attempt == ATTEMPTS or not is_conflict(fault.__cause__):
+            if attempt >= _attempts_at(fault.__cause__):
                 raise
         time.sleep(min(2.0, 0.02 * 2**attempt) * (0.5 + random.random()))
+
+
+def _attempts_at(fault: BaseException | None) -> int:
+    """How often a change that failed so is tried in all."""
+    message = str(fault).lower()
+    if "conflict" in message or "concurrent" in message:
+        return 12  # another writer committed first
+    if "not found" in message or "no such file" in message:
+        return 5  # another process compacted the version that was being read; or a file is really gone
+    return 1
+
+
+def load_lance() -> ModuleType:
+    """The ``lance`` package, told to report on stderr only what fails: a commit that is tried again does not."""
+    os.environ.setdefault("LANCE_LOG", "error")
+    return import_module("lance")
 
 
 class Connection:
@@ -131,7 +142,7 @@ class Connection:
 
     def find(self, name: str, version: int | str | None = None) -> lance.LanceDataset | None:
         """The table, at a version or tag, or its latest; None if there is no such table."""
-        import lance
+        lance = load_lance()
 
         try:
             return lance.dataset(self.table_uri(name), version=version, storage_options=self.options or None)
@@ -159,7 +170,7 @@ class Connection:
 
     def create(self, name: str, schema: pa.Schema, rows: pa.Table | None = None) -> lance.LanceDataset:
         """The table, made with these rows in one step if it is not there yet; whoever comes second gets the first's."""
-        import lance
+        lance = load_lance()
 
         with storage_faults(f"creating table {name!r}"):
             try:
@@ -172,14 +183,14 @@ class Connection:
                     storage_options=self.options or None,
                 )
             except _LANCE_FAULTS as fault:
-                existing = self.find(name) if "exist" in str(fault).lower() or is_conflict(fault) else None
+                existing = self.find(name) if "exist" in str(fault).lower() or _attempts_at(fault) > 1 else None
                 if existing is None:
                     raise
                 return existing
 
     def append(self, table: lance.LanceDataset, rows: pa.Table | pa.RecordBatchReader) -> lance.LanceDataset:
         """Adds rows as one new version; appends of several writers never conflict. All of them are there, or none."""
-        import lance
+        lance = load_lance()
 
         return lance.write_dataset(
             rows, table, mode="append", data_storage_version=STORAGE_VERSION, storage_options=self.options or None

@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from store import corpora, registers, seal, vectors
 from store.catalogue import Catalogue
-from store.checks import Block
+from store.checks import Block, check_block, check_key
 from store.connection import Connection
 from store.corpora import ItemIndex
 from store.embeddings import SetWriter
 from store.errors import RequestError
 from store.formats import open_format
 from store.keys import table_of
+from store.rows import StoredRows
 from store.seal import SealedSet
 from store.types import EncoderSpec, Modality, SetKey
 from store.upkeep import Upkeep
@@ -93,6 +94,11 @@ class EmbeddingStore(Catalogue, Upkeep):
             WorkError: Storage failed; nothing of this block was written.
         """
         return self._writer(key).put(spec, block)
+
+    def check(self, key: SetKey, spec: EncoderSpec, block: Block) -> None:
+        """Raises what :meth:`put` would raise for this block, and writes nothing."""
+        check_key(key, spec)
+        check_block(key, spec, block, self._index(key))
 
     def seal(self, key: SetKey, *, n_items: int) -> SealedSet:
         """Checks that a set is complete and unchanged, fixes it under a tag and registers it.
@@ -193,6 +199,28 @@ class EmbeddingStore(Catalogue, Upkeep):
         blocks = vectors.read_blocks(table, key, items, wanted, sealed=state, window=window)
         return (vectors.dense(rows, items, state.tag if state else "") for rows in blocks)
 
+    def stored_blocks(
+        self,
+        *,
+        encoder: str,
+        corpus: str,
+        modality: Modality,
+        language: str | None = None,
+        translator: str | None = None,
+        window: int = 64,
+        partial: bool = False,
+    ) -> Iterator[StoredRows]:
+        """Rows of any set as they are stored (type and bits), in blocks of ``window`` items, in corpus order."""
+        key, items, wanted, state = self._selection(encoder, corpus, modality, language, translator, partial)
+        table = vectors.open_set(self.connection, key, state)
+        return vectors.read_blocks(table, key, items, wanted, sealed=state, window=window)
+
+    def read_positions(self, key: SetKey, ords: NDArray[np.int32]) -> StoredRows:
+        """Some positions of a sealed set as they are stored, in the order given; at least one."""
+        state = self._sealed_or_refuse(key)
+        table = vectors.open_set(self.connection, key, state)
+        return next(vectors.read_blocks(table, key, self._index(key), ords, sealed=state, window=len(ords)))
+
     def key(self, *, encoder: str, corpus: str, modality: Modality) -> SetKey:
         """The identity of a set from names or fingerprints of a stored encoder and a stored corpus."""
         spec = self.encoder(encoder)
@@ -231,10 +259,14 @@ class EmbeddingStore(Catalogue, Upkeep):
         key = self.key(encoder=encoder, corpus=corpus, modality=modality)
         items = self._index(key)
         wanted = items.subset(language, translator)
+        state = seal.sealed(self.connection, key) if partial else self._sealed_or_refuse(key)
+        return key, items, wanted, state
+
+    def _sealed_or_refuse(self, key: SetKey) -> SealedSet:
         state = seal.sealed(self.connection, key)
-        if state is None and not partial:
+        if state is None:
             raise RequestError(
                 f"{key.modality}s of {key.corpus!r} by {key.encoder!r} (set {table_of(key)}) are not sealed in "
                 f"{self.uri}. Run `capim embed` to the end, or ask for what is there with partial=True"
             )
-        return key, items, wanted, state
+        return state

@@ -82,9 +82,7 @@ def seal(connection: Connection, key: SetKey, items: ItemIndex, n_items: int) ->
         raise RequestError(f"set {name!r} is not in the store {connection.uri}. Run `capim embed` first")
     if existing is not None and _tags(_latest(connection, name)).get(existing.tag) == existing.version:
         return existing
-    retrying(f"removing repeated rows of {name!r}", lambda: _drop_repeats(_latest(connection, name)))
-    compact(connection, name, row_bytes=row_bytes(_latest(connection, name)), free=True)
-    table, contents = _examine_unmoved(connection, key, items)
+    table, contents = _settle(connection, key, items)
     found = SealedSet(
         key=key,
         tag=tag_of(contents.digest),
@@ -107,20 +105,24 @@ def tag_of(contents_digest: str) -> str:
     return f"sealed-{contents_digest[:16]}"
 
 
-def _examine_unmoved(connection: Connection, key: SetKey, items: ItemIndex) -> tuple[lance.LanceDataset, Contents]:
-    """A version of the set that was found good, and is tagged.
+def _settle(connection: Connection, key: SetKey, items: ItemIndex) -> tuple[lance.LanceDataset, Contents]:
+    """A version of the set without repeats and small files that was found good, and is tagged.
 
-    Another process that seals the same set may remove the version under examination; the next one is then taken.
+    Other processes may write to the same set or seal it meanwhile; then everything is done again from their state.
     """
     name = table_of(key)
     while True:
+        before = _latest(connection, name).version
+        retrying(f"removing repeated rows of {name!r}", lambda: _drop_repeats(_latest(connection, name)))
+        size = retrying(f"measuring {name!r}", lambda: row_bytes(_latest(connection, name)))
+        compact(connection, name, row_bytes=size, free=True)
         table = _latest(connection, name)
         try:
             contents = examine(table, key, items)
             with storage_faults(f"tagging {name!r}"):
                 return _tagged(connection, table, name, tag_of(contents.digest)), contents
         except WorkError:
-            if _latest(connection, name).version == table.version:
+            if _latest(connection, name).version == before:
                 raise
 
 
@@ -192,12 +194,12 @@ def _at_tag(connection: Connection, name: str, tag: str | None) -> lance.LanceDa
 
 
 def _drop_repeats(table: lance.LanceDataset) -> None:
-    """Deletes every row of a position but the first."""
-    rows = table.scanner(columns=["ord"], with_row_id=True, scan_in_order=True).to_table()
-    ords = rows.column("ord").to_numpy()
-    _, first = np.unique(ords, return_index=True)
-    repeats = np.ones(len(ords), dtype=bool)
-    repeats[first] = False
+    """Deletes every row of a position but that of the lowest write number."""
+    rows = table.scanner(columns=["ord", "put"], with_row_id=True).to_table()
+    ords, puts = rows.column("ord").to_numpy(), rows.column("put").to_numpy()
+    order = np.lexsort((puts, ords))
+    repeats = np.zeros(len(ords), dtype=bool)
+    repeats[order[1:]] = ords[order[1:]] == ords[order[:-1]]
     if repeats.any():
         row_ids = rows.column("_rowid").to_numpy()[repeats].tolist()
         # Row ids change when another writer compacts, so a conflict must come back here, not be repeated by Lance.

@@ -168,6 +168,7 @@ def set_schema(key: SetKey, spec: EncoderSpec) -> pa.Schema:
         _required("input_sha", pa.string()),  # of the bytes or text that went in; empty where unknown (imports)
         _required("crc", pa.uint32()),  # store.checksums
         _required("batch_id", pa.string()),
+        _required("put", pa.int64()),  # number of the write, the same for its rows: of repeated rows the lowest stays
         *(
             [_required("language", pa.string()), _required("translator", pa.string())]
             if key.modality == "caption"

@@ -1,0 +1,260 @@
+"""Embeddings in other people's files: .npy, .npz, .safetensors, .parquet, .csv, with or without ids.
+
+| file | vectors | ids (optional) | also read and written |
+|---|---|---|---|
+| .npy | the array, shape (n, dim) | beside it, ``<name>.ids.txt``, one per line | |
+| .npz | ``embeddings`` (or the only array) | ``ids`` | ``offsets``, ``norm``, ``n_tokens``, ``truncated`` |
+| .safetensors | ``embeddings`` | ``ids`` in the metadata, a JSON list | as .npz |
+| .parquet | column ``embedding`` (a list, or a list of lists) | ``id`` | ``norm``, ``n_tokens``, ``truncated`` |
+| .csv | every numeric column | column ``id`` | |
+
+With ``offsets`` (shape (items + 1,)) item ``i`` owns rows ``offsets[i]:offsets[i + 1]``: a multi-vector set. In Parquet
+a list of lists says the same. ``norm`` is the norm before normalisation.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from store.errors import RequestError, WorkError
+
+SUFFIXES = (".npy", ".npz", ".safetensors", ".parquet", ".csv")
+_ID_COLUMNS = ("id", "item_id")
+_VECTOR_COLUMNS = ("embedding", "embeddings", "vector", "vectors")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingFile:
+    """What a file holds, as it is there.
+
+    Attributes:
+        values: Floating, shape ``(rows, dim)``.
+        offsets: int64, shape ``(n + 1,)``, or None for one vector per item.
+        ids: Length ``n``, or None: then the order is that of the corpus.
+        norms: float32, shape ``(n,)``, or None.
+        n_tokens: int32, shape ``(n,)``, or None.
+        truncated: bool, shape ``(n,)``, or None.
+    """
+
+    values: NDArray[Any]
+    offsets: NDArray[np.int64] | None = None
+    ids: list[str] | None = None
+    norms: NDArray[np.float32] | None = None
+    n_tokens: NDArray[np.int32] | None = None
+    truncated: NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values) if self.offsets is None else len(self.offsets) - 1
+
+
+def read_embedding_file(path: Path) -> EmbeddingFile:
+    """Reads a file by its suffix.
+
+    Raises:
+        RequestError: It is not there, not readable as what its suffix says, or holds no matrix of numbers.
+    """
+    readers = {
+        ".npy": _read_npy,
+        ".npz": _read_npz,
+        ".safetensors": _read_safetensors,
+        ".parquet": _read_parquet,
+        ".csv": _read_csv,
+    }
+    if path.suffix not in readers:
+        raise RequestError(f"{path}: suffix {path.suffix!r} is unknown; known are {', '.join(SUFFIXES)}")
+    if not path.is_file():
+        raise RequestError(f"{path}: there is no such file")
+    try:
+        found = readers[path.suffix](path)
+    except (ValueError, TypeError, KeyError, OSError, zipfile.BadZipFile, pa.ArrowException) as fault:
+        if isinstance(fault, RequestError):
+            raise
+        raise RequestError(f"{path} cannot be read as {path.suffix}: {fault}") from fault
+    faults = list(_faults(path, found))
+    if faults:
+        raise RequestError(faults)
+    return found
+
+
+def _faults(path: Path, found: EmbeddingFile) -> Iterator[str]:
+    if found.values.ndim != 2 or found.values.dtype.kind != "f":
+        yield (
+            f"{path}: expected floating point numbers of shape (rows, dim), got {found.values.dtype} of shape "
+            f"{found.values.shape}"
+        )
+        return
+    offsets = found.offsets
+    if offsets is not None and (
+        len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(found.values) or (np.diff(offsets) < 0).any()
+    ):
+        yield f"{path}: offsets must rise from 0 to {len(found.values)}, the number of vectors"
+        return
+    for name, column in (("ids", found.ids), ("norm", found.norms), ("n_tokens", found.n_tokens)):
+        if column is not None and len(column) != len(found):
+            yield f"{path}: {len(column)} {name} for {len(found)} items"
+
+
+def write_embedding_file(path: Path, contents: EmbeddingFile) -> None:
+    """Writes a file by its suffix; it is there whole or not at all. Parquet is written in windows elsewhere."""
+    if path.suffix not in SUFFIXES or path.suffix == ".parquet":
+        raise RequestError(f"{path}: suffix {path.suffix!r} is unknown; known are {', '.join(SUFFIXES)}")
+    if contents.offsets is not None and path.suffix in (".npy", ".csv"):
+        raise RequestError(f"{path}: {path.suffix} holds one vector per item; use .npz, .safetensors or .parquet")
+    with replacing(path) as temporary:
+        if path.suffix == ".npy":
+            with temporary.open("wb") as file:
+                np.save(file, contents.values)
+        elif path.suffix == ".npz":
+            with temporary.open("wb") as file:
+                arrays: dict[str, Any] = {**_named(contents), "ids": np.array(contents.ids)}
+                np.savez(file, **arrays)
+        elif path.suffix == ".safetensors":
+            from safetensors.numpy import save_file
+
+            save_file(_named(contents), temporary, metadata={"ids": json.dumps(contents.ids)})
+        else:
+            _write_csv(temporary, contents)
+    if path.suffix == ".npy" and contents.ids is not None:
+        with replacing(_ids_beside(path)) as temporary:
+            temporary.write_text("".join(f"{identifier}\n" for identifier in contents.ids), encoding="utf-8")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary file beside ``path`` that takes its place when the block ends well, and is removed otherwise."""
+    if not path.parent.is_dir():
+        raise RequestError(f"{path}: folder {path.parent} does not exist")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield temporary
+        temporary.replace(path)
+    except OSError as fault:
+        raise WorkError(f"writing {path} failed: {fault}") from fault
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _ids_beside(path: Path) -> Path:
+    return path.with_suffix(".ids.txt")
+
+
+def _named(contents: EmbeddingFile) -> dict[str, NDArray[Any]]:
+    columns = {
+        "embeddings": np.ascontiguousarray(contents.values),
+        "offsets": contents.offsets,
+        "norm": contents.norms,
+        "n_tokens": contents.n_tokens,
+        "truncated": contents.truncated,
+    }
+    return {name: column for name, column in columns.items() if column is not None}
+
+
+def _from_named(columns: Mapping[str, NDArray[Any]], ids: list[str] | None) -> EmbeddingFile:
+    names = [name for name in _VECTOR_COLUMNS if name in columns]
+    if not names and len(columns) == 1:
+        names = list(columns)
+    if len(names) != 1:
+        raise ValueError(f"no array is called 'embeddings'; it holds {', '.join(columns) or 'none'}")
+    return EmbeddingFile(
+        values=columns[names[0]],
+        offsets=columns["offsets"].astype(np.int64) if "offsets" in columns else None,
+        ids=ids,
+        norms=columns["norm"].astype(np.float32) if "norm" in columns else None,
+        n_tokens=columns["n_tokens"].astype(np.int32) if "n_tokens" in columns else None,
+        truncated=columns["truncated"].astype(bool) if "truncated" in columns else None,
+    )
+
+
+def _read_npy(path: Path) -> EmbeddingFile:
+    beside = _ids_beside(path)
+    ids = beside.read_text(encoding="utf-8").splitlines() if beside.is_file() else None
+    return EmbeddingFile(values=np.load(path, mmap_mode="r", allow_pickle=False), ids=ids)
+
+
+def _read_npz(path: Path) -> EmbeddingFile:
+    with np.load(path, allow_pickle=False) as file:
+        columns = {name: file[name] for name in file.files}
+    ids = columns.pop("ids").astype(str).tolist() if "ids" in columns else None
+    return _from_named(columns, ids)
+
+
+def _read_safetensors(path: Path) -> EmbeddingFile:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            columns = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+            metadata = file.metadata() or {}
+    except SafetensorError as fault:
+        raise ValueError(str(fault)) from fault
+    return _from_named(columns, json.loads(metadata["ids"]) if "ids" in metadata else None)
+
+
+def _read_parquet(path: Path) -> EmbeddingFile:
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path)
+    names = [name for name in _VECTOR_COLUMNS if name in table.column_names]
+    if len(names) != 1:
+        raise ValueError(f"no column is called 'embedding'; it has {', '.join(table.column_names)}")
+    column = table.column(names[0]).combine_chunks()
+    lists = column.flatten()
+    offsets = None
+    if pa.types.is_nested(lists.type):
+        counts = column.value_lengths().to_numpy(zero_copy_only=False)
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        column, lists = lists, lists.flatten()
+    widths = np.unique(column.value_lengths().to_numpy(zero_copy_only=False))
+    if len(widths) != 1:
+        raise ValueError(f"vectors have different lengths: {', '.join(map(str, widths[:5].tolist()))}")
+    ids = next((table.column(name).to_pylist() for name in _ID_COLUMNS if name in table.column_names), None)
+    extra = {
+        name: table.column(name).to_numpy() for name in ("norm", "n_tokens", "truncated") if name in table.column_names
+    }
+    values = lists.to_numpy(zero_copy_only=False).reshape(-1, int(widths[0]))
+    found = _from_named({"embeddings": values, **extra}, None if ids is None else [str(one) for one in ids])
+    return EmbeddingFile(**{**vars(found), "offsets": offsets})
+
+
+def _read_csv(path: Path) -> EmbeddingFile:
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    if not rows:
+        raise ValueError("it is empty")
+    has_header = not _is_number(rows[0][-1])
+    header = rows.pop(0) if has_header else []
+    at = next((header.index(name) for name in _ID_COLUMNS if name in header), None)
+    if at is None and rows and not has_header and not _is_number(rows[0][0]):
+        at = 0
+    ids = None if at is None else [row[at] for row in rows]
+    numbers = [[float(cell) for position, cell in enumerate(row) if position != at] for row in rows]
+    return EmbeddingFile(values=np.array(numbers, dtype=np.float32), ids=ids)
+
+
+def _write_csv(path: Path, contents: EmbeddingFile) -> None:
+    ids = contents.ids or []
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", *(f"c{component}" for component in range(contents.values.shape[1]))])
+        # The shortest decimal that gives the same stored number again.
+        writer.writerows([identifier, *map(str, row)] for identifier, row in zip(ids, contents.values, strict=True))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,179 @@
+"""Embeddings and rows go out and come in again the same; a wrong file is named before anything is kept."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from safetensors.numpy import save_file
+
+from store import EmbeddingStore, RequestError
+from store.embedding_files import read_embedding_file
+from store.exporting import export_embeddings, export_rows
+from store.importing import import_embeddings, import_rows
+from store.schema import OUTCOMES, RESULTS
+
+
+@pytest.fixture
+def other(tmp_path, make_corpus):
+    """A second store with the same corpus and nothing else."""
+    store = EmbeddingStore.open(tmp_path / "other", create=True)
+    store.write_corpus(make_corpus(20))
+    return store
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors", ".parquet"])
+@pytest.mark.parametrize("vectors", ["single", "multi"])
+def test_a_set_goes_out_and_comes_in_bit_for_bit(store, other, tmp_path, make_corpus, make_spec, fill, suffix, vectors):
+    key = fill(store, make_corpus(20), make_spec(vectors=vectors))
+    file = tmp_path / f"images{suffix}"
+    assert export_embeddings(store, file, encoder="enc", corpus="toy", modality="image") == 20
+    (sealed,) = import_embeddings(other, encoder="enc-again", corpus="toy", images=file)
+    assert sealed.digest == store.sealed(key).digest
+    assert other.encoder("enc-again").revision.startswith("sha256-")
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".csv"])
+def test_plain_formats_keep_the_vectors_and_the_ids(store, other, tmp_path, make_corpus, make_spec, fill, suffix):
+    fill(store, make_corpus(20), make_spec())
+    file = tmp_path / f"images{suffix}"
+    export_embeddings(store, file, encoder="enc", corpus="toy", modality="image")
+    import_embeddings(other, encoder="enc-again", corpus="toy", images=file)
+    there = other.vectors(encoder="enc-again", corpus="toy", modality="image")
+    here = store.vectors(encoder="enc", corpus="toy", modality="image")
+    assert there.ids == here.ids
+    np.testing.assert_array_equal(there.matrix, here.matrix)
+    assert not list(tmp_path.glob(".*.part"))
+
+
+def test_one_language_can_be_exported(store, tmp_path, make_corpus, make_spec, fill):
+    fill(store, make_corpus(5, languages=("en", "de")), make_spec(), "caption")
+    file = tmp_path / "german.parquet"
+    whose = {"encoder": "enc", "corpus": "toy", "modality": "caption"}
+    assert export_embeddings(store, file, **whose, language="de") == 10
+    assert all(identifier.startswith("de/") for identifier in pq.read_table(file).column("id").to_pylist())
+
+
+def test_with_ids_the_order_of_the_file_does_not_matter_and_norms_are_kept(other, tmp_path):
+    generator = np.random.default_rng(0)
+    values = generator.standard_normal((20, 8)).astype(np.float32) * 3
+    order = generator.permutation(20)
+    ids = np.array([f"i{position:05d}" for position in order])
+    np.savez(tmp_path / "shuffled.npz", embeddings=values[order], ids=ids)
+    import_embeddings(other, encoder="mine", corpus="toy", images=tmp_path / "shuffled.npz")
+    read = other.vectors(encoder="mine", corpus="toy", modality="image")
+    norms = np.linalg.norm(values, axis=1)
+    np.testing.assert_allclose(read.matrix, values / norms[:, None], atol=1e-3)
+    np.testing.assert_allclose(read.norms, norms, rtol=1e-6)
+
+
+def test_without_ids_rows_are_the_corpus_in_order_and_both_files_make_one_encoder(other, tmp_path):
+    values = np.random.default_rng(0).standard_normal((40, 8)).astype(np.float32)
+    np.save(tmp_path / "images.npy", values[:20])
+    save_file({"embeddings": values}, tmp_path / "captions.safetensors")
+    images, captions = import_embeddings(
+        other, encoder="mine", corpus="toy", images=tmp_path / "images.npy", captions=tmp_path / "captions.safetensors"
+    )
+    assert images.key.encoder_fingerprint == captions.key.encoder_fingerprint
+    assert (images.rows, captions.rows) == (20, 40)
+    first = other.vectors(encoder="mine", corpus="toy", modality="caption").matrix[0]
+    np.testing.assert_allclose(first, values[0] / np.linalg.norm(values[0]), atol=1e-3)
+
+
+def bad(values, **more):
+    def write(path):
+        np.savez(path, embeddings=values, **more)
+
+    return write
+
+
+GOOD = np.eye(20, 8, dtype=np.float32) + 1
+IDS = np.array([f"i{position:05d}" for position in range(20)])
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (bad(GOOD[:19]), r"19 items without ids, corpus 'toy' has 20"),
+        (bad(GOOD, ids=IDS[:19]), "19 ids for 20 items"),
+        (bad(GOOD[:19], ids=IDS[:19]), "1 of 20 items of corpus 'toy' are not in the file, first 'i00019'"),
+        (bad(GOOD, ids=np.array([*IDS[:19], "nope"])), r"1 ids are not in corpus 'toy', first 'nope' at row 19"),
+        (bad(GOOD, ids=np.array([*IDS[:19], "i00003"])), r"id 'i00003' comes more than once"),
+        (bad(np.where(np.arange(20)[:, None] == 7, np.nan, GOOD)), r"row 7 \(id 'i00007'\): NaN"),
+        (bad(np.where(np.arange(20)[:, None] == 7, 0, GOOD)), r"row 7 \(id 'i00007'\): all components are zero"),
+        (bad(np.ones((20, 8), int)), "expected floating point numbers"),
+        (bad(np.ones(20, np.float32)), r"expected floating point .* of shape \(20,\)"),
+        (bad(GOOD, offsets=np.arange(20)), "offsets must rise from 0 to 20"),
+        (lambda path: path.write_bytes(b"nonsense"), r"cannot be read as \.npz"),
+        (lambda path: None, "there is no such file"),
+        (lambda path: np.savez(path, a=GOOD, b=GOOD), "no array is called 'embeddings'; it holds a, b"),
+    ],
+)
+def test_a_wrong_file_is_named_and_nothing_is_kept(other, tmp_path, write, message):
+    file = tmp_path / "images.npz"
+    write(file)
+    with pytest.raises(RequestError, match=message):
+        import_embeddings(other, encoder="mine", corpus="toy", images=file)
+    assert other.encoders().num_rows == 0
+    assert other.sealed_sets() == []
+    assert not [name for name in other.connection.names() if name.startswith("single")]
+
+
+def test_faults_of_both_files_come_together(other, tmp_path):
+    np.save(tmp_path / "a.npy", GOOD[:3])
+    np.save(tmp_path / "b.npy", GOOD[:4])
+    with pytest.raises(RequestError, match=r"2 faults:[\s\S]*a\.npy: 3 items[\s\S]*b\.npy: 4 items"):
+        import_embeddings(other, encoder="m", corpus="toy", images=tmp_path / "a.npy", captions=tmp_path / "b.npy")
+    with pytest.raises(RequestError, match="say what to import"):
+        import_embeddings(other, encoder="m", corpus="toy")
+    with pytest.raises(RequestError, match=r"suffix '\.txt' is unknown; known are \.npy"):
+        read_embedding_file(tmp_path / "a.txt")
+
+
+def test_a_format_that_cannot_hold_many_vectors_says_which_can(store, tmp_path, make_corpus, make_spec, fill):
+    fill(store, make_corpus(20), make_spec(vectors="multi"))
+    with pytest.raises(RequestError, match=r"\.npy holds one vector per item; use \.npz"):
+        export_embeddings(store, tmp_path / "a.npy", encoder="enc", corpus="toy", modality="image")
+    with pytest.raises(RequestError, match="does not exist"):
+        export_embeddings(store, tmp_path / "no" / "a.npz", encoder="enc", corpus="toy", modality="image")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".json"])
+@pytest.mark.parametrize(("table", "schema"), [("outcomes", OUTCOMES), ("results", RESULTS)])
+def test_rows_go_out_and_come_in_the_same(store, tmp_path, suffix, table, schema):
+    def value(field, number):
+        if field.nullable and number == 1:
+            return None
+        if pa.types.is_list(field.type):
+            return [1, 2, number]
+        if pa.types.is_timestamp(field.type):
+            return datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+        if pa.types.is_string(field.type):
+            return f'a "quoted", text {number}' if number else ""
+        return number + 0.1 if pa.types.is_floating(field.type) else number
+
+    rows = pa.Table.from_pylist([{f.name: value(f, n) for f in schema} for n in range(3)], schema=schema)
+    store.write_rows(table, rows)
+    file = tmp_path / f"rows{suffix}"
+    assert export_rows(store, table, file) == 3
+    fresh = EmbeddingStore.open(tmp_path / "fresh", create=True)
+    assert import_rows(fresh, table, file) == 3
+    again, before = fresh.rows(table).to_pylist(), store.rows(table).to_pylist()
+    for row in before if suffix == ".csv" else ():  # a CSV cell cannot tell an empty text from a null one
+        row.update({f.name: None for f in schema if f.nullable and row[f.name] == ""})
+    assert again == before
+
+
+def test_rows_that_do_not_fit_the_table_are_refused(store, tmp_path):
+    file = tmp_path / "rows.json"
+    file.write_text('[{"evaluation": "a", "nope": 1}]')
+    with pytest.raises(RequestError, match="table 'outcomes' has no column 'nope'"):
+        import_rows(store, "outcomes", file)
+    file.write_text("{")
+    with pytest.raises(RequestError, match="cannot be read as rows of 'outcomes'"):
+        import_rows(store, "outcomes", file)
+    with pytest.raises(RequestError, match="no such file"):
+        import_rows(store, "outcomes", tmp_path / "none.csv")

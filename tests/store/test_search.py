@@ -1,0 +1,122 @@
+"""Nearest items equal a full sort by a score computed here, ties in corpus order."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from store import Embeddings, RequestError
+from store.search import build_index, search
+
+
+def maxsim(tokens, patches):
+    return (tokens @ patches.T).max(axis=1).sum()
+
+
+def items_of(embeddings, stored=np.float16):
+    values = embeddings.values.astype(stored).astype(np.float32)
+    offsets = embeddings.offsets if embeddings.offsets is not None else np.arange(len(values) + 1)
+    return [values[start:stop] for start, stop in pairwise(offsets)]
+
+
+def test_dense_hits_equal_a_full_sort(store, make_corpus, make_spec, make_embeddings, fill):
+    spec = make_spec()
+    fill(store, make_corpus(50), spec)
+    queries = make_embeddings([1000, 1001, 1002], spec)
+    hits = search(store, queries, encoder="enc", corpus="toy", modality="image", k=7)
+    matrix = np.concatenate(items_of(make_embeddings(range(50), spec)))
+    for number in range(3):
+        rows = [row for row in hits.to_pylist() if row["query"] == number]
+        scores = matrix @ queries.values[number]
+        expected = np.lexsort((np.arange(50), -scores))[:7]
+        assert [row["ord"] for row in rows] == expected.tolist()
+        assert [row["rank"] for row in rows] == [1, 2, 3, 4, 5, 6, 7]
+        assert [row["item_id"] for row in rows] == [f"i{position:05d}" for position in expected]
+        np.testing.assert_allclose([row["score"] for row in rows], scores[expected], atol=1e-6)
+
+
+@pytest.mark.parametrize("modality", ["image", "caption"])
+def test_late_interaction_sums_over_the_captions_tokens_in_both_directions(
+    store, make_corpus, make_spec, make_embeddings, fill, modality
+):
+    spec = make_spec(vectors="multi")
+    fill(store, make_corpus(30), spec, modality)
+    n = 30 if modality == "image" else 60
+    queries = make_embeddings([1001, 1004], spec)
+    hits = search(store, queries, encoder="enc", corpus="toy", modality=modality, k=5).to_pylist()
+    items = items_of(make_embeddings(range(n), spec))
+    for number, query in enumerate(items_of(queries, np.float32)):
+        scores = np.array([maxsim(query, item) if modality == "image" else maxsim(item, query) for item in items])
+        expected = np.lexsort((np.arange(n), -scores))[:5]
+        assert [row["ord"] for row in hits if row["query"] == number] == expected.tolist()
+
+
+def test_equal_scores_come_in_corpus_order_and_k_may_exceed_the_corpus(
+    store, make_corpus, make_spec, make_key, make_block
+):
+    corpus, spec = make_corpus(5), make_spec()
+    store.write_corpus(corpus)
+    store.write_encoder(spec)
+    block = make_block(corpus, spec, range(5))
+    block.embeddings.values[:] = np.eye(16, dtype=np.float32)[0]
+    store.put(make_key(corpus, spec), spec, block)
+    store.seal(make_key(corpus, spec), n_items=5)
+    query = Embeddings(
+        values=np.eye(16, dtype=np.float32)[:1],
+        norms=np.ones(1, np.float32),
+        n_tokens=np.ones(1, np.int32),
+        truncated=np.zeros(1, bool),
+    )
+    hits = search(store, query, encoder="enc", corpus="toy", modality="image", k=9)
+    assert hits.column("ord").to_pylist() == [0, 1, 2, 3, 4]
+    assert hits.column("score").to_pylist() == [1.0] * 5
+
+
+def test_captions_can_be_searched_in_one_language(store, make_corpus, make_spec, make_embeddings, fill):
+    spec = make_spec()
+    fill(store, make_corpus(10, languages=("en", "de")), spec, "caption")
+    hits = search(store, make_embeddings([1], spec), encoder="enc", corpus="toy", modality="caption", language="de")
+    assert hits.num_rows == 10
+    assert all(item.startswith("de/") for item in hits.column("item_id").to_pylist())
+
+
+@pytest.mark.parametrize("vectors", ["single", "multi"])
+def test_an_index_finds_the_nearest_item_and_its_scores_are_exact(
+    store, make_corpus, make_spec, make_embeddings, fill, vectors
+):
+    spec = make_spec(vectors=vectors, dim=32)
+    fill(store, make_corpus(400), spec, step=200)
+    whose = {"encoder": "enc", "corpus": "toy", "modality": "image"}
+    queries = make_embeddings([3, 77, 399], spec)
+    with pytest.raises(RequestError, match="has no index"):
+        search(store, queries, **whose, use_index=True)
+    build_index(store, **whose)
+    exact = search(store, queries, **whose, k=3).to_pylist()
+    approximate = search(store, queries, **whose, k=3, use_index=True).to_pylist()
+    scores = {(row["query"], row["ord"]): row["score"] for row in exact}
+    firsts = [row["ord"] for row in approximate if row["rank"] == 1]
+    assert firsts == [row["ord"] for row in exact if row["rank"] == 1]
+    shared = [row for row in approximate if (row["query"], row["ord"]) in scores]
+    assert len(shared) >= 6
+    for row in shared:
+        assert row["score"] == pytest.approx(scores[row["query"], row["ord"]], abs=1e-5)
+    assert {finding.state for finding in store.verify()} == {"sound"}, "an index changes nothing that is sealed"
+
+
+def test_what_does_not_fit_is_refused(store, make_corpus, make_spec, make_embeddings, fill):
+    spec = make_spec()
+    fill(store, make_corpus(10), spec)
+    with pytest.raises(RequestError) as caught:
+        search(
+            store,
+            make_embeddings([1], make_spec(dim=8, vectors="multi")),
+            encoder="enc",
+            corpus="toy",
+            modality="image",
+            k=0,
+        )
+    assert len(caught.value.faults) == 3
+    with pytest.raises(RequestError, match="has 10 rows; below 256"):
+        build_index(store, encoder="enc", corpus="toy", modality="image")
