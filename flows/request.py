@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from flows.config import RunConfig, unnamed
@@ -38,6 +38,12 @@ def check_request(config: RunConfig) -> tuple[EncoderSpec, ...]:
     if faults:
         raise RequestError(faults)
     return tuple(found)
+
+
+def spec_named(name: str, entries: Sequence[str | Mapping[str, Any]]) -> EncoderSpec:
+    """The encoder of that name: one that a suite describes, else one of the catalog."""
+    described = {str(entry.get("name", "")): entry for entry in entries if not isinstance(entry, str)}
+    return entry_from(name, _row(described[name])).spec if name in described else spec_of(name)
 
 
 def _spec(entry: str | Mapping[str, Any], config: RunConfig) -> EncoderSpec:

@@ -1,13 +1,105 @@
-"""`store`: what the store holds, and whether it is whole."""
+"""`store info|verify|compact|diff|drop`: what the store holds, and whether it is whole."""
 
 from __future__ import annotations
 
 import argparse
+import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING
+
+from flows.commands.declare import declare
+from flows.output import print_rows
+from flows.workspace import open_store
 
 if TYPE_CHECKING:
     from flows.commands import Commands
 
+SET_COLUMNS = ("set", "encoder", "corpus", "modality", "state", "rows", "items", "bytes", "tag", "written_by")
+
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
-    """Add the commands that look after the store."""
+    """Add `store` with its own commands."""
+    group = declare(commands, common, "store", show)
+    parts = group.add_subparsers(dest="part", metavar="PART")
+    declare(parts, common, "info", info, rows=True)
+    declare(parts, common, "verify", verify, rows=True)
+    declare(parts, common, "compact", compact, rows=True)
+    parser = declare(parts, common, "diff", diff, rows=True)
+    parser.add_argument("a", help="a set: its table name, the beginning of it, or a tag (capim store info)")
+    parser.add_argument("b", help="another set")
+    parser.add_argument("--other", metavar="WORKSPACE", help="workspace that the second set is in")
+    parser = declare(parts, common, "drop", drop)
+    parser.add_argument("--encoder", help="sets of this encoder (name or fingerprint)")
+    parser.add_argument("--corpus", help="sets of this corpus (name or fingerprint)")
+    parser.add_argument("--modality", choices=("image", "caption"), help="only images or only captions")
+    parser.add_argument("--dry-run", action="store_true", help="say what would go and change nothing")
+
+
+def show(args: argparse.Namespace) -> int:
+    """Look after the store: info, verify, compact, diff, drop.
+
+    Example: capim store info
+    """
+    sys.stderr.write("capim: say what to do with the store: capim store info|verify|compact|diff|drop\n")
+    return 2
+
+
+def info(args: argparse.Namespace) -> None:
+    """Print the embedding sets with rows, bytes, state and who wrote them.
+
+    Example: capim store info --format json
+    """
+    found = open_store(args.workspace).info()
+    if args.format == "table":
+        size = sum(found.tables["bytes"].to_pylist())
+        sys.stderr.write(f"{found.uri}: format {found.format}, {len(found.tables)} tables, {size / 1e6:,.1f} MB\n")
+    print_rows(found.sets.to_pylist(), form=args.format, columns=SET_COLUMNS)
+
+
+def verify(args: argparse.Namespace) -> int:
+    """Read everything and check it: rows, ids, checksums, digests, tags; changes nothing.
+
+    Exit code 1 if anything is damaged. What is unfinished loses nothing: the same run again finishes it.
+
+    Example: capim store verify
+    """
+    findings = [asdict(finding) for finding in open_store(args.workspace).verify()]
+    print_rows(findings, form=args.format)
+    damaged = sum(finding["state"] == "damaged" for finding in findings)
+    sys.stderr.write(f"{len(findings)} things checked, {damaged} damaged\n")
+    return 1 if damaged else 0
+
+
+def compact(args: argparse.Namespace) -> None:
+    """Put small files together and collect garbage; sealed states and their tags stay readable.
+
+    Example: capim store compact
+    """
+    freed = open_store(args.workspace).compact()
+    print_rows(({"table": name, "bytes_freed": size} for name, size in sorted(freed.items())), form=args.format)
+
+
+def diff(args: argparse.Namespace) -> None:
+    """Compare two embedding sets item by item: equal, different, how far apart.
+
+    Example: capim store diff single-shapes-image-0a1b single-shapes-image-2c3d
+    """
+    store = open_store(args.workspace)
+    other = open_store(args.other) if args.other else store
+    found = store.diff(store.find_set(args.a), other.find_set(args.b), other=other)
+    print_rows([asdict(found)], form=args.format)
+
+
+def drop(args: argparse.Namespace) -> None:
+    """Drop the embedding sets of an encoder, of a corpus, or of both; results are kept.
+
+    Look first with --dry-run.
+
+    Example: capim store drop --encoder tiny-clip-plain --dry-run
+    """
+    store = open_store(args.workspace)
+    removal = store.drop(encoder=args.encoder, corpus=args.corpus, modality=args.modality, dry_run=args.dry_run)
+    verb = "dropped" if removal.done else "would drop"
+    for table in removal.tables:
+        sys.stdout.write(f"{table}\n")
+    sys.stderr.write(f"{verb} {len(removal.tables)} tables, {removal.rows:,} rows, {removal.bytes / 1e6:,.1f} MB\n")

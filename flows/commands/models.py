@@ -1,12 +1,13 @@
-"""`list`: the encoders, corpora, protocols and metrics that there are."""
+"""`list`, `check`, `corpora check`: what there is, and whether a model or a corpus of yours is right."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING, Any
 
 from flows.commands.declare import declare
-from flows.output import print_rows
+from flows.output import plain, print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,6 +19,14 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the commands about what there is."""
     parser = declare(commands, common, "list", list_known, rows=True)
     parser.add_argument("what", choices=tuple(LISTS), help="what to list")
+    parser = declare(commands, common, "check", check, rows=True)
+    parser.add_argument("encoder", help="a name of `capim list encoders`, or of the suite file")
+    parser.add_argument("--suite", help="suite file that describes the encoder")
+    parser.add_argument("--device", default="cpu", help="where to run it (default: cpu)")
+    parser.add_argument("--trust-remote-code", action="store_true", help="run the repository's own code")
+    group = declare(commands, common, "corpora", corpora)
+    parser = declare(group.add_subparsers(dest="part", metavar="PART"), common, "check", check_corpora)
+    parser.add_argument("what", help="a description (TOML), a folder, a captions file or a name")
 
 
 def _encoders() -> Iterator[dict[str, Any]]:
@@ -32,22 +41,16 @@ def _encoders() -> Iterator[dict[str, Any]]:
             "vectors": spec.vectors,
             "dim": spec.dim,
             "precision": spec.precision,
+            "millions": entry.parameters,
             "licence": entry.licence,
+            "needs": entry.needs,
         }
 
 
 def _corpora() -> Iterator[dict[str, Any]]:
-    from tasks.corpora import CORPORA
+    from tasks.corpora.listing import list_corpora
 
-    for name, entry in CORPORA.items():
-        yield {
-            "name": name,
-            "title": entry.title,
-            "size": entry.size,
-            "languages": entry.languages,
-            "licence": entry.licence,
-            "needs": entry.needs,
-        }
+    return (row._asdict() for row in list_corpora())
 
 
 def _protocols() -> Iterator[dict[str, Any]]:
@@ -61,7 +64,7 @@ def _metrics() -> Iterator[dict[str, Any]]:
     from tasks.metrics import METRICS
 
     for metric in METRICS.values():
-        yield {"name": metric.name, "directions": metric.directions, "reduce": metric.reduce}
+        yield {"name": metric.name, "directions": sorted(metric.directions), "reduce": metric.reduce}
 
 
 LISTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
@@ -78,3 +81,50 @@ def list_known(args: argparse.Namespace) -> None:
     Example: capim list encoders --format json
     """
     print_rows(LISTS[args.what](), form=args.format)
+
+
+def check(args: argparse.Namespace) -> int:
+    """Load one model and run the conformance suite on it, before a long encode.
+
+    Weights, norms, independence of batch and neighbours, truncation, odd images and captions, precision, a known
+    answer, speed. Exit code 1 if a point fails.
+
+    Example: capim check tiny-clip
+    """
+    from flows.config import read_suite
+    from flows.request import spec_named
+    from tasks.encoders.conformance import check_encoder
+    from tasks.encoders.device import choose_device
+
+    entries = read_suite(args.suite)["encoders"] if args.suite else ()
+    spec = spec_named(args.encoder, entries)
+    verdicts = []
+    for verdict in check_encoder(spec, device=choose_device(args.device), trust_remote_code=args.trust_remote_code):
+        verdicts.append({"point": verdict.point, "result": verdict.result, "detail": verdict.detail})
+        if not args.quiet and args.format == "table":
+            sys.stderr.write(f"{verdict.result:5}{verdict.point}\n")
+    print_rows(verdicts, form=args.format)
+    return 1 if any(verdict["result"] == "fail" for verdict in verdicts) else 0
+
+
+def corpora(args: argparse.Namespace) -> int:
+    """Look at a corpus of your own before a run: corpora check.
+
+    Example: capim corpora check photographs.toml
+    """
+    sys.stderr.write("capim: say what to do: capim corpora check FILE\n")
+    return 2
+
+
+def check_corpora(args: argparse.Namespace) -> int:
+    """Read a corpus as a run would and say all that is wrong with it; stores nothing.
+
+    Exit code 1 if a run would refuse it.
+
+    Example: capim corpora check ../shared/data/coco_photos
+    """
+    from tasks.corpora.check import check_corpus
+
+    found = check_corpus(args.what)
+    sys.stdout.writelines(f"{plain(line)}\n" for line in found.lines())
+    return 0 if found.ok else 1

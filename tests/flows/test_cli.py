@@ -14,9 +14,17 @@ from store.errors import RequestError, WorkError
 
 
 def _commands() -> dict[str, argparse.ArgumentParser]:
-    parser = cli.build_parser()
-    action = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    return dict(action.choices)
+    """Every command and command of a command, by its words."""
+    found: dict[str, argparse.ArgumentParser] = {}
+    left = [("", cli.build_parser())]
+    while left:
+        words, parser = left.pop()
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                inner = {f"{words} {name}".strip(): choice for name, choice in action.choices.items()}
+                found |= inner
+                left += inner.items()
+    return found
 
 
 @pytest.mark.parametrize("name", sorted(_commands()))
