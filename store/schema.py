@@ -95,6 +95,10 @@ OUTCOMES = pa.schema(
         pa.field("relevant_high", pa.list_(pa.int32())),
         pa.field("top_ords", pa.list_(pa.int32())),  # gallery positions, best first, ties by position; at most TOP
         pa.field("top_scores", pa.list_(pa.float32())),
+        pa.field(
+            "reference_ndcg", pa.float64()
+        ),  # consistency with the list of the same query in the reference language
+        pa.field("reference_rbo", pa.float64()),
         pa.field("scores", pa.list_(pa.float32())),  # quadruples: c0i0 c0i1 c1i0 c1i1; pairs: caption, negative
     ]
 )

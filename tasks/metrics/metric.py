@@ -32,6 +32,7 @@ class Metric:
         several: Whether it says something new only where queries have several relevant items.
         higher_is_better: False for ranks.
         guess: What random scores get, where that is not what a constant scorer gets.
+        reference: Whether it compares with a reference language; it has no chance value then.
     """
 
     name: str
@@ -44,21 +45,23 @@ class Metric:
     several: bool = False
     higher_is_better: bool = True
     guess: float | None = None
+    reference: bool = False
 
     def value(self, outcomes: Outcomes) -> float:
         """The figure: weighted mean, or median, of the expected values per query."""
         return self._reduced(self.per_query(outcomes), outcomes)
 
-    def chance(self, outcomes: Outcomes) -> float:
-        """What a scorer that knows nothing gets on the same queries and galleries."""
-        if self.guess is not None:
+    def chance(self, outcomes: Outcomes) -> float | None:
+        """What a scorer that knows nothing gets on the same queries and galleries; None where that means nothing."""
+        if self.guess is not None or self.reference:
             return self.guess
         return self._reduced(self.per_query(_all_tied(outcomes)), outcomes)
 
     def applies(self, outcomes: Outcomes) -> bool:
         """Whether it can be computed and would not repeat another metric."""
         right_kind = outcomes.protocol.direction in self.directions
-        return right_kind and (not self.several or bool((outcomes.n_relevant > 1).any()))
+        compared = not self.reference or outcomes.reference_ndcg is not None
+        return right_kind and compared and (not self.several or bool((outcomes.n_relevant > 1).any()))
 
     def _reduced(self, values: NDArray[np.float64], outcomes: Outcomes) -> float:
         if self.reduce == "median":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, WINOGROUND_IMAGE, WINOGROUND_TEXT
+from tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from tasks.metrics.metric import Metric
 from tasks.metrics.retrieval import MEAN_RANK, MEDIAN_RANK, MRR, hit_at
 from tasks.metrics.several import MAP_AT_R, R_PRECISION, ndcg_at, recall_all_at
@@ -25,6 +26,8 @@ METRICS: dict[str, Metric] = {
         WINOGROUND_IMAGE,
         WINOGROUND_GROUP,
         PAIR_ACCURACY,
+        CONSISTENCY_NDCG,
+        CONSISTENCY_RBO,
     )
 }
 

@@ -49,6 +49,9 @@ class Outcomes:
         top_scores: float32, same shape; NaN beyond the gallery.
         scores: float32, shape ``(n_queries, scores per set)``: quadruples c0i0 c0i1 c1i0 c1i1, pairs caption and
             negative. None for retrieval.
+        reference_ndcg: float64, shape ``(n_queries,)``: nDCG@20 of the list against that of the same query in the
+            reference language (``tasks.scoring.consistency``). None where there is no such query.
+        reference_rbo: Rank-biased overlap of the two lists; likewise.
     """
 
     protocol: EvalProtocol
@@ -67,6 +70,8 @@ class Outcomes:
     top_ords: NDArray[np.int32] | None = None
     top_scores: NDArray[np.float32] | None = None
     scores: NDArray[np.float32] | None = None
+    reference_ndcg: NDArray[np.float64] | None = None
+    reference_rbo: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.query_ords)
@@ -111,6 +116,8 @@ class Outcomes:
             "top_ords": self._top(self.top_ords, pa.int32()),
             "top_scores": self._top(self.top_scores, pa.float32()),
             "scores": _fixed(self.scores, n),
+            "reference_ndcg": _optional(self.reference_ndcg, n),
+            "reference_rbo": _optional(self.reference_rbo, n),
         }
         return pa.table([columns[name] for name in OUTCOMES.names], schema=OUTCOMES)
 
@@ -143,6 +150,8 @@ class Outcomes:
             top_ords=_padded(rows["top_ords"], np.int32(-1)),
             top_scores=_padded(rows["top_scores"], np.float32(np.nan)),
             scores=_padded(rows["scores"], np.float32(np.nan)),
+            reference_ndcg=_unless_null(rows["reference_ndcg"]),
+            reference_rbo=_unless_null(rows["reference_rbo"]),
         )
 
     def _relevant(self, flat: NDArray[np.int32]) -> pa.Array:
@@ -166,6 +175,14 @@ def _fixed(values: NDArray[np.float32] | None, n: int) -> pa.Array:
         return pa.nulls(n, pa.list_(pa.float32()))
     offsets = np.arange(n + 1, dtype=np.int32) * values.shape[1]
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.ravel()))
+
+
+def _optional(values: NDArray[np.float64] | None, n: int) -> pa.Array:
+    return pa.nulls(n, pa.float64()) if values is None else pa.array(values)
+
+
+def _unless_null(column: pa.ChunkedArray) -> NDArray[np.float64] | None:
+    return None if column.null_count == len(column) else _numpy(column, np.float64)
 
 
 def _numpy(column: pa.ChunkedArray, dtype: type[Number]) -> NDArray[Number]:
