@@ -8,6 +8,7 @@ for drawing clusters. An interval that cannot be known is None with a reason, ne
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -17,7 +18,7 @@ from scipy.special import ndtr, ndtri
 
 from tasks.analysis.clusters import Clusters
 from tasks.analysis.draws import BLOCK, count_blocks
-from tasks.analysis.statistic import ClusterStatistic, Reduce, statistic_of
+from tasks.analysis.statistic import ClusterStatistic, Reduce, Sample, stacked_means, statistic_of
 
 Method: TypeAlias = Literal["percentile", "bca"]
 METHODS: tuple[Method, ...] = ("percentile", "bca")
@@ -71,7 +72,9 @@ def cluster_bootstrap(
 
     Returns:
         One :class:`Interval` per row of ``values``. Its ends are None, with the reason, for fewer than two
-        clusters and for a metric that is the same in every replicate.
+        clusters and for a mean that is the same in every replicate. A median often is: most queries have the one
+        rank. Its interval is then that one value, given enough clusters for an interval of order statistics
+        (``2 * 0.5 ** n <= 1 - level``: six at 95 %).
 
     Raises:
         ValueError: Arguments out of range, or shapes that do not fit.
@@ -87,15 +90,69 @@ def cluster_bootstrap(
     """
     units = Clusters.of(clusters, n_clusters, weights)
     statistic = statistic_of(values, units, reduce)
+    occupied = [units.n_occupied] * len(np.atleast_2d(np.asarray(values)))
+    return _intervals(statistic, units.n_clusters, occupied, replicates, seed, level, method, reduce)
+
+
+def bootstrap_samples(
+    samples: Sequence[Sample],
+    *,
+    seed: int,
+    replicates: int = 10_000,
+    level: float = 0.95,
+    method: Method = "percentile",
+) -> list[list[Interval]]:
+    """Intervals of the means of many samples of one corpus at once: all encoders, protocols and metrics.
+
+    The same intervals as :func:`cluster_bootstrap` gives for each sample alone, an order of magnitude faster.
+
+    Args:
+        samples: Values and clusters; all clusters of the same ``n_clusters``.
+        seed: Of the draws.
+        replicates: Number of draws.
+        level: Of the intervals.
+        method: ``percentile`` or ``bca``.
+
+    Returns:
+        For each sample one :class:`Interval` per row of its values.
+
+    Examples:
+        >>> captions, images = Clusters.of([0, 0, 1, 1, 2, 2]), Clusters.of([0, 1, 2])
+        >>> samples = [Sample([[1, 0, 1, 1, 0, 0]], captions), Sample([[1, 1, 0], [0, 1, 0]], images)]
+        >>> [[round(interval.value, 3) for interval in row] for row in bootstrap_samples(samples, seed=1)]
+        [[0.5], [0.667, 0.333]]
+    """
+    if not samples:
+        return []
+    lengths = [len(np.atleast_2d(np.asarray(sample.values))) for sample in samples]
+    occupied = [s.clusters.n_occupied for s, length in zip(samples, lengths, strict=True) for _ in range(length)]
+    n_clusters = samples[0].clusters.n_clusters
+    found = iter(_intervals(stacked_means(samples), n_clusters, occupied, replicates, seed, level, method, "mean"))
+    return [[next(found) for _ in range(length)] for length in lengths]
+
+
+def _intervals(
+    statistic: ClusterStatistic,
+    n_clusters: int,
+    occupied: Sequence[int],
+    replicates: int,
+    seed: int,
+    level: float,
+    method: Method,
+    reduce: Reduce,
+) -> list[Interval]:
+    """One interval per row of the statistic; ``occupied`` has the number of clusters that each row has data in."""
     check_request(level=level, method=method)
-    estimates = statistic(np.ones((1, units.n_clusters)))[:, 0]
-    if units.n_occupied < 2:
+    estimates = statistic(np.ones((1, n_clusters), dtype=np.uint8))[:, 0]
+    if max(occupied) < 2:
         return [Interval(value=float(v), reason=TOO_FEW_CLUSTERS) for v in estimates]
-    drawn = bootstrap_replicates(statistic, units.n_clusters, replicates=replicates, seed=seed)
-    left_out = jackknife(statistic, units.n_clusters) if method == "bca" else [None] * len(estimates)
+    drawn = bootstrap_replicates(statistic, n_clusters, replicates=replicates, seed=seed)
+    left_out = jackknife(statistic, n_clusters) if method == "bca" else [None] * len(estimates)
     return [
-        interval_of(float(estimate), row, level=level, left_out=without)
-        for estimate, row, without in zip(estimates, drawn, left_out, strict=True)
+        interval_of(float(estimate), row, level=level, left_out=without, one_value=one_value_suffices(reduce, n, level))
+        if n > 1
+        else Interval(value=float(estimate), reason=TOO_FEW_CLUSTERS)
+        for estimate, row, without, n in zip(estimates, drawn, left_out, occupied, strict=True)
     ]
 
 
@@ -119,7 +176,7 @@ def bootstrap_replicates(
     NaN where a draw holds no query of the sample (only where few of the clusters have one).
     """
     blocks = count_blocks(n_clusters, replicates=replicates, seed=seed)
-    return np.concatenate([statistic(counts.astype(np.float64)) for counts in blocks], axis=1)
+    return np.concatenate([statistic(counts) for counts in blocks], axis=1)
 
 
 def jackknife(statistic: ClusterStatistic, n_clusters: int) -> NDArray[np.float64]:
@@ -127,18 +184,34 @@ def jackknife(statistic: ClusterStatistic, n_clusters: int) -> NDArray[np.float6
     columns = []
     for start in range(0, n_clusters, BLOCK):
         rows = min(BLOCK, n_clusters - start)
-        weights = np.ones((rows, n_clusters))
-        weights[np.arange(rows), start + np.arange(rows)] = 0.0
+        weights = np.ones((rows, n_clusters), dtype=np.uint8)
+        weights[np.arange(rows), start + np.arange(rows)] = 0
         columns.append(statistic(weights))
     return np.concatenate(columns, axis=1)
 
 
+def one_value_suffices(reduce: Reduce, n_clusters: int, level: float) -> bool:
+    """Whether a statistic that is the same in every replicate is known, rather than without spread.
+
+    Examples:
+        >>> [one_value_suffices("median", n, 0.95) for n in (5, 6)], one_value_suffices("mean", 5000, 0.95)
+        ([False, True], False)
+    """
+    return reduce == "median" and 2 * 0.5**n_clusters <= 1 - level
+
+
 def interval_of(
-    estimate: float, replicates: NDArray[np.float64], *, level: float, left_out: NDArray[np.float64] | None = None
+    estimate: float,
+    replicates: NDArray[np.float64],
+    *,
+    level: float,
+    left_out: NDArray[np.float64] | None = None,
+    one_value: bool = False,
 ) -> Interval:
     """The percentile interval of some replicates, or with ``left_out`` (the jackknife) the BCa interval.
 
     Replicates that are NaN (drew no query) are left out. Quantiles interpolate linearly, as NumPy and SciPy do.
+    Replicates that are all the same give no interval, or with ``one_value`` that value.
 
     Examples:
         >>> interval_of(2.0, np.array([1.0, 2.0, 3.0]), level=0.5)
@@ -146,6 +219,10 @@ def interval_of(
     """
     drawn = replicates[np.isfinite(replicates)]
     if drawn.size < 2 or drawn.min() == drawn.max():
+        if one_value and drawn.size > 1:
+            only = float(drawn[0])
+            method = "percentile" if left_out is None else "bca"
+            return Interval(value=estimate, low=only, high=only, standard_error=0.0, method=method)
         return Interval(value=estimate, reason=NO_SPREAD)
     tails = np.array([(1 - level) / 2, (1 + level) / 2])
     method = "percentile"

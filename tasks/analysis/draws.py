@@ -71,11 +71,11 @@ def _count_block(n_clusters: int, rows: int, seed: int, block: int) -> NDArray[n
     return counts.reshape(rows, n_clusters).astype(np.uint8)
 
 
-def flip_blocks(n_clusters: int, *, permutations: int, seed: int) -> Iterator[NDArray[np.float64]]:
+def flip_blocks(n_clusters: int, *, permutations: int, seed: int) -> Iterator[NDArray[np.uint8]]:
     """Which clusters exchange their two encoders in each random permutation, block after block.
 
     Yields:
-        float64 of zeros and ones, shape ``(at most BLOCK, n_clusters)``; one half of each on average.
+        uint8 zeros and ones, shape ``(at most BLOCK, n_clusters)``; one half of each on average.
 
     Examples:
         >>> [block] = flip_blocks(1000, permutations=2, seed=7)
@@ -91,8 +91,7 @@ def flip_blocks(n_clusters: int, *, permutations: int, seed: int) -> Iterator[ND
     for start in range(0, permutations, BLOCK):
         rows = min(BLOCK, permutations - start)
         noise = _generator(_SIGNS, seed, n_clusters, start // BLOCK).bytes(rows * row_bytes)
-        bits = np.unpackbits(np.frombuffer(noise, dtype=np.uint8).reshape(rows, row_bytes), axis=1, count=n_clusters)
-        yield bits.astype(np.float64)
+        yield np.unpackbits(np.frombuffer(noise, dtype=np.uint8).reshape(rows, row_bytes), axis=1, count=n_clusters)
 
 
 def _generator(stream: int, seed: int, n_clusters: int, block: int) -> np.random.Generator:
@@ -120,3 +119,31 @@ def on_grid(columns: NDArray[np.float64], *, weight: float) -> NDArray[np.float6
         return columns.copy()
     bits = 52 - math.frexp(largest)[1]
     return np.ldexp(np.rint(np.ldexp(columns, bits)), -bits)
+
+
+def narrowed(columns: NDArray[np.float64], *, weight: float) -> NDArray[np.floating]:
+    """The columns in single precision where their weighted sums are exact in it, at twice the speed; else as they are.
+
+    That is so for whole numbers (hits, counts of queries) whose sums stay below 2^24.
+
+    Args:
+        columns: float64, any shape; on a grid (:func:`on_grid`) if they are not whole numbers.
+        weight: The largest total of whole-number weights that a sum will give them.
+
+    Examples:
+        >>> narrowed(np.array([1.0, 5.0]), weight=1000.0).dtype, narrowed(np.array([0.5]), weight=1.0).dtype
+        (dtype('float32'), dtype('float64'))
+    """
+    small = float(np.abs(columns).max(initial=0.0)) * weight < 2**24
+    return columns.astype(np.float32) if small and bool((columns == np.rint(columns)).all()) else columns
+
+
+def weighted_sums(weights: NDArray[np.uint8], table: NDArray[np.floating]) -> NDArray[np.float64]:
+    """``weights @ table`` in the table's precision, as float64.
+
+    Args:
+        weights: Whole numbers, shape ``(n_samples, n_clusters)``.
+        table: From :func:`on_grid` or :func:`narrowed`, shape ``(n_clusters, n_columns)``, so that nothing rounds.
+    """
+    sums: NDArray[np.floating] = np.matmul(weights.astype(table.dtype), table)
+    return sums.astype(np.float64)

@@ -15,8 +15,9 @@ from tasks.analysis.bootstrap import (
     check_request,
     interval_of,
     jackknife,
+    one_value_suffices,
 )
-from tasks.analysis.clusters import Clusters
+from tasks.analysis.clusters import Clusters, checked_values
 from tasks.analysis.statistic import Reduce, statistic_of
 
 
@@ -56,8 +57,9 @@ def paired_intervals(
         (0.25, 0.0, 0.75)
     """
     check_request(level=level, method=method)
-    statistic = statistic_of(values, clusters, reduce)
-    estimates = statistic(np.ones((1, clusters.n_clusters)))[:, 0]
+    checked = checked_values(values, clusters)
+    statistic = statistic_of(checked, clusters, reduce)
+    estimates = statistic(np.ones((1, clusters.n_clusters), dtype=np.uint8))[:, 0]
     if clusters.n_occupied < 2:
         return [Interval(value=float(estimates[a] - estimates[b]), reason=TOO_FEW_CLUSTERS) for a, b in pairs]
     drawn = bootstrap_replicates(statistic, clusters.n_clusters, replicates=replicates, seed=seed)
@@ -68,6 +70,8 @@ def paired_intervals(
             drawn[a] - drawn[b],
             level=level,
             left_out=None if left_out is None else left_out[a] - left_out[b],
+            one_value=one_value_suffices(reduce, clusters.n_occupied, level)
+            and not np.array_equal(checked[a], checked[b]),
         )
         for a, b in pairs
     ]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tasks.analysis.clusters import Clusters, checked_values
-from tasks.analysis.draws import BLOCK, flip_blocks, on_grid
+from tasks.analysis.draws import BLOCK, flip_blocks, narrowed, on_grid, weighted_sums
 from tasks.analysis.statistic import cluster_medians
 
 EXACT_FLIPS = 10**6  # up to here all flips are looked at
@@ -88,8 +88,9 @@ def _extreme_flips(
     total = sums.sum(axis=0)
     seen = np.abs(total[first] - total[second])
     extreme = np.zeros(len(pairs), dtype=np.int64)
+    table = narrowed(sums, weight=len(sums))
     for flipped in flip_blocks(len(sums), permutations=permutations, seed=seed):
-        signed = total - 2 * (flipped @ sums)
+        signed = total - 2 * weighted_sums(flipped, table)
         extreme += (np.abs(signed[:, first] - signed[:, second]) >= seen).sum(axis=0)
     return extreme
 
@@ -123,25 +124,25 @@ def median_flip_test(
     medians = cluster_medians(values.ravel(), both)
     flips = _all_flips(differs, n) if exact else flip_blocks(n, permutations=permutations, seed=seed)
 
-    def difference(flipped: NDArray[np.float64]) -> NDArray[np.float64]:
-        kept = 1.0 - flipped
+    def difference(flipped: NDArray[np.uint8]) -> NDArray[np.float64]:
+        kept = 1 - flipped
         distance: NDArray[np.float64] = np.abs(
             medians(np.hstack([kept, flipped]))[0] - medians(np.hstack([flipped, kept]))[0]
         )
         return distance
 
-    seen = difference(np.zeros((1, n)))[0]
+    seen = difference(np.zeros((1, n), dtype=np.uint8))[0]
     extreme = sum(int((difference(flipped) >= seen).sum()) for flipped in flips)
     p = extreme / 2 ** len(differs) if exact else (extreme + 1) / (permutations + 1)
     return FlipTest(p=p, flips=2 ** len(differs) if exact else permutations, exact=exact, n_nonzero=len(differs))
 
 
-def _all_flips(differs: NDArray[np.intp], n_clusters: int) -> Iterator[NDArray[np.float64]]:
+def _all_flips(differs: NDArray[np.intp], n_clusters: int) -> Iterator[NDArray[np.uint8]]:
     """Every flip of some clusters, the others staying as they are, block after block."""
     n_flips = 2 ** len(differs)
     for start in range(0, n_flips, BLOCK):
         codes = np.arange(start, min(start + BLOCK, n_flips))
-        flipped = np.zeros((len(codes), n_clusters))
+        flipped = np.zeros((len(codes), n_clusters), dtype=np.uint8)
         flipped[:, differs] = (codes[:, None] >> np.arange(len(differs))) & 1
         yield flipped
 

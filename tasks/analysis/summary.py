@@ -15,6 +15,7 @@ from store.types import digest16
 from tasks.analysis.bootstrap import Interval, Method, cluster_bootstrap
 from tasks.analysis.clusters import Clusters
 from tasks.analysis.proportion import cluster_robust_error, wilson_interval
+from tasks.analysis.statistic import REDUCTIONS
 from tasks.metrics import Metric
 from tasks.scoring.outcomes import Outcomes
 
@@ -76,21 +77,10 @@ def result_rows(
     clusters = Clusters.of(outcomes.clusters, n_clusters, outcomes.weights)
     scored = bool(np.isfinite(outcomes.best_score).all())  # hit lists hold ranks as brackets, which are no ties
     created = datetime.now(UTC)
+    per_query = [np.asarray(metric.per_query(outcomes), dtype=np.float64) for metric in metrics]
+    intervals = _intervals(metrics, per_query, clusters, seed, replicates, level, method)
     rows = []
-    for metric in metrics:
-        values = np.asarray(metric.per_query(outcomes), dtype=np.float64)
-        [interval] = cluster_bootstrap(
-            values,
-            clusters.labels,
-            seed=seed,
-            n_clusters=n_clusters,
-            weights=clusters.weights,
-            replicates=replicates,
-            level=level,
-            method=method,
-            reduce=metric.reduce,
-        )
-        interval = _at_the_edge(interval, values, clusters, level)
+    for metric, values, interval in zip(metrics, per_query, intervals, strict=True):
         mean = metric.reduce == "mean"
         rows.append(
             {
@@ -126,6 +116,38 @@ def result_rows(
             }
         )
     return pa.Table.from_pylist(rows, schema=RESULTS)
+
+
+def _intervals(
+    metrics: Sequence[Metric],
+    per_query: Sequence[NDArray[np.float64]],
+    clusters: Clusters,
+    seed: int,
+    replicates: int,
+    level: float,
+    method: Method,
+) -> list[Interval]:
+    """The interval of every metric; metrics of one kind are bootstrapped together."""
+    intervals: dict[int, Interval] = {}
+    for reduce in REDUCTIONS:
+        chosen = [i for i, metric in enumerate(metrics) if metric.reduce == reduce]
+        if not chosen:
+            continue
+        found = cluster_bootstrap(
+            np.stack([per_query[i] for i in chosen]),
+            clusters.labels,
+            seed=seed,
+            n_clusters=clusters.n_clusters,
+            weights=clusters.weights,
+            replicates=replicates,
+            level=level,
+            method=method,
+            reduce=reduce,
+        )
+        for i, interval in zip(chosen, found, strict=True):
+            share = metrics[i].reduce == "mean" and metrics[i].higher_is_better
+            intervals[i] = _at_the_edge(interval, per_query[i], clusters, level) if share else interval
+    return [intervals[i] for i in range(len(metrics))]
 
 
 def _reduced(values: NDArray[np.float64], metric: Metric, clusters: Clusters) -> float:

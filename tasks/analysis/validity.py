@@ -40,7 +40,7 @@ class Scenario:
 
 
 class Rate(NamedTuple):
-    """How often something happened among ``n`` data sets: ``coverage/percentile``, ``error/sign-flip`` …"""
+    """How often something happened among ``n`` data sets, such as ``coverage/percentile`` or ``error/sign-flip``."""
 
     name: str
     rate: float

@@ -11,10 +11,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tasks.analysis import draws
-from tasks.analysis.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS, bootstrap_replicates, cluster_bootstrap
+from tasks.analysis.bootstrap import (
+    NO_SPREAD,
+    TOO_FEW_CLUSTERS,
+    bootstrap_replicates,
+    bootstrap_samples,
+    cluster_bootstrap,
+)
 from tasks.analysis.clusters import Clusters
 from tasks.analysis.draws import count_blocks, on_grid
-from tasks.analysis.statistic import cluster_means, cluster_medians
+from tasks.analysis.statistic import Sample, cluster_means, cluster_medians
 
 
 def sample(n_clusters: int = 60, per_cluster: int = 5, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -139,7 +145,7 @@ def test_weighted_medians_equal_medians_of_the_repeated_queries(data: st.DataObj
     spread = data.draw(st.sampled_from([3, 1_000]))
     ranks = np.array(data.draw(st.lists(st.integers(1, spread), min_size=len(labels), max_size=len(labels))), float)
     weights = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n_clusters, max_size=n_clusters)))
-    [[got]] = cluster_medians(ranks, Clusters.of(labels, n_clusters))(weights[None].astype(float))
+    [[got]] = cluster_medians(ranks, Clusters.of(labels, n_clusters))(weights[None].astype(np.uint8))
     repeated = np.repeat(ranks, weights[labels])
     np.testing.assert_equal(got, np.median(repeated) if len(repeated) else np.nan)
 
@@ -149,7 +155,7 @@ def test_medians_of_widely_spread_ranks_are_found_beyond_the_first_window() -> N
     ranks, labels = rng.permutation(5_000).astype(float), np.repeat(np.arange(500), 10)
     ranks[:2_500] *= 3
     units = Clusters.of(labels)
-    weights = np.stack([c for block in count_blocks(500, replicates=40, seed=2) for c in block]).astype(float)
+    weights = np.stack([c for block in count_blocks(500, replicates=40, seed=2) for c in block])
     weights[0, 250:] = 0
     expected = [np.median(np.repeat(ranks, w[labels].astype(int))) for w in weights]
     np.testing.assert_array_equal(cluster_medians(ranks, units)(weights)[0], expected)
@@ -182,6 +188,30 @@ def test_a_constant_metric_has_a_reason_instead_of_a_width_of_zero(method: str) 
     [interval] = cluster_bootstrap([0.2] * 10, range(10), seed=1, replicates=50, method=method)
     assert interval.value == pytest.approx(0.2)
     assert (interval.low, interval.standard_error, interval.reason) == (None, None, NO_SPREAD)
+
+
+@pytest.mark.parametrize("method", ["percentile", "bca"])
+def test_a_median_that_never_moves_is_an_interval_of_one_value(method: str) -> None:
+    ranks = np.where(np.arange(100) % 5 == 4, 7.0, 1.0)  # four queries in five have rank 1
+    [interval] = cluster_bootstrap(ranks, range(100), seed=1, replicates=500, reduce="median", method=method)
+    assert (interval.low, interval.value, interval.high, interval.reason) == (1.0, 1.0, 1.0, None)
+    [interval] = cluster_bootstrap([1.0] * 5, range(5), seed=1, replicates=500, reduce="median", method=method)
+    assert (interval.low, interval.reason) == (None, NO_SPREAD)
+
+
+def test_samples_bootstrapped_together_get_the_intervals_of_each_alone() -> None:
+    values, labels = sample(n_clusters=50)
+    alone = np.random.default_rng(2).random((2, 50)) ** 3
+    samples = [Sample(values[None], Clusters.of(labels)), Sample(alone, Clusters.of(range(50)))]
+    for method in ("percentile", "bca"):
+        together = bootstrap_samples(samples, seed=4, replicates=700, method=method)  # type: ignore[arg-type]
+        assert together == [
+            cluster_bootstrap(values, labels, seed=4, replicates=700, method=method),  # type: ignore[arg-type]
+            cluster_bootstrap(alone, range(50), seed=4, replicates=700, method=method),  # type: ignore[arg-type]
+        ]
+    assert bootstrap_samples([], seed=4) == []
+    with pytest.raises(ValueError, match="same n_clusters"):
+        bootstrap_samples([samples[0], Sample(alone, Clusters.of(range(50), 51))], seed=4)
 
 
 def test_images_without_a_query_keep_the_draws_of_the_corpus() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from store.errors import RequestError
 from store.schema import COMPARISONS, RESULTS
-from tasks.analysis.bootstrap import TOO_FEW_CLUSTERS
+from tasks.analysis.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS
 from tasks.analysis.comparison import Contender, comparison_rows
 from tasks.analysis.pairwise import IDENTICAL, NEVER_LOSES, SEVERAL_QUERIES, compare_encoders
 from tasks.analysis.summary import Provenance, result_rows
@@ -76,6 +76,15 @@ def test_where_every_query_hits_wilson_over_the_images_takes_the_bootstraps_plac
     assert (row["interval"], row["value"], row["high"]) == ("wilson", 1.0, 1.0)
     assert row["low"] == pytest.approx(8 / (8 + 1.959964**2), abs=1e-6)
     assert "Wilson over the 8 clusters" in row["reason"]
+
+
+def test_a_rank_of_one_everywhere_is_no_share_of_hits() -> None:
+    ranks = [METRICS["median_rank"], METRICS["mean_rank"]]
+    median, mean = result_rows(
+        outcomes_of([[1]] * 40), ranks, PROVENANCE, n_clusters=40, seed=7, replicates=50
+    ).to_pylist()  # fmt: skip
+    assert (median["low"], median["high"], median["interval"]) == (1.0, 1.0, "percentile")
+    assert (mean["low"], mean["high"], mean["interval"], mean["reason"]) == (None, None, "none", NO_SPREAD)
 
 
 def test_one_image_gives_a_value_and_a_reason() -> None:

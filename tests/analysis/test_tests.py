@@ -130,7 +130,7 @@ def test_cohen_dz_equals_the_one_sample_t_statistic_over_the_root_of_n() -> None
 # --- many questions ---------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
 def test_adjusted_p_values_equal_statsmodels(p_values: list[float]) -> None:
     for ours, peer in (("holm", "holm"), ("benjamini-hochberg", "fdr_bh")):
