@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from store.connection import Connection, storage_faults
 from store.errors import RequestError, WorkError
+from store.evolution import completed, stored_columns
 from store.keys import corpus_table, is_fingerprint
 from store.registers import insert, now, quoted, read
 from store.tables import CORPORA, CORPUS_PARTS
@@ -71,8 +72,8 @@ def corpus_part(connection: Connection, part: str, name: str, fingerprint: str) 
     if table is None:
         return schema.empty_table()
     with storage_faults(f"reading the {part} of corpus {name!r}"):
-        rows = table.scanner(columns=schema.names, scan_in_order=True).to_table()
-    return rows.cast(schema)
+        rows = table.scanner(columns=stored_columns(table, schema), scan_in_order=True).to_table()
+    return completed(rows, schema)
 
 
 def read_corpus(connection: Connection, name: str, fingerprint: str | None = None) -> Corpus:

@@ -22,6 +22,7 @@ from store.checksums import row_checksums, row_seeds
 from store.connection import Connection, retrying
 from store.corpora import ItemIndex
 from store.errors import WorkError
+from store.evolution import widen
 from store.keys import table_of
 from store.tables import set_schema
 from store.types import Embeddings, EncoderSpec, SetKey
@@ -76,7 +77,7 @@ class SetWriter:
             latest = self._connection.latest(name, self._table)
             if latest is None:
                 raise WorkError(f"set {name!r} was dropped while it was written: run the same `capim embed` again")
-            return self._connection.append(latest, rows)
+            return self._connection.append(widen(latest, rows.schema), rows)
 
         self._table = retrying(f"writing {rows.num_rows} rows to {name!r}", append)
         if self._table.version == self._version + 1:

@@ -1,4 +1,8 @@
-"""Which format a store was written in, and what to do about an older or newer one."""
+"""Which format a store was written in, and what to do about an older or newer one.
+
+Added columns do not change the format (``store.evolution`` takes care of them); it is raised when something is
+renamed, removed, or means something else.
+"""
 
 from __future__ import annotations
 
@@ -28,5 +32,11 @@ def open_format(connection: Connection, *, create: bool) -> None:
     stored = max(read(connection, FORMATS_TABLE).column("format").to_pylist(), default=FORMAT)
     if stored > FORMAT:
         raise RequestError(
-            f"store {connection.uri} has format {stored}, this release reads up to {FORMAT}. Install a newer capim"
+            f"store {connection.uri} has format {stored}, this release reads {FORMAT}. Install a newer capim"
+        )
+    if stored < FORMAT:
+        raise RequestError(
+            f"store {connection.uri} has format {stored}, this release reads {FORMAT}. To migrate: with the release "
+            "that made it, `capim export` every embedding set and table; with this one, `capim import` them into a "
+            "new workspace. Nothing is encoded again"
         )

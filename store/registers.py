@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from store.connection import Connection, retrying, storage_faults
 from store.errors import RequestError
+from store.evolution import completed, stored_columns, widen
 from store.keys import is_fingerprint, spec_from_json, spec_to_json
 from store.tables import ENCODERS, REGISTERS, SURVEY, primary_key
 from store.types import EncoderSpec, SurveyedImage
@@ -28,7 +29,8 @@ def upsert(connection: Connection, table: str, schema: pa.Schema, rows: pa.Table
     """Writes rows, replacing those with the same primary key."""
 
     def merge() -> None:
-        current = connection.create(table, schema) if (found := connection.find(table)) is None else found
+        found = connection.find(table)
+        current = connection.create(table, schema) if found is None else widen(found, schema)
         current.merge_insert(primary_key(schema)).when_matched_update_all().when_not_matched_insert_all().execute(rows)
 
     retrying(f"writing table {table!r}", merge)
@@ -38,7 +40,8 @@ def insert(connection: Connection, table: str, schema: pa.Schema, rows: pa.Table
     """Writes those rows whose primary key is new."""
 
     def merge() -> None:
-        current = connection.create(table, schema) if (found := connection.find(table)) is None else found
+        found = connection.find(table)
+        current = connection.create(table, schema) if found is None else widen(found, schema)
         current.merge_insert(primary_key(schema)).when_not_matched_insert_all().execute(rows)
 
     retrying(f"writing table {table!r}", merge)
@@ -51,7 +54,7 @@ def read(connection: Connection, table: str, condition: str | None = None) -> pa
     if found is None:
         return schema.empty_table()
     with storage_faults(f"reading table {table!r}"):
-        return found.to_table(columns=schema.names, filter=condition)
+        return completed(found.to_table(columns=stored_columns(found, schema), filter=condition), schema)
 
 
 def quoted(text: str) -> str:

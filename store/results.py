@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from store.connection import Connection, retrying, storage_faults
 from store.errors import RequestError
+from store.evolution import completed, stored_columns, widen
 from store.registers import one_of
 from store.tables import ANALYSES, primary_key
 
@@ -29,7 +30,7 @@ def write_rows(connection: Connection, table: str, rows: pa.Table, replace: str 
 
     def merge() -> int:
         found = connection.find(table)
-        current = connection.create(table, schema) if found is None else found
+        current = connection.create(table, schema) if found is None else widen(found, schema)
         builder = current.merge_insert(key).when_not_matched_insert_all()
         if replace is not None:
             builder = builder.when_matched_update_all()
@@ -52,13 +53,13 @@ def read_rows(connection: Connection, table: str, equals: Mapping[str, str | Seq
         )
     found = connection.find(table)
     if found is None:
-        return schema.empty_table().replace_schema_metadata()
+        return _plain(schema).empty_table()
     conditions = [
         one_of(column, [wanted] if isinstance(wanted, str) else list(wanted)) for column, wanted in equals.items()
     ]
     with storage_faults(f"reading table {table!r}"):
-        rows = found.to_table(columns=schema.names, filter=" AND ".join(conditions) or None)
-    return rows.cast(_plain(schema))
+        rows = found.to_table(columns=stored_columns(found, schema), filter=" AND ".join(conditions) or None)
+    return completed(rows, _plain(schema))
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:

@@ -1,0 +1,91 @@
+"""The same store at s3://…, against moto's server on this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from store import EmbeddingStore, RequestError, WorkError
+
+WRITER = Path(__file__).with_name("writer.py")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(endpoint, monkeypatch):
+    """Address of an empty bucket; credentials and endpoint are in the environment, as a user would have them."""
+    import boto3
+
+    environment = {
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": endpoint,
+    }
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    boto3.client("s3", region_name="us-east-1", endpoint_url=endpoint).create_bucket(Bucket="capim")
+    return "s3://capim"
+
+
+@pytest.mark.slow
+def test_everything_works_in_a_bucket(bucket, tmp_path, make_corpus, make_spec, make_embeddings, fill):
+    with pytest.raises(RequestError, match=r"there is no store at s3://capim/none"):
+        EmbeddingStore.open(f"{bucket}/none")
+    store = EmbeddingStore.open(f"{bucket}/workspace/store", create=True)
+    corpus, spec = make_corpus(20), make_spec()
+    key = fill(store, corpus, spec, step=20)
+    late = fill(store, corpus, make_spec(name="late", vectors="multi"), step=20)
+    again = EmbeddingStore.open(f"{bucket}/workspace/store")
+    given = make_embeddings(range(20), spec).values.astype(np.float16).astype(np.float32)
+    np.testing.assert_array_equal(again.vectors(encoder="enc", corpus="toy", modality="image").matrix, given)
+    assert sum(map(len, again.multivectors(encoder="late", corpus="toy", modality="image"))) == 20
+    assert again.missing(key, 20).tolist() == []
+    assert {finding.state for finding in again.verify()} == {"sound"}
+    assert again.sql("SELECT count(*) AS n FROM embeddings").to_pylist() == [{"n": 40}]
+    assert again.info().sets.num_rows == 2
+    again.compact()
+    local = EmbeddingStore.open(tmp_path / "local", create=True)
+    fill(local, corpus, spec)
+    assert local.sealed(key).digest == again.sealed(key).digest, "the same set, wherever it is"
+    assert again.drop(encoder="late", dry_run=False).done
+    assert again.sealed(late) is None
+
+
+@pytest.mark.slow
+def test_two_processes_fill_one_set_in_a_bucket(bucket):
+    uri = f"{bucket}/shared"
+    command = [sys.executable, str(WRITER), uri, "32"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    writers = [
+        subprocess.Popen([*command, str(seed)], env=environment, stderr=subprocess.PIPE, text=True) for seed in (1, 2)
+    ]
+    for writer in writers:
+        _, errors = writer.communicate()
+        assert writer.returncode == 0, errors
+    store = EmbeddingStore.open(uri)
+    assert [sealed.rows for sealed in store.sealed_sets()] == [32, 32]
+    assert "damaged" not in {finding.state for finding in store.verify()}
+
+
+def test_wrong_credentials_and_unreachable_servers_are_errors_with_the_address(monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(WorkError, match="opening table 'formats'"):
+        EmbeddingStore.open("s3://capim/store")
