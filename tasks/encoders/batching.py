@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 NOMINAL_TOKENS = 32  # a batch size for captions means captions of so many tokens
 _MOST = 8  # times the batch size: a batch of very short captions does not grow beyond that
+
+
+class Batch(NamedTuple):
+    """Distinct items of one forward pass.
+
+    Attributes:
+        firsts: Where each item appears first in the work.
+        places: All positions in the work of each item; several where items are equal.
+    """
+
+    firsts: list[int]
+    places: list[NDArray[np.int64]]
 
 
 def group_equal(contents: Sequence[Hashable]) -> tuple[list[int], list[NDArray[np.int64]]]:

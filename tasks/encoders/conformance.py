@@ -16,6 +16,7 @@ from typing import Literal
 from store.errors import RequestError, WorkError
 from store.types import EncoderSpec, Precision
 from tasks.encoders import conformance_points as points
+from tasks.encoders.adapters import adapter_of
 from tasks.encoders.conformance_points import NotApplicable, Unfit
 from tasks.encoders.encoder import Encoder
 from tasks.encoders.loading import load_encoder
@@ -60,6 +61,7 @@ def check_encoder(spec: EncoderSpec, *, device: str = "cpu", trust_remote_code: 
     Raises:
         RequestError: The spec itself is wrong: unknown adapter or device, a missing package, missing consent.
     """
+    adapter_of(spec.adapter)
     try:
         encoder, offline = _load(spec, device, trust_remote_code)
     except MissingWeightsError as error:

@@ -181,7 +181,7 @@ def _recipe_of(transform: Any) -> Recipe | None:
     """open_clip's own resize and crop, with one pass over the pixels after it instead of five."""
     steps = list(getattr(transform, "transforms", []))
     names = [type(step).__name__ for step in steps]
-    if names[-2:] != ["ToTensor", "Normalize"]:
+    if names[-1:] != ["Normalize"] or names[-2] not in ("ToTensor", "MaybeToTensor"):
         return None
 
     def fit(image: Image) -> Image:

@@ -8,28 +8,27 @@ they belong to, so their order does not matter and any of them may be missing af
 from __future__ import annotations
 
 import contextlib
-import queue
-import threading
+import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import RequestError, WorkError
 from store.types import Embeddings
-from tasks.encoders.batching import caption_batches, group_equal, image_batches
+from tasks.encoders.background import Shared, in_background
+from tasks.encoders.batching import Batch, caption_batches, group_equal, image_batches
 from tasks.encoders.encoder import Encoder, Prepared, concatenate, gather
 from tasks.encoders.memory import assemble, is_out_of_memory, peak_bytes, release, usable_cores
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-T = TypeVar("T")
 _CHUNK = 8  # images that one worker decodes and prepares at a time
 
 
@@ -105,21 +104,32 @@ class EncodedBatch:
     peak_memory_bytes: int
 
 
-@dataclass(frozen=True)
-class _Ready:
+class _Part(NamedTuple):
+    """What one worker prepared."""
+
+    prepared: Prepared
+    decode_seconds: float
+    preprocess_seconds: float
+
+
+class _Ready(NamedTuple):
+    """A batch whose turn has come."""
+
+    number: int
+    batch: Batch
     prepared: Prepared
     decode_seconds: float
     preprocess_seconds: float
 
 
 def encode_stream(
-    encoder: Encoder,
+    encoders: Encoder | Sequence[Encoder],
     work: ImageWork | CaptionWork,
     *,
     batch_size: int,
     workers: int | None = None,
     ahead: int = 3,
-) -> Generator[EncodedBatch]:
+) -> Generator[EncodedBatch, None, None]:
     """Encode all items; yields each block as soon as it is there, in any order of items.
 
     Captions go longest first, so that a batch holds captions of one length and too little memory shows at once.
@@ -128,59 +138,74 @@ def encode_stream(
     nothing is computed twice except that batch.
 
     Args:
-        encoder: A loaded model.
+        encoders: A loaded model, or the same model on several devices, which share the work.
         work: The images or captions; no items, no blocks.
         batch_size: Items of one forward pass.
         workers: Threads that read, decode and prepare; None: as many as there are cores, at most 16.
-        ahead: Batches prepared in advance.
+        ahead: Batches prepared in advance for each device.
 
     Raises:
-        RequestError: ``batch_size`` or ``workers`` is less than 1.
+        RequestError: ``batch_size`` or ``workers`` is less than 1, or there is no encoder.
         WorkError: An image cannot be read or decoded, a single item does not fit into memory, or the model gave no
             usable vector. Blocks that were handed out before are right and complete.
     """
-    if batch_size < 1 or (workers is not None and workers < 1):
-        raise RequestError(f"batch size and workers must be at least 1, got {batch_size} and {workers}")
-    pool_size = workers or min(16, usable_cores())
-    with contextlib.closing(_in_background(_encoded(encoder, work, batch_size, pool_size, ahead), depth=2)) as blocks:
-        yield from blocks
+    replicas = list(encoders) if isinstance(encoders, Sequence) else [encoders]
+    if batch_size < 1 or (workers is not None and workers < 1) or not replicas:
+        raise RequestError(
+            f"batch size and workers must be at least 1 (got {batch_size} and {workers}), and so must the encoders"
+        )
+    plan = plan_batches(replicas[0], work, batch_size)
+    pool = ThreadPoolExecutor(max_workers=workers or min(16, usable_cores()), thread_name_prefix="prepare")
+    try:
+        batches = Shared(_prepared(replicas[0], work, plan, pool, ahead * len(replicas)))
+        streams = [_encoded(replica, work.ords, batches, batch_size) for replica in replicas]
+        with contextlib.closing(in_background(streams, depth=2)) as blocks:
+            yield from blocks
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-def _encoded(
-    encoder: Encoder, work: ImageWork | CaptionWork, batch_size: int, workers: int, ahead: int
-) -> Iterator[EncodedBatch]:
-    """Forward passes one after the other, over batches that workers prepare."""
+def plan_batches(encoder: Encoder, work: ImageWork | CaptionWork, batch_size: int) -> list[Batch]:
+    """Which items go through the model together; equal ones once."""
     if isinstance(work, CaptionWork):
         firsts, places = group_equal(work.texts)
         plan = caption_batches([work.texts[i] for i in firsts], batch_size, by_length=encoder.pads_to_longest)
     else:
         firsts, places = group_equal([sha or key for sha, key in zip(work.shas, work.keys, strict=True)])
         plan = image_batches(len(firsts), batch_size)
+    return [Batch([firsts[i] for i in batch], [places[i] for i in batch]) for batch in plan]
+
+
+def _encoded(
+    encoder: Encoder, ords: NDArray[np.int32], batches: Iterator[_Ready], batch_size: int
+) -> Iterator[EncodedBatch]:
+    """Forward passes on one device, one after the other, over batches that workers prepare."""
     limit: int | None = None
-    with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="prepare") as pool:
-        batches = _prepared(encoder, work, [[firsts[i] for i in batch] for batch in plan], pool, ahead)
-        for index, batch in enumerate(plan):
-            asked = time.perf_counter()
-            ready = next(batches)
-            begun = time.perf_counter()
-            pieces, limit = _forward(encoder, ready.prepared, limit)
-            block = concatenate(pieces)
-            done = time.perf_counter()
-            rows = np.repeat(np.arange(len(batch)), [len(places[i]) for i in batch])
-            yield EncodedBatch(
-                index=index,
-                ords=work.ords[np.concatenate([places[i] for i in batch])],
-                embeddings=block if len(rows) == len(batch) else gather(block, rows),
-                n_encoded=len(batch),
-                batch_size=limit or batch_size,
-                timings=Timings(
-                    decode_seconds=ready.decode_seconds,
-                    preprocess_seconds=ready.preprocess_seconds,
-                    forward_seconds=done - begun,
-                    wait_seconds=begun - asked,
-                ),
-                peak_memory_bytes=peak_bytes(encoder.device),
-            )
+    while True:
+        asked = time.perf_counter()
+        ready = next(batches, None)
+        if ready is None:
+            return
+        begun = time.perf_counter()
+        pieces, limit = _forward(encoder, ready.prepared, limit)
+        block = concatenate(pieces)
+        done = time.perf_counter()
+        places = ready.batch.places
+        rows = np.repeat(np.arange(len(places)), [len(place) for place in places])
+        yield EncodedBatch(
+            index=ready.number,
+            ords=ords[np.concatenate(places)],
+            embeddings=block if len(rows) == len(places) else gather(block, rows),
+            n_encoded=len(places),
+            batch_size=limit or batch_size,
+            timings=Timings(
+                decode_seconds=ready.decode_seconds,
+                preprocess_seconds=ready.preprocess_seconds,
+                forward_seconds=done - begun,
+                wait_seconds=begun - asked,
+            ),
+            peak_memory_bytes=peak_bytes(encoder.device),
+        )
 
 
 def _forward(encoder: Encoder, prepared: Prepared, limit: int | None) -> tuple[list[Embeddings], int | None]:
@@ -208,42 +233,37 @@ def _forward(encoder: Encoder, prepared: Prepared, limit: int | None) -> tuple[l
 
 
 def _prepared(
-    encoder: Encoder,
-    work: ImageWork | CaptionWork,
-    plan: Sequence[Sequence[int]],
-    pool: ThreadPoolExecutor,
-    ahead: int,
+    encoder: Encoder, work: ImageWork | CaptionWork, plan: Sequence[Batch], pool: ThreadPoolExecutor, ahead: int
 ) -> Iterator[_Ready]:
     """Prepared batches in the order of the plan, of which the next few are under way."""
-    waiting: deque[list[Future[_Ready]]] = deque()
+    waiting: deque[list[Future[_Part]]] = deque()
     todo = iter(plan)
-    while True:
-        while len(waiting) <= ahead and (batch := next(todo, None)) is not None:
-            chunk = _CHUNK if isinstance(work, ImageWork) and encoder.joins_images else len(batch)
-            waiting.append(
-                [pool.submit(_prepare, encoder, work, batch[i : i + chunk]) for i in range(0, len(batch), chunk)]
-            )
-        if not waiting:
-            return
-        parts = [future.result() for future in waiting.popleft()]
+    for number, batch in enumerate(plan):
+        for coming in itertools.islice(todo, ahead + 1 - len(waiting)):
+            chunk = _CHUNK if isinstance(work, ImageWork) and encoder.joins_images else len(coming.firsts)
+            parts = [coming.firsts[i : i + chunk] for i in range(0, len(coming.firsts), chunk)]
+            waiting.append([pool.submit(_prepare, encoder, work, part) for part in parts])
+        done = [future.result() for future in waiting.popleft()]
         begun = time.perf_counter()
-        prepared = assemble([part.prepared for part in parts], encoder.device)
+        prepared = assemble([part.prepared for part in done], encoder.device)
         yield _Ready(
+            number,
+            batch,
             prepared,
-            sum(part.decode_seconds for part in parts),
-            sum(part.preprocess_seconds for part in parts) + time.perf_counter() - begun,
+            sum(part.decode_seconds for part in done),
+            sum(part.preprocess_seconds for part in done) + time.perf_counter() - begun,
         )
 
 
-def _prepare(encoder: Encoder, work: ImageWork | CaptionWork, items: Sequence[int]) -> _Ready:
+def _prepare(encoder: Encoder, work: ImageWork | CaptionWork, items: Sequence[int]) -> _Part:
     begun = time.perf_counter()
     if isinstance(work, CaptionWork):
         prepared = encoder.prepare_captions([work.texts[i] for i in items])
-        return _Ready(prepared, 0.0, time.perf_counter() - begun)
+        return _Part(prepared, 0.0, time.perf_counter() - begun)
     images = [_decoded(work, work.keys[i]) for i in items]
     decoded = time.perf_counter()
     prepared = encoder.prepare_images(images)
-    return _Ready(prepared, decoded - begun, time.perf_counter() - decoded)
+    return _Part(prepared, decoded - begun, time.perf_counter() - decoded)
 
 
 def _decoded(work: ImageWork, key: str) -> Image:
@@ -254,43 +274,3 @@ def _decoded(work: ImageWork, key: str) -> Image:
             f"image {key!r} cannot be read: {error}; it was readable when the corpus was surveyed. "
             "What was stored is kept: mend it and run again"
         ) from error
-
-
-class _End:
-    """Marks the end of a background iterator, with the error that ended it."""
-
-    def __init__(self, error: BaseException | None) -> None:
-        self.error = error
-
-
-def _in_background(source: Iterator[T], depth: int) -> Generator[T]:
-    """The same items, produced in another thread that runs at most ``depth`` items ahead.
-
-    Closing this generator stops the other thread after the item that it is at.
-    """
-    items: queue.Queue[T | _End] = queue.Queue(maxsize=depth)
-    stopped = threading.Event()
-
-    def produce() -> None:
-        error: BaseException | None = None
-        try:
-            for item in source:
-                items.put(item)
-                if stopped.is_set():
-                    break
-        except BaseException as raised:  # noqa: BLE001 - handed to the consumer, which raises it
-            error = raised
-        items.put(_End(error))
-
-    thread = threading.Thread(target=produce, name="forward", daemon=True)
-    thread.start()
-    try:
-        while not isinstance(item := items.get(), _End):
-            yield item
-        if item.error is not None:
-            raise item.error
-    finally:
-        stopped.set()
-        while thread.is_alive():
-            with contextlib.suppress(queue.Empty):
-                items.get(timeout=0.05)
