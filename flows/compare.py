@@ -9,6 +9,7 @@ from flows.evaluate import evaluate
 from flows.execution import call
 from flows.runs import recorded_run
 from tasks.compare import compare_corpus
+from tasks.diagnose import diagnose_corpus
 from tasks.references import CompareRef, EvaluationRef
 
 
@@ -29,15 +30,27 @@ def compare(
         by_corpus: dict[str, list[EvaluationRef]] = {}
         for evaluation in evaluations:
             by_corpus.setdefault(evaluation.sets.corpus_fingerprint, []).append(evaluation)
-        return tuple(
-            call(
-                compare_corpus,
-                tuple(members),
-                store_uri=config.store_uri,
-                replicates=config.replicates,
-                seed=config.seed,
-                level=config.level,
-                run=run_id,
-            )
-            for members in by_corpus.values()
-        )
+        return tuple(_compare(config, tuple(members), run_id) for members in by_corpus.values())
+
+
+def _compare(config: RunConfig, evaluations: tuple[EvaluationRef, ...], run: str) -> CompareRef:
+    """Both steps of one corpus."""
+    compared = call(
+        compare_corpus,
+        evaluations,
+        store_uri=config.store_uri,
+        replicates=config.replicates,
+        seed=config.seed,
+        level=config.level,
+        run=run,
+    )
+    call(
+        diagnose_corpus,
+        evaluations,
+        store_uri=config.store_uri,
+        replicates=config.replicates,
+        seed=config.seed,
+        level=config.level,
+        run=run,
+    )
+    return compared

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from store import EmbeddingStore
 from tasks.analysis.comparison import Contender, comparison_rows
-from tasks.metrics import metrics_of
+from tasks.metrics import Metric, metrics_of
 from tasks.progress import track
 from tasks.references import CompareRef, EvaluationRef
 from tasks.scoring.outcomes import Outcomes
@@ -47,7 +49,7 @@ def compare_corpus(
             ]
             rows = comparison_rows(
                 contenders,
-                metrics_of(contenders[0].outcomes),
+                _comparable(contenders),
                 corpus=sets.corpus,
                 corpus_fingerprint=sets.corpus_fingerprint,
                 run=run,
@@ -59,3 +61,14 @@ def compare_corpus(
             written += store.write_rows("comparisons", rows, replace="comparison")
             advance(1)
     return CompareRef(corpus=sets.corpus, corpus_fingerprint=sets.corpus_fingerprint, n_comparisons=written)
+
+
+def _comparable(contenders: Sequence[Contender]) -> list[Metric]:
+    """The metrics that all contenders have, medians left out.
+
+    A randomisation test of medians costs a hundred times that of means and decides nothing more.
+    """
+    shared = metrics_of(contenders[0].outcomes)
+    for contender in contenders[1:]:
+        shared = [metric for metric in shared if metric in metrics_of(contender.outcomes)]
+    return [metric for metric in shared if metric.reduce == "mean"]
