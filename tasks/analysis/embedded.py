@@ -39,6 +39,27 @@ class Ragged:
         """Positions in the corpus, shape ``(n,)``."""
         return np.arange(len(self.offsets) - 1, dtype=np.int32)
 
+    def with_values(self, values: NDArray[np.float32]) -> Ragged:
+        """The same items with other vectors."""
+        return Ragged(values=values, offsets=self.offsets)
+
+    def take(self, ords: NDArray[np.int32]) -> Ragged:
+        """Some items, in the order of ``ords``.
+
+        Examples:
+            >>> three = Ragged(values=np.float32([[0], [1], [2], [3]]), offsets=np.array([0, 1, 3, 4]))
+            >>> two = three.take(np.int32([2, 1]))
+            >>> two.values.ravel().tolist(), two.offsets.tolist()
+            ([3.0, 1.0, 2.0], [0, 1, 3])
+        """
+        pieces = [self.values[self.offsets[i] : self.offsets[i + 1]] for i in ords]
+        counts = [len(piece) for piece in pieces]
+        return Ragged(values=np.concatenate(pieces), offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+
+    def blocks(self) -> tuple[Ragged]:
+        """All items as the one block that a scorer reads."""
+        return (self,)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Single:

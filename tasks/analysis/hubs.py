@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.special import ndtri
 
-from tasks.analysis.bootstrap import NO_SPREAD, Interval, interval_of
-from tasks.analysis.draws import count_blocks
+from tasks.analysis.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS, Interval
 from tasks.analysis.subject import Slice, Subject
 from tasks.scoring.judgements import RetrievalJudgement
 from tasks.scoring.outcomes import Outcomes
@@ -21,12 +21,12 @@ from tasks.scoring.protocols import judge
 
 K = 10
 WORST = 10  # hubs listed
-REPLICATES = 1000  # each draw counts every list again, so fewer than elsewhere
 
 
 def hubs(subject: Subject) -> Iterator[Slice]:
     """Skewness of ``N_10``, shares of hubs and of items that nobody finds, and the worst hubs by name.
 
+    Intervals are by the jackknife over images: a bootstrap draws lists several times, and so makes hubs of its own.
     Protocols without result lists (hit lists from elsewhere, quadruples) have no such rows.
     """
     judgement = judge(subject.corpus, subject.protocol)
@@ -37,25 +37,43 @@ def hubs(subject: Subject) -> Iterator[Slice]:
     for encoder, outcomes in subject.outcomes.items():
         if outcomes.top_ords is None:
             continue
+        lists = _lists_by_cluster(subject, outcomes.top_ords, len(items))[:, searched].tocsr()
         counts = k_occurrence(outcomes.top_ords, K, len(items))
-        figures = np.array(_figures(counts[searched][None].astype(np.float64)))[:, 0]
-        drawn = _drawn(subject, outcomes, searched, len(items))
-        worst = _worst(outcomes, counts, items["id"].to_pylist())
-        names = (("skewness", "N_10"), ("share of hubs", "N_10 over mean + 2 sd"), ("share never found", "N_10 = 0"))
-        for (feature, level_name), figure, replicates in zip(names, figures, drawn, strict=True):
-            spread = bool(np.isfinite(figure)) and replicates.min() < replicates.max()
+        found = counts[searched]
+        occupied = subject.clusters.sizes > 0
+        worst = _worst(outcomes, outcomes.top_ords, counts, items["id"].to_pylist())
+        for feature, level_name, interval in (
+            (
+                "skewness",
+                f"N_{K}",
+                _jackknifed(skewness(found), _skewness_without(lists, found)[occupied], subject.settings.level),
+            ),
+            (
+                "share never found",
+                f"N_{K} = 0",
+                _jackknifed(
+                    float((found == 0).mean()),
+                    _never_without(lists, found)[occupied],
+                    subject.settings.level,
+                    share=True,
+                ),
+            ),
+            (
+                "share of hubs",
+                f"N_{K} over mean + 2 sd",
+                Interval(value=float(is_hub(found).mean()), reason="a count of items over a cut that moves with them"),
+            ),
+        ):
             yield Slice(
                 encoder=encoder,
                 analysis="hubs",
                 feature=feature,
                 level_name=level_name,
                 metric=feature,
-                interval=interval_of(float(figure), replicates, level=subject.settings.level)
-                if spread
-                else Interval(value=float(figure), reason=NO_SPREAD),
+                interval=interval,
                 n_queries=len(outcomes),
                 n_clusters=subject.clusters.n_occupied,
-                detail={"replicates": min(REPLICATES, subject.settings.replicates), "worst": worst},
+                detail={"worst": worst} if feature == "skewness" else None,
             )
 
 
@@ -86,39 +104,83 @@ def is_hub(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     return hub
 
 
-def _figures(counts: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Skewness, share of hubs, share never found, of each row of counts (n_draws, n_items)."""
-    mean = counts.mean(axis=1, keepdims=True)
-    spread = counts.std(axis=1, keepdims=True)
+def skewness(counts: NDArray[np.int64]) -> float:
+    """Third standardised moment; NaN where all counts are equal.
+
+    Examples:
+        >>> round(skewness(np.array([0, 0, 0, 4])), 4)
+        1.1547
+    """
+    values = counts.astype(np.float64)
+    sums = (np.array([(values**power).sum()]) for power in (1, 2, 3))
+    first, second, third = sums
+    return float(_skewness_of(first, second, third, len(counts))[0])
+
+
+def _skewness_of(
+    first: NDArray[np.float64], second: NDArray[np.float64], third: NDArray[np.float64], n: int
+) -> NDArray[np.float64]:
+    """Skewness from sums of powers over ``n`` items, elementwise."""
+    mean = first / n
+    variance = second / n - mean**2
     with np.errstate(invalid="ignore", divide="ignore"):
-        skewness = (((counts - mean) / spread) ** 3).mean(axis=1)
-    return skewness, (counts > mean + 2 * spread).mean(axis=1), (counts == 0).mean(axis=1)
+        return np.where(variance > 0, (third / n - 3 * mean * second / n + 2 * mean**3) / variance**1.5, np.nan)
 
 
-def _drawn(subject: Subject, outcomes: Outcomes, searched: NDArray[np.int32], n_items: int) -> NDArray[np.float64]:
-    """The three figures of every draw: shape ``(3, replicates)``. A query drawn twice counts its list twice."""
-    if outcomes.top_ords is None:
-        raise ValueError(f"outcomes of {outcomes.protocol.id!r} have no result lists")
-    lists = outcomes.top_ords[:, :K]
+def _skewness_without(lists: sparse.csr_matrix, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Skewness when each cluster's lists are left out in turn, shape ``(n_clusters,)``.
+
+    Only the items of a cluster's lists change their count, so the sums of powers are corrected, not made again.
+    """
+    before = counts.astype(np.float64)[lists.indices]
+    after = before - lists.data
+    owner = np.repeat(np.arange(lists.shape[0]), np.diff(lists.indptr))
+    sums = []
+    for power in (1, 2, 3):
+        change = np.bincount(owner, weights=after**power - before**power, minlength=lists.shape[0])
+        sums.append((counts.astype(np.float64) ** power).sum() + change)
+    return _skewness_of(sums[0], sums[1], sums[2], len(counts))
+
+
+def _never_without(lists: sparse.csr_matrix, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Share of items in no list when each cluster's lists are left out in turn, shape ``(n_clusters,)``."""
+    alone = counts[lists.indices] == lists.data
+    owner = np.repeat(np.arange(lists.shape[0]), np.diff(lists.indptr))
+    lost = np.bincount(owner, weights=alone, minlength=lists.shape[0])
+    share: NDArray[np.float64] = ((counts == 0).sum() + lost) / len(counts)
+    return share
+
+
+def _jackknifed(estimate: float, left_out: NDArray[np.float64], level: float, *, share: bool = False) -> Interval:
+    """The normal interval with the jackknife's standard error (Efron and Tibshirani 1993, equation 11.5).
+
+    A share's interval ends at 0.
+    """
+    n = len(left_out)
+    if n < 2:
+        return Interval(value=estimate, reason=TOO_FEW_CLUSTERS)
+    error = float(np.sqrt((n - 1) / n * ((left_out - left_out.mean()) ** 2).sum()))
+    if not np.isfinite(error) or error == 0:
+        return Interval(value=estimate, reason=NO_SPREAD)
+    half = float(ndtri((1 + level) / 2)) * error
+    return Interval(value=estimate, low=estimate - half, high=estimate + half, standard_error=error, method="jackknife")
+
+
+def _lists_by_cluster(subject: Subject, top_ords: NDArray[np.int32], n_items: int) -> sparse.csc_matrix:
+    """How often each cluster's queries have each item in their first ``K``: shape ``(n_clusters, n_items)``."""
+    lists = top_ords[:, :K]
     owner = np.repeat(subject.clusters.labels, lists.shape[1])
     item = lists.ravel()
     real = item >= 0
-    table = sparse.csr_matrix(
-        (np.ones(real.sum(), dtype=np.float32), (owner[real], item[real])),
-        shape=(subject.clusters.n_clusters, n_items),
-    )[:, searched]
-    columns = table.T.tocsr()
-    replicates = min(REPLICATES, subject.settings.replicates)
-    blocks = count_blocks(subject.clusters.n_clusters, replicates=replicates, seed=subject.settings.seed)
-    figures = [_figures((columns @ counts.T.astype(np.float32)).T.astype(np.float64)) for counts in blocks]
-    return np.concatenate([np.array(block) for block in figures], axis=1)
+    shape = (subject.clusters.n_clusters, n_items)
+    return sparse.coo_matrix((np.ones(int(real.sum())), (owner[real], item[real])), shape=shape).tocsc()
 
 
-def _worst(outcomes: Outcomes, counts: NDArray[np.int64], ids: list[str]) -> list[dict[str, object]]:
+def _worst(
+    outcomes: Outcomes, top_ords: NDArray[np.int32], counts: NDArray[np.int64], ids: list[str]
+) -> list[dict[str, object]]:
     """The items that are most often first without being right."""
-    if outcomes.top_ords is None:
-        return []
-    wrong = outcomes.top_ords[outcomes.rank_low > 1, 0]
+    wrong = top_ords[outcomes.rank_low > 1, 0]
     first = np.bincount(wrong[wrong >= 0], minlength=len(counts))
     order = np.lexsort((-counts, -first))[:WORST]
-    return [{"id": ids[i], "wrongly_first": int(first[i]), "n_10": int(counts[i])} for i in order if first[i]]
+    return [{"id": ids[i], "wrongly_first": int(first[i]), f"n_{K}": int(counts[i])} for i in order if first[i]]

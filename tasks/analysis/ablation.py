@@ -1,0 +1,205 @@
+"""What it would cost to store or compare vectors otherwise: every row is made from the store alone.
+
+Each variant is scored as the stored vectors are, by ``tasks.scoring``, and compared query by query with them: the
+detail holds the difference with its paired interval, the bytes of one item, the seconds of scoring and the share of
+queries in a tie. Quantised forms are scored as float32 numbers that rank the same way, so their seconds are no
+promise of what integer code would take. Torch is loaded when the first variant is scored.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from store.types import EncoderSpec
+from tasks.analysis import variants
+from tasks.analysis.clusters import Clusters
+from tasks.analysis.embedded import Multi, Ragged, Single
+from tasks.analysis.low_precision import Scored, hits_scored_in
+from tasks.analysis.paired import paired_intervals
+from tasks.analysis.slices import part_means
+from tasks.analysis.subject import Slice, Subject
+from tasks.analysis.variants import BYTES, ROUNDED, Matrix
+from tasks.metrics import METRICS
+from tasks.scoring.judgements import RetrievalJudgement
+from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols import judge
+
+METRIC = "R@1"
+POOLED = (2, 3, 4, 6)
+QUERIES = 400  # asked of multi-vectors, whose scores cost thousands of times more than a dot product
+FEWEST = 8  # components that a shortened form keeps at least
+_QUANTISED = ("int8", "binary")
+
+
+class Form(NamedTuple):
+    """One other form of an encoder's vectors; ``score`` makes it and asks it what is asked of the stored ones."""
+
+    analysis: str
+    feature: str
+    level_name: str
+    bytes_per_item: float
+    score: Callable[[RetrievalJudgement], Scored]
+
+
+def ablations(subject: Subject) -> Iterator[Slice]:
+    """Rows of every form of every encoder whose vectors are stored.
+
+    Retrieval protocols only, and not on corpora made of quadruples or pairs, whose galleries hold near copies.
+    """
+    corpus = subject.corpus
+    made_of_choices = len(corpus.quadruples) or len(corpus.pairs)
+    if subject.embedded is None or subject.protocol.direction not in ("t2i", "i2t") or made_of_choices:
+        return
+    judgement = judge(subject.corpus, subject.protocol)
+    if not isinstance(judgement, RetrievalJudgement):
+        return
+    few = sampled(judgement, QUERIES, seed=subject.settings.seed)
+    for encoder in subject.encoders:
+        vectors, spec = subject.embedded(encoder), subject.specs[encoder]
+        stored_in = spec.storage if isinstance(spec, EncoderSpec) else "float16"
+        if isinstance(vectors, Multi):
+            asked, forms = few, multi_forms(vectors, storage=stored_in)
+            stored = multi_hits(vectors.images, vectors.captions, asked)
+        else:
+            asked, forms = judgement, dense_forms(vectors, storage=stored_in)
+            stored = dense_hits(vectors.images.matrix, vectors.captions.matrix, asked)
+        clusters = Clusters.of(asked.clusters, subject.clusters.n_clusters, asked.weights)
+        for form in forms:
+            yield _row(subject, encoder, form, form.score(asked), stored, clusters)
+
+
+def sampled(judgement: RetrievalJudgement, n: int, *, seed: int) -> RetrievalJudgement:
+    """The judgement with at most ``n`` of its queries, drawn without replacement; all of the gallery stays.
+
+    Weights stay as they are.
+    """
+    if len(judgement.queries) <= n:
+        return judgement
+    kept = np.sort(np.random.default_rng(seed).choice(len(judgement.queries), n, replace=False))
+    lists = [judgement.relevant[judgement.offsets[q] : judgement.offsets[q + 1]] for q in kept]
+    return replace(
+        judgement,
+        query_ids=judgement.query_ids[kept],
+        queries=judgement.queries[kept],
+        clusters=judgement.clusters[kept],
+        gallery_of=judgement.gallery_of[kept],
+        offsets=np.concatenate([[0], np.cumsum([len(each) for each in lists])]).astype(np.int64),
+        relevant=np.concatenate(lists),
+        weights=judgement.weights[kept],
+    )
+
+
+def dense_forms(vectors: Single, *, storage: str) -> Iterator[Form]:
+    """Precision, normalisation, truncation and projection of single vectors.
+
+    A form finer than ``storage`` cannot be had from the store, so it is left out.
+    """
+    images, captions = vectors.images.matrix, vectors.captions.matrix
+    dim = images.shape[1]
+    half = dim * BYTES["float16"]
+    reach = np.maximum(np.abs(images).max(axis=0), np.abs(captions).max(axis=0))
+
+    def each(change: Callable[[Matrix], Matrix]) -> Callable[[RetrievalJudgement], Scored]:
+        return lambda judgement: dense_hits(change(images), change(captions), judgement)
+
+    def together(change: Callable[[Matrix, Matrix], tuple[Matrix, Matrix]]) -> Callable[[RetrievalJudgement], Scored]:
+        return lambda judgement: dense_hits(*change(images, captions), judgement)
+
+    for kind in ROUNDED:
+        size = dim * BYTES[kind]
+        if BYTES[kind] <= BYTES[storage]:
+            yield Form("precision", "stored in", kind, size, each(partial(variants.rounded, kind=kind)))
+        yield Form("precision", "scored in", kind, size, partial(hits_scored_in, kind, images, captions))
+    for kind in _QUANTISED:
+        change = partial(variants.quantised, kind=kind, reach=reach)
+        yield Form("precision", "stored in", kind, dim * BYTES[kind], each(change))
+    yield Form("normalisation", "", "L2", half, together(lambda i, c: (i, c)))
+    norms = vectors.images.norms[:, None], vectors.captions.norms[:, None]
+    yield Form("normalisation", "", "none", half, together(lambda i, c: (i * norms[0], c * norms[1])))
+    yield Form("normalisation", "", "centred per modality", half, each(variants.centred))
+    yield Form("normalisation", "", "whitened", half, together(variants.whitened))
+    for kept in (dim, *(dim // part for part in (2, 4, 8) if dim // part >= FEWEST)):
+        name, size = f"{kept} components", kept * BYTES["float16"]
+        yield Form("truncation", "", name, size, each(partial(variants.truncated, dim=kept)))
+        yield Form("pca", "", name, size, together(partial(variants.principal, dim=kept)))
+
+
+def multi_forms(vectors: Multi, *, storage: str) -> Iterator[Form]:
+    """Quantisation of all vectors, and pooling of the images', of late-interaction encoders."""
+    images, captions = vectors.images, vectors.captions
+    n, dim = len(images.offsets) - 1, images.values.shape[1]
+    reach = np.maximum(np.abs(images.values).max(axis=0), np.abs(captions.values).max(axis=0))
+
+    def each(change: Callable[[Matrix], Matrix]) -> Callable[[RetrievalJudgement], Scored]:
+        return lambda judgement: multi_hits(
+            images.with_values(change(images.values)), captions.with_values(change(captions.values)), judgement
+        )
+
+    per_image = len(images.values) / n * dim
+    for kind in (kind for kind in ROUNDED if BYTES[kind] <= BYTES[storage]):
+        change = partial(variants.rounded, kind=kind)
+        yield Form("quantisation", "", kind, per_image * BYTES[kind], each(change))
+    for kind in _QUANTISED:
+        change = partial(variants.quantised, kind=kind, reach=reach)
+        yield Form("quantisation", "", kind, per_image * BYTES[kind], each(change))
+    for factor in (1, *POOLED):
+        merged = variants.pooled(images, factor)
+        size = len(merged.values) / n * dim * BYTES["float16"]
+        yield Form("pooling", "", f"1 of {factor}", size, partial(multi_hits, merged, captions))
+
+
+def dense_hits(images: Matrix, captions: Matrix, judgement: RetrievalJudgement) -> Scored:
+    """What single vectors get; the seconds are of scoring alone."""
+    from tasks.scoring.dense import score_dense
+
+    started = time.perf_counter()
+    found = score_dense(images, captions, [judgement], top=1)
+    return _scored(found[judgement.protocol.id], time.perf_counter() - started)
+
+
+def multi_hits(images: Ragged, captions: Ragged, judgement: RetrievalJudgement) -> Scored:
+    """What multi-vectors get for captions as queries; the seconds are of scoring alone."""
+    from tasks.scoring.maxsim import score_maxsim
+
+    asked = captions.take(judgement.queries)
+    renumbered = replace(judgement, queries=np.arange(len(judgement.queries), dtype=np.int32))
+    started = time.perf_counter()
+    found = score_maxsim(images.blocks, asked.blocks, [renumbered], top=1)
+    return _scored(found[judgement.protocol.id], time.perf_counter() - started)
+
+
+def _scored(outcomes: Outcomes, seconds: float) -> Scored:
+    return Scored(METRICS[METRIC].per_query(outcomes), outcomes.tied, seconds)
+
+
+def _row(subject: Subject, encoder: str, form: Form, scored: Scored, stored: Scored, clusters: Clusters) -> Slice:
+    how = subject.settings
+    both = np.stack([scored.hits, stored.hits])
+    everything = np.ones((1, len(scored.hits)), dtype=bool)
+    means = part_means(both, everything, clusters, seed=how.seed, replicates=how.replicates, level=how.level)
+    [change] = paired_intervals(both, clusters, [(0, 1)], seed=how.seed, replicates=how.replicates, level=how.level)
+    return Slice(
+        encoder=encoder,
+        analysis=form.analysis,
+        feature=form.feature,
+        level_name=form.level_name,
+        metric=METRIC,
+        interval=means.interval(0, 0),
+        n_queries=len(scored.hits),
+        n_clusters=clusters.n_occupied,
+        detail={
+            "bytes_per_item": form.bytes_per_item,
+            "seconds": scored.seconds,
+            "tie_share": float(scored.tied.mean()),
+            "n_tied": int(scored.tied.sum()),
+            "change": change.value,
+            "change_low": change.low,
+            "change_high": change.high,
+        },
+    )

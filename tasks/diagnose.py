@@ -1,0 +1,91 @@
+"""Shell: why encoders fail, what a change would cost, and whether to believe the figures; slices into the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from store import EmbeddingStore
+from store.types import EvalProtocol
+from tasks.analysis.analyses import diagnose
+from tasks.analysis.gate import gate_rows, judge_results
+from tasks.analysis.hardware import hardware_rows
+from tasks.analysis.reference import published
+from tasks.analysis.subject import Settings, Subject, slice_rows
+from tasks.progress import track
+from tasks.references import EvaluationRef
+from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols import select
+from tasks.stored_vectors import vector_reader
+
+
+@task(name="diagnose", task_run_name="diagnose-encoders", cache_policy=NO_CACHE)
+def diagnose_corpus(
+    evaluations: tuple[EvaluationRef, ...],
+    *,
+    store_uri: str,
+    replicates: int,
+    seed: int,
+    level: float,
+    run: str,
+    analyses: Sequence[str] | None = None,
+) -> int:
+    """Slices of encoders that were evaluated on one corpus; returns how many rows were written.
+
+    Args:
+        evaluations: All of one corpus.
+        store_uri: Where outcomes, vectors and results are read and slices written.
+        replicates: Bootstrap draws.
+        seed: Of the draws, as for the results.
+        level: Of the intervals.
+        run: Id of the run.
+        analyses: Keys of ``ANALYSES``; None: all.
+    """
+    store = EmbeddingStore.open(store_uri)
+    sets = evaluations[0].sets
+    corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
+    specs = {e.sets.encoder: store.encoder(e.sets.encoder_fingerprint) for e in evaluations}
+    shared = [p for p in evaluations[0].evaluations if all(p in e.evaluations for e in evaluations)]
+    protocols = [protocol for protocol in select(corpus, shared) if is_diagnosed(protocol)]
+    read = vector_reader(
+        store, {e.sets.encoder: e.sets.encoder_fingerprint for e in evaluations}, sets.corpus_fingerprint
+    )
+    written = 0
+    with track(f"{sets.corpus} · diagnosing", total=len(protocols) + 1, unit="protocols") as advance:
+        for protocol in protocols:
+            subject = Subject(
+                corpus=corpus,
+                protocol=protocol,
+                outcomes={
+                    e.sets.encoder: Outcomes.from_arrow(
+                        store.rows("outcomes", evaluation=e.evaluations[protocol.id]), protocol
+                    )
+                    for e in evaluations
+                },
+                specs=specs,
+                settings=Settings(seed=seed, replicates=replicates, level=level),
+                embedded=read,
+            )
+            written += store.write_rows(
+                "slices", slice_rows(subject, diagnose(subject, analyses), run=run), replace="slice"
+            )
+            advance(1)
+        results = store.rows("results", evaluation=[i for e in evaluations for i in e.evaluations.values()])
+        judged = judge_results(
+            results,
+            specs={spec.fingerprint: spec for spec in specs.values()},
+            n_images={corpus.fingerprint: len(corpus.images)},
+            references=published(),
+        )
+        written += store.write_rows("slices", gate_rows(judged, run=run), replace="slice")
+        devices = hardware_rows(store.rows("batches", corpus=corpus.name), {corpus.name: corpus.fingerprint}, run=run)
+        written += store.write_rows("slices", devices, replace="slice")
+        advance(1)
+    return written
+
+
+def is_diagnosed(protocol: EvalProtocol) -> bool:
+    """Whether a protocol is worth explaining: the headline of either direction, and all choices."""
+    return protocol.id in ("t2i/all", "i2t/any") or protocol.direction in ("pairs", "quadruples")
