@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from reports import format as show
 from reports.evidence import Evidence, Source
-from reports.page import Report, Section, Thumbnail
+from reports.gallery import Thumbnail
+from reports.page import Report, Section
 from reports.reading import Describe, read_evidence
 from reports.sections import (
     ablations,

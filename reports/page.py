@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
+from reports.gallery import Gallery, Grid, Thumbnail
+
 Mark: TypeAlias = Literal["", "best", "tied", "good", "warn", "bad", "muted"]
 
 
@@ -184,83 +186,7 @@ class Choices:
     items: tuple[Choice, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hit:
-    """One entry of a result list.
-
-    Attributes:
-        place: ``"1"`` for the best.
-        label: Caption text, or image id.
-        thumbnail: Key into ``Report.thumbnails``; empty for a caption or where there is none.
-        score: As read.
-        right: Whether it counts as relevant.
-    """
-
-    place: str
-    label: str
-    thumbnail: str
-    score: str
-    right: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """What one encoder answered to a query: where the right item came, and the top of its list."""
-
-    encoder: str
-    rank: str
-    right: bool
-    hits: tuple[Hit, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """One query of the gallery.
-
-    Attributes:
-        id: Anchor.
-        query: Caption text or image id.
-        thumbnail: Of a query that is an image.
-        expected: What was right.
-        answers: One per encoder.
-        tags: What the filters match: kind of failure, caption features, encoders that fail.
-        labels: Those of the tags that are shown.
-        summary: One line: who failed and who did not.
-        unfolded: Whether the answers show at once.
-    """
-
-    id: str
-    query: str
-    thumbnail: str
-    expected: tuple[Hit, ...]
-    answers: tuple[Answer, ...]
-    tags: tuple[str, ...]
-    labels: tuple[str, ...]
-    summary: str
-    unfolded: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Filter:
-    """One select box over a gallery: a label and the tags that it offers."""
-
-    label: str
-    options: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gallery:
-    """Queries with pictures, filtered by their tags."""
-
-    kind: ClassVar[str] = "gallery"
-    id: str
-    caption: str
-    filters: tuple[Filter, ...]
-    cases: tuple[Case, ...]
-    note: str = ""
-
-
-Block: TypeAlias = Text | Notice | Choices | Table | Chart | Gallery
+Block: TypeAlias = Text | Notice | Choices | Table | Chart | Gallery | Grid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,14 +197,6 @@ class Section:
     title: str
     lead: str
     blocks: tuple[Block, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Thumbnail:
-    """One small picture, kept once however often it is shown."""
-
-    key: str
-    data_uri: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,8 @@ from reports import format as show
 from reports.cases import PROTOCOL, Answered
 from reports.cases import Case as Chosen
 from reports.evidence import Evidence
-from reports.page import Answer, Block, Case, Filter, Gallery, Hit, Section
+from reports.gallery import Answer, Case, Filter, Gallery, Hit
+from reports.page import Block, Section
 
 MISSED = "missed by "
 UNFOLDED = 3  # cases whose answers show at once

@@ -157,5 +157,6 @@ def _picture(points: list[dict[str, Any]], y_title: str, metric: str) -> alt.Lay
             .encode(y="value:Q", text="encoder:N")
             for side, align in (("right", "left"), ("left", "right"))
             for level in ("above", "below")
+            if any(p["label"] == f"{side} {level}" for p in points)
         ),
     ).properties(width=charts.WIDTH, height=320)

@@ -44,8 +44,8 @@ for (const gallery of document.querySelectorAll(".gallery")) {
   choose();
 }
 
-// Charts: the static picture stays until the chart comes into view, and where scripts or Vega fail.
-const draw = (figure) => {
+// Charts: the static picture stays until its chart is drawn, and where scripts or Vega fail.
+const draw = async (figure) => {
   const spec = JSON.parse(figure.querySelector("script").textContent);
   const canvas = figure.querySelector(".canvas");
   const stage = document.createElement("div");
@@ -55,17 +55,14 @@ const draw = (figure) => {
     spec.autosize = { type: "fit-x", contains: "padding" };
   }
   canvas.append(stage);
-  return vegaEmbed(stage, spec, { actions: false, renderer: "svg", tooltip: { theme: "capim" } }).then(() =>
-    canvas.querySelector(":scope > svg").remove(),
-  );
+  await vegaEmbed(stage, spec, { actions: false, renderer: "svg", tooltip: { theme: "capim" } });
+  canvas.querySelector(":scope > svg").remove();
 };
-if (typeof vegaEmbed === "function") {
-  const seen = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (!entry.isIntersecting) continue;
-      seen.unobserve(entry.target);
-      draw(entry.target).catch((fault) => console.error(`chart ${entry.target.id}: ${fault.message}`));
-    }
-  }, { rootMargin: "200px" });
-  document.querySelectorAll("figure.chart").forEach((figure) => seen.observe(figure));
-}
+const drawAll = async () => {
+  for (const figure of document.querySelectorAll("figure.chart")) {
+    await new Promise((done) => setTimeout(done)); // lets the page breathe between two charts
+    await draw(figure).catch((fault) => console.error(`chart ${figure.id}: ${fault.message}`));
+  }
+  document.documentElement.dataset.charts = "drawn";
+};
+if (typeof vegaEmbed === "function") drawAll();

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from datetime import timedelta
 from itertools import combinations
 from typing import Any
@@ -40,24 +41,33 @@ FEATURES = ("spatial", "colour", "counting", "negation", "action", "long")
 CATEGORIES = ("person", "vehicle", "animal", "food", "furniture", "electronic", "outdoor", "sports", "kitchen")
 
 
-def coco(*, n_images: int = 5000, seed: int = 0, hostile: tuple[str, ...] = ()) -> StandIn:
+def coco(
+    *,
+    n_images: int = 5000,
+    n_models: int = len(MODELS),
+    n_languages: int = len(LANGUAGES),
+    seed: int = 0,
+    texts: Sequence[str] = (),
+    ids: Sequence[str] = (),
+) -> StandIn:
     """Nine models, twelve protocols, Winoground, SugarCrepe, COCO-SM, slices, ablations, outcomes, thumbnails."""
     rng = np.random.default_rng(seed)
     store = StandIn()
     store.specs = {
         name: spec(name, dim=dim, vectors="multi" if "colpali" in name else "single")
-        for name, (dim, _, _) in MODELS.items()
+        for name, (dim, _, _) in list(MODELS.items())[:n_models]
     }
     store.contents = {
-        "coco-karpathy": corpus("coco-karpathy", n_images=n_images, texts=hostile, skipped=2),
+        "coco-karpathy": corpus("coco-karpathy", n_images=n_images, texts=texts, ids=ids, skipped=[*ids, "broken.jpg"]),
         "winoground": corpus("winoground", n_images=800, per_image=1),
         "sugarcrepe": corpus("sugarcrepe", n_images=400, per_image=1),
         "coco-sm": corpus("coco-sm", n_images=50, per_image=1),
     }
-    for name, (_, base, seconds) in MODELS.items():
+    for name in store.specs:
+        _, base, seconds = MODELS[name]
         _retrieval(store, name, base, rng)
         _compositional(store, name, base, rng)
-        _languages(store, name, base, rng)
+        _languages(store, name, base, LANGUAGES[:n_languages], rng)
         _slices(store, name, base, rng)
         batches(store, name, "coco-karpathy", seconds_per_item=seconds, n=160)
         for corpus_name in store.contents:
@@ -102,9 +112,9 @@ def _compositional(store: StandIn, name: str, base: float, rng: np.random.Genera
                n_clusters=700, chance=0.5)  # fmt: skip
 
 
-def _languages(store: StandIn, name: str, base: float, rng: np.random.Generator) -> None:
+def _languages(store: StandIn, name: str, base: float, languages: Sequence[str], rng: np.random.Generator) -> None:
     reach = 0.85 if any(word in name for word in ("xlm", "jina", "2")) else 0.25
-    for i, language in enumerate(LANGUAGES):
+    for i, language in enumerate(languages):
         for translator in ("google", "bing", "nllb"):
             share = 1.0 if language == "en" else reach * (1 - i / 60)
             for direction in ("t2i", "i2t"):
@@ -164,7 +174,7 @@ def _comparisons(store: StandIn) -> None:
         for r in store.tables["results"]
         if r["corpus"] == "coco-karpathy"
     }
-    for a, b in combinations(MODELS, 2):
+    for a, b in combinations(store.specs, 2):
         for protocol in PROTOCOLS:
             for metric in ("R@1", "R@5", "R@10"):
                 difference = values[protocol, metric, a] - values[protocol, metric, b]
@@ -178,7 +188,8 @@ def _outcomes(store: StandIn, rng: np.random.Generator) -> None:
     n_images, n = contents.images.num_rows, contents.captions.num_rows
     image = np.repeat(np.arange(n_images, dtype=np.int32), 5)
     difficulty = rng.gamma(0.55, 14.0, n)
-    for name, (_, base, _) in MODELS.items():
+    for name in store.specs:
+        base = MODELS[name][1]
         rank = 1 + np.floor(difficulty * rng.gamma(2.0, 0.6, n) * (1.1 - base)).astype(np.int32)
         rank = np.minimum(rank, n_images)
         top = rng.integers(0, n_images, (n, schema.TOP), dtype=np.int32)

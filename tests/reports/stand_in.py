@@ -84,29 +84,32 @@ def spec(name: str, *, dim: int = 512, vectors: str = "single") -> EncoderSpec:
     )
 
 
-def corpus(name: str, *, n_images: int, per_image: int = 5, texts: Sequence[str] = (), skipped: int = 0) -> Corpus:
+def corpus(
+    name: str,
+    *,
+    n_images: int,
+    per_image: int = 5,
+    texts: Sequence[str] = (),
+    ids: Sequence[str] = (),
+    skipped: Sequence[str] = (),
+) -> Corpus:
+    """Made-up images and captions; ``texts`` and ``ids`` replace the first captions and image ids."""
+    names = [*ids, *(f"im{i:05d}" for i in range(len(ids), n_images))]
     images = [
-        {
-            "id": f"im{i:05d}",
-            "key": f"im{i:05d}.png",
-            "sha": digest16([name, i]),
-            "width": 64,
-            "height": 48,
-            "objects": None,
-        }
-        for i in range(n_images)
+        {"id": id_, "key": id_, "sha": digest16([name, i]), "width": 64, "height": 48, "objects": None}
+        for i, id_ in enumerate(names)
     ]
     captions = [
         {
-            "id": f"im{i:05d}#{k}",
-            "image_id": f"im{i:05d}",
+            "id": f"{id_}#{k}",
+            "image_id": id_,
             "text": texts[i * per_image + k] if i * per_image + k < len(texts) else f"picture {i} in words {k}",
             "ordinal": k,
             "language": "en",
             "translator": "human",
             "annotation_id": None,
         }
-        for i in range(n_images)
+        for i, id_ in enumerate(names)
         for k in range(per_image)
     ]
     return Corpus(
@@ -114,8 +117,7 @@ def corpus(name: str, *, n_images: int, per_image: int = 5, texts: Sequence[str]
         images=pa.Table.from_pylist(images, schema=schema.IMAGES),
         captions=pa.Table.from_pylist(captions, schema=schema.CAPTIONS),
         skipped=pa.Table.from_pylist(
-            [{"image_id": f"broken{i}.jpg", "reason": "not an image: truncated file"} for i in range(skipped)],
-            schema=schema.SKIPPED,
+            [{"image_id": id_, "reason": "not an image: truncated file"} for id_ in skipped], schema=schema.SKIPPED
         ),
         licence="CC0-1.0",
         origin="made for a test",
@@ -295,7 +297,7 @@ def demo(*, encoders: Iterable[str] = ("tiny-clip", "tiny-clip-plain", "tiny-col
     store = StandIn()
     store.specs = {name: spec(name, dim=64, vectors="multi" if "colpali" in name else "single") for name in encoders}
     store.contents = {
-        "shapes": corpus("shapes", n_images=40, skipped=1),
+        "shapes": corpus("shapes", n_images=40, skipped=["broken0.jpg"]),
         "shapes-winoground": corpus("shapes-winoground", n_images=20, per_image=1),
     }
     strength = {name: 0.62 - 0.17 * i for i, name in enumerate(store.specs)}

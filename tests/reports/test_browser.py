@@ -1,0 +1,153 @@
+"""The page in Chromium: quiet, offline, usable by keyboard, accessible, fitting a phone.
+
+``CAPIM_SCREENSHOTS=folder`` keeps pictures of every size for the eye; they never go into git.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from reports.search import Found, write_search
+from tests.reports.conftest import HOSTILE
+from tests.reports.stand_in import StandIn
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+class Watched:
+    """A page, with everything it complained of and asked for."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda fault: self.complaints.append(str(fault)))
+        page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    def drawn(self) -> None:
+        """Waits until every chart is interactive."""
+        self.page.wait_for_selector("html[data-charts=drawn]", state="attached")
+
+
+@pytest.fixture
+def page(browser: Browser, hostile_report: Path) -> Iterator[Watched]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    watched = Watched(context.new_page())
+    watched.page.goto((hostile_report / "report.html").as_uri())
+    yield watched
+    context.close()
+
+
+def test_no_complaint_and_no_request_to_anywhere(page: Watched) -> None:
+    page.drawn()
+    assert page.page.locator("figure.chart .stage svg").count() == page.page.locator("figure.chart").count() > 5
+    assert page.complaints == []
+    assert [url for url in page.requests if not url.startswith(("file:", "data:"))] == []
+    assert sum(url.startswith("file:") for url in page.requests) == 1
+
+
+def test_columns_sort_by_keyboard_and_say_so(page: Watched) -> None:
+    table = page.page.locator("#leaderboard-coco-karpathy")
+    heading = table.locator("th[scope=col]").filter(has_text="Encoder")
+    heading.get_by_role("button").focus()
+    page.page.keyboard.press("Enter")
+    names = table.locator("tbody th").all_inner_texts()
+    assert heading.get_attribute("aria-sort") == "ascending"
+    assert names == sorted(names)
+    page.page.keyboard.press("Enter")
+    assert heading.get_attribute("aria-sort") == "descending"
+    assert table.locator("tbody th").all_inner_texts() == sorted(names, reverse=True)
+
+
+def test_numbers_sort_as_numbers_largest_first(page: Watched) -> None:
+    table = page.page.locator("#leaderboard-coco-karpathy")
+    table.get_by_role("button", name="R@1").last.click()
+    place = table.locator("th[aria-sort=descending]").evaluate("th => th.cellIndex")
+    values = table.locator("tbody tr").evaluate_all(
+        "(rows, place) => rows.map((row) => parseFloat(row.cells[place].dataset.sort))", place
+    )
+    assert values == sorted(values, reverse=True)
+
+
+def test_the_gallery_filters_by_keyboard(page: Watched) -> None:
+    gallery = page.page.locator(".gallery").first
+    total = gallery.locator(".case").count()
+    select = gallery.get_by_label("Encoder")
+    select.focus()
+    page.page.keyboard.press("ArrowDown")
+    chosen = select.input_value()
+    shown = gallery.locator(".case:visible").count()
+    assert chosen.startswith("missed by ")
+    assert 0 < shown <= total
+    assert gallery.locator("output").inner_text() == f"{shown} of {total} shown"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(browser: Browser, hostile_report: Path, scheme: Any) -> None:
+    axe = files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme, bypass_csp=True)
+    watched = Watched(context.new_page())
+    watched.page.goto((hostile_report / "report.html").as_uri())
+    watched.drawn()
+    watched.page.evaluate(axe)
+    violations = watched.page.evaluate("axe.run().then((found) => found.violations)")
+    serious = [
+        (v["id"], v["nodes"][0]["html"][:300], v["nodes"][0].get("failureSummary"), len(v["nodes"]))
+        for v in violations
+        if v["impact"] in ("serious", "critical")
+    ]
+    context.close()
+    assert serious == []
+
+
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+def test_nothing_runs_over_the_edge(browser: Browser, hostile_report: Path, width: int) -> None:
+    for scheme in ("light", "dark"):
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+        watched = Watched(context.new_page())
+        watched.page.goto((hostile_report / "report.html").as_uri())
+        watched.drawn()
+        assert watched.page.evaluate("document.documentElement.scrollWidth") == width
+        if folder := os.environ.get("CAPIM_SCREENSHOTS"):
+            watched.page.screenshot(path=f"{folder}/report-{width}-{scheme}.png", full_page=True)
+        context.close()
+
+
+def test_the_page_reads_without_scripts(browser: Browser, hostile_report: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    plain = context.new_page()
+    plain.goto((hostile_report / "report.html").as_uri())
+    assert plain.locator("figure.chart .canvas > svg").count() == plain.locator("figure.chart").count()
+    assert plain.get_by_role("heading", name="Leaderboard").is_visible()
+    context.close()
+
+
+def test_first_paint_comes_within_two_seconds(page: Watched) -> None:
+    paint = page.page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    assert paint < 2000
+
+
+def test_a_search_shows_its_pictures_and_hostile_query(
+    browser: Browser, hostile_store: StandIn, tmp_path: Path
+) -> None:
+    pictures = list(hostile_store.pictures.values())[:6]
+    found = [Found(id=f"im{i}", score=0.4 - i / 100, thumbnail=p) for i, p in enumerate(pictures)]
+    target = write_search(tmp_path / "s.html", query=HOSTILE[0], found=found, encoder="tiny-clip", corpus="shapes")
+    context = browser.new_context()
+    watched = Watched(context.new_page())
+    watched.page.goto(target.as_uri())
+    assert watched.complaints == []
+    assert watched.page.get_by_role("heading", name=HOSTILE[0]).is_visible()
+    assert watched.page.locator(".grid svg.thumb").count() == 6
+    context.close()
