@@ -133,6 +133,20 @@ RESULTS = pa.schema(
         _required("created", pa.timestamp("us", tz="UTC")),
     ]
 )
+REPLICATES = pa.schema(
+    [
+        _required("result", pa.string()),  # key of the results row that they are behind
+        _required("evaluation", pa.string()),
+        *_WHOSE,
+        _required("metric", pa.string()),
+        _required("value", pa.float64()),  # the metric of the sample itself
+        _required("values", pa.list_(pa.float64())),  # the metric of every bootstrap draw, in order
+        _required("n_clusters", pa.int64()),  # that were drawn from: equal seed and number, equal draws
+        _required("seed", pa.int64()),
+        _required("run", pa.string()),
+        _required("created", pa.timestamp("us", tz="UTC")),
+    ]
+)
 COMPARISONS = pa.schema(
     [
         _required("comparison", pa.string()),

@@ -3,7 +3,7 @@
 Such a list says less than a score: of each query only whether a relevant item was within the first 1, 5, 10. The
 rank is then known as a bracket (1, 2-5, 6-10, beyond 10), and that is what is stored: ``rank_low`` and
 ``rank_high`` are the ends of the bracket, as if the items between them were tied. R@1, R@5 and R@10 come out
-exactly, since no bracket crosses a listed cutoff. Anything else (MRR, median rank, R@2) would be a guess, so
+exactly, since no bracket crosses a listed cutoff. Anything else (MRR, median rank, nDCG) would be a guess, and
 :func:`known_metrics` leaves it out; ``best_score`` is NaN, as no score was ever seen, and there are no result lists.
 """
 
@@ -12,17 +12,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from store.errors import RequestError
-from store.types import EncoderSpec, digest16
-from tasks.metrics import Metric
-from tasks.metrics.retrieval import hit_at
+from store.types import Corpus, EncoderSpec, digest16
+from tasks.analysis.summary import Provenance, result_rows
+from tasks.metrics import Metric, metrics_of
 from tasks.scoring.judgements import RetrievalJudgement
 from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols import judge_all, select
 
 HitLists: TypeAlias = Mapping[int, ArrayLike]
 """Cutoff -> positions, within the protocol's queries, of those with a relevant item among the first so many."""
@@ -158,14 +160,83 @@ def _checked(hits: HitLists, n_queries: int, worst: NDArray[np.int32]) -> dict[i
     return marked
 
 
-def known_metrics(hits: HitLists) -> list[Metric]:
-    """The metrics that hit lists determine: R@k for each listed cutoff.
+def known_metrics(outcomes: Outcomes) -> list[Metric]:
+    """The metrics of ``METRICS`` that outcomes determine.
 
-    Examples:
-        >>> [metric.name for metric in known_metrics({10: [0, 1], 1: [0]})]
-        ['R@1', 'R@10']
+    All that apply, where scores were seen. Of hit lists, those that no bracket leaves open: the same with every
+    bracket at its best and at its worst end.
     """
-    return [hit_at(cutoff) for cutoff in sorted(hits)]
+    metrics = metrics_of(outcomes)
+    if np.isfinite(outcomes.best_score).all():
+        return metrics
+    return [m for m in metrics if np.array_equal(m.per_query_low(outcomes), m.per_query_high(outcomes))]
+
+
+class ImportedRows(NamedTuple):
+    """What an import writes: rows of ``schema.OUTCOMES`` and of ``schema.RESULTS``."""
+
+    outcomes: pa.Table
+    results: pa.Table
+
+
+def rows_of_hits(
+    protocols: Mapping[str, HitLists],
+    *,
+    corpus: Corpus,
+    encoder: EncoderSpec,
+    run: str,
+    seed: int,
+    replicates: int = 10_000,
+    level: float = 0.95,
+) -> list[ImportedRows]:
+    """Outcomes and results of one model on one corpus, protocol by protocol, ready for the store.
+
+    Args:
+        protocols: Protocol id -> hit lists, as :func:`read_hit_lists` gives them for one model.
+        corpus: What the lists are about; their positions count its queries in corpus order.
+        encoder: What stands for the model (:func:`encoder_of_hits`).
+        run: The run that makes the rows.
+        seed: Of the bootstrap draws.
+        replicates: Bootstrap draws.
+        level: Of the intervals.
+
+    Raises:
+        RequestError: A protocol that the corpus cannot be asked, or lists that cannot be true.
+    """
+    imported = []
+    for judgement in judge_all(corpus, select(corpus, list(protocols))):
+        if not isinstance(judgement, RetrievalJudgement):
+            raise RequestError(f"protocol {judgement.protocol.id!r} searches nothing; hit lists are for retrieval")
+        hits = protocols[judgement.protocol.id]
+        outcomes = outcomes_of_hits(hits, judgement)
+        provenance = Provenance(
+            evaluation=digest_of_hits(hits, corpus_fingerprint=corpus.fingerprint, protocol=judgement.protocol.id),
+            encoder=encoder.name,
+            encoder_fingerprint=encoder.fingerprint,
+            corpus=corpus.name,
+            corpus_fingerprint=corpus.fingerprint,
+            image_tag="",
+            caption_tag="",
+            run=run,
+        )
+        results = result_rows(
+            outcomes,
+            known_metrics(outcomes),
+            provenance,
+            n_clusters=len(corpus.images),
+            seed=seed,
+            replicates=replicates,
+            level=level,
+        )
+        stored = outcomes.to_arrow(
+            evaluation=provenance.evaluation,
+            encoder=encoder.name,
+            encoder_fingerprint=encoder.fingerprint,
+            corpus=corpus.name,
+            corpus_fingerprint=corpus.fingerprint,
+        )
+        imported.append(ImportedRows(outcomes=stored, results=results))
+    return imported
 
 
 def encoder_of_hits(model: str, protocols: Mapping[str, HitLists]) -> EncoderSpec:

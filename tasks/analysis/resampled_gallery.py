@@ -19,7 +19,7 @@ lists and are not offered.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,8 +29,12 @@ from store.errors import RequestError
 from tasks.analysis.bootstrap import Interval, interval_of
 from tasks.analysis.clusters import Clusters
 from tasks.analysis.draws import count_blocks
+from tasks.analysis.subject import Slice, Subject
 from tasks.metrics.retrieval import expected_hit
+from tasks.scoring.layout import layout_of
 from tasks.scoring.outcomes import Outcomes
+
+REPLICATES = 1000  # as V29
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +67,7 @@ def resampled_gallery(
     *,
     n_clusters: int,
     seed: int,
-    replicates: int = 1000,
+    replicates: int = REPLICATES,
     level: float = 0.95,
     cutoffs: Sequence[int] = (1, 5, 10),
 ) -> list[ResampledGallery]:
@@ -108,6 +112,48 @@ def resampled_gallery(
         )
         for k, row, unknown in zip(cutoffs, recalls, undecided, strict=True)
     ]
+
+
+def resampled_galleries(subject: Subject) -> Iterator[Slice]:
+    """R@1, R@5 and R@10 with a resampled gallery, for every encoder; each row is labelled as biased.
+
+    Nothing for outcomes without result lists (hit lists) and for extra ground truths.
+    """
+    layout = layout_of(subject.corpus)
+    to_images = subject.protocol.direction == "t2i"
+    item_clusters = np.arange(layout.n_images) if to_images else layout.caption_images
+    how = subject.settings
+    for encoder, outcomes in subject.outcomes.items():
+        if outcomes.top_ords is None or subject.protocol.id.split("/")[1] in _ground_truths(subject):
+            continue
+        for found in resampled_gallery(
+            outcomes,
+            item_clusters,
+            n_clusters=subject.clusters.n_clusters,
+            seed=how.seed,
+            replicates=min(REPLICATES, how.replicates),
+            level=how.level,
+        ):
+            yield Slice(
+                encoder=encoder,
+                analysis="resampled-gallery",
+                feature="gallery",
+                level_name="resampled (biased)",
+                metric=f"R@{found.k}",
+                interval=found.interval,
+                n_queries=len(outcomes),
+                n_clusters=subject.clusters.n_occupied,
+                detail={
+                    "fixed_gallery": found.headline,
+                    "gallery_share": found.gallery_share,
+                    "replicates": min(REPLICATES, how.replicates),
+                    "undecided": found.undecided,
+                },
+            )
+
+
+def _ground_truths(subject: Subject) -> set[str]:
+    return set(subject.corpus.relevance["ground_truth"].to_pylist())
 
 
 def _interval(recalls: NDArray[np.float64], undecided: int, outcomes: Outcomes, level: float) -> Interval:

@@ -13,11 +13,18 @@ from store.errors import RequestError
 from store.schema import OUTCOMES
 from store.types import Corpus
 from tasks.analysis.comparison import Contender, comparison_rows
-from tasks.analysis.hit_lists import digest_of_hits, known_metrics, outcomes_of_hits, read_hit_lists
+from tasks.analysis.hit_lists import (
+    digest_of_hits,
+    encoder_of_hits,
+    known_metrics,
+    outcomes_of_hits,
+    read_hit_lists,
+    rows_of_hits,
+)
 from tasks.analysis.pairwise import SEVERAL_QUERIES
-from tasks.analysis.summary import Provenance, result_rows
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.metrics import METRICS
+from tasks.metrics.examples import outcomes_of
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols import judge, select
 
@@ -63,31 +70,36 @@ def test_the_folder_holds_both_directions_of_both_models(lists: dict[str, dict[s
     }
 
 
-@pytest.mark.parametrize(("model", "protocol"), PUBLISHED)
+@pytest.mark.parametrize("model", ["ALBEF", "TCL"])
 def test_recalls_of_real_models_are_the_published_ones(
-    outcomes: dict[tuple[str, str], Outcomes], karpathy: Corpus, model: str, protocol: str
+    lists: dict[str, dict[str, dict[int, np.ndarray]]], karpathy: Corpus, model: str
 ) -> None:
-    provenance = Provenance(
-        evaluation="e", encoder=model, encoder_fingerprint=model, corpus=karpathy.name,
-        corpus_fingerprint=karpathy.fingerprint, image_tag="", caption_tag="", run="r",
-    )  # fmt: skip
-    rows = result_rows(
-        outcomes[model, protocol], known_metrics({1: [], 5: [], 10: []}), provenance,
-        n_clusters=5_000, seed=0, replicates=2_000,
-    ).to_pylist()  # fmt: skip
-    assert tuple(round(100 * row["value"], 2) for row in rows) == PUBLISHED[model, protocol]
-    for row in rows:
-        # nothing is tied, no bracket crosses a cutoff: ties lost, won and expected agree, and no share is claimed
-        assert row["value_low"] == row["value"] == row["value_high"]
-        assert row["tie_share"] is None
-        assert row["low"] < row["value"] < row["high"]
-        assert row["n_clusters"] == 5_000
-        assert row["standard_error"] == pytest.approx(row["robust_error"], rel=0.06)
-    independent = np.sqrt(rows[0]["value"] * (1 - rows[0]["value"]) / rows[0]["n_queries"])
-    if protocol == "t2i/all":  # five captions of an image hit and miss together
-        assert rows[0]["robust_error"] > 1.3 * independent
-    else:
-        assert rows[0]["robust_error"] == pytest.approx(independent, rel=1e-3)
+    encoder = encoder_of_hits(model, lists[model])
+    imported = rows_of_hits(lists[model], corpus=karpathy, encoder=encoder, run="r", seed=0, replicates=2_000)
+    for stored, results in imported:
+        protocol = stored["protocol"][0].as_py()
+        rows = results.to_pylist()
+        assert [row["metric"] for row in rows] == ["R@1", "R@5", "R@10"]  # and nothing that brackets leave open
+        assert tuple(round(100 * row["value"], 2) for row in rows) == PUBLISHED[model, protocol]
+        for row in rows:
+            assert (row["protocol"], row["encoder"], row["encoder_fingerprint"]) == (
+                protocol,
+                model,
+                encoder.fingerprint,
+            )
+            # ties lost, won and expected agree, and no share of ties is claimed: no score was seen
+            assert row["value_low"] == row["value"] == row["value_high"]
+            assert row["tie_share"] is None
+            assert row["low"] < row["value"] < row["high"]
+            assert row["n_clusters"] == 5_000
+            assert row["standard_error"] == pytest.approx(row["robust_error"], rel=0.06)
+        independent = np.sqrt(rows[0]["value"] * (1 - rows[0]["value"]) / rows[0]["n_queries"])
+        if protocol == "t2i/all":  # five captions of an image hit and miss together
+            assert rows[0]["robust_error"] > 1.3 * independent
+        else:
+            assert rows[0]["robust_error"] == pytest.approx(independent, rel=1e-3)
+            assert rows[0]["wilson_low"] == pytest.approx(rows[0]["low"], abs=0.002)
+        assert set(stored["evaluation"].to_pylist()) == set(results["evaluation"].to_pylist())
 
 
 @pytest.mark.parametrize("protocol", DISCORDANT)
@@ -136,6 +148,13 @@ def test_the_bracket_of_every_query_holds_its_rank() -> None:
     ]  # fmt: skip
     for k in (1, 5, 10):
         assert METRICS[f"R@{k}"].per_query(known).tolist() == (ranks <= k).tolist()
+
+
+def test_metrics_that_brackets_leave_open_are_not_known() -> None:
+    corpus = toy()
+    judgement = judge(corpus, select(corpus, ["t2i/all"])[0])
+    assert [m.name for m in known_metrics(outcomes_of_hits({1: [0], 10: [0, 1]}, judgement))] == ["R@1", "R@10"]
+    assert "MRR" in [m.name for m in known_metrics(outcomes_of([[1], [3]]))]  # scores were seen: everything is known
 
 
 def toy() -> Corpus:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from math import comb
 
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 
 from store.errors import RequestError
+from store.types import Corpus
 from tasks.analysis.draws import count_blocks
-from tasks.analysis.resampled_gallery import resampled_gallery
+from tasks.analysis.resampled_gallery import resampled_galleries, resampled_gallery
+from tasks.analysis.subject import Settings, Subject, slice_rows
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.scoring.dense import score_dense
 from tasks.scoring.outcomes import Outcomes
@@ -30,14 +33,18 @@ def scores() -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def outcomes(scores: np.ndarray) -> dict[str, Outcomes]:
-    """As capim's own scorer gives them: captions are unit rows over the images' axes."""
-    corpus = build_corpus(
+def corpus() -> Corpus:
+    return build_corpus(
         "toy",
         [ImageRow(f"i{i}") for i in range(N_IMAGES)],
         [CaptionRow(f"c{i}-{k}", f"i{i}", "text") for i in range(N_IMAGES) for k in range(PER_IMAGE)],
         source=None,
     )
+
+
+@pytest.fixture(scope="module")
+def outcomes(scores: np.ndarray, corpus: Corpus) -> dict[str, Outcomes]:
+    """As capim's own scorer gives them: captions are unit rows over the images' axes."""
     # one more axis makes all captions equally long, so that cosines keep the order and the ties within a row …
     length = np.sqrt((scores**2).sum(axis=1).max() + 1)
     rest = np.sqrt(length**2 - (scores**2).sum(axis=1))[:, None]
@@ -106,3 +113,21 @@ def test_outcomes_without_lists_and_foreign_ground_truths_are_refused(outcomes: 
     elsewhere = np.roll(np.arange(N_IMAGES), 1)
     with pytest.raises(RequestError, match="have relevant items of other images"):
         resampled_gallery(whole, elsewhere, n_clusters=N_IMAGES, seed=3)
+
+
+def test_every_row_of_the_diagnostic_says_that_it_is_biased(outcomes: dict[str, Outcomes], corpus: Corpus) -> None:
+    for protocol, found in outcomes.items():
+        subject = Subject(
+            corpus=corpus,
+            protocol=found.protocol,
+            outcomes={"toy": found},
+            specs={"toy": "fingerprint"},
+            settings=Settings(seed=3, replicates=50),
+        )
+        rows = slice_rows(subject, resampled_galleries(subject), run="r").to_pylist()
+        assert [row["metric"] for row in rows] == ["R@1", "R@5", "R@10"]
+        for row in rows:
+            assert (row["analysis"], row["level_name"]) == ("resampled-gallery", "resampled (biased)")
+            detail = json.loads(row["detail"])
+            assert row["low"] <= row["value"] <= row["high"]
+            assert row["value"] > detail["fixed_gallery"], protocol

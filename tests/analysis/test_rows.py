@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from store.errors import RequestError
-from store.schema import COMPARISONS, RESULTS
+from store.schema import COMPARISONS, REPLICATES, RESULTS
 from tasks.analysis.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS
 from tasks.analysis.comparison import Contender, comparison_rows
 from tasks.analysis.pairwise import IDENTICAL, NEVER_LOSES, SEVERAL_QUERIES, compare_encoders
+from tasks.analysis.replicates import replicate_rows, stored_difference
 from tasks.analysis.summary import Provenance, result_rows
 from tasks.metrics import METRICS
 from tasks.metrics.examples import outcomes_of
@@ -185,3 +187,32 @@ def test_a_single_image_has_a_difference_and_a_reason() -> None:
     [pair] = compare_encoders({"x": [1, 1], "y": [0, 1]}, [0, 0], seed=1)
     assert (pair.difference.value, pair.difference.low, pair.detectable_effect) == (0.5, None, None)
     assert TOO_FEW_CLUSTERS in pair.reason
+
+
+def test_kept_replicates_are_those_behind_the_results_row_and_subtract_to_the_paired_interval() -> None:
+    metrics = [METRICS["R@1"], METRICS["median_rank"]]
+    how = {"n_clusters": 40, "seed": 7, "replicates": 300}
+    first, second = (captions(seed=s) for s in (1, 2))
+    kept = [replicate_rows(outcomes, metrics, PROVENANCE, **how) for outcomes in (first, second)]
+    results = result_rows(first, metrics, PROVENANCE, **how)
+    assert kept[0].schema.equals(REPLICATES)
+    assert kept[0]["result"].to_pylist() == results["result"].to_pylist()
+    for row, result in zip(kept[0].to_pylist(), results.to_pylist(), strict=True):
+        assert len(row["values"]) == 300
+        assert np.quantile(row["values"], [0.025, 0.975]).tolist() == [result["low"], result["high"]]
+    [pair] = compare_encoders(
+        {"x": metrics[0].per_query(first), "y": metrics[0].per_query(second)}, first.clusters, **how, permutations=100
+    )
+    stored = stored_difference(pa.concat_tables([kept[0].slice(0, 1), kept[1].slice(0, 1)]))
+    assert (stored.low, stored.high) == (pair.difference.low, pair.difference.high)
+
+
+def test_replicates_of_different_draws_are_not_subtracted() -> None:
+    one, other = (
+        replicate_rows(captions(), RECALLS[:1], PROVENANCE, n_clusters=40, seed=seed, replicates=count)
+        for seed, count in ((1, 50), (2, 60))
+    )
+    with pytest.raises(RequestError, match=r"not paired: seed 1 and 2, 50 and 60 replicates"):
+        stored_difference(pa.concat_tables([one, other]))
+    with pytest.raises(RequestError, match="needs two rows of replicates, got 1"):
+        stored_difference(one)
