@@ -6,6 +6,7 @@ the next one finds and keeps them. Only when the row in ``corpora`` is there doe
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,9 +23,17 @@ from store.registers import insert, now, quoted, read
 from store.tables import CORPORA, CORPUS_PARTS
 from store.types import Corpus, Modality
 
+_LONGEST_NAME = 120  # a table's name holds it beside two fingerprints, and a file name ends at 255
+_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{_LONGEST_NAME - 1}}}")
+
 
 def write_corpus(connection: Connection, corpus: Corpus) -> None:
     """Stores a corpus, image bytes excepted; does nothing if it is there."""
+    if not _NAME.fullmatch(corpus.name):
+        raise RequestError(
+            f"corpus name {corpus.name!r}: it names tables, so only ASCII letters, digits, '.', '_' and '-' can be in "
+            f"it, it begins with a letter or digit, and has at most {_LONGEST_NAME} of them"
+        )
     if read(connection, "corpora", f"fingerprint = {quoted(corpus.fingerprint)}").num_rows:
         return
     parts = {part: getattr(corpus, part) for part in CORPUS_PARTS}

@@ -11,11 +11,14 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store.compaction import compact, row_bytes
 from store.connection import Connection, retrying, storage_faults
 from store.errors import RequestError
 from store.evolution import completed, stored_columns, widen
 from store.registers import one_of
 from store.tables import ANALYSES, primary_key
+
+_MOST_FILES = 64
 
 
 def write_rows(connection: Connection, table: str, rows: pa.Table, replace: str | None = None) -> int:
@@ -40,7 +43,9 @@ def write_rows(connection: Connection, table: str, rows: pa.Table, replace: str 
         done = builder.execute(rows)
         return int(done["num_inserted_rows"]) + int(done["num_updated_rows"])
 
-    return retrying(f"writing table {table!r}", merge)
+    written = retrying(f"writing table {table!r}", merge)
+    _keep_few_files(connection, table)
+    return written
 
 
 def read_rows(connection: Connection, table: str, equals: Mapping[str, str | Sequence[str]]) -> pa.Table:
@@ -60,6 +65,13 @@ def read_rows(connection: Connection, table: str, equals: Mapping[str, str | Seq
     with storage_faults(f"reading table {table!r}"):
         rows = found.to_table(columns=stored_columns(found, schema), filter=" AND ".join(conditions) or None)
     return completed(rows, _plain(schema))
+
+
+def _keep_few_files(connection: Connection, table: str) -> None:
+    """Puts a table's files together once there are many: every write adds one, and every read opens all."""
+    current = connection.find(table)
+    if current is not None and len(current.get_fragments()) > _MOST_FILES:
+        compact(connection, table, row_bytes=row_bytes(current), free=False)
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:

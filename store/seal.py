@@ -116,6 +116,7 @@ def _settle(connection: Connection, key: SetKey, items: ItemIndex) -> tuple[lanc
         retrying(f"removing repeated rows of {name!r}", lambda: _drop_repeats(_latest(connection, name)))
         size = retrying(f"measuring {name!r}", lambda: row_bytes(_latest(connection, name)))
         compact(connection, name, row_bytes=size, free=True)
+        retrying(f"indexing {name!r}", lambda: _index_subsets(_latest(connection, name), items))
         table = _latest(connection, name)
         try:
             contents = examine(table, key, items)
@@ -204,6 +205,14 @@ def _drop_repeats(table: lance.LanceDataset) -> None:
         row_ids = rows.column("_rowid").to_numpy()[repeats].tolist()
         # Row ids change when another writer compacts, so a conflict must come back here, not be repeated by Lance.
         table.delete(f"_rowid IN ({', '.join(map(str, row_ids))})", conflict_retries=0)
+
+
+def _index_subsets(table: lance.LanceDataset, items: ItemIndex) -> None:
+    """An index by language and translator where captions have several: a subset of millions is then found at once."""
+    indexed = {field for index in table.list_indices() for field in index["fields"]}
+    for column, values in (("language", items.languages), ("translator", items.translators)):
+        if values is not None and len(pc.unique(values)) > 1 and column not in indexed:
+            table.create_scalar_index(column, "BITMAP")
 
 
 def _refuse_wrong_counts(name: str, items: ItemIndex, rows_of: NDArray[np.int32]) -> None:

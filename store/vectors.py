@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,6 +50,23 @@ class Vectors:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def to_arrow(self) -> pa.Table:
+        """Columns ``id``, ``ord``, ``vector``, ``norm``, ``n_tokens``, ``truncated``; the vectors are not copied.
+
+        ``.to_arrow().to_pandas()`` gives a frame, ``torch.from_numpy(vectors.matrix)`` a tensor on the same memory.
+        """
+        vector = pa.FixedSizeListArray.from_arrays(pa.array(self.matrix.reshape(-1)), self.matrix.shape[1])
+        return pa.table(
+            {
+                "id": self.ids,
+                "ord": self.ords,
+                "vector": vector,
+                "norm": self.norms,
+                "n_tokens": self.n_tokens,
+                "truncated": self.truncated,
+            }
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class MultiVectors:
@@ -68,6 +86,11 @@ class MultiVectors:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def items(self) -> Iterator[tuple[str, NDArray[np.floating]]]:
+        """Each item's id and vectors, the latter of shape ``(count, dim)`` and not copied."""
+        bounds = pairwise(self.offsets.tolist())
+        return ((one, self.values[start:stop]) for one, (start, stop) in zip(self.ids, bounds, strict=True))
 
 
 def open_set(connection: Connection, key: SetKey, sealed: SealedSet | None) -> lance.LanceDataset:

@@ -71,3 +71,10 @@ def test_an_unknown_encoder_lists_the_known_ones(store, make_spec):
     store.write_encoder(make_spec())
     with pytest.raises(RequestError, match=r"encoder 'nope' is not in the store .*it holds enc"):
         store.encoder("nope")
+
+
+@pytest.mark.parametrize("name", ["", "../up", "a/b", "a b", ".hidden", "x" * 121, "naïve"])
+def test_a_name_that_could_leave_the_folder_is_refused(store, make_corpus, name):
+    with pytest.raises(RequestError, match="only ASCII letters, digits"):
+        store.write_corpus(make_corpus(2, name=name))
+    assert store.corpora().num_rows == 0

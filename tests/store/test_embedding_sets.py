@@ -52,6 +52,33 @@ def test_ragged_sets_come_back_in_windows_to_the_last_bit(store, make_corpus, ma
     assert store.sealed(key).n_vectors == given.offsets[-1]
 
 
+def test_vectors_go_on_to_arrow_pandas_and_torch(store, make_corpus, make_spec, fill):
+    fill(store, make_corpus(20), make_spec())
+    read = store.vectors(encoder="enc", corpus="toy", modality="image")
+    table = read.to_arrow()
+    assert table.column_names == ["id", "ord", "vector", "norm", "n_tokens", "truncated"]
+    np.testing.assert_array_equal(np.stack(table.to_pandas()["vector"]), read.matrix)
+    torch = pytest.importorskip("torch")
+    assert torch.from_numpy(read.matrix).data_ptr() == read.matrix.ctypes.data
+
+
+def test_items_of_a_ragged_block_come_one_by_one(store, make_corpus, make_spec, make_embeddings, fill):
+    spec = make_spec(vectors="multi")
+    fill(store, make_corpus(5), spec)
+    (block,) = store.multivectors(encoder="enc", corpus="toy", modality="image")
+    items = dict(block.items())
+    assert [len(vectors) for vectors in items.values()] == [1, 2, 3, 1, 2]
+    np.testing.assert_array_equal(items["i00003"], make_embeddings([3], spec).values.astype(np.float16))
+
+
+def test_blocks_of_a_set_larger_than_memory_are_those_of_the_matrix(store, make_corpus, make_spec, fill):
+    fill(store, make_corpus(20), make_spec())
+    whole = store.vectors(encoder="enc", corpus="toy", modality="image")
+    blocks = list(store.iter_vectors(encoder="enc", corpus="toy", modality="image", window=8))
+    assert [len(block) for block in blocks] == [8, 8, 4]
+    np.testing.assert_array_equal(np.concatenate([block.matrix for block in blocks]), whole.matrix)
+
+
 def test_a_second_put_of_the_same_rows_writes_nothing(store, make_corpus, make_spec, make_key, make_block):
     corpus, spec = make_corpus(20), make_spec()
     store.write_corpus(corpus)
@@ -105,6 +132,9 @@ def test_an_incomplete_set_is_not_sealed_and_read_only_when_asked_for(
 def test_captions_are_read_by_language(store, make_corpus, make_spec, make_embeddings, fill):
     corpus, spec = make_corpus(5, languages=("en", "de")), make_spec()
     fill(store, corpus, spec, "caption")
+    key = store.key(encoder="enc", corpus="toy", modality="caption")
+    indexed = store.connection.find(table_of(key), version=store.sealed(key).tag).list_indices()
+    assert [index["fields"] for index in indexed] == [["language"]]
     german = store.vectors(encoder="enc", corpus="toy", modality="caption", language="de")
     expected = [position for position in range(20) if position % 4 >= 2]
     assert german.ords.tolist() == expected

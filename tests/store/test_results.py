@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -97,3 +98,24 @@ def test_sql_sees_the_tables(store):
     assert answer.to_pylist() == [{"evaluation": "a", "n": 5}]
     with pytest.raises(RequestError, match="the query failed"):
         store.sql("SELECT nope FROM outcomes")
+
+
+def test_threads_that_replace_the_same_rows_at_once_leave_them_once(store):
+    with ThreadPoolExecutor(4) as pool:
+        list(
+            pool.map(
+                lambda rank: store.write_rows("outcomes", outcomes("a", 30, rank), replace="evaluation"), range(1, 9)
+            )
+        )
+    rows = store.rows("outcomes")
+    assert sorted(rows.column("query_id").to_pylist()) == sorted(f"q{number}" for number in range(30))
+    assert len(set(rows.column("rank_low").to_pylist())) == 1, "one writer's rows, not a mixture"
+
+
+def test_many_small_writes_do_not_leave_many_files(store, monkeypatch):
+    monkeypatch.setattr("store.results._MOST_FILES", 5)
+    for number in range(12):
+        store.write_rows("runs", run(f"r{number}", "running"))
+    table = store.connection.find("runs")
+    assert len(table.get_fragments()) <= 6
+    assert table.count_rows() == 12
