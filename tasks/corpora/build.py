@@ -7,7 +7,6 @@ image readable and hashed. Rows are taken in blocks, so a reader may be a genera
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -172,7 +171,7 @@ def _filled(row: ImageRow, source: ImageSource, faults: Faults) -> ImageRow:
 
 
 def _captions(rows: Iterable[CaptionRow], images: set[str], ids: set[str], faults: Faults) -> Iterator[CaptionRow]:
-    following: Counter[tuple[str | None, str, str]] = Counter()
+    following: dict[tuple[str, str, str], int] = {}
     for row in rows:
         if not row.id:
             faults.add("captions without an id", repr(row.text))
@@ -185,11 +184,12 @@ def _captions(rows: Iterable[CaptionRow], images: set[str], ids: set[str], fault
         if row.image_id not in images:
             faults.add("captions of images that are not in the corpus", f"{row.id!r} of {row.image_id!r}")
         place = (row.image_id, row.language, row.translator)
-        ordinal = following[place] if row.ordinal is None else row.ordinal
-        if ordinal < following[place]:
+        lowest = following.get(place, 0)
+        ordinal = lowest if row.ordinal is None else row.ordinal
+        if ordinal < lowest:
             faults.add("captions whose ordinals do not rise within image, language and translator", repr(row.id))
         following[place] = ordinal + 1
-        yield row._replace(ordinal=ordinal)
+        yield row if row.ordinal is not None else row._replace(ordinal=ordinal)
 
 
 def _pairs(rows: Iterable[PairRow], images: set[str], captions: set[str], faults: Faults) -> Iterator[PairRow]:

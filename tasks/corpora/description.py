@@ -1,4 +1,19 @@
-"""From what a user writes (a name, a folder, a TOML file, a mapping) to one call of one reader."""
+"""From what a user writes (a name, a folder, a TOML file, a mapping) to one call of one reader.
+
+A description names a reader of ``CORPORA`` and its options; paths start from the file's own folder:
+
+.. code-block:: toml
+
+    reader = "table"                     # captions.csv, .tsv, .jsonl or .parquet
+    root = "catalogue/captions.csv"
+    images = "catalogue/photos"
+    columns = { image = "file", caption = "title_de" }
+    language = "de"
+    missing = "skip"                     # list images without a file instead of refusing the corpus
+    sample = 500                         # optional, drawn with sample_seed
+
+Own data is called by the file's name unless it says ``name``; corpora of the field keep theirs.
+"""
 
 from __future__ import annotations
 
@@ -141,9 +156,11 @@ def _from_file(path: Path) -> ReaderCall:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RequestError(f"{path}: not TOML: {error}") from error
-    if "name" not in content:
-        content["name"] = corpus_name(path.parent if path.stem == "corpus" else path)
-    return _from_mapping(content, path.parent, str(path))
+    call = _from_mapping(content, path.parent, str(path))
+    if "name" in inspect.signature(call.reader).parameters and "name" not in call.options:
+        usual = corpus_name(path.parent if path.stem == "corpus" else path)
+        return replace(call, options={**call.options, "name": usual})
+    return call
 
 
 def _from_mapping(content: Mapping[str, object], base: Path, where: str) -> ReaderCall:

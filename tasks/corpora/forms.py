@@ -135,6 +135,7 @@ def corpus_of_rows(
     missing: Missing = "error",
     licence: str = "unknown",
     origin: str,
+    reference_language: str = "en",
 ) -> Corpus:
     """The corpus of these rows, in their order.
 
@@ -146,6 +147,7 @@ def corpus_of_rows(
         missing: For a folder of images: ``error``, or ``skip`` to list images that are not there as skipped.
         licence: Of images and captions.
         origin: Where they come from.
+        reference_language: The language that cross-lingual metrics compare with.
 
     Raises:
         RequestError: Rows lack an image or a caption, files are missing, or what ``build_corpus`` refuses.
@@ -173,6 +175,7 @@ def corpus_of_rows(
         skipped=skipped,
         licence=licence,
         origin=origin,
+        languages_reference=reference_language,
     )
 
 

@@ -25,6 +25,7 @@ def read_hub_table(
     form: FormName = "captions",
     columns: Mapping[str, str] | None = None,
     language: str = "en",
+    reference_language: str = "en",
     ids_only: bool = False,
     missing: Missing = "error",
     name: str | None = None,
@@ -43,6 +44,7 @@ def read_hub_table(
         form: ``captions``, ``pairs`` or ``quadruples`` (:mod:`tasks.corpora.forms`).
         columns: Role -> column, for columns that have none of the usual names.
         language: BCP-47 code of captions whose row does not say.
+        reference_language: The language that cross-lingual metrics compare with.
         ids_only: Ignore images: ids and texts alone.
         missing: ``error``, or ``skip`` to list images that are not in ``images`` as skipped.
         name: Of the corpus; the data set's unless given.
@@ -70,6 +72,7 @@ def read_hub_table(
         layout,
         source=source,
         missing=missing,
+        reference_language=reference_language,
         licence=licence,
         origin=dataset if Path(dataset).is_dir() else f"https://huggingface.co/datasets/{dataset}",
     )

@@ -75,7 +75,9 @@ def _look(source: ImageSource, item: tuple[str, str]) -> SurveyedImage:
     try:
         data = source.read(key)
     except OSError as error:
-        raise WorkError(f"image {key!r} was there when the corpus was opened and cannot be read now: {error}") from error
+        raise WorkError(
+            f"image {key!r} was there when the corpus was opened and cannot be read now: {error}"
+        ) from error
     if image_sha(data) != sha:
         raise WorkError(f"image {key!r} was changed after the corpus was opened; run again to take it as it is now")
     try:

@@ -28,6 +28,7 @@ def read_table(
     form: FormName | None = None,
     columns: Mapping[str, str] | None = None,
     language: str = "en",
+    reference_language: str = "en",
     ids_only: bool = False,
     missing: Missing = "error",
     name: str | None = None,
@@ -43,6 +44,7 @@ def read_table(
         form: ``captions``, ``pairs`` or ``quadruples`` (:mod:`tasks.corpora.forms`); by the table's name unless given.
         columns: Role -> column, for columns that have none of the usual names.
         language: BCP-47 code of captions whose row does not say.
+        reference_language: The language that cross-lingual metrics compare with.
         ids_only: There are no image files: ids, and texts if there are any, for embeddings made elsewhere.
         missing: ``error``, or ``skip`` to list images that are not there as skipped.
         name: Of the corpus; the folder's or file's name unless given.
@@ -65,6 +67,7 @@ def read_table(
         layout,
         source=source,
         missing=missing,
+        reference_language=reference_language,
         licence=licence,
         origin=str(file),
     )

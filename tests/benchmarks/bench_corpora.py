@@ -23,10 +23,10 @@ PER_SHARD = 10_000
 OURS = """
 import json, resource, sys, time
 from tasks.corpora.webdataset import read_webdataset
-start = time.perf_counter()
+start = time.process_time()
 corpus = read_webdataset(sys.argv[1], name="synthetic")
 fingerprint = corpus.fingerprint
-seconds = time.perf_counter() - start
+seconds = time.process_time() - start
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 print(json.dumps([corpus.images.num_rows, seconds, peak, fingerprint]))
 """
@@ -36,7 +36,7 @@ PEER = """
 import glob, hashlib, io, json, resource, sys, time
 import webdataset
 from PIL import Image
-start = time.perf_counter()
+start = time.process_time()
 rows = []
 shards = sorted(glob.glob(sys.argv[1] + "/*.tar"))
 for sample in webdataset.WebDataset(shards, shardshuffle=False, empty_check=False):
@@ -44,7 +44,7 @@ for sample in webdataset.WebDataset(shards, shardshuffle=False, empty_check=Fals
         size = image.size
     digest = hashlib.blake2b(sample["jpg"], digest_size=16).hexdigest()
     rows.append((sample["__key__"], digest, size, sample["txt"].decode()))
-seconds = time.perf_counter() - start
+seconds = time.process_time() - start
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 print(json.dumps([len(rows), seconds, peak, ""]))
 """
@@ -67,7 +67,7 @@ def write_shards(folder: Path, n_images: int) -> None:
 
 
 def measure(code: str, folder: Path) -> tuple[int, float, float, str]:
-    """Images, seconds, peak memory in MB and fingerprint, measured in a fresh process."""
+    """Images, CPU seconds, peak memory in MB and fingerprint, measured in a fresh process."""
     command = [sys.executable, "-c", code, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY)
     n_images, seconds, peak, fingerprint = json.loads(done.stdout.splitlines()[-1])
@@ -88,8 +88,15 @@ def run(quick: bool = False) -> list[Row]:
     what = f"webdataset of {n_images:,} images"
     return [
         Row(f"{what}: peak memory", max(first[2], again[2]), "MB", "<= 1000", f"webdataset: {peer[2]:.0f} MB"),
-        Row(f"{what}: listed, hashed and fingerprinted", seconds, "s", "", f"webdataset: {peer[1]:.1f} s"),
-        Row(f"{what}: time against the webdataset package", seconds / peer[1], "x", "<= 2", "webdataset", "same work"),
+        Row(f"{what}: listed, hashed and fingerprinted", seconds, "s", "", f"webdataset: {peer[1]:.1f} s", "CPU time"),
+        Row(
+            f"{what}: CPU time against the webdataset package",
+            seconds / peer[1],
+            "times",
+            "<= 1.5",
+            "webdataset",
+            "same work",
+        ),
     ]
 
 

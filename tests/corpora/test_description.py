@@ -28,6 +28,11 @@ def test_a_toml_file_describes_a_corpus_with_paths_from_its_own_folder(coco_fold
     assert open_corpus(description).name == "other-sample2-seed7"
 
 
+def test_a_corpus_of_the_field_keeps_its_name_in_a_description(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text('reader = "shapes"\nn_scenes = 3\n')
+    assert open_corpus(tmp_path / "small.toml").name == "shapes"
+
+
 def test_a_folder_with_a_corpus_toml_is_described_by_it(coco_folder: Path) -> None:
     (coco_folder / "corpus.toml").write_text('reader = "coco-captions"\nroot = "."\nname = "described"\n')
     assert open_corpus(coco_folder).name == "described"

@@ -63,6 +63,11 @@ def test_a_list_of_captions_in_one_cell_is_several_captions_of_one_image(folder:
     assert corpus.images["objects"].to_pylist() == [["dog"]]
 
 
+def test_the_reference_language_of_multilingual_data_is_the_users(folder: Path) -> None:
+    (folder / "captions.csv").write_text("image,caption,language\na.png,rot,de\na.png,red,en\n")
+    assert read_table(folder, reference_language="de").languages_reference == "de"
+
+
 def test_pairs_and_quadruples_are_recognised_by_the_name_of_the_table(folder: Path) -> None:
     (folder / "pairs.csv").write_text("image,caption,negative,category\na.png,red,blue,swap\nb.png,blue,red,\n")
     pairs = read_table(folder / "pairs.csv")
