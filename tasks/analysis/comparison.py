@@ -14,11 +14,9 @@ from store.schema import COMPARISONS
 from store.types import digest16
 from tasks.analysis.bootstrap import Method
 from tasks.analysis.multiplicity import Adjustment
-from tasks.analysis.pairwise import Comparison, compare_encoders
+from tasks.analysis.pairwise import compare_encoders
 from tasks.metrics import Metric
 from tasks.scoring.outcomes import Outcomes
-
-__all__ = ["Comparison", "Contender", "compare_encoders", "comparison_rows"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,13 +109,13 @@ def comparison_rows(
                     "interval": pair.difference.method,
                     "p_sign_flip": pair.flip_test.p,
                     "p_exact": pair.flip_test.exact,
-                    "p_mcnemar": pair.p_mcnemar,
+                    "p_mcnemar": pair.effect.p_mcnemar,
                     "p_adjusted": pair.p_adjusted,
                     "adjustment": adjustment,
-                    **pair.tally._asdict(),
-                    "cohen_dz": pair.cohen_dz,
-                    "cohen_h": pair.cohen_h,
-                    "odds_ratio": pair.odds_ratio,
+                    **pair.effect.tally._asdict(),
+                    "cohen_dz": pair.effect.cohen_dz,
+                    "cohen_h": pair.effect.cohen_h,
+                    "odds_ratio": pair.effect.odds_ratio,
                     "detectable_effect": pair.detectable_effect,
                     "n_queries": pair.n_queries,
                     "n_clusters": pair.n_clusters,

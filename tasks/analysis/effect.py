@@ -3,11 +3,39 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
+
+from tasks.analysis.clusters import Clusters
+
+IDENTICAL = "the encoders agree on every query: there is no difference to test"
+SEVERAL_QUERIES = "McNemar's test needs independent queries, here images have several"
+NEVER_LOSES = "the second encoder wins on no query: the odds ratio is infinite"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """How two encoders differ, query by query.
+
+    Attributes:
+        tally: Queries on which the first is better, as good, worse.
+        p_mcnemar: Exact; None where images have several queries or outcomes are not plain hits and misses.
+        cohen_dz: Mean difference in standard deviations of the differences.
+        cohen_h: For shares: difference on the arcsine scale.
+        odds_ratio: Wins over losses.
+        reasons: Why something is None.
+    """
+
+    tally: Tally
+    p_mcnemar: float | None
+    cohen_dz: float | None
+    cohen_h: float | None
+    odds_ratio: float | None
+    reasons: tuple[str, ...]
 
 
 class Tally(NamedTuple):
@@ -16,6 +44,45 @@ class Tally(NamedTuple):
     wins: int
     ties: int
     losses: int
+
+
+def effect_of(
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    clusters: Clusters,
+    *,
+    lower_is_better: bool = False,
+    share: bool = False,
+) -> Effect:
+    """Every effect size that the per-query values of two encoders allow.
+
+    Args:
+        a: Of the first, shape ``(n_queries,)``.
+        b: Of the second, the same queries in the same order.
+        clusters: Of those queries.
+        lower_is_better: For ranks: the lower value wins.
+        share: Values are expected hits, not plain zeros and ones, because scores tie.
+
+    Examples:
+        >>> effect = effect_of(np.array([1.0, 1.0, 1.0, 0.0]), np.array([0.0, 1.0, 0.0, 1.0]), Clusters.of(range(4)))
+        >>> effect.tally, effect.odds_ratio, effect.p_mcnemar
+        (Tally(wins=2, ties=1, losses=1), 2.0, 1.0)
+    """
+    counts = tally(a, b, lower_is_better=lower_is_better)
+    binary = bool((np.isin(a, (0.0, 1.0)) & np.isin(b, (0.0, 1.0))).all())
+    reasons = {
+        IDENTICAL: not counts.wins + counts.losses,
+        SEVERAL_QUERIES: binary and not clusters.independent,
+        NEVER_LOSES: bool(counts.wins) and not counts.losses,
+    }
+    return Effect(
+        tally=counts,
+        p_mcnemar=mcnemar_exact(counts.wins, counts.losses) if binary and clusters.independent else None,
+        cohen_dz=cohen_dz(a, b),
+        cohen_h=cohen_h(clusters.mean(a), clusters.mean(b)) if share or binary else None,
+        odds_ratio=odds_ratio(counts.wins, counts.losses),
+        reasons=tuple(reason for reason, holds in reasons.items() if holds),
+    )
 
 
 def tally(a: NDArray[np.float64], b: NDArray[np.float64], *, lower_is_better: bool = False) -> Tally:

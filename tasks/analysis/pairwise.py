@@ -15,17 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from tasks.analysis.bootstrap import Interval, Method
 from tasks.analysis.clusters import Clusters, checked_values
-from tasks.analysis.effect import Tally, cohen_dz, cohen_h, mcnemar_exact, odds_ratio, tally
+from tasks.analysis.effect import IDENTICAL, Effect, effect_of
 from tasks.analysis.multiplicity import Adjustment, adjusted
 from tasks.analysis.paired import paired_intervals
 from tasks.analysis.permutation import FlipTest, median_flip_test, sign_flip_tests
 from tasks.analysis.power import detectable_effect
 from tasks.analysis.proportion import cluster_robust_error
 from tasks.analysis.statistic import Reduce
-
-IDENTICAL = "the encoders agree on every query: there is no difference to test"
-SEVERAL_QUERIES = "McNemar's test needs independent queries, here images have several"
-NEVER_LOSES = "the second encoder wins on no query: the odds ratio is infinite"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +34,7 @@ class Comparison:
         difference: ``a`` minus ``b`` with the paired interval, in the metric's unit.
         flip_test: The sign-flip test over clusters.
         p_adjusted: The sign-flip p-value adjusted over all pairs compared together.
-        p_mcnemar: Exact; None where images have several queries or outcomes are not plain hits and misses.
-        tally: Queries on which ``a`` is better, as good, worse.
-        cohen_dz: Mean difference in standard deviations of the differences.
-        cohen_h: For shares: difference on the arcsine scale.
-        odds_ratio: Wins over losses.
+        effect: Wins and losses, McNemar's test, effect sizes.
         detectable_effect: True difference that this comparison finds four times in five.
         n_queries: Queries shared.
         n_clusters: Images that they belong to.
@@ -54,11 +46,7 @@ class Comparison:
     difference: Interval
     flip_test: FlipTest
     p_adjusted: float | None
-    p_mcnemar: float | None
-    tally: Tally
-    cohen_dz: float | None
-    cohen_h: float | None
-    odds_ratio: float | None
+    effect: Effect
     detectable_effect: float | None
     n_queries: int
     n_clusters: int
@@ -108,7 +96,7 @@ def compare_encoders(
     Examples:
         >>> hits = {"old": [0, 0, 0, 1, 0, 0], "new": [1, 1, 1, 1, 1, 1]}
         >>> [c] = compare_encoders(hits, range(6), seed=1)
-        >>> c.difference.value, c.tally, c.p_mcnemar, c.flip_test.p
+        >>> c.difference.value, c.effect.tally, c.effect.p_mcnemar, c.flip_test.p
         (-0.8333333333333334, Tally(wins=0, ties=1, losses=5), 0.0625, 0.0625)
     """
     units = Clusters.of(clusters, n_clusters, weights)
@@ -125,12 +113,22 @@ def compare_encoders(
     else:
         flips = [median_flip_test(table[a], table[b], units, permutations=permutations, seed=seed) for a, b in pairs]
     p_adjusted = adjusted([test.p for test in flips], adjustment)
-    compared = []
-    for (a, b), difference, test, p in zip(pairs, differences, flips, p_adjusted, strict=True):
-        compared.append(
-            _comparison(names[a], names[b], table[[a, b]], units, difference, test, p, lower_is_better, share, level)
+    effects = [effect_of(table[a], table[b], units, lower_is_better=lower_is_better, share=share) for a, b in pairs]
+    return [
+        Comparison(
+            a=names[a],
+            b=names[b],
+            difference=difference,
+            flip_test=flip,
+            p_adjusted=p,
+            effect=effect,
+            detectable_effect=_detectable(table[a] - table[b], units, difference, reduce, level),
+            n_queries=units.n_queries,
+            n_clusters=units.n_occupied,
+            reason=_reason(difference, effect),
         )
-    return compared
+        for (a, b), difference, flip, p, effect in zip(pairs, differences, flips, p_adjusted, effects, strict=True)
+    ]
 
 
 def _row(name: str, row: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:
@@ -140,44 +138,19 @@ def _row(name: str, row: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:
         raise ValueError(f"encoder {name!r}: {error}") from None
 
 
-def _comparison(
-    a: str,
-    b: str,
-    two: NDArray[np.float64],
-    clusters: Clusters,
-    difference: Interval,
-    test: FlipTest,
-    p_adjusted: float | None,
-    lower_is_better: bool,
-    share: bool,
-    level: float,
-) -> Comparison:
-    counts = tally(two[0], two[1], lower_is_better=lower_is_better)
-    binary = bool(np.isin(two, (0.0, 1.0)).all())
-    enough = clusters.n_occupied >= 2
-    error = cluster_robust_error(two[0] - two[1], clusters) if enough else 0.0
-    reasons = []
-    if test.p is None:
-        reasons.append(IDENTICAL)
-    elif difference.reason:
-        reasons.append(difference.reason)
-    if binary and not clusters.independent:
-        reasons.append(SEVERAL_QUERIES)
-    if counts.wins and not counts.losses:
-        reasons.append(NEVER_LOSES)
-    return Comparison(
-        a=a,
-        b=b,
-        difference=difference,
-        flip_test=test,
-        p_adjusted=p_adjusted,
-        p_mcnemar=mcnemar_exact(counts.wins, counts.losses) if binary and clusters.independent else None,
-        tally=counts,
-        cohen_dz=cohen_dz(two[0], two[1]),
-        cohen_h=cohen_h(clusters.mean(two[0]), clusters.mean(two[1])) if share or binary else None,
-        odds_ratio=odds_ratio(counts.wins, counts.losses),
-        detectable_effect=detectable_effect(error, alpha=1 - level) if error > 0 else None,
-        n_queries=clusters.n_queries,
-        n_clusters=clusters.n_occupied,
-        reason="; ".join(reasons) or None,
-    )
+def _detectable(
+    per_query: NDArray[np.float64], clusters: Clusters, difference: Interval, reduce: Reduce, level: float
+) -> float | None:
+    """From the clustered error of a mean, or the bootstrap's of a median; None where there is none."""
+    if clusters.n_occupied < 2:
+        return None
+    error = cluster_robust_error(per_query, clusters) if reduce == "mean" else difference.standard_error
+    return detectable_effect(error, alpha=1 - level) if error else None
+
+
+def _reason(difference: Interval, effect: Effect) -> str | None:
+    """All that is None and why; of encoders that never differ, that alone says it."""
+    reasons = list(effect.reasons)
+    if difference.reason and IDENTICAL not in reasons:
+        reasons.insert(0, difference.reason)
+    return "; ".join(reasons) or None

@@ -13,6 +13,7 @@ from store.errors import RequestError
 from store.schema import OUTCOMES
 from store.types import Corpus
 from tasks.analysis.comparison import Contender, comparison_rows
+from tasks.analysis.effect import SEVERAL_QUERIES
 from tasks.analysis.hit_lists import (
     digest_of_hits,
     encoder_of_hits,
@@ -21,7 +22,6 @@ from tasks.analysis.hit_lists import (
     read_hit_lists,
     rows_of_hits,
 )
-from tasks.analysis.pairwise import SEVERAL_QUERIES
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.metrics import METRICS
 from tasks.metrics.examples import outcomes_of

@@ -12,7 +12,8 @@ from store.errors import RequestError
 from store.schema import COMPARISONS, REPLICATES, RESULTS
 from tasks.analysis.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS
 from tasks.analysis.comparison import Contender, comparison_rows
-from tasks.analysis.pairwise import IDENTICAL, NEVER_LOSES, SEVERAL_QUERIES, compare_encoders
+from tasks.analysis.effect import IDENTICAL, NEVER_LOSES, SEVERAL_QUERIES
+from tasks.analysis.pairwise import compare_encoders
 from tasks.analysis.replicates import replicate_rows, stored_difference
 from tasks.analysis.summary import Provenance, result_rows
 from tasks.metrics import METRICS
@@ -177,10 +178,10 @@ def test_different_query_sets_are_an_error_that_names_both() -> None:
 def test_mcnemar_is_for_one_query_per_image() -> None:
     hits = {"x": np.tile([1.0, 0.0, 1.0], 20), "y": np.tile([0.0, 0.0, 1.0], 20)}
     [clustered] = compare_encoders(hits, np.arange(60) // 2, seed=1, replicates=100)
-    assert clustered.p_mcnemar is None and SEVERAL_QUERIES in clustered.reason
+    assert clustered.effect.p_mcnemar is None and SEVERAL_QUERIES in clustered.reason
     [single] = compare_encoders(hits, range(60), seed=1, replicates=100)
-    assert single.p_mcnemar == pytest.approx(2 * 0.5**20)
-    assert (single.odds_ratio, single.reason) == (None, NEVER_LOSES)
+    assert single.effect.p_mcnemar == pytest.approx(2 * 0.5**20)
+    assert (single.effect.odds_ratio, single.reason) == (None, NEVER_LOSES)
 
 
 def test_a_single_image_has_a_difference_and_a_reason() -> None:
