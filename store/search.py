@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,9 @@ from store.keys import table_of
 from store.registers import quoted
 from store.types import Embeddings, Modality, SetKey
 
+if TYPE_CHECKING:
+    import lancedb
+
 HITS = pa.schema(
     [
         pa.field("query", pa.int32(), nullable=False),  # position among the queries
@@ -28,6 +32,7 @@ HITS = pa.schema(
         pa.field("score", pa.float32(), nullable=False),  # cosine, or MaxSim; higher is closer
     ]
 )
+
 INDEX_ROWS = 256  # an index of fewer rows cannot be trained and would save nothing
 _WINDOW = {"single": 8192, "multi": 64}
 _CANDIDATES = 20  # taken from the index for every hit asked for, then scored exactly
@@ -92,7 +97,7 @@ def search(
 
 
 def build_index(store: EmbeddingStore, *, encoder: str, corpus: str, modality: Modality) -> None:
-    """Makes a cosine index (IVF with RaBitQ codes, under a tenth of the set's size) over a sealed set.
+    """Makes a cosine index (IVF with RaBitQ codes, under a tenth of the set's size) over a sealed set, once.
 
     Raises:
         RequestError: The set is not sealed, was written to since, or is too small for an index to help.
@@ -107,8 +112,14 @@ def build_index(store: EmbeddingStore, *, encoder: str, corpus: str, modality: M
     table = store.connection.database.open_table(name)
     if table.count_rows() != state.rows:
         raise RequestError(f"set {name!r} has {table.count_rows()} rows, sealed were {state.rows}. Seal it again")
+    if _is_indexed(table, key):
+        return
     with storage_faults(f"indexing {name!r}"):
         table.create_index(metric="cosine", index_type="IVF_RQ", vector_column_name=_column(key), replace=True)
+
+
+def _is_indexed(table: lancedb.table.Table, key: SetKey) -> bool:
+    return any(_column(key) in index.columns for index in table.list_indices())
 
 
 def _bounds(queries: Embeddings) -> Iterator[tuple[int, int]]:
@@ -185,7 +196,7 @@ def _through_index(
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     name = table_of(key)
     table = store.connection.database.open_table(name)
-    if not table.list_indices():
+    if not _is_indexed(table, key):
         raise RequestError(f"set {name!r} has no index: build one, or search exactly")
     column = _column(key)
     # Lance casts a query to the column's type; doing it here keeps its distances free of mixed-precision error.

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from store import Embeddings, RequestError
+from store.keys import table_of
 from store.search import build_index, search
 
 
@@ -93,6 +94,9 @@ def test_an_index_finds_the_nearest_item_and_its_scores_are_exact(
     with pytest.raises(RequestError, match="has no index"):
         search(store, queries, **whose, use_index=True)
     build_index(store, **whose)
+    indexed = store.connection.database.open_table(table_of(store.key(**whose))).version
+    build_index(store, **whose)
+    assert store.connection.database.open_table(table_of(store.key(**whose))).version == indexed, "made once"
     exact = search(store, queries, **whose, k=3).to_pylist()
     approximate = search(store, queries, **whose, k=3, use_index=True).to_pylist()
     scores = {(row["query"], row["ord"]): row["score"] for row in exact}
