@@ -31,6 +31,7 @@ from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora import CORPORA
 from tasks.corpora.files import corpus_name
+from tasks.corpora.options import option_fault, takes_paths
 from tasks.corpora.subset import sample_corpus
 from tasks.corpora.table import NAMES, SUFFIXES
 
@@ -171,16 +172,12 @@ def _from_mapping(content: Mapping[str, object], base: Path, where: str) -> Read
     module, _, function = CORPORA[entry].reader.partition(":")
     reader: Callable[..., Corpus] = getattr(importlib.import_module(module), function)
     parameters = inspect.signature(reader).parameters
-    faults: list[str] = []
-
-    def whole(option: str, lowest: int) -> int | None:
-        value = content.get(option)
-        if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= lowest):
-            return value
-        faults.append(f"{where}: {option} must be a whole number from {lowest} on, got {value!r}")
-        return None
-
-    sample, seed, name = whole("sample", 1), whole("sample_seed", 0), content.get("name")
+    sample, seed, name = content.get("sample"), content.get("sample_seed", 0), content.get("name")
+    faults = [
+        f"{where}: {option} must be a whole number from {lowest} on, got {value!r}"
+        for option, value, lowest in (("sample", sample, 1), ("sample_seed", seed, 0))
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < lowest)
+    ]
     if name is not None and (not isinstance(name, str) or corpus_name(Path(name)) != name):
         faults.append(f"{where}: name may hold only ASCII letters, digits, '.', '_' and '-', got {name!r}")
     own = {"reader", "sample", "sample_seed", "name"}
@@ -196,11 +193,11 @@ def _from_mapping(content: Mapping[str, object], base: Path, where: str) -> Read
     lacking = [option for option in CORPORA[entry].required if option not in options]
     if lacking:
         faults.append(f"{where}: reader {entry!r} needs {', '.join(lacking)} ({CORPORA[entry].needs})")
-    for option in set(options) & set(parameters):
-        accepts = str(parameters[option].annotation)
-        if accepts == "int" and whole(option, 0) is None:
-            continue
-        options[option] = _absolute(options[option], base) if "Path" in accepts else options[option]
+    for option in [option for option in options if option in parameters]:
+        if fault := option_fault(reader, option, options[option]):
+            faults.append(f"{where}: {fault}")
+        elif takes_paths(reader, option):
+            options[option] = _absolute(options[option], base)
     if faults:
         raise RequestError(faults)
     return ReaderCall(
@@ -208,8 +205,8 @@ def _from_mapping(content: Mapping[str, object], base: Path, where: str) -> Read
         reader=reader,
         options=options,
         name=name if isinstance(name, str) and "name" not in parameters else None,
-        sample=sample,
-        seed=seed or 0,
+        sample=sample if isinstance(sample, int) else None,
+        seed=seed if isinstance(seed, int) else 0,
     )
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import importlib
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ from store.errors import RequestError
 from tasks.corpora import CORPORA, open_corpus
 from tasks.corpora.description import FOLDER_LAYOUTS, plan
 from tasks.corpora.listing import list_corpora
+from tasks.corpora.options import option_fault
 
 
 def refusal(what: Any, **options: Any) -> str:
@@ -74,12 +77,44 @@ def test_all_faults_of_a_description_are_told_at_once(tmp_path: Path) -> None:
         ('root = "."', "no reader is named; set reader to one of shapes"),
         ('reader = "csv"\nroot = "."', "reader 'csv' is unknown; set reader to one of shapes"),
         ("reader = ", "not TOML"),
-        ('reader = "shapes"\nn_scenes = "many"', "n_scenes must be a whole number from 0 on, got 'many'"),
+        ('reader = "shapes"\nn_scenes = "many"', "n_scenes must be a whole number, got 'many'"),
     ],
 )
 def test_a_description_that_cannot_be_used_is_refused(tmp_path: Path, content: str, said: str) -> None:
     (tmp_path / "c.toml").write_text(content)
     assert said in refusal(tmp_path / "c.toml")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('languages = "de"', "languages must be a list of texts, got 'de'"),
+        ('missing = "maybe"', "missing must be 'error' or 'skip', got 'maybe'"),
+        ("images = 3", "images must be a path or a list of paths, got 3"),
+        ("revision = 7", "revision must be a text, got 7"),
+    ],
+)
+def test_an_option_of_the_wrong_kind_is_named_before_anything_is_read(tmp_path: Path, line: str, said: str) -> None:
+    (tmp_path / "c.toml").write_text(f'reader = "xflickrco"\nroot = "nowhere"\n{line}\n')
+    assert refusal(tmp_path / "c.toml") == f"{tmp_path / 'c.toml'}: {said}"
+
+
+@pytest.mark.parametrize("name", list(CORPORA))
+def test_the_options_of_every_reader_can_be_checked_and_have_right_defaults(name: str) -> None:
+    module, _, function = CORPORA[name].reader.partition(":")
+    reader = getattr(importlib.import_module(module), function)
+    parameters = inspect.signature(reader).parameters
+    assert set(CORPORA[name].required) <= set(parameters)
+    for option, parameter in parameters.items():
+        if parameter.default is not parameter.empty:
+            assert option_fault(reader, option, parameter.default) is None
+
+
+def test_options_that_are_tables_and_switches_are_checked_too(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text('reader = "table"\nroot = "x.csv"\nids_only = "yes"\ncolumns = { image = 3 }\n')
+    message = refusal(tmp_path / "c.toml")
+    assert "ids_only must be true or false, got 'yes'" in message
+    assert "columns must be a table of texts, got {'image': 3}" in message
 
 
 def test_unknown_names_and_paths_are_told_apart() -> None:
