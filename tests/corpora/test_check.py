@@ -172,3 +172,17 @@ def test_many_changes_of_one_kind_are_one_line(n: int) -> None:
     (line,) = describe_change(made("x"), made("y"))
     assert line.startswith(f"{n} captions have another text: 'c0', 'c1'")
     assert line.endswith("and 6 more") == (n == 9)
+
+
+def test_what_a_store_kept_is_compared_with_what_is_there_now(coco_folder: Path, tmp_path: Path) -> None:
+    from store import EmbeddingStore
+
+    store = EmbeddingStore.open(tmp_path / "store", create=True)
+    store.write_corpus(survey(open_corpus(coco_folder), known={}, sink=store.write_survey))
+    assert describe_change(store.corpus("three"), open_corpus(coco_folder)) == []
+    (coco_folder / "images" / "red.png").write_bytes((coco_folder / "images" / "blue.png").read_bytes())
+    changed = open_corpus(coco_folder)
+    assert changed.fingerprint != store.corpus("three").fingerprint
+    assert describe_change(store.corpus("three"), changed) == ["1 images have other contents: '10'"]
+    store.write_corpus(changed)  # kept beside the first, not over it
+    assert len(store.corpora()) == 2
