@@ -91,7 +91,16 @@ def cluster_bootstrap(
     units = Clusters.of(clusters, n_clusters, weights)
     statistic = statistic_of(values, units, reduce)
     occupied = [units.n_occupied] * len(np.atleast_2d(np.asarray(values)))
-    return _intervals(statistic, units.n_clusters, occupied, replicates, seed, level, method, reduce)
+    return bootstrap_statistic(
+        statistic,
+        n_clusters=units.n_clusters,
+        occupied=occupied,
+        seed=seed,
+        replicates=replicates,
+        level=level,
+        method=method,
+        reduce=reduce,
+    )
 
 
 def bootstrap_samples(
@@ -126,22 +135,54 @@ def bootstrap_samples(
         return []
     lengths = [len(np.atleast_2d(np.asarray(sample.values))) for sample in samples]
     occupied = [s.clusters.n_occupied for s, length in zip(samples, lengths, strict=True) for _ in range(length)]
-    n_clusters = samples[0].clusters.n_clusters
-    found = iter(_intervals(stacked_means(samples), n_clusters, occupied, replicates, seed, level, method, "mean"))
+    found = iter(
+        bootstrap_statistic(
+            stacked_means(samples),
+            n_clusters=samples[0].clusters.n_clusters,
+            occupied=occupied,
+            seed=seed,
+            replicates=replicates,
+            level=level,
+            method=method,
+        )
+    )
     return [[next(found) for _ in range(length)] for length in lengths]
 
 
-def _intervals(
+def bootstrap_statistic(
     statistic: ClusterStatistic,
+    *,
     n_clusters: int,
     occupied: Sequence[int],
-    replicates: int,
     seed: int,
-    level: float,
-    method: Method,
-    reduce: Reduce,
+    replicates: int = 10_000,
+    level: float = 0.95,
+    method: Method = "percentile",
+    reduce: Reduce = "mean",
 ) -> list[Interval]:
-    """One interval per row of the statistic; ``occupied`` has the number of clusters that each row has data in."""
+    """One interval per row of any statistic: sums over protocols, ratios, what you will.
+
+    Args:
+        statistic: Cluster weights -> values (``tasks.analysis.statistic``).
+        n_clusters: Images of the corpus.
+        occupied: For each row, how many clusters it has data in.
+        seed: Of the draws.
+        replicates: Number of draws.
+        level: Of the intervals.
+        method: ``percentile`` or ``bca``.
+        reduce: ``median`` if a row that never moves is known rather than without spread.
+
+    Examples:
+        The ratio of two recalls:
+
+        >>> both = statistic_of([[1, 1, 1, 0], [1, 0, 1, 0]], Clusters.of([0, 1, 2, 3]))
+        >>> def ratio(weights):
+        ...     ours, theirs = both(weights)
+        ...     return ours[None] / np.maximum(theirs[None], 0.25)
+        >>> [interval] = bootstrap_statistic(ratio, n_clusters=4, occupied=[4], seed=1, replicates=100)
+        >>> interval.value
+        1.5
+    """
     check_request(level=level, method=method)
     estimates = statistic(np.ones((1, n_clusters), dtype=np.uint8))[:, 0]
     if max(occupied) < 2:

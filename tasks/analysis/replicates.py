@@ -7,17 +7,17 @@ draws, whenever and wherever they were made: subtract them, and the result is th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 import pyarrow as pa
 
 from store.errors import RequestError
 from store.schema import REPLICATES
-from store.types import digest16
 from tasks.analysis.bootstrap import Interval, bootstrap_replicates, interval_of
 from tasks.analysis.clusters import Clusters
 from tasks.analysis.statistic import statistic_of
-from tasks.analysis.summary import Provenance
+from tasks.analysis.summary import Provenance, result_key
 from tasks.metrics import Metric
 from tasks.scoring.outcomes import Outcomes
 
@@ -41,21 +41,17 @@ def replicate_rows(
     for metric in metrics:
         statistic = statistic_of(metric.per_query(outcomes), clusters, metric.reduce)
         [drawn] = bootstrap_replicates(statistic, n_clusters, replicates=replicates, seed=seed)
+        whose = asdict(provenance)
         rows.append(
             {
-                "result": digest16([provenance.evaluation, outcomes.protocol.id, metric.name]),
-                "evaluation": provenance.evaluation,
-                "encoder": provenance.encoder,
-                "encoder_fingerprint": provenance.encoder_fingerprint,
-                "corpus": provenance.corpus,
-                "corpus_fingerprint": provenance.corpus_fingerprint,
+                **{name: whose[name] for name in REPLICATES.names if name in whose},
+                "result": result_key(provenance, outcomes.protocol.id, metric.name),
                 "protocol": outcomes.protocol.id,
                 "metric": metric.name,
                 "value": metric.value(outcomes),
                 "values": drawn,
                 "n_clusters": n_clusters,
                 "seed": seed,
-                "run": provenance.run,
                 "created": created,
             }
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 import numpy as np
@@ -76,46 +76,42 @@ def result_rows(
     """
     clusters = Clusters.of(outcomes.clusters, n_clusters, outcomes.weights)
     scored = bool(np.isfinite(outcomes.best_score).all())  # hit lists hold ranks as brackets, which are no ties
-    created = datetime.now(UTC)
     per_query = [np.asarray(metric.per_query(outcomes), dtype=np.float64) for metric in metrics]
     intervals = _intervals(metrics, per_query, clusters, seed, replicates, level, method)
-    rows = []
-    for metric, values, interval in zip(metrics, per_query, intervals, strict=True):
-        mean = metric.reduce == "mean"
-        rows.append(
-            {
-                "result": digest16([provenance.evaluation, outcomes.protocol.id, metric.name]),
-                "evaluation": provenance.evaluation,
-                "encoder": provenance.encoder,
-                "encoder_fingerprint": provenance.encoder_fingerprint,
-                "corpus": provenance.corpus,
-                "corpus_fingerprint": provenance.corpus_fingerprint,
-                "protocol": outcomes.protocol.id,
-                "metric": metric.name,
-                "value": metric.value(outcomes),
-                "low": interval.low,
-                "high": interval.high,
-                "standard_error": interval.standard_error,
-                "robust_error": cluster_robust_error(values, clusters) if mean and clusters.n_occupied > 1 else None,
-                **_wilson(values, clusters, level),
-                "value_low": _reduced(metric.per_query_low(outcomes), metric, clusters),
-                "value_high": _reduced(metric.per_query_high(outcomes), metric, clusters),
-                "tie_share": float(outcomes.tied.mean()) if scored else None,
-                "n_queries": clusters.n_queries,
-                "n_clusters": clusters.n_occupied,
-                "chance": metric.chance(outcomes),
-                "interval": interval.method,
-                "level": level,
-                "replicates": replicates,
-                "seed": seed,
-                "reason": interval.reason,
-                "image_tag": provenance.image_tag,
-                "caption_tag": provenance.caption_tag,
-                "run": provenance.run,
-                "created": created,
-            }
-        )
+    created = datetime.now(UTC)
+    rows = [
+        {
+            **asdict(provenance),
+            "result": result_key(provenance, outcomes.protocol.id, metric.name),
+            "protocol": outcomes.protocol.id,
+            "metric": metric.name,
+            "value": metric.value(outcomes),
+            "low": interval.low,
+            "high": interval.high,
+            "standard_error": interval.standard_error,
+            "robust_error": _robust_error(metric, values, clusters),
+            **_wilson(values, clusters, level),
+            "value_low": _reduced(metric.per_query_low(outcomes), metric, clusters),
+            "value_high": _reduced(metric.per_query_high(outcomes), metric, clusters),
+            "tie_share": float(outcomes.tied.mean()) if scored else None,
+            "n_queries": clusters.n_queries,
+            "n_clusters": clusters.n_occupied,
+            "chance": metric.chance(outcomes),
+            "interval": interval.method,
+            "level": level,
+            "replicates": replicates,
+            "seed": seed,
+            "reason": interval.reason,
+            "created": created,
+        }
+        for metric, values, interval in zip(metrics, per_query, intervals, strict=True)
+    ]
     return pa.Table.from_pylist(rows, schema=RESULTS)
+
+
+def result_key(provenance: Provenance, protocol: str, metric: str) -> str:
+    """What identifies a row of ``schema.RESULTS``: whose outcomes, asked how, measured by what."""
+    return digest16([provenance.evaluation, provenance.encoder_fingerprint, protocol, metric])
 
 
 def _intervals(
@@ -148,6 +144,13 @@ def _intervals(
             share = metrics[i].reduce == "mean" and metrics[i].higher_is_better
             intervals[i] = _at_the_edge(interval, per_query[i], clusters, level) if share else interval
     return [intervals[i] for i in range(len(metrics))]
+
+
+def _robust_error(metric: Metric, values: NDArray[np.float64], clusters: Clusters) -> float | None:
+    """Of a mean over at least two clusters."""
+    if metric.reduce != "mean" or clusters.n_occupied < 2:
+        return None
+    return cluster_robust_error(values, clusters)
 
 
 def _reduced(values: NDArray[np.float64], metric: Metric, clusters: Clusters) -> float:

@@ -15,9 +15,11 @@ from tasks.analysis.comparison import Contender, comparison_rows
 from tasks.analysis.effect import IDENTICAL, NEVER_LOSES, SEVERAL_QUERIES
 from tasks.analysis.pairwise import compare_encoders
 from tasks.analysis.replicates import replicate_rows, stored_difference
+from tasks.analysis.rsum import rsum_row
 from tasks.analysis.summary import Provenance, result_rows
 from tasks.metrics import METRICS
 from tasks.metrics.examples import outcomes_of
+from tasks.metrics.retrieval import rsum
 from tasks.scoring.outcomes import Outcomes
 
 PROVENANCE = Provenance(
@@ -217,3 +219,18 @@ def test_replicates_of_different_draws_are_not_subtracted() -> None:
         stored_difference(pa.concat_tables([one, other]))
     with pytest.raises(RequestError, match="needs two rows of replicates, got 1"):
         stored_difference(one)
+
+
+def test_rsum_adds_both_directions_with_the_interval_of_the_sum() -> None:
+    t2i = captions(60)
+    i2t = outcomes_of([[r] for r in np.random.default_rng(3).geometric(0.4, 60)], n_gallery=300)
+    how = {"n_clusters": 60, "seed": 7, "replicates": 400}
+    [row] = rsum_row(t2i, i2t, PROVENANCE, **how).to_pylist()
+    sides = [{m.name: m.value(outcomes) for m in RECALLS} for outcomes in (t2i, i2t)]
+    assert row["value"] == pytest.approx(rsum(*sides), abs=1e-9)
+    assert row["value_low"] < row["value"] < row["value_high"]
+    parts = [r for o in (t2i, i2t) for r in replicate_rows(o, RECALLS, PROVENANCE, **how)["values"].to_pylist()]
+    drawn = 100 * np.sum(parts, axis=0)
+    assert (row["low"], row["high"]) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=1e-9)
+    with pytest.raises(RequestError, match=r"one t2i and one i2t protocol, got 'i2t/any' \(i2t\)"):
+        rsum_row(i2t, t2i, PROVENANCE, **how)
