@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 PROTOCOL = "t2i/all"
 SHOWN = 5  # how much of each list is kept
-MOST = 36  # cases per corpus
+MOST = 24  # cases per corpus
 
 MISSED_BY_ALL, ONLY_ONE_MISSES, ONLY_ONE_FINDS, TIED, NEAR = (
     "missed by all",

@@ -9,6 +9,9 @@ from reports import format as show
 from reports.evidence import Row
 from reports.page import Bar, Cell, Column, HeadingGroup, Mark
 
+UNITS = frozenset(  # metrics of analyses that are no fractions
+    {"skewness", "score margin", "negative log likelihood", "mean cosine", "distance of the centres"}
+)
 RANKS = frozenset({"median_rank", "mean_rank"})  # metrics that are ranks, not fractions
 POINTS = frozenset({"RSUM"})  # in points 0..600 as stored
 
@@ -19,6 +22,9 @@ METRIC_TITLES = {
     "winoground_image": "image",
     "winoground_group": "group",
     "pair_accuracy": "accuracy",
+    "consistency_nDCG@20": "nDCG@20",
+    "consistency_RBO": "RBO",
+    "negative log likelihood": "negative log-likelihood",
 }
 
 

@@ -38,14 +38,14 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, s
 WIDTH = 640
 
 
-def colours(names: Sequence[str]) -> alt.Scale:
-    """The colour of every encoder, the same in all charts that are given the same names."""
-    return alt.Scale(domain=list(names), range=[PALETTE[i % len(PALETTE)] for i in range(len(names))])
+def colours(names: Sequence[str], everyone: Sequence[str]) -> alt.Scale:
+    """The colour of every encoder of a chart; the same in all charts that are given the same ``everyone``."""
+    return alt.Scale(domain=list(names), range=[PALETTE[everyone.index(name) % len(PALETTE)] for name in names])
 
 
-def shapes(names: Sequence[str]) -> alt.Scale:
-    """The shape of every encoder."""
-    return alt.Scale(domain=list(names), range=[SHAPES[i % len(SHAPES)] for i in range(len(names))])
+def shapes(names: Sequence[str], everyone: Sequence[str]) -> alt.Scale:
+    """The shape of every encoder, in the same way."""
+    return alt.Scale(domain=list(names), range=[SHAPES[everyone.index(name) % len(SHAPES)] for name in names])
 
 
 def values(rows: Sequence[Mapping[str, Any]]) -> alt.Data:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from reports.evidence import Evidence, Row
 
 DIRECTIONS = ("t2i", "i2t")
+NDCG = "consistency_nDCG@20"  # COCO-SM's nDCG@20: agreement with the list for the English caption
 
 NAMES = {
     "ar": "Arabic", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek", "en": "English", "es": "Spanish",

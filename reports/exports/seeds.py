@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 
 from reports import format as show
 from reports.evidence import Evidence
-from reports.languages import cross_lingual, deviation, figure, languages, mean, translators
+from reports.languages import NDCG, cross_lingual, deviation, figure, languages, mean, translators
 from reports.speed import qps_v28
 
 V28_PROTOCOLS = (("T2I", ("t2i/first", "t2i/all")), ("I2T", ("i2t/any5", "i2t/any")))
 COCO_SM_COLUMNS = (
     *((f"{d}.recall@{k}", d, f"R@{k}") for d in ("t2i", "i2t") for k in (1, 5, 10)),
-    ("t2i.ndcg@20", "t2i", "nDCG@20"),
-    ("i2t.ndcg@20", "i2t", "nDCG@20"),
+    ("t2i.ndcg@20", "t2i", NDCG),
+    ("i2t.ndcg@20", "i2t", NDCG),
 )
 TRANSLATORS = ("google", "bing", "nllb")  # the order of the seed's files
 

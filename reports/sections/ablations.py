@@ -1,7 +1,7 @@
 """What it would cost to change something: precision, truncation, re-ranking, indexes; from stored embeddings.
 
-An ablation is a slice whose ``detail`` names its cost (``bytes_per_item``, ``seconds``, ``queries_per_second`` or
-the setting itself as ``x``); with a cost on two levels or more it is drawn as a curve.
+An ablation is a slice whose ``detail`` names its cost (``bytes_per_item``, ``seconds``, ``queries_per_second``,
+``n`` or the setting itself as ``x``). What has a scale is drawn as a curve over it.
 """
 
 from __future__ import annotations
@@ -13,59 +13,62 @@ import altair as alt
 
 from reports import charts
 from reports import format as show
-from reports.cells import metric_title
+from reports.cells import UNITS, metric_title
 from reports.evidence import Evidence, Row
 from reports.page import Block, Cell, Chart, Column, Section, Table
 from reports.sections.gate import ANALYSIS as REFERENCE
+from reports.sections.leaderboard import headlines, retrieval_corpora
 from reports.sections.parts import TITLES as SLICES
-from reports.sections.parts import anchor, detail_of, slice_cell
+from reports.sections.parts import anchor, detail_of, order, slice_cell
 
 TITLES = {
     "precision": "Precision of the stored vectors",
     "normalisation": "Normalisation",
-    "temperature": "Temperature and calibration",
-    "threshold": "Similarity threshold",
     "truncation": "Truncated vectors (Matryoshka)",
     "pca": "Projection onto principal components",
     "pooling": "Pooled multi-vectors",
     "quantisation": "Quantised multi-vectors",
+    "forward precision": "Precision of the forward pass",
+    "hardware": "Other hardware",
     "two-stage": "Retrieve with one, re-rank with another",
     "fusion": "Fused scores",
     "ann": "Approximate search",
+    "temperature": "Temperature and calibration",
+    "threshold": "Answering only above a threshold",
 }
 COSTS = {
     "bytes_per_item": "bytes per item",
-    "seconds": "seconds for all queries",
+    "n": "items re-ranked",
     "queries_per_second": "queries per second",
+    "seconds": "seconds for all queries",
     "x": "setting",
 }
+CURVES = frozenset({"truncation", "pca", "pooling", "two-stage", "ann", "temperature", "threshold"})
+LOGARITHMIC = 20.0  # times that the largest cost must exceed the smallest
 
 
 def section(evidence: Evidence) -> Section | None:
-    """A curve where costs are known, and a table, per ablation."""
+    """A curve for what has a scale, a table for what has not; per corpus, protocol and ablation."""
     blocks: list[Block] = []
-    groups = sorted(
-        {
-            (r["corpus"], r["analysis"], r["protocol"], r["metric"])
-            for r in evidence.slices
-            if r["analysis"] not in SLICES and r["analysis"] != REFERENCE
-        }
-    )
-    for corpus, analysis, protocol, metric in groups:
-        rows = [
-            r
-            for r in evidence.slices
-            if (r["corpus"], r["analysis"], r["protocol"], r["metric"]) == (corpus, analysis, protocol, metric)
-        ]
-        table = _table(corpus, analysis, protocol, metric, rows)
-        chart = _curve(corpus, analysis, protocol, metric, rows, table)
-        blocks.append(chart if chart is not None else table)
+    for corpus in retrieval_corpora(evidence):
+        own = [r for r in evidence.slices if r["corpus"] == corpus and r["protocol"] in headlines(evidence, corpus)[:1]]
+        own = [r for r in own if r["analysis"] not in SLICES and r["analysis"] != REFERENCE]
+        places = {name: place for place, name in enumerate(TITLES)}
+        groups = sorted(
+            {(r["protocol"], r["analysis"], r["metric"]) for r in own},
+            key=lambda g: (places.get(g[1], len(places)), g[1], g[0].startswith("i2t"), g),
+        )
+        for protocol, analysis, metric in groups:
+            rows = [r for r in own if (r["protocol"], r["analysis"], r["metric"]) == (protocol, analysis, metric)]
+            table = _table(evidence, corpus, analysis, protocol, metric, rows)
+            blocks.append(_curve(table, analysis, protocol, metric, rows, evidence.encoder_names()) or table)
     if not blocks:
         return None
     return Section(
         id="ablations",
         title="What a change would cost",
-        lead="Computed from the stored embeddings; nothing was encoded again.",
+        lead="Computed from the stored embeddings; nothing was encoded again. A change is against the vectors as they "
+        "are stored, query by query, in points.",
         blocks=tuple(blocks),
     )
 
@@ -79,16 +82,21 @@ def _label(row: Row) -> str:
     return row["level_name"] if row["feature"] in ("", row["level_name"]) else f"{row['feature']} {row['level_name']}"
 
 
-def _table(corpus: str, analysis: str, protocol: str, metric: str, rows: Sequence[Row]) -> Table:
-    costs = [key for key in COSTS if any(key in detail_of(r) for r in rows) and key != "x"]
-    name = anchor("ablation", analysis, corpus, protocol, metric)
+def _table(evidence: Evidence, corpus: str, analysis: str, protocol: str, metric: str, rows: Sequence[Row]) -> Table:
+    details = {id(r): detail_of(r) for r in rows}
+    costs = [key for key in COSTS if key != "x" and any(key in d for d in details.values())]
+    changed = any(d.get("change") is not None for d in details.values())
+    tied = any(d.get("tie_share") for d in details.values())
+    names = order(evidence, corpus, protocol, metric, rows)
     return Table(
-        id=name,
+        id=anchor("ablation", analysis, corpus, protocol, metric),
         caption=f"{title_of(analysis)} · {corpus} · {protocol} · {metric_title(metric)}",
         columns=(
             Column(heading="Encoder"),
             Column(heading="setting"),
             Column(heading=metric_title(metric), numeric=True),
+            *((Column(heading="change", numeric=True),) if changed else ()),
+            *((Column(heading="tied queries", numeric=True, explain="Percent"),) if tied else ()),
             *(Column(heading=COSTS[key], numeric=True) for key in costs),
         ),
         rows=tuple(
@@ -96,61 +104,89 @@ def _table(corpus: str, analysis: str, protocol: str, metric: str, rows: Sequenc
                 Cell(text=r["encoder"]),
                 Cell(text=_label(r)),
                 slice_cell(r),
-                *(
-                    Cell(text=show.significant(detail_of(r).get(key)), sort=show.exact(detail_of(r).get(key)))
-                    for key in costs
-                ),
+                *((_change(details[id(r)]),) if changed else ()),
+                *((_share(details[id(r)].get("tie_share")),) if tied else ()),
+                *(_cost(details[id(r)].get(key)) for key in costs),
             )
-            for r in rows
+            for r in sorted(rows, key=lambda r: names.index(r["encoder"]))
         ),
         sortable=True,
         dense=True,
     )
 
 
-def _curve(corpus: str, analysis: str, protocol: str, metric: str, rows: Sequence[Row], table: Table) -> Chart | None:
+def _change(detail: dict[str, Any]) -> Cell:
+    value = detail.get("change")
+    return Cell(
+        text=show.points(value),
+        note=show.percent_range(detail.get("change_low"), detail.get("change_high")),
+        sort=show.exact(value),
+    )
+
+
+def _share(value: float | None) -> Cell:
+    return Cell(text=show.percent(value), sort=show.exact(value))
+
+
+def _cost(value: float | None) -> Cell:
+    return Cell(text=show.significant(value), sort=show.exact(value))
+
+
+def _curve(
+    table: Table, analysis: str, protocol: str, metric: str, rows: Sequence[Row], everyone: list[str]
+) -> Chart | None:
     """The value over the first cost that at least two levels of an encoder have."""
+    if analysis not in CURVES:
+        return None
+    scale = 1.0 if metric in UNITS else 100.0
     for key, cost in COSTS.items():
         points = [
             {
                 "encoder": r["encoder"],
                 "setting": _label(r),
                 "cost": float(detail_of(r)[key]),
-                "value": 100 * r["value"],
-                "low": 100 * (r["value"] if r["low"] is None else r["low"]),
-                "high": 100 * (r["value"] if r["high"] is None else r["high"]),
-                "text": f"{show.percent(r['value'])} % ({show.percent_range(r['low'], r['high'])})",
+                "value": scale * r["value"],
+                "low": scale * (r["value"] if r["low"] is None else r["low"]),
+                "high": scale * (r["value"] if r["high"] is None else r["high"]),
+                "text": f"{slice_cell(r).text} ({slice_cell(r).note})",
             }
             for r in rows
-            if r["value"] is not None and isinstance(detail_of(r).get(key), int | float) and detail_of(r)[key] > 0
+            if r["value"] is not None and isinstance(detail_of(r).get(key), int | float)
         ]
         if len({(p["encoder"], p["cost"]) for p in points}) > len({p["encoder"] for p in points}):
-            return _chart(corpus, analysis, protocol, metric, points, cost, table)
+            unit = metric_title(metric) if metric in UNITS else f"{metric_title(metric)}, percent"
+            return _chart(table, f"{unit}, {protocol}", points, cost, everyone)
     return None
 
 
-def _chart(
-    corpus: str, analysis: str, protocol: str, metric: str, points: list[dict[str, Any]], cost: str, table: Table
-) -> Chart:
+def _chart(table: Table, value: str, points: list[dict[str, Any]], cost: str, everyone: list[str]) -> Chart:
     names = sorted({p["encoder"] for p in points})
+    costs = [p["cost"] for p in points]
+    wide = min(costs) > 0 and max(costs) / min(costs) > LOGARITHMIC
     base = alt.Chart(charts.values(points)).encode(
-        x=alt.X("cost:Q", title=f"{cost} (logarithmic)", scale=alt.Scale(type="log", nice=False, padding=20)),
-        color=alt.Color("encoder:N", scale=charts.colours(names), legend=charts.legend()),
+        x=alt.X(
+            "cost:Q",
+            title=f"{cost} (logarithmic)" if wide else cost,
+            scale=alt.Scale(type="log", nice=False, padding=20)
+            if wide
+            else alt.Scale(zero=False, nice=False, padding=20),
+        ),
+        color=alt.Color("encoder:N", scale=charts.colours(names, everyone), legend=charts.legend()),
         tooltip=[alt.Tooltip(f"{f}:N") for f in ("encoder", "setting", "text")],
     )
-    y = alt.Y("low:Q", title=f"{metric_title(metric)}, {protocol}, percent", scale=alt.Scale(zero=False))
+    y = alt.Y("low:Q", title=value, scale=alt.Scale(zero=False))
     picture = alt.layer(
         base.mark_line(strokeWidth=1.5, opacity=0.7).encode(y="value:Q"),
         base.mark_rule(strokeWidth=2, opacity=0.6).encode(y=y, y2="high:Q"),
         base.mark_point(filled=True, size=60, opacity=1).encode(
-            y="value:Q", shape=alt.Shape("encoder:N", scale=charts.shapes(names), legend=charts.legend())
+            y="value:Q", shape=alt.Shape("encoder:N", scale=charts.shapes(names, everyone), legend=charts.legend())
         ),
-    ).properties(width=charts.WIDTH, height=280)
+    ).properties(width=charts.WIDTH, height=260)
     told = [f"{p['encoder']}, {p['setting']}: {p['text']} at {show.significant(p['cost'])}" for p in points]
     return charts.finish(
         picture,
         name=f"{table.id}-curve",
         title=table.caption,
-        alt_text=f"{metric} under {protocol} on {corpus} over {cost}. {'; '.join(told)}.",
+        alt_text=f"{value} over {cost}. {'; '.join(told)}.",
         data=table,
     )

@@ -98,9 +98,10 @@ def _against_chance(evidence: Evidence, corpus: str, table: Table) -> Chart | No
     ]
     if not points:
         return None
+    everyone = evidence.encoder_names()
     base = alt.Chart().encode(
         y=alt.Y("encoder:N", sort=names, title=None),
-        color=alt.Color("encoder:N", scale=charts.colours(names), legend=None),
+        color=alt.Color("encoder:N", scale=charts.colours(names, everyone), legend=None),
         tooltip=[alt.Tooltip(f"{f}:N") for f in ("encoder", "score", "text")],
     )
     x = alt.X("low:Q", title="percent", scale=alt.Scale(domainMin=0))
@@ -109,7 +110,7 @@ def _against_chance(evidence: Evidence, corpus: str, table: Table) -> Chart | No
             alt.Chart().mark_rule(strokeDash=[3, 3], opacity=0.7).encode(x="mean(chance):Q"),
             base.mark_rule(strokeWidth=2, opacity=0.75).encode(x=x, x2="high:Q"),
             base.mark_point(filled=True, size=90, opacity=1).encode(
-                x="value:Q", shape=alt.Shape("encoder:N", scale=charts.shapes(names), legend=None)
+                x="value:Q", shape=alt.Shape("encoder:N", scale=charts.shapes(names, everyone), legend=None)
             ),
         )
         .properties(width=170, height=max(60, 26 * len(names)))

@@ -140,6 +140,7 @@ def _panel(evidence: Evidence, corpus: str) -> Chart | None:
         for name in names
         if name in places[key]
     ]
+    everyone = evidence.encoder_names()
     places_axis = alt.Axis(values=list(range(1, len(names) + 1)), format="d", grid=False)
     base = alt.Chart(charts.values(points)).encode(
         x=alt.X(
@@ -150,14 +151,14 @@ def _panel(evidence: Evidence, corpus: str) -> Chart | None:
             scale=alt.Scale(padding=0.4),
         ),
         y=alt.Y("place:Q", title="place", scale=alt.Scale(reverse=True, nice=False, padding=14), axis=places_axis),
-        color=alt.Color("encoder:N", scale=charts.colours(names), legend=None),
+        color=alt.Color("encoder:N", scale=charts.colours(names, everyone), legend=None),
         tooltip=[alt.Tooltip(f"{f}:N") for f in ("encoder", "truth", "place")],
     )
     last = f"datum.order == {len(columns) - 1}"
     picture = alt.layer(
         base.mark_line(strokeWidth=2.5),
         base.mark_point(filled=True, size=110, opacity=1).encode(
-            shape=alt.Shape("encoder:N", scale=charts.shapes(names), legend=None)
+            shape=alt.Shape("encoder:N", scale=charts.shapes(names, everyone), legend=None)
         ),
         base.transform_filter(last)
         .mark_text(align="left", dx=12)

@@ -8,6 +8,7 @@ from reports.cases import Case as Chosen
 from reports.evidence import Evidence
 from reports.gallery import Answer, Case, Filter, Gallery, Hit
 from reports.page import Block, Section
+from reports.sections.leaderboard import retrieval_corpora
 
 MISSED = "missed by "
 UNFOLDED = 3  # cases whose answers show at once
@@ -16,7 +17,7 @@ UNFOLDED = 3  # cases whose answers show at once
 def section(evidence: Evidence) -> Section | None:
     """One gallery per corpus with outcomes; None without."""
     blocks: list[Block] = []
-    for corpus in evidence.corpus_names():
+    for corpus in retrieval_corpora(evidence):
         chosen = [case for case in evidence.cases if case.corpus == corpus]
         if chosen:
             blocks.append(_gallery(evidence, corpus, chosen))

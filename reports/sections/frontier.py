@@ -13,7 +13,7 @@ from reports import format as show
 from reports.cells import result_cell
 from reports.evidence import Evidence, Row
 from reports.page import Cell, Chart, Column, Table
-from reports.speed import Speed, image_rate
+from reports.speed import Rate, Speed, image_rate
 
 
 def pareto(points: list[tuple[float, float]]) -> list[bool]:
@@ -54,6 +54,11 @@ def label_places(points: Sequence[tuple[float, float]]) -> list[str]:
     return places
 
 
+def middle_half(rate: Rate) -> str:
+    """The middle half of the batches' rates; whole numbers from a hundred on."""
+    return show.span(rate.lower, rate.upper, 0 if rate.lower >= 100 else 1)
+
+
 def rate_cell(speed: Speed | None) -> Cell:
     """Images per second with the middle half of the batches."""
     if speed is None:
@@ -61,7 +66,7 @@ def rate_cell(speed: Speed | None) -> Cell:
     rate = speed.stages["forward"]
     return Cell(
         text=show.significant(rate.median),
-        note=show.span(rate.lower, rate.upper, 0 if rate.lower >= 100 else 1),
+        note=middle_half(rate),
         title=f"{speed.device}, {speed.precision}, batch size {speed.batch_size}; "
         f"middle half of {speed.n_batches} batches",
         sort=show.exact(rate.median),
@@ -102,7 +107,7 @@ def accuracy_over_speed(evidence: Evidence, corpus: str, protocol: str, metric: 
     )
     devices = sorted({rates[p["encoder"]].device for p in points})
     return charts.finish(
-        _picture(points, f"{metric}, {protocol}, percent", metric),
+        _picture(points, f"{metric}, {protocol}, percent", metric, evidence.encoder_names()),
         name=f"speed-{corpus}",
         title=f"Accuracy over speed, {corpus}",
         alt_text=" ".join(alt_text),
@@ -131,7 +136,7 @@ def _points(rows: list[Row], rates: dict[str, Speed]) -> list[dict[str, Any]]:
     ]
 
 
-def _picture(points: list[dict[str, Any]], y_title: str, metric: str) -> alt.LayerChart:
+def _picture(points: list[dict[str, Any]], y_title: str, metric: str, everyone: list[str]) -> alt.LayerChart:
     names = [p["encoder"] for p in points]
     tooltips = (("encoder", "encoder"), ("text", metric), ("speed", "speed"))
     base = alt.Chart(charts.values(points)).encode(
@@ -142,8 +147,8 @@ def _picture(points: list[dict[str, Any]], y_title: str, metric: str) -> alt.Lay
         ),
         tooltip=[alt.Tooltip(f"{field}:N", title=title) for field, title in tooltips],
     )
-    colour = alt.Color("encoder:N", scale=charts.colours(names), legend=None)
-    shape = alt.Shape("encoder:N", scale=charts.shapes(names), legend=None)
+    colour = alt.Color("encoder:N", scale=charts.colours(names, everyone), legend=None)
+    shape = alt.Shape("encoder:N", scale=charts.shapes(names, everyone), legend=None)
     y = alt.Y("low:Q", title=y_title, scale=alt.Scale(zero=False))
     return alt.layer(
         base.transform_filter("datum.frontier")

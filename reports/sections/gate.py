@@ -17,10 +17,10 @@ VERDICTS: dict[str, Mark] = {"reproduced": "good", "suspect": "bad", "other prot
 def section(evidence: Evidence) -> Section | None:
     """Suspects first, as a notice; then every figure that has a reference."""
     rows = [r for r in evidence.slices if r["analysis"] == ANALYSIS]
-    if not rows:
-        return None
     suspects = [r for r in rows if r["level_name"] == "suspect"]
     compared = [r for r in rows if r["level_name"] != "no reference"]
+    if not compared:
+        return None
     blocks: list[Block] = []
     if suspects:
         blocks.append(
@@ -30,8 +30,7 @@ def section(evidence: Evidence) -> Section | None:
                 mark="bad",
             )
         )
-    if compared:
-        blocks.append(_table(compared))
+    blocks.append(_table(compared))
     without = sorted({r["encoder"] for r in rows} - {r["encoder"] for r in compared})
     return Section(
         id="gate",
@@ -53,7 +52,7 @@ def _sentence(row: Row) -> str:
     return (
         f"{row['encoder']} on {row['corpus']}, {row['protocol']} {metric_title(row['metric'])}: "
         f"{show.percent(row['value'])} here, {show.percent(detail.get('published'))} published "
-        f"({detail.get('source') or row['feature']})"
+        f"({detail.get('source') or row['feature']})" + (f"; {row['reason']}" if row["reason"] else "")
     )
 
 
@@ -99,6 +98,6 @@ def _row(row: Row) -> tuple[Cell, ...]:
         ),
         Cell(text=show.percent(published), sort=show.exact(published)),
         Cell(text=show.points(difference), sort=show.exact(difference)),
-        Cell(text=row["level_name"], mark=VERDICTS.get(row["level_name"], "")),
+        Cell(text=row["level_name"], mark=VERDICTS.get(row["level_name"], ""), title=row["reason"] or ""),
         Cell(text=detail.get("source") or row["feature"]),
     )

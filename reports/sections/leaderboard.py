@@ -28,16 +28,26 @@ def ranking_columns(evidence: Evidence, corpus: str, protocol: str) -> list[str]
     return [m for m in METRICS if evidence.ranked(corpus, protocol, m)]
 
 
+def retrieval_corpora(evidence: Evidence) -> list[str]:
+    """Corpora that are about retrieval: without those made of quadruples or pairs, whose galleries hold near copies."""
+    return [
+        name
+        for name in evidence.corpus_names()
+        if not evidence.corpora[name].quadruples.num_rows and not evidence.corpora[name].pairs.num_rows
+    ]
+
+
 def section(evidence: Evidence) -> Section | None:
     """One leaderboard and one accuracy/speed chart per corpus with retrieval results."""
     blocks: list[Block] = []
-    for corpus in evidence.corpus_names():
+    first = retrieval_corpora(evidence)
+    for corpus in [*first, *(name for name in evidence.corpus_names() if name not in first)]:
         protocols = [p for p in headlines(evidence, corpus) if ranking_columns(evidence, corpus, p)]
         if not protocols:
             continue
         blocks.append(_table(evidence, corpus, protocols))
         chart = accuracy_over_speed(evidence, corpus, protocols[0], ranking_columns(evidence, corpus, protocols[0])[0])
-        if chart is not None:
+        if chart is not None and corpus in retrieval_corpora(evidence):
             blocks.append(chart)
     if not blocks:
         return None

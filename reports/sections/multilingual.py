@@ -8,9 +8,10 @@ import altair as alt
 
 from reports import charts
 from reports import format as show
-from reports.cells import heat, result_cell
+from reports.cells import heat, metric_title, result_cell
 from reports.evidence import Evidence
 from reports.languages import (
+    NDCG,
     cross_lingual,
     deviation,
     figure,
@@ -25,8 +26,10 @@ from reports.page import Block, Cell, Chart, Column, Section, Table
 
 COLUMNS = (
     *((direction, f"R@{k}") for direction in ("t2i", "i2t") for k in (1, 5, 10)),
-    ("t2i", "nDCG@20"),
-    ("i2t", "nDCG@20"),
+    ("t2i", NDCG),
+    ("i2t", NDCG),
+    ("t2i", "consistency_RBO"),
+    ("i2t", "consistency_RBO"),
 )
 
 
@@ -178,7 +181,7 @@ def _report(evidence: Evidence, corpus: str, encoder: str) -> Table:
         caption=f"{encoder} on {corpus}, per language and translator",
         columns=(
             Column(heading="language"),
-            *(Column(heading=f"{d} {m}", numeric=True) for d, m in columns),
+            *(Column(heading=f"{d} {metric_title(m)}", numeric=True) for d, m in columns),
             Column(heading="translator"),
         ),
         rows=tuple(rows),
@@ -225,7 +228,10 @@ def _reduced(evidence: Evidence, corpus: str, encoder: str) -> Table:
     return Table(
         id=f"languages-{corpus}-{encoder}-reduced",
         caption=f"{encoder} on {corpus}, reduced: mean over translators; below, mean ± sd over languages",
-        columns=(Column(heading="language"), *(Column(heading=f"{d} {m}", numeric=True) for d, m in columns)),
+        columns=(
+            Column(heading="language"),
+            *(Column(heading=f"{d} {metric_title(m)}", numeric=True) for d, m in columns),
+        ),
         rows=tuple(rows),
         dense=True,
         folded=f"{encoder}: the reduced table",

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from reports import format as show
-from reports.cells import metric_title
+from reports.cells import UNITS, metric_title
 from reports.evidence import Evidence, Row
-from reports.page import Block, Cell, Column, Mark, Table
+from reports.page import Cell, Column, Mark, Table
+from reports.sections.leaderboard import headlines
 
 CONTRAST = ("with", "without", "difference")
 TITLES = {
     "complexity": "What the caption asks for",
     "supercategory": "What the picture shows",
-    "category": "What the picture shows, 80 categories",
+    "category": "What the picture shows, by category",
     "category-inferred": "What the caption names (inferred from words)",
     "agreement": "Inferred categories against annotated ones",
     "length": "Length of the caption",
@@ -34,14 +36,18 @@ OF_THE_CORPUS = frozenset({"agreement", "baseline"})  # stored under one encoder
 RAW = frozenset({"margin", "gap"})  # in units of their own
 
 
-def blocks(evidence: Evidence, corpus: str, rows: Sequence[Row]) -> list[Block]:
+def blocks(evidence: Evidence, corpus: str, rows: Sequence[Row]) -> list[Table]:
     """The tables of one corpus, in the order of ``TITLES``."""
-    tables: list[Block] = []
+    tables: list[Table] = []
+    leading = headlines(evidence, corpus)[:1]
     for analysis in TITLES:
         own = [r for r in rows if r["analysis"] == analysis]
-        for protocol, metric in sorted({(r["protocol"], "" if analysis in _JOINED else r["metric"]) for r in own}):
+        groups = {(r["protocol"], "" if analysis in _JOINED else r["metric"]) for r in own}
+        for protocol, metric in sorted(groups, key=lambda g: (g[0].startswith("i2t"), g)):
             part = [r for r in own if r["protocol"] == protocol and metric in ("", r["metric"])]
-            tables += _SPECIAL.get(analysis, _plain)(evidence, corpus, analysis, protocol, metric, part)
+            made = _SPECIAL.get(analysis, _plain)(evidence, corpus, analysis, protocol, metric, part)
+            opened = analysis not in FOLDED and (protocol in leading or "/" not in protocol)
+            tables += made if opened else [dataclasses.replace(t, folded=t.folded or t.caption) for t in made]
     return tables
 
 
@@ -64,7 +70,7 @@ def slice_cell(row: Row | None) -> Cell:
         stars = f" {show.stars(p)}" if p is not None else ""
         text, note = show.points(row["value"]) + stars, show.percent_range(row["low"], row["high"])
         return Cell(text=text, note=note, title=about, sort=show.exact(row["value"]), mark=mark)
-    if row["analysis"] in RAW or row["metric"] == "skewness":
+    if row["analysis"] in RAW or row["metric"] in UNITS:
         text, note = show.number(row["value"], 3), show.span(row["low"], row["high"], 3)
     else:
         text, note = show.percent(row["value"]), show.percent_range(row["low"], row["high"])
@@ -84,7 +90,7 @@ def anchor(*parts: str) -> str:
 
 def _plain(
     evidence: Evidence, corpus: str, analysis: str, protocol: str, metric: str, rows: Sequence[Row]
-) -> list[Block]:
+) -> list[Table]:
     """Parts down, encoders across."""
     first = rows[0]["metric"]
     names = order(evidence, corpus, protocol, first, rows)
@@ -112,7 +118,6 @@ def _plain(
                 )
                 for m, feature, level in listed
             ),
-            folded=title if analysis in FOLDED else "",
         )
     ]
 
@@ -126,7 +131,7 @@ def _part(feature: str, level: str) -> str:
 
 def _disagreement(
     evidence: Evidence, corpus: str, analysis: str, protocol: str, metric: str, rows: Sequence[Row]
-) -> list[Block]:
+) -> list[Table]:
     """Row right where column is wrong; then alone right, alone wrong, and what all miss."""
     names = order(evidence, corpus, protocol, "R@1", rows)
     by = {(r["encoder"], r["feature"], r["level_name"]): r for r in rows}
@@ -159,7 +164,7 @@ def _disagreement(
 
 def _hubs(
     evidence: Evidence, corpus: str, analysis: str, protocol: str, metric: str, rows: Sequence[Row]
-) -> list[Block]:
+) -> list[Table]:
     """Skewness and shares per encoder, and the worst hubs by name."""
     names = order(evidence, corpus, protocol, "R@1", rows)
     features = [f for f in ("skewness", "share of hubs", "share never found") if any(r["feature"] == f for r in rows)]
@@ -170,7 +175,7 @@ def _hubs(
         if (row := by.get((name, features[0]))) is not None
         for hub in detail_of(row).get("worst", [])[:3]
     ]
-    tables: list[Block] = [
+    tables: list[Table] = [
         Table(
             id=anchor(analysis, corpus, protocol),
             caption=f"Hubs · {corpus} · {protocol}",
@@ -200,7 +205,7 @@ def _hubs(
 
 def _families(
     evidence: Evidence, corpus: str, analysis: str, protocol: str, metric: str, rows: Sequence[Row]
-) -> list[Block]:
+) -> list[Table]:
     """The pairs of images that each encoder takes for one another."""
     by = {r["encoder"]: r for r in rows}
     pairs = [
@@ -244,6 +249,6 @@ def _natural(text: str) -> tuple[float, str]:
     return (float(digits[0]) if digits else float("inf"), text)
 
 
-Maker = Callable[[Evidence, str, str, str, str, Sequence[Row]], list[Block]]
+Maker = Callable[[Evidence, str, str, str, str, Sequence[Row]], list[Table]]
 _SPECIAL: dict[str, Maker] = {"disagreement": _disagreement, "hubs": _hubs, "families": _families}
 _JOINED = frozenset({"hubs", "gap", "baseline"})  # several metrics in one table

@@ -42,9 +42,9 @@ def section(evidence: Evidence) -> Section | None:
 
 
 def shown(evidence: Evidence, corpus: str) -> set[str]:
-    """The protocols whose slices are shown: the headlines, and those that compare captions or images directly."""
+    """The protocols whose slices are shown: the headlines, or, of a compositional corpus, its own questions."""
     direct = {p for p in evidence.protocols(corpus) if p == "winoground"} | set(pair_protocols(evidence, corpus))
-    return set(headlines(evidence, corpus)) | direct
+    return direct or set(headlines(evidence, corpus))
 
 
 def _contrast_chart(
@@ -69,10 +69,11 @@ def _contrast_chart(
         }
         for r in sorted(known, key=lambda r: (r["encoder"], r["feature"]))
     ]
+    everyone = evidence.encoder_names()
     base = alt.Chart(charts.values(points)).encode(
         y=alt.Y("feature:N", sort=features, title=None),
         yOffset=alt.YOffset("encoder:N", sort=names),
-        color=alt.Color("encoder:N", scale=charts.colours(names), legend=charts.legend(), sort=names),
+        color=alt.Color("encoder:N", scale=charts.colours(names, everyone), legend=charts.legend(), sort=names),
         tooltip=[alt.Tooltip(f"{f}:N") for f in ("encoder", "feature", "text")],
     )
     zero = alt.Chart(charts.values([{"zero": 0}])).mark_rule(opacity=0.5).encode(x="zero:Q")
@@ -83,7 +84,8 @@ def _contrast_chart(
         zero,
         base.mark_rule(strokeWidth=2, opacity=0.75).encode(x=x, x2="high:Q"),
         base.mark_point(filled=True, size=55, opacity=1).encode(
-            x="value:Q", shape=alt.Shape("encoder:N", scale=charts.shapes(names), legend=charts.legend(), sort=names)
+            x="value:Q",
+            shape=alt.Shape("encoder:N", scale=charts.shapes(names, everyone), legend=charts.legend(), sort=names),
         ),
     ).properties(width=charts.WIDTH, height=max(120, len(features) * (14 + 9 * len(names))))
     title = f"{TITLES.get(analysis, analysis)} · {corpus}"

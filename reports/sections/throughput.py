@@ -6,6 +6,7 @@ from reports import format as show
 from reports.cells import heading_groups
 from reports.evidence import Evidence
 from reports.page import Block, Cell, Column, Section, Table
+from reports.sections.frontier import middle_half
 from reports.speed import STAGES, Speed, bytes_per_image, image_rate, qps_v28, speeds
 
 MILLION = 1_000_000
@@ -61,7 +62,7 @@ def _row(speed: Speed, stages: list[str]) -> tuple[Cell, ...]:
             return Cell(text=show.ABSENT, mark="muted", title="not measured")
         return Cell(
             text=show.significant(found.median),
-            note=show.span(found.lower, found.upper, 0 if found.lower >= 100 else 1),
+            note=middle_half(found),
             sort=show.exact(found.median),
         )
 

@@ -11,8 +11,8 @@ from reports.languages import cross_lingual, language_mean
 from reports.page import Choice, Choices, Section
 from reports.ranking import ALPHA, pair_of, standings
 from reports.sections.compositional import PAIRS, pair_protocols
-from reports.sections.frontier import pareto
-from reports.sections.leaderboard import headlines, ranking_columns
+from reports.sections.frontier import middle_half, pareto
+from reports.sections.leaderboard import headlines, ranking_columns, retrieval_corpora
 from reports.speed import bytes_per_image, image_rate
 
 
@@ -44,7 +44,7 @@ def _choices(evidence: Evidence) -> Iterator[Choice | None]:
 def _headline(evidence: Evidence) -> tuple[str, str, str] | None:
     """Corpus, protocol and metric that decide accuracy: the corpus with most queries under the first headline."""
     for wanted in ("t2i/all", ""):
-        for corpus in evidence.corpus_names():
+        for corpus in [*retrieval_corpora(evidence), *evidence.corpus_names()]:
             for protocol in headlines(evidence, corpus):
                 metrics = ranking_columns(evidence, corpus, protocol)
                 if metrics and wanted in ("", protocol):
@@ -136,7 +136,7 @@ def _fastest(evidence: Evidence, corpus: str, protocol: str, metric: str) -> Cho
     return Choice(
         question="Speed",
         answer=tuple(alike),
-        figure=f"{show.significant(fastest.median)} images/s ({show.span(fastest.lower, fastest.upper)})",
+        figure=f"{show.significant(fastest.median)} images/s ({middle_half(fastest)})",
         basis=f"forward pass on {corpus}, median and middle half of batches, "
         f"{show.listing(sorted({s.device for s in image_rate(evidence, corpus).values()}))}",
         reason=reason.strip(),

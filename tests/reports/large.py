@@ -118,7 +118,7 @@ def _languages(store: StandIn, name: str, base: float, languages: Sequence[str],
         for translator in ("google", "bing", "nllb"):
             share = 1.0 if language == "en" else reach * (1 - i / 60)
             for direction in ("t2i", "i2t"):
-                for metric, factor in (("R@1", 1.0), ("R@5", 1.5), ("R@10", 1.7), ("nDCG@20", 1.6)):
+                for metric, factor in (("R@1", 1.0), ("R@5", 1.5), ("R@10", 1.7), ("consistency_nDCG@20", 1.6)):
                     value = float(np.clip(base * share * factor + rng.normal(0, 0.01), 0.001, 0.995))
                     result(store, name, "coco-sm", f"{direction}/{language}/{translator}", metric, value, half=0.01)
 
