@@ -2,8 +2,8 @@
 
 A block is appended in one commit: all of its rows are there, or none. Rows that are already there are left out before.
 Two writers that append the same item within the same moment both succeed; sealing keeps the row of the earlier write,
-and until then every reading takes one of them. (LanceDB's own guard, a merge on the key, was
-measured to cost twice as much per row after 400,000 rows as at the start; this costs the same throughout.)
+and until then every reading takes one of them. (LanceDB's own guard, a merge on the key, was measured to cost twice as
+much per row after 400,000 rows as at the start; this costs the same throughout.)
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from store.compaction import HISTORY_AGE, LEFTOVER_AGE, compact, data_bytes, drop_old_versions, row_bytes, sweep
 from store.connection import Connection, retrying, storage_faults
@@ -11,7 +12,7 @@ from store.errors import RequestError
 from store.health import CORPUS_PREFIX, SET_PREFIXES, set_key
 from store.keys import corpus_table, table_of
 from store.registers import one_of, read
-from store.seal import sealed_sets
+from store.seal import drop_repeats, sealed_sets
 from store.tables import ANALYSES, CORPUS_PARTS, REGISTERS
 from store.types import Modality
 
@@ -103,13 +104,22 @@ def tidy(
         table = connection.find(name)
         if table is None:
             continue
-        if (name in ANALYSES or name in REGISTERS or name.startswith(SET_PREFIXES)) and name not in sealed:
+        if name in sealed:
+            # A writer that did not know of the seal may have added rows again, beside the sealed state.
+            retrying(f"removing repeated rows of {name!r}", partial(_drop_repeats_of, connection, name))
+        elif name in ANALYSES or name in REGISTERS or name.startswith(SET_PREFIXES):
             compact(connection, name, row_bytes=row_bytes(table), free=False)
         table.checkout_latest()
         freed[name] = drop_old_versions(table, history)
     freed["temporary files"] = sweep(connection, leftover_age)
     freed["abandoned corpora"] = _drop_abandoned_corpora(connection, leftover_age)
     return {name: size for name, size in freed.items() if size}
+
+
+def _drop_repeats_of(connection: Connection, name: str) -> None:
+    table = connection.find(name)
+    if table is not None:
+        drop_repeats(table)
 
 
 def _drop_abandoned_corpora(connection: Connection, age: timedelta) -> int:

@@ -6,6 +6,7 @@ read again, bit for bit, for as long as the store exists.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,6 +29,8 @@ from store.types import SetKey
 
 if TYPE_CHECKING:
     import lance
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +98,12 @@ def seal(connection: Connection, key: SetKey, items: ItemIndex, n_items: int) ->
         dim=contents.dim,
         storage=contents.storage,
     )
+    if existing is not None and existing.digest != found.digest:
+        log.warning(
+            "set %r now holds other vectors than %s, whose tag was lost; results from that cannot be made again",
+            name,
+            existing.tag,
+        )
     upsert(connection, "sets", SETS, pa.Table.from_pylist([_to_row(found)], schema=SETS))
     drop_old_versions(table, timedelta(0))
     return found
@@ -113,7 +122,7 @@ def _settle(connection: Connection, key: SetKey, items: ItemIndex) -> tuple[lanc
     name = table_of(key)
     while True:
         before = _latest(connection, name).version
-        retrying(f"removing repeated rows of {name!r}", lambda: _drop_repeats(_latest(connection, name)))
+        retrying(f"removing repeated rows of {name!r}", lambda: drop_repeats(_latest(connection, name)))
         size = retrying(f"measuring {name!r}", lambda: row_bytes(_latest(connection, name)))
         compact(connection, name, row_bytes=size, free=True)
         retrying(f"indexing {name!r}", lambda: _index_subsets(_latest(connection, name), items))
@@ -162,8 +171,12 @@ def examine(table: lance.LanceDataset, key: SetKey, items: ItemIndex) -> Content
     n_vectors = 0
     with storage_faults(f"reading set {name!r}"):
         for rows in scan(table, key):
-            if rows.ords.min() < 0 or rows.ords.max() >= len(items):
-                raise WorkError(f"set {name!r}: position {rows.ords.max()} is beyond the corpus' {len(items)} items")
+            outside = rows.ords[(rows.ords < 0) | (rows.ords >= len(items))]
+            if len(outside):
+                raise WorkError(
+                    f"set {name!r}: position {outside[0]} is not one of the corpus' {len(items)} items: it was changed "
+                    "on disk. Restore the table from a backup, or drop the set and encode it again"
+                )
             refuse_damage(rows, name, items.ids)
             np.add.at(rows_of, rows.ords, 1)
             crc[rows.ords] = rows.crc
@@ -173,7 +186,10 @@ def examine(table: lance.LanceDataset, key: SetKey, items: ItemIndex) -> Content
         expected = items.ids.take(ids.column("ord").combine_chunks())
         wrong = pc.not_equal(expected, ids.column("item_id").combine_chunks())
         if pc.any(wrong).as_py():
-            raise WorkError(f"set {name!r}: item ids were changed on disk. Restore the table from a backup")
+            raise WorkError(
+                f"set {name!r}: item ids were changed on disk. Restore the table from a backup, or drop the set and "
+                "encode it again"
+            )
     one = table.schema.field("vector" if key.vectors == "single" else "vectors").type
     one = one if key.vectors == "single" else one.value_type
     storage = "float16" if one.value_type == pa.float16() else "float32"
@@ -194,7 +210,7 @@ def _at_tag(connection: Connection, name: str, tag: str | None) -> lance.LanceDa
     return table
 
 
-def _drop_repeats(table: lance.LanceDataset) -> None:
+def drop_repeats(table: lance.LanceDataset) -> None:
     """Deletes every row of a position but that of the lowest write number."""
     rows = table.scanner(columns=["ord", "put"], with_row_id=True).to_table()
     ords, puts = rows.column("ord").to_numpy(), rows.column("put").to_numpy()

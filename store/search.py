@@ -111,7 +111,9 @@ def build_index(store: EmbeddingStore, *, encoder: str, corpus: str, modality: M
         raise RequestError(f"set {name!r} has {state.rows} rows; below {INDEX_ROWS} exact search is faster")
     table = store.connection.database.open_table(name)
     if table.count_rows() != state.rows:
-        raise RequestError(f"set {name!r} has {table.count_rows()} rows, sealed were {state.rows}. Seal it again")
+        raise RequestError(
+            f"set {name!r} has {table.count_rows()} rows, sealed were {state.rows}: run `capim store compact`"
+        )
     if _is_indexed(table, key):
         return
     with storage_faults(f"indexing {name!r}"):

@@ -120,6 +120,20 @@ def test_a_missing_tag_is_named_and_comes_back_with_the_next_seal(sealed):
     np.testing.assert_array_equal(read(store).matrix, before.matrix)
 
 
+def test_a_set_sealed_again_with_other_vectors_says_that_old_results_lost_their_source(
+    sealed, make_corpus, make_spec, make_block, caplog
+):
+    store, key, folder = sealed
+    shutil.rmtree(folder)
+    fresh, spec = EmbeddingStore.open(store.uri), make_spec(dim=64)
+    block = make_block(make_corpus(300), spec, range(300))
+    block.embeddings.values[:] = np.roll(block.embeddings.values, 1, axis=0)
+    assert fresh.put(key, spec, block) == 300
+    before = store.sealed(key)
+    assert fresh.seal(key, n_items=300).digest != before.digest
+    assert f"now holds other vectors than {before.tag}" in caplog.text
+
+
 def test_a_deleted_table_is_not_taken_for_an_empty_one(sealed, make_spec):
     store, key, folder = sealed
     shutil.rmtree(folder)

@@ -164,6 +164,14 @@ def test_a_missing_store_is_named_with_the_next_step(tmp_path):
     assert not (tmp_path / "nowhere").exists()
 
 
+def test_a_file_is_not_a_store(tmp_path):
+    (tmp_path / "file").write_text("x")
+    for create in (False, True):
+        with pytest.raises((RequestError, WorkError), match="file"):
+            EmbeddingStore.open(tmp_path / "file", create=create)
+    assert (tmp_path / "file").read_text() == "x"
+
+
 def test_importing_the_store_loads_nothing_heavy():
     heavy = "torch", "transformers", "prefect", "pandas", "lance", "lancedb", "duckdb", "scipy"
     code = f"import sys, store; print([m for m in {heavy} if m in sys.modules])"

@@ -174,6 +174,23 @@ def test_compaction_frees_history_and_keeps_every_sealed_state(
     assert "damaged" not in {finding.state for finding in again.verify()}
 
 
+def test_rows_added_again_beside_a_sealed_state_are_removed_and_it_stays(
+    store, make_corpus, make_spec, make_key, make_block, fill
+):
+    corpus, spec = make_corpus(20), make_spec()
+    key = fill(store, corpus, spec)
+    unaware = EmbeddingStore.open(store.uri)._writer(key)
+    unaware._refresh = lambda: None
+    unaware._table = store.connection.find(table_of(key))
+    unaware.put(spec, make_block(corpus, spec, range(20)))
+    assert store.connection.find(table_of(key)).count_rows() == 40
+    assert store.seal(key, n_items=20).rows == 20
+    assert len(store.vectors(encoder="enc", corpus="toy", modality="image")) == 20
+    store.compact(history=NOTHING)
+    assert store.connection.find(table_of(key)).count_rows() == 20
+    assert {finding.state for finding in store.verify()} == {"sound"}
+
+
 def test_temporary_files_are_swept_when_they_are_old(store, make_corpus, make_spec, fill):
     key = fill(store, make_corpus(20), make_spec())
     folder = store.connection.folder(table_of(key)) / "data"
