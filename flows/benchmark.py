@@ -38,7 +38,7 @@ def benchmark(config: RunConfig) -> BenchmarkRef:
     with recorded_run(config, "benchmark") as run:
         embedded = call(embed, config, run) if config.encoders else ()
         sets = tuple(reference.sets for reference in embedded) or None
-        evaluations = call(evaluate, config, run, sets)
-        call(compare, config, run, evaluations)
+        evaluated = call(evaluate, config, run, sets)
+        call(compare, config, run, tuple({reference.sets.corpus: None for reference in evaluated}))
         report = call(publish, config, run)
     return BenchmarkRef(run=run, embedded=embedded, report=report)

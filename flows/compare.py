@@ -5,28 +5,27 @@ from __future__ import annotations
 from prefect import flow
 
 from flows.config import RunConfig
-from flows.evaluate import evaluate
 from flows.execution import call
 from flows.runs import recorded_run
 from tasks.compare import compare_corpus
 from tasks.diagnose import diagnose_corpus
 from tasks.references import CompareRef, EvaluationRef
+from tasks.score import find_evaluations
 
 
 @flow(name="compare", flow_run_name="compare-{config.name}")
 def compare(
-    config: RunConfig, run: str | None = None, evaluations: tuple[EvaluationRef, ...] | None = None
+    config: RunConfig, run: str | None = None, corpora: tuple[str, ...] | None = None
 ) -> tuple[CompareRef, ...]:
-    """Compare evaluated encoders, corpus by corpus, and slice their outcomes.
+    """Compare all encoders that were evaluated on a corpus, earlier runs' and imported ones too; slice their outcomes.
 
     Args:
         config: What the run is asked to do.
         run: Id of the larger run that this is a step of.
-        evaluations: What to compare; None: whatever :func:`~flows.evaluate.evaluate` finds in the store.
+        corpora: Names in the store; None: those of the configuration, or all where it names none.
     """
+    evaluations = call(find_evaluations, config.store_uri, corpora=config.corpora if corpora is None else corpora)
     with recorded_run(config, "compare", run) as run_id:
-        if evaluations is None:
-            evaluations = call(evaluate, config, run_id)
         by_corpus: dict[str, list[EvaluationRef]] = {}
         for evaluation in evaluations:
             by_corpus.setdefault(evaluation.sets.corpus_fingerprint, []).append(evaluation)

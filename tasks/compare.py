@@ -9,11 +9,12 @@ from prefect.cache_policies import NO_CACHE
 
 from store import EmbeddingStore
 from tasks.analysis.comparison import Contender, comparison_rows
-from tasks.metrics import Metric, metrics_of
+from tasks.analysis.hit_lists import known_metrics
+from tasks.metrics import Metric
 from tasks.progress import track
 from tasks.references import CompareRef, EvaluationRef
-from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols import select
+from tasks.stored_outcomes import read_outcomes
 
 
 @task(name="compare", task_run_name="compare-encoders", cache_policy=NO_CACHE)
@@ -33,7 +34,7 @@ def compare_corpus(
     store = EmbeddingStore.open(store_uri)
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
-    shared = [p for p in evaluations[0].evaluations if all(p in e.evaluations for e in evaluations)]
+    shared = sorted({p for e in evaluations for p in e.evaluations})
     written = 0
     with track(f"{sets.corpus} · comparing", total=len(shared), unit="protocols") as advance:
         for protocol in select(corpus, shared):
@@ -41,11 +42,10 @@ def compare_corpus(
                 Contender(
                     encoder=e.sets.encoder,
                     fingerprint=e.sets.encoder_fingerprint,
-                    outcomes=Outcomes.from_arrow(
-                        store.rows("outcomes", evaluation=e.evaluations[protocol.id]), protocol
-                    ),
+                    outcomes=read_outcomes(store, e.evaluations[protocol.id], protocol),
                 )
                 for e in evaluations
+                if protocol.id in e.evaluations
             ]
             rows = comparison_rows(
                 contenders,
@@ -68,7 +68,7 @@ def _comparable(contenders: Sequence[Contender]) -> list[Metric]:
 
     A randomisation test of medians costs a hundred times that of means and decides nothing more.
     """
-    shared = metrics_of(contenders[0].outcomes)
+    shared = known_metrics(contenders[0].outcomes)
     for contender in contenders[1:]:
-        shared = [metric for metric in shared if metric in metrics_of(contender.outcomes)]
+        shared = [metric for metric in shared if metric in known_metrics(contender.outcomes)]
     return [metric for metric in shared if metric.reduce == "mean"]

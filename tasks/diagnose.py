@@ -16,8 +16,8 @@ from tasks.analysis.reference import published
 from tasks.analysis.subject import Settings, Subject, slice_rows
 from tasks.progress import track
 from tasks.references import EvaluationRef
-from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols import select
+from tasks.stored_outcomes import read_outcomes
 from tasks.stored_vectors import vector_reader
 
 
@@ -47,11 +47,12 @@ def diagnose_corpus(
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     specs = {e.sets.encoder: store.encoder(e.sets.encoder_fingerprint) for e in evaluations}
-    shared = [p for p in evaluations[0].evaluations if all(p in e.evaluations for e in evaluations)]
+    shared = sorted({p for e in evaluations for p in e.evaluations})
     protocols = [protocol for protocol in select(corpus, shared) if is_diagnosed(protocol)]
     read = vector_reader(
         store, {e.sets.encoder: e.sets.encoder_fingerprint for e in evaluations}, sets.corpus_fingerprint
     )
+    imported = any(spec.adapter == "hit-lists" for spec in specs.values())  # of these nobody has vectors
     written = 0
     with track(f"{sets.corpus} · diagnosing", total=len(protocols) + 1, unit="protocols") as advance:
         for protocol in protocols:
@@ -59,14 +60,13 @@ def diagnose_corpus(
                 corpus=corpus,
                 protocol=protocol,
                 outcomes={
-                    e.sets.encoder: Outcomes.from_arrow(
-                        store.rows("outcomes", evaluation=e.evaluations[protocol.id]), protocol
-                    )
+                    e.sets.encoder: read_outcomes(store, e.evaluations[protocol.id], protocol)
                     for e in evaluations
+                    if protocol.id in e.evaluations
                 },
                 specs=specs,
                 settings=Settings(seed=seed, replicates=replicates, level=level),
-                embedded=read,
+                embedded=None if imported else read,
             )
             written += store.write_rows(
                 "slices", slice_rows(subject, diagnose(subject, analyses), run=run), replace="slice"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from tasks.references import EvaluationRef, SetsRef, corpus_name, encoder_name
 from tasks.scoring.evaluate import SCORER_VERSION, evaluate
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols import select
+from tasks.stored_outcomes import in_query_order
 
 Named = str | dict[str, Any]
 
@@ -59,6 +61,30 @@ def find_sets(store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Na
     return tuple(found)
 
 
+@task(name="find-evaluations", cache_policy=NO_CACHE)
+def find_evaluations(
+    store_uri: str, *, corpora: Sequence[Named] = (), encoders: Sequence[Named] = ()
+) -> tuple[EvaluationRef, ...]:
+    """What was evaluated, imported outcomes included: of every encoder and corpus name the newest state.
+
+    Raises:
+        RequestError: Nothing was evaluated by these names.
+    """
+    store = EmbeddingStore.open(store_uri)
+    wanted = {"corpus": [corpus_name(c) for c in corpora], "encoder": [encoder_name(e) for e in encoders]}
+    rows = store.rows("results", **{name: names for name, names in wanted.items() if names})
+    newest: dict[tuple[str, str], EvaluationRef] = {}
+    for row in rows.sort_by("created").select([*SetsRef.__dataclass_fields__, "protocol", "evaluation"]).to_pylist():
+        sets = SetsRef(**{name: row[name] for name in SetsRef.__dataclass_fields__})
+        known = newest.get((sets.encoder, sets.corpus))
+        earlier = known.evaluations if known is not None and known.sets == sets else {}
+        evaluations = {**earlier, row["protocol"]: row["evaluation"]}
+        newest[sets.encoder, sets.corpus] = EvaluationRef(sets=sets, evaluations=evaluations, n_scored=0)
+    if not newest:
+        raise RequestError(f"the store {store.uri} has no results to compare; run `capim evaluate` first")
+    return tuple(newest.values())
+
+
 @task(name="score", task_run_name="score-{sets.encoder}-{sets.corpus}", cache_policy=NO_CACHE)
 def score(
     sets: SetsRef,
@@ -77,7 +103,7 @@ def score(
     asked = select(corpus, protocols or None)
     tags = _tags(store, sets)
     evaluations = {p.id: digest16([tags["image_digest"], tags["caption_digest"], p.id, SCORER_VERSION]) for p in asked}
-    known = _known_results(store, evaluations, replicates=replicates, seed=seed, level=level)
+    known = _refreshed(store, evaluations, run, replicates=replicates, seed=seed, level=level)
     todo = [protocol for protocol in asked if protocol.id not in known]
     scored = 0
     with track(f"{sets.encoder} · {sets.corpus} · scoring", total=len(asked), unit="protocols") as advance:
@@ -86,13 +112,13 @@ def score(
         fresh = _score(store, sets, corpus, [p for p in todo if p.id not in stored], device)
         for protocol in todo:
             if protocol.id in stored:
-                outcomes = Outcomes.from_arrow(stored[protocol.id], protocol)
+                rows = stored[protocol.id]
             else:
-                outcomes = fresh[protocol.id]
                 whose = {name: getattr(sets, name) for name in SetsRef.__dataclass_fields__}
-                rows = outcomes.to_arrow(evaluation=evaluations[protocol.id], **whose)
+                rows = fresh[protocol.id].to_arrow(evaluation=evaluations[protocol.id], **whose)
                 store.write_rows("outcomes", rows, replace="evaluation")
                 scored += 1
+            outcomes = Outcomes.from_arrow(in_query_order(rows), protocol)
             results = _results(outcomes, corpus, sets, evaluations[protocol.id], tags, run, replicates, seed, level)
             store.write_rows("results", results, replace="evaluation")
             advance(1)
@@ -111,17 +137,17 @@ def _tags(store: EmbeddingStore, sets: SetsRef) -> dict[str, str]:
     return tags
 
 
-def _known_results(
-    store: EmbeddingStore, evaluations: dict[str, str], *, replicates: int, seed: int, level: float
+def _refreshed(
+    store: EmbeddingStore, evaluations: dict[str, str], run: str, *, replicates: int, seed: int, level: float
 ) -> set[str]:
-    """Protocols whose results are stored already, computed in this very way."""
-    rows = store.rows("results", evaluation=list(evaluations.values()))
+    """Protocols whose results were computed in this very way before; they become this run's, the newest, unchanged."""
     same = (replicates, seed, level)
-    return {
-        row["protocol"]
-        for row in rows.select(["protocol", "replicates", "seed", "level"]).to_pylist()
-        if (row["replicates"], row["seed"], row["level"]) == same
-    }
+    rows = store.rows("results", evaluation=list(evaluations.values())).to_pylist()
+    known = [row for row in rows if (row["replicates"], row["seed"], row["level"]) == same]
+    now = datetime.now(UTC)
+    refreshed = [{**row, "run": run, "created": now} for row in known]
+    store.write_rows("results", pa.Table.from_pylist(refreshed, schema=RESULTS), replace="result")
+    return {row["protocol"] for row in known}
 
 
 def _score(

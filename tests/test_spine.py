@@ -38,6 +38,11 @@ def _results(workspace: Path, capsys: pytest.CaptureFixture[str], *options: str)
     return rows
 
 
+def _figures(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Result rows without which run they belong to."""
+    return [{key: value for key, value in row.items() if key not in ("run", "created")} for row in rows]
+
+
 @pytest.mark.slow
 def test_every_encoder_has_every_protocol_with_its_interval_around_the_value(
     workspace: Path, capsys: pytest.CaptureFixture[str]
@@ -82,7 +87,7 @@ def test_a_second_run_encodes_nothing_says_so_and_gives_the_same_results(
     assert main([*RUN, *WHOLE, "--workspace", str(workspace)]) == 0
     said = capsys.readouterr().err
     assert said.count(": 0 items encoded, ") == 6
-    assert _results(workspace, capsys) == before
+    assert _figures(_results(workspace, capsys)) == _figures(before)
 
 
 @pytest.mark.slow
@@ -95,11 +100,7 @@ def test_results_computed_anew_from_stored_outcomes_are_the_same_to_the_last_dig
     evaluate = ["evaluate", "--workspace", str(copy), "--device", "cpu", "--quiet"]
     assert main([*evaluate, "--replicates", "400"]) == 0
     assert main([*evaluate, "--replicates", "500"]) == 0
-    changing = ("run", "created")
-    after = _results(copy, capsys)
-    assert [{k: v for k, v in row.items() if k not in changing} for row in after] == [
-        {k: v for k, v in row.items() if k not in changing} for row in before
-    ]
+    assert _figures(_results(copy, capsys)) == _figures(before)
 
 
 @pytest.mark.slow

@@ -1,0 +1,143 @@
+"""`import`, `export`, `query`, `search`: into the store, out of it, and questions to it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flows.commands.declare import declare, names
+from flows.output import plain, print_rows
+from flows.workspace import open_store
+from store.errors import RequestError
+
+if TYPE_CHECKING:
+    from flows.commands import Commands
+    from store.types import Modality
+
+EXPORTS = ("csv", "json", "parquet", "latex", "v28", "coco-sm", "mteb", "clip-benchmark")
+
+
+def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Add the commands that carry things in and out."""
+    parser = declare(commands, common, "import", import_)
+    parser.add_argument("--corpus", required=True, help="a corpus of the store, a known name, a folder or a TOML file")
+    parser.add_argument("--encoder", default="", help="name for the model that made the embeddings")
+    parser.add_argument("--images", metavar="F", help="its image embeddings: .npy, .npz, .parquet or .safetensors")
+    parser.add_argument("--captions", metavar="F", help="its caption embeddings")
+    parser.add_argument("--outcomes", metavar="DIR", help="instead: a folder of hit lists, MODEL_ir1_rank_index.npy …")
+    parser.add_argument("--replicates", type=int, help="bootstrap replicates for imported outcomes (default: 10000)")
+
+    parser = declare(commands, common, "export", export)
+    parser.add_argument("what", choices=("embeddings", "results", "outcomes"), help="what to export")
+    parser.add_argument("--to", required=True, metavar="F", help="file (or folder, for coco-sm and mteb)")
+    parser.add_argument("--as", dest="kind", choices=EXPORTS, help="format of results (default: by the file's suffix)")
+    parser.add_argument("--encoder", help="name or fingerprint")
+    parser.add_argument("--corpus", help="name or fingerprint")
+    parser.add_argument("--protocol", type=names, help="only these protocols (outcomes)")
+    parser.add_argument("--modality", choices=("image", "caption"), help="which embeddings")
+
+    parser = declare(commands, common, "query", query, rows=True)
+    parser.add_argument("sql", help="a SELECT")
+
+    parser = declare(commands, common, "search", search, rows=True)
+    parser.add_argument("text", nargs="?", help="find images for this text")
+    parser.add_argument("--image", metavar="F", help="find captions for this image instead")
+    parser.add_argument("--encoder", required=True, help="name or fingerprint of an encoder in the store")
+    parser.add_argument("--corpus", required=True, help="name or fingerprint of a corpus in the store")
+    parser.add_argument("-k", type=int, default=10, help="how many (default: 10)")
+    parser.add_argument("--index", action="store_true", help="through an approximate index, made if it is not there")
+    parser.add_argument("--html", metavar="F", help="write a gallery there")
+    parser.add_argument("--device", default="auto", help="where to encode the query (default: auto)")
+
+
+def import_(args: argparse.Namespace) -> None:
+    """Bring embeddings or outcomes that were made elsewhere into the store.
+
+    Embeddings carry ids (.npz, .parquet, .safetensors) or are the corpus' items in order (.npy). Hit lists are
+    the query positions that hit at k, for models whose embeddings nobody has.
+
+    Example: capim import --encoder theirs --corpus shapes --images images.npy --captions captions.npy
+    """
+    from flows.config import RunConfig
+    from flows.exchange import import_ as flow
+    from flows.execution import start
+
+    files = args.images or args.captions
+    if bool(args.outcomes) == bool(files):
+        raise RequestError("say what to import: --images and --captions, or --outcomes")
+    if files and not args.encoder:
+        raise RequestError("embeddings need a name for the model that made them: --encoder NAME")
+    config = RunConfig(workspace=args.workspace, **({"replicates": args.replicates} if args.replicates else {}))
+    for line in start(flow, config, args.corpus, args.encoder, args.images, args.captions, args.outcomes):
+        sys.stderr.write(f"{plain(line)}\n")
+
+
+def export(args: argparse.Namespace) -> None:
+    """Write embeddings, outcomes or results for other programs.
+
+    Results: csv, json (with schema), parquet, LaTeX tables, MTEB results, CLIP_benchmark's CSV, the V28 and
+    COCO-SM tables. Embeddings: .npy, .npz, .parquet, .safetensors. Outcomes: .parquet, .csv, .json.
+
+    Example: capim export results --to leaderboard.tex
+    """
+    store = open_store(args.workspace)
+    target = Path(args.to)
+    if args.what == "results":
+        from reports.exports import export_results
+
+        for path in export_results(store, target, kind=args.kind):
+            sys.stdout.write(f"{path}\n")
+        return
+    from store.exporting import export_embeddings, export_rows
+
+    if args.what == "outcomes":
+        wanted = {"encoder": args.encoder, "corpus": args.corpus, "protocol": args.protocol}
+        count = export_rows(store, "outcomes", target, **{k: v for k, v in wanted.items() if v})
+    else:
+        missing = [f"--{name}" for name in ("encoder", "corpus", "modality") if not getattr(args, name)]
+        if missing:
+            raise RequestError(f"exporting embeddings needs {', '.join(missing)}")
+        count = export_embeddings(store, target, encoder=args.encoder, corpus=args.corpus, modality=args.modality)
+    sys.stderr.write(f"{count:,} rows in {target}\n")
+
+
+def query(args: argparse.Namespace) -> None:
+    """Ask the store in SQL; it cannot be written this way.
+
+    Tables: encoders, corpora, images, captions, embeddings, sets, outcomes, results, comparisons, slices,
+    batches, runs … and the views items, embedded_items, query_outcomes, sourced_results.
+
+    Example: capim query "SELECT encoder, protocol, value FROM results WHERE metric = 'R@1' ORDER BY value DESC"
+    """
+    print_rows(open_store(args.workspace).sql(args.sql).to_pylist(), form=args.format)
+
+
+def search(args: argparse.Namespace) -> None:
+    """Find the nearest images for a text, or the nearest captions for an image; exact unless --index.
+
+    Example: capim search "a red circle above a blue square" --encoder tiny-clip --corpus shapes -k 5
+    """
+    from flows.searching import found_items, write_gallery
+
+    if bool(args.text) == bool(args.image):
+        raise RequestError("say what to search with: a text, or --image FILE")
+    store = open_store(args.workspace)
+    modality: Modality = "image" if args.text else "caption"
+    found = found_items(
+        store,
+        text=args.text,
+        image=Path(args.image) if args.image else None,
+        encoder=args.encoder,
+        corpus=args.corpus,
+        modality=modality,
+        k=args.k,
+        use_index=args.index,
+        device=args.device,
+    )
+    if args.html:
+        where = write_gallery(store, Path(args.html), found, encoder=args.encoder, corpus=args.corpus)
+        sys.stdout.write(f"{where}\n")
+        return
+    print_rows(found.rows, form=args.format)

@@ -1,0 +1,48 @@
+"""Flow `import`: embeddings or outcomes made elsewhere, into the store."""
+
+from __future__ import annotations
+
+from prefect import flow
+
+from flows.config import Named, RunConfig
+from flows.execution import call
+from flows.runs import recorded_run
+from tasks.imports import import_hit_lists, import_made_elsewhere
+
+
+@flow(name="import", flow_run_name="import-{config.name}")
+def import_(
+    config: RunConfig,
+    corpus: Named,
+    encoder: str = "",
+    images: str | None = None,
+    captions: str | None = None,
+    outcomes: str | None = None,
+) -> list[str]:
+    """Import one encoder's embeddings (`images`, `captions`) or a folder of hit lists (`outcomes`).
+
+    Returns:
+        What was imported, a line each.
+    """
+    with recorded_run(config, "import") as run:
+        if outcomes is None:
+            sealed = call(
+                import_made_elsewhere,
+                corpus,
+                store_uri=config.store_uri,
+                encoder=encoder,
+                images=images,
+                captions=captions,
+            )
+            return [f"{s.key.encoder}: {s.rows:,} {s.key.modality}s of {s.key.corpus}, {s.tag}" for s in sealed]
+        models = call(
+            import_hit_lists,
+            corpus,
+            outcomes,
+            store_uri=config.store_uri,
+            replicates=config.replicates,
+            seed=config.seed,
+            level=config.level,
+            run=run,
+        )
+        return [f"{model}: outcomes and results" for model in models]
