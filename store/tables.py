@@ -19,6 +19,7 @@ from store.schema import (
     PAIRS,
     QUADRUPLES,
     RELEVANCE,
+    REPLICATES,
     RESULTS,
     RUNS,
     SKIPPED,
@@ -120,6 +121,7 @@ CORPUS_PARTS = {
 ANALYSES = {
     "outcomes": with_primary_key(OUTCOMES, "evaluation", "query_id"),
     "results": with_primary_key(RESULTS, "result"),
+    "replicates": with_primary_key(REPLICATES, "result"),
     "comparisons": with_primary_key(COMPARISONS, "comparison"),
     "slices": with_primary_key(SLICES, "slice"),
     "batches": with_primary_key(BATCHES, "batch_id"),

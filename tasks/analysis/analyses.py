@@ -18,6 +18,7 @@ from tasks.analysis.gap import modality_gap
 from tasks.analysis.hardware import forward_precision
 from tasks.analysis.hubs import hubs
 from tasks.analysis.margins import margins
+from tasks.analysis.resampled_gallery import resampled_galleries
 from tasks.analysis.subject import Slice, Subject
 from tasks.analysis.tags import baselines, tags
 
@@ -50,6 +51,7 @@ ANALYSES: dict[str, Analysis] = {
     "margins": Analysis(title="How narrowly queries are won and lost", run=margins),
     "disagreement": Analysis(title="Right where another encoder is wrong", run=disagreement),
     "families": Analysis(title="Images taken for one another", run=families),
+    "resampled-gallery": Analysis(title="V29's resampled gallery, which is biased", run=resampled_galleries),
     "thresholds": Analysis(title="Precision and recall at a score", run=thresholds),
     "tags": Analysis(title="Winoground by tag", run=tags, directions=frozenset({"quadruples"})),
     "baselines": Analysis(title="Captions alone", run=baselines, directions=_CHOICES),
