@@ -58,12 +58,7 @@ def score_dense(
         ValueError: Wrong shape or type, different dimensions, a vector that is zero or not finite, or an ord beyond
             the embeddings.
     """
-    check_vectors(images, "image")
-    check_vectors(captions, "caption")
-    if images.shape[1] != captions.shape[1]:
-        raise ValueError(f"images have {images.shape[1]} dimensions, captions {captions.shape[1]}: not one encoder's")
-    for judgement in judgements:
-        check_ords(judgement, n_images=len(images), n_captions=len(captions))
+    _check(images, captions, judgements)
     to_images = [j for j in judgements if isinstance(j, RetrievalJudgement) and j.protocol.direction == "t2i"]
     to_captions = [j for j in judgements if isinstance(j, RetrievalJudgement) and j.protocol.direction == "i2t"]
     found: dict[str, Outcomes] = {}
@@ -84,6 +79,30 @@ def score_dense(
         if isinstance(judgement, ChoiceJudgement):
             found[judgement.protocol.id] = choose(judgement, _choice_scores(images, captions, judgement))
     return {judgement.protocol.id: found[judgement.protocol.id] for judgement in judgements}
+
+
+def dense_strips(
+    images: NDArray[np.float32],
+    captions: NDArray[np.float32],
+    judgements: Sequence[RetrievalJudgement],
+    *,
+    device: str,
+    memory_bytes: int,
+) -> Iterator[Strip]:
+    """The strips that judgements of one direction are answered from; arguments as for :func:`score_dense`."""
+    _check(images, captions, judgements)
+    sides = _side(images, device), _side(captions, device)
+    gallery, queries = sides if judgements[0].protocol.direction == "t2i" else sides[::-1]
+    yield from _products(queries, gallery, min(memory_bytes // _STRIP_SHARE, _STRIP_BYTES))
+
+
+def _check(images: NDArray[np.float32], captions: NDArray[np.float32], judgements: Sequence[Judgement]) -> None:
+    check_vectors(images, "image")
+    check_vectors(captions, "caption")
+    if images.shape[1] != captions.shape[1]:
+        raise ValueError(f"images have {images.shape[1]} dimensions, captions {captions.shape[1]}: not one encoder's")
+    for judgement in judgements:
+        check_ords(judgement, n_images=len(images), n_captions=len(captions))
 
 
 def check_vectors(vectors: NDArray[np.float32], what: str) -> None:

@@ -84,10 +84,6 @@ class CorpusLayout:
         first_five = self.ordinals[self.captions[self.ordinals[self.captions] < FIVE]]
         return described > 0 and bool((np.bincount(first_five, minlength=FIVE) == described).all())
 
-    def captions_below(self, ordinal: int) -> NDArray[np.int32]:
-        """Ords of the captions of :attr:`main` with a smaller ordinal, ascending."""
-        return self.captions[self.ordinals[self.captions] < ordinal]
-
 
 def layout_of(corpus: Corpus) -> CorpusLayout:
     """The corpus as arrays; what does not exist (an unknown image id) was refused when the corpus was built."""

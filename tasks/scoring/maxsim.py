@@ -87,11 +87,11 @@ def score_maxsim(
         if usual:
             made = maxsim(images, tokens, usual, device=device, memory_bytes=memory_bytes, top=top, method=method)
             log.info("MaxSim (%s): %.1f %% of the pairs scored in float32", made.method, 100 * made.rescored)
-            found |= _outcomes(made.scores, tokens, usual, memory_bytes, top)
+            found |= outcomes_of_scores(made.scores, tokens, usual, memory_bytes, top)
         if other_way:
             n_images = n_images_of(other_way)
             scores = image_as_query(images, tokens, n_images=n_images, device=device, memory_bytes=memory_bytes)
-            found |= _outcomes(scores, tokens, other_way, memory_bytes, top)
+            found |= outcomes_of_scores(scores, tokens, other_way, memory_bytes, top)
     return {judgement.protocol.id: found[judgement.protocol.id] for judgement in judgements}
 
 
@@ -132,10 +132,18 @@ def n_images_of(judgements: Sequence[Judgement]) -> int:
     return highest + 1
 
 
-def _outcomes(
+def outcomes_of_scores(
     scores: NDArray[np.float32], captions: Ragged, judgements: Sequence[Judgement], memory_bytes: int, top: int
 ) -> dict[str, Outcomes]:
-    """Outcomes of judgements that read the same scores: by row, by column, by column and per token."""
+    """Outcomes of judgements that read the same scores: by row, by column, by column and per token.
+
+    Args:
+        scores: float32, shape ``(n_captions, n_images)``.
+        captions: Whose tokens divide the scores of ``transposed-per-token``.
+        judgements: Of one corpus.
+        memory_bytes: Bounds the strips that are ranked at once.
+        top: Length of the best lists.
+    """
     found: dict[str, Outcomes] = {}
     retrieval = [j for j in judgements if isinstance(j, RetrievalJudgement)]
     to_images = [j for j in retrieval if j.protocol.direction == "t2i"]

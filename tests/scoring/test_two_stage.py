@@ -1,0 +1,220 @@
+"""Re-ranking, fusion, approximate search and raw blocks, each against doing it by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from store.types import Corpus
+from tasks.metrics import METRICS
+from tasks.scoring.approximate import measure
+from tasks.scoring.blocks import score_blocks
+from tasks.scoring.dense import score_dense
+from tasks.scoring.fusion import reciprocal_rank_fusion, weighted
+from tasks.scoring.judgements import RetrievalJudgement
+from tasks.scoring.multivectors import gather
+from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols import judge_all, protocols_of, select
+from tasks.scoring.two_stage import dense_pairs, maxsim_pairs, two_stage
+
+
+def unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def two_encoders(n: int, per_image: int) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    rng = np.random.default_rng(n)
+    made = []
+    for noise in (2.0, 1.0):
+        images = rng.standard_normal((n, 12))
+        captions = np.repeat(images, per_image, axis=0) + noise * rng.standard_normal((n * per_image, 12))
+        made.append((unit(images), unit(captions)))
+    return made
+
+
+def judged(corpus: Corpus, id_: str) -> RetrievalJudgement:
+    [judgement] = judge_all(corpus, select(corpus, [id_]))
+    assert isinstance(judgement, RetrievalJudgement)
+    return judgement
+
+
+def same(one: Outcomes, other: Outcomes, columns: tuple[str, ...]) -> None:
+    for column in columns:
+        np.testing.assert_array_equal(getattr(one, column), getattr(other, column), err_msg=column)
+
+
+RANKS = ("rank_low", "rank_high", "n_tied_relevant", "relevant_low", "relevant_high", "top_ords")
+
+
+@pytest.mark.parametrize("id_", ["t2i/all", "i2t/any"])
+def test_ordering_the_whole_gallery_again_is_the_second_encoder(
+    corpus_of: Callable[[list[int]], Corpus], id_: str
+) -> None:
+    corpus = corpus_of([5] * 18)
+    (images_a, captions_a), (images_b, captions_b) = two_encoders(18, 5)
+    judgement = judged(corpus, id_)
+    first, alone = (score_dense(i, c, [judgement])[id_] for i, c in ((images_a, captions_a), (images_b, captions_b)))
+    pairs = dense_pairs(captions_b, images_b) if id_ == "t2i/all" else dense_pairs(images_b, captions_b)
+    width = first.top_ords.shape[1]  # type: ignore[union-attr]
+    [whole] = two_stage(first, judgement, pairs, [width])
+    same(whole.outcomes, alone, RANKS)
+    assert (whole.pairs_per_query, whole.n) == (width, width)
+
+
+def test_ordering_one_item_again_is_the_first_encoder(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([5] * 30)
+    (images_a, captions_a), (images_b, captions_b) = two_encoders(30, 5)
+    judgement = judged(corpus, "i2t/any")
+    first = score_dense(images_a, captions_a, [judgement])["i2t/any"]
+    [one] = two_stage(first, judgement, dense_pairs(images_b, captions_b), [1])
+    same(one.outcomes, first, RANKS)
+
+
+def test_ranks_of_every_depth_equal_sorting_by_hand(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([3] * 25)
+    (images_a, captions_a), (images_b, captions_b) = two_encoders(25, 3)
+    judgement = judged(corpus, "i2t/any")
+    first = score_dense(images_a, captions_a, [judgement])["i2t/any"]
+    second = images_b @ captions_b.T
+    assert first.top_ords is not None
+    for depth in two_stage(first, judgement, dense_pairs(images_b, captions_b), [2, 7, 40]):
+        for q in range(25):
+            head, tail = first.top_ords[q, : depth.n], first.top_ords[q, depth.n :]
+            order = [*head[np.argsort(-second[q, head], kind="stable")], *tail]
+            ranks = [place + 1 for place, item in enumerate(order) if item // 3 == q]
+            own = slice(3 * q, 3 * q + 3)
+            assert depth.outcomes.relevant_low[own].tolist() == ranks
+            assert depth.outcomes.top_ords[q].tolist() == order  # type: ignore[index]
+
+
+def test_a_depth_beyond_the_lists_is_refused(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([1] * 20)
+    [(images, captions), _] = two_encoders(20, 1)
+    judgement = judged(corpus, "t2i/all")
+    first = score_dense(images, captions, [judgement], top=10)["t2i/all"]
+    with pytest.raises(ValueError, match="1 to 10"):
+        two_stage(first, judgement, dense_pairs(captions, images), [5, 11])
+
+
+class Block(NamedTuple):
+    ords: NDArray[np.int32]
+    values: NDArray[np.float32]
+    offsets: NDArray[np.int64]
+
+
+def test_multi_vector_pairs_are_maxsim_scores() -> None:
+    rng = np.random.default_rng(5)
+    items = [[unit(rng.standard_normal((rng.integers(2, 20), 8))) for _ in range(9)] for _ in range(2)]
+
+    def blocks(side: int) -> Iterator[Block]:
+        for start in (0, 4, 8):
+            part = items[side][start : start + 4]
+            offsets = np.concatenate([[0], np.cumsum([len(v) for v in part])]).astype(np.int64)
+            yield Block(np.arange(start, start + len(part), dtype=np.int32), np.concatenate(part), offsets)
+
+    queries = np.int32([0, 3, 3])
+    lists = np.int32([[1, 8], [4, 0], [8, 2]])
+    found = maxsim_pairs(lambda: blocks(0), gather(blocks(1), "caption"))(queries, lists)
+    expected = [
+        [(items[1][q] @ items[0][i].T).max(axis=1).sum() for i in row] for q, row in zip(queries, lists, strict=True)
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_weighted_vectors_score_the_weighted_sum(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    (images_a, captions_a), (images_b, captions_b) = two_encoders(20, 2)
+    fused = weighted([captions_a, captions_b], [0.3, 0.7]) @ weighted([images_a, images_b], [0.3, 0.7]).T
+    np.testing.assert_allclose(fused, 0.3 * captions_a @ images_a.T + 0.7 * captions_b @ images_b.T, atol=1e-6)
+    with pytest.raises(ValueError, match="not all 0"):
+        weighted([captions_a], [0.0])
+    with pytest.raises(ValueError, match="must agree"):
+        weighted([captions_a, images_a], [1, 1])
+
+
+def test_reciprocal_rank_fusion_equals_its_formula(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([2] * 30)
+    judgement = judged(corpus, "t2i/all")
+    both = [score_dense(i, c, [judgement])["t2i/all"] for i, c in two_encoders(30, 2)]
+    fused = reciprocal_rank_fusion(both, judgement)
+    for q in range(60):
+        gains = np.zeros(30)
+        for outcomes in both:
+            assert outcomes.top_ords is not None
+            gains[outcomes.top_ords[q]] += 1 / (60 + 1 + np.arange(30))
+        own = gains[q // 2]
+        assert fused.rank_low[q] == 1 + (gains > own + 1e-12).sum()
+        assert fused.rank_high[q] == (gains > own - 1e-12).sum()
+
+
+def test_fusing_an_encoder_with_itself_changes_no_rank_within_its_lists(
+    corpus_of: Callable[[list[int]], Corpus],
+) -> None:
+    corpus = corpus_of([1] * 40)
+    judgement = judged(corpus, "t2i/all")
+    [(images, captions), _] = two_encoders(40, 1)
+    one = score_dense(images, captions, [judgement], top=10)["t2i/all"]
+    fused = reciprocal_rank_fusion([one, one], judgement)
+    listed = one.rank_high <= 10
+    np.testing.assert_array_equal(fused.rank_low[listed], one.rank_low[listed])
+    assert (fused.rank_low[~listed] == 11).all()
+    assert (fused.rank_high[~listed] == 40).all()
+
+
+def test_an_exact_index_loses_nothing_and_a_blind_one_everything(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([1] * 50)
+    judgement = judged(corpus, "t2i/all")
+    [(images, captions), _] = two_encoders(50, 1)
+    exact = score_dense(images, captions, [judgement])["t2i/all"]
+
+    def through(queries: NDArray[np.float32], k: int) -> NDArray[np.int32]:
+        return np.argsort(-(queries @ images.T), axis=1, kind="stable")[:, :k].astype(np.int32)
+
+    for row in measure(through, captions, exact, judgement, name="exact", batch=7):
+        assert (row.recall, row.hit_change) == (1, 0)
+        assert row.exact_hit == pytest.approx(METRICS[f"R@{row.k}"].value(exact))
+        assert row.queries_per_second > 0
+    blind = measure(lambda q, k: np.full((len(q), k), -1, np.int32), captions, exact, judgement, name="blind")
+    assert all((row.recall, row.hit) == (0, 0) for row in blind)
+    with pytest.raises(ValueError, match=r"shape \(50, 3\)"):
+        measure(lambda q, k: np.zeros((len(q), 3), np.int32), captions, exact, judgement, name="short")
+    with pytest.raises(ValueError, match="at least 60"):
+        measure(through, captions, exact, judgement, name="exact", ks=[60])
+
+
+def test_an_item_that_ties_with_the_last_of_the_list_counts_as_found(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([1] * 3)
+    judgement = judged(corpus, "t2i/all")
+    images = np.float32([[1, 0], [0, 1], [0, 1]])
+    exact = score_dense(images, images, [judgement])["t2i/all"]
+    [row] = measure(lambda q, k: np.int32([[0], [2], [2]]), images, exact, judgement, name="other one", ks=[1], batch=3)
+    assert row.recall == 1
+
+
+def test_blocks_hold_every_score_that_outcomes_came_from(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([5] * 12)
+    [(images, captions), _] = two_encoders(12, 5)
+    for judgement in judge_all(corpus, protocols_of(corpus)):
+        assert isinstance(judgement, RetrievalJudgement)
+        outcomes = score_dense(images, captions, [judgement])[judgement.protocol.id]
+        seen = np.zeros(len(outcomes), dtype=int)
+        for block in score_blocks(images, captions, judgement, memory_bytes=1 << 14):
+            best = np.where(block.relevant, block.scores, -np.inf).max(axis=1)
+            np.testing.assert_array_equal(best, outcomes.best_score[block.rows])
+            np.testing.assert_array_equal((block.scores > best[:, None]).sum(axis=1) + 1, outcomes.rank_low[block.rows])
+            seen[block.rows] += 1
+        assert (seen == 1).all()
+
+
+def test_outcomes_of_another_protocol_are_refused(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    corpus = corpus_of([1] * 6)
+    [(images, captions), _] = two_encoders(6, 1)
+    judgement = judged(corpus, "t2i/all")
+    first = score_dense(images, captions, [judgement])["t2i/all"]
+    other = replace(first, protocol=replace(first.protocol, id="t2i/first"))
+    with pytest.raises(ValueError, match="not those of the judgement"):
+        two_stage(other, judgement, dense_pairs(captions, images), [2])
