@@ -41,7 +41,8 @@ def categories(subject: Subject) -> Iterator[Slice]:
         yield from part_slices(subject, "category", parts, metric=METRIC)
         contrasts = {name: has[image_of_query] for name, has in coarse.items()}
         yield from contrast_slices(subject, "supercategory", contrasts, metric=METRIC, among=annotated)
-        yield from agreement(subject)
+        if subject.protocol.direction == "t2i":
+            yield from agreement(subject)
         return
     inferred, known = inferred_objects(corpus)
     if known.any():
@@ -53,7 +54,8 @@ def categories(subject: Subject) -> Iterator[Slice]:
 def agreement(subject: Subject) -> Iterator[Slice]:
     """How well inference finds the annotated supercategories: F1 over images, precision and recall beside it.
 
-    The same for every encoder; it stands under the first. No interval: it is a fact of the corpus, not a sample.
+    The same for every encoder and direction; it stands under the first encoder, text to image. No interval: it is a
+    fact of the corpus, not a sample.
     """
     scores = agreement_of(subject.corpus)
     for name, (precision, recall, f1, n_annotated) in scores.items():

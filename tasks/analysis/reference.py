@@ -111,7 +111,8 @@ def judge_figure(
     Returns:
         ``reproduced``: within tolerance of a figure of the same protocol. ``suspect``: none of them is near (the
         nearest is shown), or the figure lies outside what a kindred protocol allows. ``other protocol``: published
-        under another id only. ``no reference``: nothing, or only by the seed and not near.
+        under another id only. ``no reference``: nothing, or only by the seed and not near, or with a known fault: a
+        figure that reproduces a known fault is not reproduced.
 
     Examples:
         >>> table = [Published("m", "coco-karpathy", "t2i/all", "R@1", 0.5421, "a table")]
@@ -122,26 +123,33 @@ def judge_figure(
         ['other protocol', 'suspect']
     """
     own = [r for r in references if r.model == checkpoint and r.dataset == corpus and r.metric == metric]
-    same = sorted((r for r in own if r.protocol == protocol), key=lambda r: (r.source == SEED, abs(r.value - value)))
     tolerance = _TOLERANCES.get(checkpoint, _TOLERANCES.get(corpus, _TOLERANCE)) + _FLOAT_NOISE
-    near = [r for r in same if abs(r.value - value) <= tolerance]
-    if near:
-        return Finding("reproduced", near[0])
-    trusted = [r for r in same if r.source != SEED]
-    if trusted:
-        remark = _exchanged(value, checkpoint, corpus, metric, references)
-        return Finding("suspect", trusted[0], remark)
-    elsewhere = [r for r in own if r.protocol != protocol and r.source != SEED]
-    for reference in elsewhere:
+    trusted = sorted((r for r in own if r.source != SEED), key=lambda r: abs(r.value - value))
+    same = [r for r in trusted if r.protocol == protocol]
+    if same:
+        if abs(same[0].value - value) <= tolerance:
+            return Finding("reproduced", same[0])
+        return Finding("suspect", same[0], _exchanged(value, checkpoint, corpus, metric, references))
+    for reference in trusted:
         if (protocol, reference.protocol) in _KIN:
             low, high = _KIN[protocol, reference.protocol]
             inside = low - _FLOAT_NOISE <= value - reference.value <= high + _FLOAT_NOISE
             remark = f"expected {100 * low:+.1f} to {100 * high:+.1f} points from {reference.protocol}"
             return Finding("other protocol" if inside else "suspect", reference, remark)
-    if elsewhere:
-        return Finding("other protocol", elsewhere[0])
-    remark = f"the seed has {same[0].value:.3f}; {same[0].note or 'no fault is known of it'}" if same else ""
-    return Finding("no reference", None, remark)
+    if trusted:
+        return Finding("other protocol", trusted[0])
+    return _by_the_seed_alone(value, [r for r in own if r.protocol == protocol], tolerance)
+
+
+def _by_the_seed_alone(value: float, seed_rows: Sequence[Published], tolerance: float) -> Finding:
+    """``reproduced`` if the seed has the figure and no fault of it is known; else there is no reference."""
+    if not seed_rows:
+        return Finding("no reference")
+    row = seed_rows[0]
+    fault = "" if row.note.startswith(EXCHANGED) else row.note  # the table has the columns in their right places
+    if not fault and abs(row.value - value) <= tolerance:
+        return Finding("reproduced", row)
+    return Finding("no reference", None, f"the seed has {row.value:.3f}" + (f" ({fault})" if fault else ""))
 
 
 def seed_findings(references: Sequence[Published]) -> Iterator[tuple[Published, Finding]]:
