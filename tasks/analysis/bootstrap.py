@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from tasks.analysis.clusters import Clusters
-from tasks.analysis.draws import BLOCK, count_blocks
+from tasks.analysis.draws import block_rows, count_blocks
 from tasks.analysis.statistic import ClusterStatistic, Reduce, Sample, stacked_means, statistic_of
 
 Method: TypeAlias = Literal["percentile", "bca"]
@@ -223,8 +223,9 @@ def bootstrap_replicates(
 def jackknife(statistic: ClusterStatistic, n_clusters: int) -> NDArray[np.float64]:
     """The statistic without each cluster in turn: float64, shape ``(n_metrics, n_clusters)``."""
     columns = []
-    for start in range(0, n_clusters, BLOCK):
-        rows = min(BLOCK, n_clusters - start)
+    step = block_rows(n_clusters)
+    for start in range(0, n_clusters, step):
+        rows = min(step, n_clusters - start)
         weights = np.ones((rows, n_clusters), dtype=np.uint8)
         weights[np.arange(rows), start + np.arange(rows)] = 0
         columns.append(statistic(weights))

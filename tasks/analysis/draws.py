@@ -17,9 +17,21 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK = 200  # draws made and multiplied at a time: 8 MB of float64 for 5,000 clusters
-KEPT_BYTES = 256 << 20  # draws up to this size stay in memory between calls (10,000 x 5,000: 50 MB)
-_COUNTS, _SIGNS = 1, 2  # which stream of the seed: resampling and flipping must not share theirs
+BLOCK_CELLS = 1 << 22  # draws times clusters that are worked on at a time
+KEPT_BYTES = 200 << 20  # draws up to this size stay in memory between calls (10,000 x 5,000: 50 MB)
+_COUNTS, _FLIPS = 1, 2  # which stream of the seed: resampling and flipping must not share theirs
+
+
+def block_rows(n_clusters: int) -> int:
+    """How many draws make a block: 200, fewer where a corpus is so large that they would not fit the memory.
+
+    Part of what the draws are: the stream of random numbers starts anew with every block.
+
+    Examples:
+        >>> block_rows(5_000), block_rows(1_000_000)
+        (200, 4)
+    """
+    return max(1, min(200, BLOCK_CELLS // n_clusters))
 
 
 def count_blocks(n_clusters: int, *, replicates: int, seed: int) -> Iterator[NDArray[np.uint8]]:
@@ -33,69 +45,69 @@ def count_blocks(n_clusters: int, *, replicates: int, seed: int) -> Iterator[NDA
         seed: Not negative. The same for all encoders, metrics and protocols that are to be compared.
 
     Yields:
-        uint8, shape ``(at most BLOCK, n_clusters)``, read-only. (A count above 255 would need a cluster to be
-        drawn 256 times where once is expected: its probability is below 1e-500.)
+        uint8, shape ``(at most block_rows, n_clusters)``, not to be changed. (A count above 255 would need a
+        cluster to be drawn 256 times where once is expected: its probability is below 1e-500.)
 
     Examples:
         >>> [block] = count_blocks(4, replicates=3, seed=7)
         >>> block.sum(axis=1).tolist()
         [4, 4, 4]
     """
-    if replicates < 1 or n_clusters < 1 or seed < 0:
-        raise ValueError(
-            f"replicates and n_clusters must be at least 1 and seed at least 0, "
-            f"got {replicates}, {n_clusters} and {seed}"
-        )
-    if replicates * n_clusters <= KEPT_BYTES:
-        counts = _all_counts(n_clusters, replicates, seed)
-        yield from (counts[start : start + BLOCK] for start in range(0, replicates, BLOCK))
-    else:
-        for start in range(0, replicates, BLOCK):
-            yield _count_block(n_clusters, min(BLOCK, replicates - start), seed, start // BLOCK)
+    _check_positive(replicates=replicates, n_clusters=n_clusters, seed=seed)
+    if replicates * n_clusters > KEPT_BYTES:
+        yield from _drawn_blocks(n_clusters, replicates, seed)
+        return
+    counts = _kept_counts(n_clusters, replicates, seed)
+    step = block_rows(n_clusters)
+    yield from (counts[start : start + step] for start in range(0, replicates, step))
 
 
-@lru_cache(maxsize=3)
-def _all_counts(n_clusters: int, replicates: int, seed: int) -> NDArray[np.uint8]:
-    counts = np.empty((replicates, n_clusters), dtype=np.uint8)
-    for start in range(0, replicates, BLOCK):
-        rows = min(BLOCK, replicates - start)
-        counts[start : start + rows] = _count_block(n_clusters, rows, seed, start // BLOCK)
+@lru_cache(maxsize=2)
+def _kept_counts(n_clusters: int, replicates: int, seed: int) -> NDArray[np.uint8]:
+    counts = np.concatenate(list(_drawn_blocks(n_clusters, replicates, seed)))
     counts.flags.writeable = False
     return counts
 
 
-def _count_block(n_clusters: int, rows: int, seed: int, block: int) -> NDArray[np.uint8]:
-    drawn = _generator(_COUNTS, seed, n_clusters, block).integers(0, n_clusters, size=(rows, n_clusters))
-    drawn += np.arange(rows)[:, None] * n_clusters
-    counts = np.bincount(drawn.ravel(), minlength=rows * n_clusters)
-    return counts.reshape(rows, n_clusters).astype(np.uint8)
+def _drawn_blocks(n_clusters: int, replicates: int, seed: int) -> Iterator[NDArray[np.uint8]]:
+    for rows, generator in _blocks(_COUNTS, n_clusters, replicates, seed):
+        drawn = generator.integers(0, n_clusters, size=(rows, n_clusters))
+        drawn += np.arange(rows)[:, None] * n_clusters
+        counts = np.bincount(drawn.ravel(), minlength=rows * n_clusters)
+        yield counts.reshape(rows, n_clusters).astype(np.uint8)
 
 
 def flip_blocks(n_clusters: int, *, permutations: int, seed: int) -> Iterator[NDArray[np.uint8]]:
     """Which clusters exchange their two encoders in each random permutation, block after block.
 
     Yields:
-        uint8 zeros and ones, shape ``(at most BLOCK, n_clusters)``; one half of each on average.
+        uint8 zeros and ones, shape ``(at most block_rows, n_clusters)``; one half of each on average.
 
     Examples:
         >>> [block] = flip_blocks(1000, permutations=2, seed=7)
         >>> block.shape, bool(abs(block.mean() - 0.5) < 0.05)
         ((2, 1000), True)
     """
-    if permutations < 1 or n_clusters < 1 or seed < 0:
-        raise ValueError(
-            f"permutations and n_clusters must be at least 1 and seed at least 0, "
-            f"got {permutations}, {n_clusters} and {seed}"
-        )
+    _check_positive(permutations=permutations, n_clusters=n_clusters, seed=seed)
     row_bytes = -(-n_clusters // 8)
-    for start in range(0, permutations, BLOCK):
-        rows = min(BLOCK, permutations - start)
-        noise = _generator(_SIGNS, seed, n_clusters, start // BLOCK).bytes(rows * row_bytes)
-        yield np.unpackbits(np.frombuffer(noise, dtype=np.uint8).reshape(rows, row_bytes), axis=1, count=n_clusters)
+    for rows, generator in _blocks(_FLIPS, n_clusters, permutations, seed):
+        noise = np.frombuffer(generator.bytes(rows * row_bytes), dtype=np.uint8)
+        yield np.unpackbits(noise.reshape(rows, row_bytes), axis=1, count=n_clusters)
 
 
-def _generator(stream: int, seed: int, n_clusters: int, block: int) -> np.random.Generator:
-    return np.random.default_rng((stream, seed, n_clusters, block))
+def _blocks(stream: int, n_clusters: int, n_draws: int, seed: int) -> Iterator[tuple[int, np.random.Generator]]:
+    """The rows of each block and the generator that it starts with."""
+    step = block_rows(n_clusters)
+    for block, start in enumerate(range(0, n_draws, step)):
+        yield min(step, n_draws - start), np.random.default_rng((stream, seed, n_clusters, block))
+
+
+def _check_positive(*, seed: int, **counts: int) -> None:
+    faults = [f"{name} must be at least 1, got {value}" for name, value in counts.items() if value < 1]
+    if seed < 0:
+        faults.append(f"seed must be at least 0, got {seed}")
+    if faults:
+        raise ValueError("; ".join(faults))
 
 
 def on_grid(columns: NDArray[np.float64], *, weight: float) -> NDArray[np.float64]:

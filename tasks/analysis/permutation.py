@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tasks.analysis.clusters import Clusters, checked_values
-from tasks.analysis.draws import BLOCK, flip_blocks, narrowed, on_grid, weighted_sums
+from tasks.analysis.draws import block_rows, flip_blocks, narrowed, on_grid, weighted_sums
 from tasks.analysis.statistic import cluster_medians
 
 EXACT_FLIPS = 10**6  # up to here all flips are looked at
@@ -140,8 +140,9 @@ def median_flip_test(
 def _all_flips(differs: NDArray[np.intp], n_clusters: int) -> Iterator[NDArray[np.uint8]]:
     """Every flip of some clusters, the others staying as they are, block after block."""
     n_flips = 2 ** len(differs)
-    for start in range(0, n_flips, BLOCK):
-        codes = np.arange(start, min(start + BLOCK, n_flips))
+    step = block_rows(n_clusters)
+    for start in range(0, n_flips, step):
+        codes = np.arange(start, min(start + step, n_flips))
         flipped = np.zeros((len(codes), n_clusters), dtype=np.uint8)
         flipped[:, differs] = (codes[:, None] >> np.arange(len(differs))) & 1
         yield flipped

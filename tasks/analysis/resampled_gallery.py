@@ -96,10 +96,12 @@ def resampled_gallery(
         present = np.ascontiguousarray(counts.T > 0)  # one row per cluster, one column per draw
         asked = present[clusters.labels]
         weights = asked * clusters.weights[:, None]
-        hits, open_pairs = lists.hits(present, cutoffs)
-        with np.errstate(invalid="ignore"):
-            recalls[:, start : start + len(counts)] = (hits * weights).sum(axis=1) / weights.sum(axis=0)
-        undecided += (open_pairs & asked).sum(axis=(1, 2))
+        drawn_above = lists.drawn_above(present, max(cutoffs))
+        for row, k in enumerate(cutoffs):
+            hits = lists.hits(drawn_above, present, k)
+            with np.errstate(invalid="ignore"):
+                recalls[row, start : start + len(counts)] = (hits * weights).sum(axis=0) / weights.sum(axis=0)
+            undecided[row] += int((asked & (drawn_above < k) & lists.cut[:, None]).sum())
         present_share += float(present.sum()) / n_clusters
         start += len(counts)
     return [
@@ -172,9 +174,8 @@ class _Lists:
     Attributes:
         images: int64, shape ``(n_queries, width)``: the image of each listed item, best first; 0 beyond the list.
         above: Listed items above the best relevant one.
-        cut: Whether more items stand above than are listed.
+        cut: Whether items above or beside the best relevant one lie beyond the list.
         tied: Of the tied queries only: query -> images of the irrelevant items tied with its best relevant one.
-        tie_cut: Tied queries whose ties go on beyond the list.
         n_tied_relevant: Per query.
     """
 
@@ -182,7 +183,6 @@ class _Lists:
     above: NDArray[np.int64]
     cut: NDArray[np.bool_]
     tied: dict[int, NDArray[np.int64]]
-    tie_cut: NDArray[np.bool_]
     n_tied_relevant: NDArray[np.int32]
 
     @classmethod
@@ -208,30 +208,25 @@ class _Lists:
                 f"{outcomes.query_ids[int(np.argmax(elsewhere))]!r}; whether these were drawn cannot be told from its "
                 "best rank: resampled-gallery is for protocols whose ground truth is the query's own image"
             )
-        tied = np.flatnonzero(outcomes.tied)
+        cut = (outcomes.rank_low - 1 > width) | (outcomes.tied & ~whole)
         return cls(
             images=images,
             above=np.minimum(outcomes.rank_low - 1, width).astype(np.int64),
-            cut=outcomes.rank_low - 1 > width,
-            tied={int(q): images[q][level[q] & ~own[q]] for q in tied},
-            tie_cut=outcomes.tied & ~whole,
+            cut=cut,
+            tied={int(q): images[q][level[q] & ~own[q]] for q in np.flatnonzero(outcomes.tied & ~cut)},
             n_tied_relevant=outcomes.n_tied_relevant,
         )
 
-    def hits(self, present: NDArray[np.bool_], cutoffs: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Expected hits, and pairs that the lists cannot decide, both of shape ``(n_cutoffs, n_queries, n_draws)``."""
-        drawn_above = self._drawn_above(present, max(cutoffs))
-        hits = np.stack([drawn_above < k for k in cutoffs]).astype(np.float64)
-        open_pairs = np.stack([(drawn_above < k) & (self.cut | self.tie_cut)[:, None] for k in cutoffs])
+    def hits(self, drawn_above: NDArray[np.uint8], present: NDArray[np.bool_], k: int) -> NDArray[np.float64]:
+        """Expected hits at ``k``, shape ``(n_queries, n_draws)``; of queries that are ``cut``, only the misses are sure."""
+        hits = (drawn_above < k).astype(np.float64)
         for query, images in self.tied.items():
             low = drawn_above[query].astype(np.int32) + 1
             high = low + present[images].sum(axis=0, dtype=np.int32)
-            relevant = np.full_like(low, self.n_tied_relevant[query])
-            for row, k in enumerate(cutoffs):
-                hits[row, query] = expected_hit(low, high, relevant, k=k)
-        return hits, open_pairs
+            hits[query] = expected_hit(low, high, np.full_like(low, self.n_tied_relevant[query]), k=k)
+        return hits
 
-    def _drawn_above(self, present: NDArray[np.bool_], enough: int) -> NDArray[np.uint8]:
+    def drawn_above(self, present: NDArray[np.bool_], enough: int) -> NDArray[np.uint8]:
         """Drawn items above the best relevant one, shape ``(n_queries, n_draws)``; ``enough`` stands for more."""
         counted = np.zeros((len(self.images), present.shape[1]), dtype=np.uint8)
         queries = np.arange(len(self.images))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,6 +25,8 @@ from tasks.analysis.bootstrap import (
 from tasks.analysis.clusters import Clusters
 from tasks.analysis.draws import count_blocks, on_grid
 from tasks.analysis.statistic import Sample, cluster_means, cluster_medians
+
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def sample(n_clusters: int = 60, per_cluster: int = 5, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -54,6 +60,25 @@ def test_draws_too_large_to_keep_are_the_same_draws(monkeypatch: pytest.MonkeyPa
     kept = np.concatenate(list(count_blocks(31, replicates=450, seed=6)))
     monkeypatch.setattr(draws, "KEPT_BYTES", 0)
     np.testing.assert_array_equal(np.concatenate(list(count_blocks(31, replicates=450, seed=6))), kept)
+
+
+def test_the_number_of_threads_changes_nothing() -> None:
+    code = """
+import numpy as np
+from tasks.analysis.bootstrap import cluster_bootstrap
+rng = np.random.default_rng(0)
+for interval in cluster_bootstrap(1 / rng.integers(1, 90, (7, 900)), np.arange(900) // 3, seed=1, replicates=600):
+    print(interval.low.hex(), interval.high.hex(), interval.standard_error.hex())
+"""
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=REPOSITORY,
+            env={**os.environ, **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)},
+        ).stdout
+        for threads in ("1", "2", "5")
+    }  # fmt: skip
+    assert len(printed) == 1
+    assert printed.pop().count("0x1.") == 21
 
 
 def test_reseeding_the_global_generator_changes_nothing() -> None:
@@ -227,8 +252,8 @@ def test_images_without_a_query_keep_the_draws_of_the_corpus() -> None:
         ({"level": 1.0}, "level must lie strictly between 0 and 1, got 1.0"),
         ({"method": "normal"}, "method must be one of percentile, bca, got 'normal'"),
         ({"reduce": "mode"}, "reduce must be 'mean' or 'median', got 'mode'"),
-        ({"replicates": 0}, "replicates and n_clusters must be at least 1"),
-        ({"seed": -1}, "seed at least 0"),
+        ({"replicates": 0}, "replicates must be at least 1, got 0"),
+        ({"seed": -1}, "seed must be at least 0, got -1"),
         ({"n_clusters": 2}, r"cluster labels must lie in 0..1, got 0..2"),
         ({"weights": [1, 2]}, "weights must be 3 positive numbers"),
         ({"values": [0.0, np.nan, 1.0]}, "first in row 0 at query 1: nan"),
