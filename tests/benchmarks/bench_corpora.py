@@ -1,6 +1,6 @@
 """A 200,000-image webdataset is listed, hashed and fingerprinted in bounded memory, beside the webdataset package.
 
-Run by hand: ``python tests/benchmarks/bench_corpora.py``; each measurement is a process of its own, so that its peak
+Run by hand: ``python -m tests.benchmarks.bench_corpora``; each measurement is a process of its own, so that its peak
 memory is its own.
 """
 
@@ -15,7 +15,8 @@ import tempfile
 from pathlib import Path
 
 from PIL import Image
-from rows import Row
+
+from tests.benchmarks.rows import Row
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PER_SHARD = 10_000
