@@ -90,18 +90,27 @@ class SetWriter:
     def _look(self) -> None:
         latest = self._connection.latest(table_of(self._key), self._table)
         if latest is None or latest.version < self._version:  # dropped meanwhile, or dropped and begun again
-            self._version = 0
-            self._fragments.clear()
-            self._present[:] = False
+            self._forget()
         self._table = latest
         if latest is None or latest.version == self._version:
             return
+        self._take_in(latest)
+        if latest.count_rows() < int(self._present.sum()):  # rows were taken out, by a repair
+            self._forget()
+            self._take_in(latest)
+        self._version = latest.version
+
+    def _take_in(self, latest: lance.LanceDataset) -> None:
         unseen = [part for part in latest.get_fragments() if part.fragment_id not in self._fragments]
         if unseen:
             for batch in latest.scanner(columns=["ord"], fragments=unseen).to_batches():
                 self._present[batch.column("ord").to_numpy()] = True
         self._fragments.update(part.fragment_id for part in unseen)
-        self._version = latest.version
+
+    def _forget(self) -> None:
+        self._version = 0
+        self._fragments.clear()
+        self._present[:] = False
 
 
 def to_rows(key: SetKey, spec: EncoderSpec, block: Block, items: ItemIndex, chosen: NDArray[np.int64]) -> pa.Table:

@@ -57,6 +57,17 @@ def read(connection: Connection, table: str, condition: str | None = None) -> pa
         return completed(found.to_table(columns=stored_columns(found, schema), filter=condition), schema)
 
 
+def forget(connection: Connection, register: str, column: str, values: Sequence[str]) -> None:
+    """Deletes the rows whose column holds one of these texts."""
+
+    def delete() -> None:
+        table = connection.find(register)
+        if table is not None and values:
+            table.delete(one_of(column, values))
+
+    retrying(f"writing table {register!r}", delete)
+
+
 def quoted(text: str) -> str:
     """A text as an SQL literal.
 

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from store.compaction import HISTORY_AGE, LEFTOVER_AGE, compact, data_bytes, drop_old_versions, row_bytes, sweep
-from store.connection import Connection, retrying, storage_faults
+from store.connection import Connection, retrying
 from store.errors import RequestError
 from store.health import CORPUS_PREFIX, SET_PREFIXES, set_key
 from store.keys import corpus_table, table_of
-from store.registers import one_of, read
+from store.registers import forget, read
 from store.seal import drop_repeats, sealed_sets
 from store.tables import ANALYSES, CORPUS_PARTS, REGISTERS
 from store.types import Modality
@@ -69,11 +69,11 @@ def drop(
     sizes = [(table.count_rows(), data_bytes(table)) for name in tables if (table := connection.find(name)) is not None]
     if not dry_run:
         # The register goes first: a crash then leaves a table that `store verify` lists, never a name without a table.
-        _forget(connection, "sets", "set", sets)
+        forget(connection, "sets", "set", sets)
         if whole_corpus and corpus:
-            _forget(connection, "corpora", "fingerprint", [corpus[1]])
+            forget(connection, "corpora", "fingerprint", [corpus[1]])
         if encoder_fingerprint is not None and corpus is None and modality is None:
-            _forget(connection, "encoders", "fingerprint", [encoder_fingerprint])
+            forget(connection, "encoders", "fingerprint", [encoder_fingerprint])
         for name in tables:
             if name in names:
                 connection.drop(name)
@@ -136,13 +136,3 @@ def _drop_abandoned_corpora(connection: Connection, age: timedelta) -> int:
                 freed += data_bytes(table)
             connection.drop(name)
     return freed
-
-
-def _forget(connection: Connection, register: str, column: str, values: list[str]) -> None:
-    def delete() -> None:
-        table = connection.find(register)
-        if table is not None and values:
-            table.delete(one_of(column, values))
-
-    with storage_faults(f"writing table {register!r}"):
-        retrying(f"writing table {register!r}", delete)

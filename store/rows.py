@@ -91,6 +91,6 @@ def refuse_damage(rows: StoredRows, name: str, ids: pa.Array) -> None:
         named = ", ".join(repr(ids[int(position)].as_py()) for position in damaged[:5])
         raise WorkError(
             f"set {name!r}: {len(damaged)} rows were changed on disk (checksum differs), first items {named}; "
-            "nothing of them is used. Run `capim store verify`, then restore the table from a backup, "
-            "or drop the set and encode it again"
+            "nothing of them is used. Restore the table from a backup, or run `capim store repair` and `capim embed`: "
+            "they remove these rows and encode only them again"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from store import compaction, corpora, difference, health, inventory, registers, removal, room
+from store import compaction, corpora, difference, health, inventory, registers, removal, repair, room
 from store.difference import SetDifference
 from store.handle import Handle
 from store.health import Finding
@@ -61,6 +61,14 @@ class Upkeep(Handle):
             modality=modality,
             dry_run=dry_run,
         )
+
+    def repair(self, key: SetKey) -> int:
+        """Removes a set's damaged rows, so that the next embed encodes these again; returns how many are missing now.
+
+        Rows that are sound stay as they are. A sealed set must be sealed again afterwards, which the embed does.
+        """
+        items = corpora.item_index(self.connection, key.corpus, key.corpus_fingerprint, key.modality)
+        return repair.repair(self.connection, key, items)
 
     def compact(
         self, *, history: timedelta = compaction.HISTORY_AGE, leftover_age: timedelta = compaction.LEFTOVER_AGE

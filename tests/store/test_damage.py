@@ -53,7 +53,7 @@ def test_a_flipped_byte_in_a_vector_is_named_with_its_item(sealed, make_spec, ma
     finding = state_of(store, table_of(key))
     assert finding.state == "damaged"
     assert "'i00123'" in finding.detail
-    assert "restore the table from a backup" in finding.detail
+    assert "Restore the table from a backup, or run `capim store repair`" in finding.detail
 
 
 def test_a_flipped_byte_in_a_multi_vector_set_is_named_with_its_item(
@@ -105,6 +105,62 @@ def test_a_truncated_or_deleted_file_is_named(sealed, damage, message):
         read(store)
     assert state_of(store, table_of(key)).state == "damaged"
     assert state_of(store, "sets").state == "sound"
+
+
+def embed_again(store, key, make_corpus, make_spec, make_block):
+    """What `capim embed` does; returns how many items were encoded."""
+    missing = store.missing(key, 300)
+    if len(missing):
+        store.put(key, make_spec(dim=64), make_block(make_corpus(300), make_spec(dim=64), missing))
+    store.seal(key, n_items=300)
+    return len(missing)
+
+
+def test_after_a_repair_only_the_damaged_rows_are_made_again(
+    sealed, make_corpus, make_spec, make_block, make_embeddings
+):
+    store, key, folder = sealed
+    before, state = read(store), store.sealed(key)
+    assert store.repair(key) == 0
+    assert store.sealed(key) == state
+    writing = store._writer(key)
+    assert len(writing.missing()) == 0
+    file = only_file(folder)
+    data = bytearray(file.read_bytes())
+    for position in (7, 123):
+        data[data.index(make_embeddings([position], make_spec(dim=64)).values.astype(np.float16).tobytes()) + 60] ^= (
+            0x10
+        )
+    file.write_bytes(data)
+    fresh = EmbeddingStore.open(store.uri)
+    assert fresh.repair(key) == 2
+    assert fresh.missing(key, 300).tolist() == [7, 123]
+    assert writing.missing().tolist() == [7, 123], "a writer that was there before sees it too"
+    assert embed_again(fresh, key, make_corpus, make_spec, make_block) == 2
+    np.testing.assert_array_equal(read(store).matrix, before.matrix)
+    assert fresh.sealed(key).digest == state.digest
+    assert "damaged" not in {finding.state for finding in fresh.verify()}
+
+
+@pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(b"x" * 100)])
+def test_after_a_repair_the_rows_of_a_lost_file_are_made_again(
+    store, make_corpus, make_spec, make_key, make_block, damage
+):
+    corpus, spec = make_corpus(300), make_spec(dim=64)
+    store.write_corpus(corpus)
+    store.write_encoder(spec)
+    key = make_key(corpus, spec)
+    for start in (0, 100, 200):
+        store.put(key, spec, make_block(corpus, spec, range(start, start + 100)))
+    files = sorted(
+        (store.connection.folder(table_of(key)) / "data").iterdir(), key=lambda file: file.stat().st_mtime_ns
+    )
+    damage(files[1])
+    fresh = EmbeddingStore.open(store.uri)
+    assert fresh.repair(key) == 100
+    assert fresh.missing(key, 300).tolist() == list(range(100, 200))
+    assert embed_again(fresh, key, make_corpus, make_spec, make_block) == 100
+    assert {finding.state for finding in fresh.verify()} == {"sound"}
 
 
 def test_a_missing_tag_is_named_and_comes_back_with_the_next_seal(sealed):
