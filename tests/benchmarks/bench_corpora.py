@@ -86,6 +86,7 @@ def run(quick: bool = False) -> list[Row]:
     if first[0] != n_images or first[3] != again[3]:
         raise RuntimeError(f"{first[0]} of {n_images} images, fingerprints {first[3]} and {again[3]}")
     seconds = min(first[1], again[1])
+    bar = "" if quick else "<= 1.5"  # the fixed costs of starting weigh on a tenth of the images
     what = f"webdataset of {n_images:,} images"
     return [
         Row(f"{what}: peak memory", max(first[2], again[2]), "MB", "<= 1000", f"webdataset: {peer[2]:.0f} MB"),
@@ -94,7 +95,7 @@ def run(quick: bool = False) -> list[Row]:
             f"{what}: CPU time against the webdataset package",
             seconds / peer[1],
             "times",
-            "<= 1.5",
+            bar,
             "webdataset",
             "same work",
         ),
