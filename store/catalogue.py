@@ -16,7 +16,7 @@ class Catalogue(Handle):
 
     # --- corpora and items ------------------------------------------------------------------------------------
     def write_corpus(self, corpus: Corpus) -> None:
-        """Stores a corpus, image bytes excepted; does nothing if one with this fingerprint is there."""
+        """Stores a corpus, image bytes excepted; once; from then on its name stands for it."""
         corpora.write_corpus(self.connection, corpus)
 
     def corpus(self, name: str, fingerprint: str | None = None) -> Corpus:

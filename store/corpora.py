@@ -19,7 +19,7 @@ from store.connection import Connection, storage_faults
 from store.errors import RequestError, WorkError
 from store.evolution import completed, stored_columns
 from store.keys import corpus_table, is_fingerprint
-from store.registers import insert, now, quoted, read
+from store.registers import insert, now, quoted, read, upsert
 from store.tables import CORPORA, CORPUS_PARTS
 from store.types import Corpus, Modality
 
@@ -28,13 +28,18 @@ _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{_LONGEST_NAME - 1}}}")
 
 
 def write_corpus(connection: Connection, corpus: Corpus) -> None:
-    """Stores a corpus, image bytes excepted; does nothing if it is there."""
+    """Stores a corpus, image bytes excepted, once; from then on its name stands for it."""
     if not _NAME.fullmatch(corpus.name):
         raise RequestError(
             f"corpus name {corpus.name!r}: it names tables, so only ASCII letters, digits, '.', '_' and '-' can be in "
             f"it, it begins with a letter or digit, and has at most {_LONGEST_NAME} of them"
         )
-    if read(connection, "corpora", f"fingerprint = {quoted(corpus.fingerprint)}").num_rows:
+    namesakes = read(connection, "corpora", f"name = {quoted(corpus.name)}").to_pylist()
+    if any(row["fingerprint"] == corpus.fingerprint for row in namesakes):
+        newest = max(namesakes, key=lambda row: row["written"])
+        if newest["fingerprint"] != corpus.fingerprint:
+            again = [row | {"written": now()} for row in namesakes if row["fingerprint"] == corpus.fingerprint]
+            upsert(connection, "corpora", CORPORA, pa.Table.from_pylist(again, schema=CORPORA))
         return
     parts = {part: getattr(corpus, part) for part in CORPUS_PARTS}
     for part, rows in parts.items():

@@ -67,7 +67,7 @@ CORPORA = with_primary_key(
             _required("licence", pa.string()),
             _required("origin", pa.string()),
             _required("reference_language", pa.string()),
-            _required("written", _TIME),
+            _required("written", _TIME),  # when it was last written under this name
         ]
     ),
     "fingerprint",

@@ -31,6 +31,9 @@ def test_a_name_stands_for_the_corpus_written_last_and_a_fingerprint_for_one_sta
     assert store.corpus("toy").images.num_rows == 3
     assert store.corpus("toy", large.fingerprint).images.num_rows == 4
     assert store.corpus(large.fingerprint).images.num_rows == 4
+    store.write_corpus(large)
+    assert store.corpus("toy").images.num_rows == 4, "written last, though it was there"
+    assert store.corpora().num_rows == 2
 
 
 def test_a_corpus_whose_last_write_broke_off_is_finished_by_the_next(store, make_corpus):
