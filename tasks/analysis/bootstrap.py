@@ -3,7 +3,7 @@
 All encoders, metrics and protocols of a corpus see the same draws (``tasks.analysis.draws``), so replicates can
 be subtracted from each other: that is what makes comparisons paired. Sources: Efron and Tibshirani, An
 Introduction to the Bootstrap (1993), chapters 13 (percentile) and 14 (BCa); Cameron, Gelbach and Miller (2008)
-for drawing clusters. An interval that cannot be known is None with a reason, never of width zero.
+for drawing clusters. For want of data an interval is None with a reason, never of width zero.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from tasks.analysis.statistic import ClusterStatistic, Reduce, Sample, stacked_m
 
 Method: TypeAlias = Literal["percentile", "bca"]
 METHODS: tuple[Method, ...] = ("percentile", "bca")
+
+TOO_FEW_CLUSTERS = "one cluster: at least two independent images are needed for an interval"
+NO_SPREAD = "the metric is the same in every replicate: the data show no spread to make an interval of"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,10 +198,6 @@ def bootstrap_statistic(
         else Interval(value=float(estimate), reason=TOO_FEW_CLUSTERS)
         for estimate, row, without, n in zip(estimates, drawn, left_out, occupied, strict=True)
     ]
-
-
-TOO_FEW_CLUSTERS = "one cluster: at least two independent images are needed for an interval"
-NO_SPREAD = "the metric is the same in every replicate: the data show no spread to make an interval of"
 
 
 def check_request(*, level: float, method: str) -> None:

@@ -217,8 +217,8 @@ class _Lists:
             n_tied_relevant=outcomes.n_tied_relevant,
         )
 
-    def hits(self, drawn_above: NDArray[np.uint8], present: NDArray[np.bool_], k: int) -> NDArray[np.float64]:
-        """Expected hits at ``k``, shape ``(n_queries, n_draws)``; of queries that are ``cut``, only the misses are sure."""
+    def hits(self, drawn_above: NDArray[np.uint16], present: NDArray[np.bool_], k: int) -> NDArray[np.float64]:
+        """Expected hits at ``k``, shape ``(n_queries, n_draws)``; of ``cut`` queries only the misses are sure."""
         hits = (drawn_above < k).astype(np.float64)
         for query, images in self.tied.items():
             low = drawn_above[query].astype(np.int32) + 1
@@ -226,9 +226,9 @@ class _Lists:
             hits[query] = expected_hit(low, high, np.full_like(low, self.n_tied_relevant[query]), k=k)
         return hits
 
-    def drawn_above(self, present: NDArray[np.bool_], enough: int) -> NDArray[np.uint8]:
+    def drawn_above(self, present: NDArray[np.bool_], enough: int) -> NDArray[np.uint16]:
         """Drawn items above the best relevant one, shape ``(n_queries, n_draws)``; ``enough`` stands for more."""
-        counted = np.zeros((len(self.images), present.shape[1]), dtype=np.uint8)
+        counted = np.zeros((len(self.images), present.shape[1]), dtype=np.uint16)
         queries = np.arange(len(self.images))
         for place in range(self.images.shape[1]):
             queries = queries[self.above[queries] > place]

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import pyarrow as pa
+
 
 class Finding(NamedTuple):
     """One pair of encoders, as a comparison found it."""
@@ -19,6 +21,19 @@ class Finding(NamedTuple):
     b: str
     difference: float
     p_adjusted: float | None
+
+
+def findings_of(rows: pa.Table) -> list[Finding]:
+    """What stored comparisons found: rows of ``schema.COMPARISONS``, of one metric under one protocol.
+
+    Raises:
+        ValueError: Rows of several metrics, protocols or corpora, whose p-values were not adjusted together.
+    """
+    families = rows.group_by(["corpus_fingerprint", "protocol", "metric"]).aggregate([])
+    if families.num_rows > 1:
+        raise ValueError(f"comparisons of {families.num_rows} metrics or protocols at once; select one of them first")
+    columns = ("encoder_a", "encoder_b", "difference", "p_adjusted")
+    return [Finding(*row.values()) for row in rows.select(columns).to_pylist()]
 
 
 class Standing(NamedTuple):

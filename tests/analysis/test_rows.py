@@ -16,6 +16,7 @@ from tasks.analysis.effect import IDENTICAL, NEVER_LOSES, SEVERAL_QUERIES
 from tasks.analysis.pairwise import compare_encoders
 from tasks.analysis.replicates import replicate_rows, stored_difference
 from tasks.analysis.rsum import rsum_row
+from tasks.analysis.standing import findings_of, standings
 from tasks.analysis.summary import Provenance, result_rows
 from tasks.metrics import METRICS
 from tasks.metrics.examples import outcomes_of
@@ -124,6 +125,16 @@ def test_every_pair_and_metric_has_a_comparison() -> None:
         assert (row["seed"], row["interval"], row["adjustment"]) == (7, "percentile", "holm")
         assert row["permutations"] == 300 or row["p_exact"]
     assert len(set(rows["comparison"].to_pylist())) == 9
+
+
+def test_stored_comparisons_of_one_metric_feed_standings() -> None:
+    three = [Contender(encoder=n, fingerprint=n, outcomes=captions(seed=s)) for n, s in (("x", 1), ("y", 2), ("z", 3))]
+    rows = compared(*three)
+    pairs = findings_of(rows.slice(0, 3))
+    values = [(c.encoder, METRICS["R@1"].value(c.outcomes)) for c in three]
+    assert {standing.encoder for standing in standings(values, pairs)} == {"x", "y", "z"}
+    with pytest.raises(ValueError, match="comparisons of 3 metrics or protocols at once"):
+        findings_of(rows)
 
 
 def test_exchanging_two_encoders_changes_signs_and_nothing_else() -> None:
