@@ -41,13 +41,18 @@ def winoground(scores: NDArray[np.float32], score: Score, *, ties_win: bool = Fa
 
 
 def pair_won(scores: NDArray[np.float32], *, ties_win: bool = False) -> NDArray[np.bool_]:
-    """Whether the caption scores higher than its hard negative; ``scores`` has the columns caption, negative.
+    """Whether the caption scores higher than its hard negative, or than all of them.
+
+    Args:
+        scores: Columns caption, negative, further negatives; NaN where there is none.
+        ties_win: Count equal scores as right; the definition counts them as wrong.
 
     Examples:
         >>> pair_won(np.float32([[0.3, 0.2], [0.2, 0.2]])).tolist()
         [True, False]
     """
-    won: NDArray[np.bool_] = scores[:, 0] >= scores[:, 1] if ties_win else scores[:, 0] > scores[:, 1]
+    strongest = np.nanmax(scores[:, 1:], axis=1)
+    won: NDArray[np.bool_] = scores[:, 0] >= strongest if ties_win else scores[:, 0] > strongest
     return won
 
 
@@ -59,7 +64,7 @@ def _winoground(score: Score, title: str, guess: float) -> Metric:
         per_query=lambda o: winoground(_scores(o), score).astype(np.float64),
         per_query_low=lambda o: winoground(_scores(o), score).astype(np.float64),
         per_query_high=lambda o: winoground(_scores(o), score, ties_win=True).astype(np.float64),
-        guess=guess,
+        guess=lambda _: guess,
     )
 
 
@@ -76,10 +81,10 @@ WINOGROUND_IMAGE = _winoground("image", "For both captions, the right image scor
 WINOGROUND_GROUP = _winoground("group", "Text and image score of one example", 1 / 6)
 PAIR_ACCURACY = Metric(
     name="pair_accuracy",
-    title="The caption scores higher than its hard negative",
+    title="The caption scores higher than its hard negatives",
     directions=frozenset({"pairs"}),
     per_query=lambda o: pair_won(_scores(o)).astype(np.float64),
     per_query_low=lambda o: pair_won(_scores(o)).astype(np.float64),
     per_query_high=lambda o: pair_won(_scores(o), ties_win=True).astype(np.float64),
-    guess=1 / 2,
+    guess=lambda o: float(np.average(1 / o.n_gallery, weights=o.weights)),
 )

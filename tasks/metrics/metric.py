@@ -44,7 +44,7 @@ class Metric:
     reduce: Literal["mean", "median"] = "mean"
     several: bool = False
     higher_is_better: bool = True
-    guess: float | None = None
+    guess: Callable[[Outcomes], float] | None = None
     reference: bool = False
 
     def value(self, outcomes: Outcomes) -> float:
@@ -53,8 +53,10 @@ class Metric:
 
     def chance(self, outcomes: Outcomes) -> float | None:
         """What a scorer that knows nothing gets on the same queries and galleries; None where that means nothing."""
-        if self.guess is not None or self.reference:
-            return self.guess
+        if self.reference:
+            return None
+        if self.guess is not None:
+            return self.guess(outcomes)
         return self._reduced(self.per_query(_all_tied(outcomes)), outcomes)
 
     def applies(self, outcomes: Outcomes) -> bool:

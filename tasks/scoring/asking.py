@@ -170,6 +170,29 @@ def pairs(layout: CorpusLayout, protocol: EvalProtocol, *, categories: Sequence[
     )
 
 
+def against_all_negatives(layout: CorpusLayout, protocol: EvalProtocol) -> ChoiceJudgement:
+    """A caption against all its hard negatives at once (ARO's orders, CREPE), for one image."""
+    table = layout.corpus.pairs
+    images = ords_of(table["image_id"], layout.corpus.images)
+    captions, negatives = (ords_of(table[column], layout.corpus.captions) for column in ("caption_id", "negative_id"))
+    _, first, code = np.unique(np.stack([images, captions], axis=1), axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(code, kind="stable")
+    counts = np.bincount(code)
+    place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    sets = np.full((len(first), 1 + int(counts.max())), -1, dtype=np.int32)
+    sets[:, 0] = captions[first]
+    sets[code[order], 1 + place] = negatives[order]
+    return ChoiceJudgement(
+        protocol=protocol,
+        query_ids=np.asarray(table["id"].to_pylist(), dtype=object)[first],
+        queries=first.astype(np.int32),
+        clusters=images[first],
+        images=images[first][:, None],
+        captions=sets,
+        weights=np.ones(len(first)),
+    )
+
+
 def _captions(layout: CorpusLayout, part: tuple[str, str] | None, below: int | None) -> NDArray[np.int32]:
     captions = layout.captions if part is None else layout.parts[part]
     return captions if below is None else captions[layout.ordinals[captions] < below]

@@ -21,8 +21,8 @@ from tasks.scoring.multivectors import (
     vectors_of,
 )
 from tasks.scoring.opening import mark_open
+from tasks.scoring.orientations import orientation_of
 from tasks.scoring.pairwise import one_thread_each, score_table
-from tasks.scoring.protocols import orientation_of
 from tasks.scoring.screening import Bound, Screened, bound_of, screen_of, screened
 
 _STRIP_PAIRS = 1 << 22
@@ -115,7 +115,7 @@ def _needed(judgements: Sequence[Judgement], n_captions: int, n_images: int) -> 
     for judgement in judgements:
         if isinstance(judgement, ChoiceJudgement):
             table = judgement.images[:, None, :].astype(np.int64) * n_captions + judgement.captions[:, :, None]
-            pairs.append(table.ravel())
+            pairs.append(table[judgement.captions >= 0].ravel())
             continue
         query = np.repeat(judgement.queries.astype(np.int64), judgement.n_relevant)
         to_images = judgement.protocol.direction == "t2i"

@@ -14,10 +14,12 @@ def choose(judgement: ChoiceJudgement, scores: NDArray[np.float32]) -> Outcomes:
 
     Args:
         judgement: The sets.
-        scores: float32, shape ``(n_sets, captions per set * images per set)``, caption after caption.
+        scores: float32, shape ``(n_sets, captions per set * images per set)``, caption after caption; anything where
+            a set has no such caption. It is NaN in the outcomes, which no comparison counts.
     """
     n_captions, n_images = judgement.captions.shape[1], judgement.images.shape[1]
-    table = scores.reshape(len(scores), n_captions, n_images)
+    absent = judgement.captions < 0
+    table = np.where(absent[:, :, None], np.nan, scores.reshape(len(scores), n_captions, n_images)).astype(np.float32)
     lost = np.zeros(len(scores), dtype=np.int32)
     tied = np.zeros(len(scores), dtype=np.int32)
     comparisons = 0
@@ -39,10 +41,10 @@ def choose(judgement: ChoiceJudgement, scores: NDArray[np.float32]) -> Outcomes:
         rank_high=1 + lost + tied,
         n_relevant=ones,
         n_tied_relevant=ones,
-        n_gallery=np.full(len(scores), comparisons + 1, dtype=np.int32),
+        n_gallery=(comparisons + 1 - absent.sum(axis=1)).astype(np.int32),
         weights=judgement.weights,
         best_score=table[:, 0, 0].copy(),
         relevant_low=1 + lost,
         relevant_high=1 + lost + tied,
-        scores=scores,
+        scores=table.reshape(scores.shape),
     )

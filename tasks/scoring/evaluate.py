@@ -14,8 +14,9 @@ from tasks.scoring.languages import CaptionParts, score_parts
 from tasks.scoring.layout import layout_of
 from tasks.scoring.maxsim import score_maxsim
 from tasks.scoring.multivectors import Blocks
+from tasks.scoring.orientations import orientation_of
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols import judge_all, orientation_of
+from tasks.scoring.protocols import judge_all
 
 SCORER_VERSION = 2  # raised whenever a stored outcome would change
 

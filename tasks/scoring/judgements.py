@@ -64,7 +64,8 @@ class ChoiceJudgement:
         queries: int32, shape ``(n_sets,)``: position in the corpus' table of pairs or quadruples.
         clusters: int32, shape ``(n_sets,)``: ord of the image (pairs), own position (quadruples).
         images: int32 ords, shape ``(n_sets, images per set)``.
-        captions: int32 ords, shape ``(n_sets, captions per set)``; caption ``k`` belongs to image ``k``.
+        captions: int32 ords, shape ``(n_sets, captions per set)``; caption ``k`` belongs to image ``k``, further ones
+            are negatives. -1 where a set has fewer negatives than the largest.
         weights: float64, shape ``(n_sets,)``, mean 1: weight of a set in a mean.
     """
 

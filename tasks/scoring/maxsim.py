@@ -25,9 +25,9 @@ from tasks.scoring.collecting import Strip, collect
 from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, check_ords, full_float32
 from tasks.scoring.judgements import ChoiceJudgement, Judgement, RetrievalJudgement
 from tasks.scoring.multivectors import Blocks, Ragged, gather
+from tasks.scoring.orientations import orientation_of
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.pairwise import float32_scores, image_as_query
-from tasks.scoring.protocols import orientation_of
 from tasks.scoring.screening import half_is_fast
 
 Method: TypeAlias = Literal["certified", "float32"]

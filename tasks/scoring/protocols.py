@@ -21,6 +21,7 @@ from tasks.scoring.layout import FIVE, CorpusLayout, layout_of
 
 FOLDS = 5
 FOLD_SIZE = 1000
+_MANY_CATEGORIES = 20
 _PAIR_FAMILIES = ("sugarcrepe", "aro", "crepe")  # first part of the ids of a corpus of pairs, by its name
 
 
@@ -32,11 +33,13 @@ class Rule:
         protocol: Id, direction, title.
         obstacle: Why a corpus cannot be asked this, as the end of a sentence; None if it can.
         ask: The queries, galleries and relevant items.
+        on_request: Not among the protocols that are taken where none is named.
     """
 
     protocol: EvalProtocol
     obstacle: Callable[[CorpusLayout], str | None]
     ask: Callable[[CorpusLayout, EvalProtocol], Judgement]
+    on_request: bool = False
 
 
 def _retrieval(layout: CorpusLayout) -> str | None:
@@ -165,9 +168,12 @@ PROTOCOLS: dict[str, Rule] = {
 
 
 def protocols_of(corpus: Corpus) -> tuple[EvalProtocol, ...]:
-    """Every protocol that makes sense for a corpus, headlines first."""
+    """Every protocol that makes sense for a corpus, headlines first.
+
+    Of more than 20 categories of hard negatives only the mean; the categories can be asked for by id.
+    """
     layout = layout_of(corpus)
-    return tuple(rule.protocol for rule in _rules(layout) if rule.obstacle(layout) is None)
+    return tuple(r.protocol for r in _rules(layout) if not r.on_request and r.obstacle(layout) is None)
 
 
 def select(corpus: Corpus, ids: Sequence[str] | None = None) -> tuple[EvalProtocol, ...]:
@@ -218,31 +224,6 @@ def judge_all(corpus: Corpus, protocols: Iterable[EvalProtocol]) -> list[Judgeme
     return [known[id_].ask(layout, protocol) for id_, protocol in zip(plain, wanted, strict=True)]
 
 
-ORIENTATIONS = {
-    "transposed-per-token": "scores divided by the caption's number of tokens, so that length does not win",
-    "image-as-query": "sum over patches of the best token",
-}
-
-
-def with_orientations(protocols: Sequence[EvalProtocol]) -> tuple[EvalProtocol, ...]:
-    """The protocols of a multi-vector encoder: ``i2t/any`` also in the two other orientations (§2).
-
-    ``i2t/any`` itself is ``transposed``: the scores of ``t2i/all`` read by column.
-    """
-    extra = [
-        replace(protocol, id=f"{protocol.id}@{name}", title=f"{protocol.title}; {meaning}")
-        for protocol in protocols
-        if protocol.id == "i2t/any"
-        for name, meaning in ORIENTATIONS.items()
-    ]
-    return (*protocols, *extra)
-
-
-def orientation_of(protocol: EvalProtocol) -> str:
-    """How a multi-vector encoder's image to caption scores are made; ``transposed`` unless the id says otherwise."""
-    return protocol.id.partition("@")[2] or "transposed"
-
-
 def _rules(layout: CorpusLayout) -> list[Rule]:
     return [*PROTOCOLS.values(), *_languages(layout), *_ground_truths(layout), *_pairs(layout)]
 
@@ -282,16 +263,21 @@ def _ground_truths(layout: CorpusLayout) -> list[Rule]:
 
 
 def _pairs(layout: CorpusLayout) -> list[Rule]:
-    """One protocol per category of hard negatives, and their macro mean."""
-    categories = pc.unique(layout.corpus.pairs["category"]).to_pylist()
+    """One protocol per category of hard negatives, their macro mean, and all negatives of a caption at once."""
+    pairs = layout.corpus.pairs
+    categories = pc.unique(pairs["category"]).to_pylist()
     family = next((name for name in _PAIR_FAMILIES if layout.corpus.name.startswith(name)), "pairs")
     rules = []
     for category in categories:
         ask = partial(asking.pairs, categories=(category,))
-        rules.append(_rule(f"{family}/{category}", "pairs", f"Caption or hard negative: {category}", _always, ask))
+        rule = _rule(f"{family}/{category}", "pairs", f"Caption or hard negative: {category}", _always, ask)
+        rules.append(replace(rule, on_request=len(categories) > _MANY_CATEGORIES))
     if len(categories) > 1:
         ask = partial(asking.pairs, categories=tuple(categories))
         rules.append(_rule(f"{family}/macro", "pairs", f"Mean over the {len(categories)} categories", _always, ask))
+    if family != "sugarcrepe" and pairs.num_rows > pairs.group_by(["image_id", "caption_id"]).aggregate([]).num_rows:
+        title = "Caption against all its hard negatives"
+        rules.append(_rule(f"{family}/all-negatives", "pairs", title, _always, asking.against_all_negatives))
     return rules
 
 

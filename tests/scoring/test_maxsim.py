@@ -16,9 +16,10 @@ from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.scoring.evaluate import evaluate
 from tasks.scoring.maxsim import maxsim, score_maxsim
 from tasks.scoring.multivectors import gather, vectors_of
+from tasks.scoring.orientations import with_orientations
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.pairwise import float64_scores
-from tasks.scoring.protocols import judge_all, protocols_of, select, with_orientations
+from tasks.scoring.protocols import judge_all, protocols_of, select
 from tasks.scoring.screening import bound_of, screen_of, screened
 
 

@@ -10,6 +10,8 @@ import pytest
 from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora.build import CaptionRow, ImageRow, PairRow, RelevanceRow, build_corpus
+from tasks.metrics import METRICS
+from tasks.scoring.dense import score_dense
 from tasks.scoring.judgements import ChoiceJudgement, RetrievalJudgement
 from tasks.scoring.protocols import PROTOCOLS, judge, judge_all, protocols_of, select
 
@@ -140,6 +142,38 @@ def test_pairs_have_one_protocol_per_category_and_a_macro_mean_that_weighs_categ
     assert macro.captions.tolist() == [[0, 2], [1, 3], [0, 4]]
     with pytest.raises(RequestError, match="pairs with hard negatives"):
         select(corpus, ["t2i/all"])
+
+
+def pairs_corpus(name: str, pairs: list[PairRow]) -> Corpus:
+    images = [ImageRow(id="i0"), ImageRow(id="i1")]
+    captions = [CaptionRow(id=f"c{k}", image_id=f"i{k}", text="a") for k in range(2)]
+    captions += [CaptionRow(id=f"n{k}", image_id=None, text="wrong") for k in range(4)]
+    return build_corpus(name, images, captions, source=None, pairs=pairs)
+
+
+def test_a_caption_can_be_asked_to_beat_all_its_negatives_at_once() -> None:
+    pairs = [PairRow(f"p{k}", "i0", "c0", f"n{k}", "order") for k in range(3)] + [
+        PairRow("p3", "i1", "c1", "n3", "order")
+    ]
+    corpus = pairs_corpus("aro-coco-order", pairs)
+    assert ids(corpus) == ["aro/order", "aro/all-negatives"]
+    judgement = judge(corpus, select(corpus, ["aro/all-negatives"])[0])
+    assert isinstance(judgement, ChoiceJudgement)
+    assert judgement.captions.tolist() == [[0, 2, 3, 4], [1, 5, -1, -1]]
+    vectors = np.float32([[1, 0], [0, 1]])
+    captions = np.float32([[0.8, 0.6], [0, 1], [0, 1], [0.6, 0.8], [0, -1], [0, 1]])
+    outcomes = score_dense(vectors, captions, [judgement])[judgement.protocol.id]
+    assert outcomes.n_gallery.tolist() == [4, 2]
+    assert METRICS["pair_accuracy"].per_query(outcomes).tolist() == [1, 0]
+    assert METRICS["pair_accuracy"].per_query_high(outcomes).tolist() == [1, 1]
+    assert METRICS["pair_accuracy"].chance(outcomes) == (1 / 4 + 1 / 2) / 2
+
+
+def test_of_many_categories_only_the_mean_is_taken_unless_asked() -> None:
+    pairs = [PairRow(f"p{k}", f"i{k % 2}", f"c{k % 2}", "n0", f"relation-{k}") for k in range(21)]
+    corpus = pairs_corpus("aro-relation", pairs)
+    assert ids(corpus) == ["aro/macro", "aro/all-negatives"]
+    assert [protocol.id for protocol in select(corpus, ["aro/relation-7"])] == ["aro/relation-7"]
 
 
 def test_several_judgements_come_in_the_order_asked_for(corpus_of: Callable[[list[int]], Corpus]) -> None:
