@@ -89,15 +89,11 @@ OUTCOMES = pa.schema(
         _required("n_gallery", pa.int32()),
         _required("weight", pa.float64()),  # of the query in a mean; 1 except where groups of unequal size count alike
         _required("best_score", pa.float32()),  # score of the best relevant item
-        pa.field(
-            "relevant_low", pa.list_(pa.int32())
-        ),  # rank_low of every relevant item, ascending; null if n_relevant is 1
+        pa.field("relevant_low", pa.list_(pa.int32())),  # rank_low of every relevant item, ascending; null if one
         pa.field("relevant_high", pa.list_(pa.int32())),
         pa.field("top_ords", pa.list_(pa.int32())),  # gallery positions, best first, ties by position; at most TOP
         pa.field("top_scores", pa.list_(pa.float32())),
-        pa.field(
-            "reference_ndcg", pa.float64()
-        ),  # consistency with the list of the same query in the reference language
+        pa.field("reference_ndcg", pa.float64()),  # consistency with the same query in the reference language
         pa.field("reference_rbo", pa.float64()),
         pa.field("scores", pa.list_(pa.float32())),  # quadruples: c0i0 c0i1 c1i0 c1i1; pairs: caption, negative
     ]
