@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from store.errors import RequestError
+from store.types import EncoderSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +24,7 @@ class Adapter:
         version: Raised whenever the adapter's vectors change; part of every fingerprint.
         checkpoints: How a checkpoint is written: ``hub`` (hub id, ``package:`` path or folder), ``open_clip``
             (also ``name/pretrained tag``), ``file`` (a Python file).
+        options: Settings of a spec that it knows.
         requires: Import names of the packages that it needs beyond torch.
         install: What to type when one of them is missing.
     """
@@ -31,6 +33,7 @@ class Adapter:
     title: str
     version: int = 1
     checkpoints: Literal["hub", "open_clip", "file"] = "hub"
+    options: tuple[str, ...] = ("caption_template", "max_length")
     requires: tuple[str, ...] = ()
     install: str = "pip install capim"
 
@@ -40,7 +43,7 @@ ADAPTERS: dict[str, Adapter] = {
         module="tasks.encoders.hf_dual",
         title="transformers dual encoders: CLIP, MetaCLIP 1 and 2, SigLIP 1 and 2, AltCLIP, Chinese-CLIP",
         requires=("transformers",),
-        install="pip install 'transformers>=5.0' sentencepiece",
+        install="pip install 'transformers>=5.0' sentencepiece protobuf",
     ),
     "colvision": Adapter(
         module="tasks.encoders.colvision",
@@ -51,6 +54,7 @@ ADAPTERS: dict[str, Adapter] = {
     "openclip": Adapter(
         module="tasks.encoders.openclip",
         title="open_clip: DFN, LAION, xlm-roberta, nllb-clip, MobileCLIP2, PE-Core, SigLIP",
+        options=("caption_template", "max_length", "language"),
         checkpoints="open_clip",
         requires=("open_clip", "timm"),
         install="pip install 'open_clip_torch>=3.0'",
@@ -58,23 +62,27 @@ ADAPTERS: dict[str, Adapter] = {
     "jina": Adapter(
         module="tasks.encoders.jina",
         title="jina-clip v1 and v2 (runs the checkpoint's own code, by consent)",
+        options=("caption_template", "max_length", "truncate_dim"),
         requires=("transformers", "einops", "timm"),
         install="pip install 'transformers>=5.0' einops timm",
     ),
     "uform": Adapter(
         module="tasks.encoders.unum_uform",
         title="unum-cloud/uform, versions 2 and 3",
+        options=("caption_template",),
         requires=("uform",),
         install="pip install 'uform>=3.1'",
     ),
     "module": Adapter(
         module="tasks.encoders.module",
         title="a Python file of your own, in COCO-SM's form",
+        options=("caption_template",),
         checkpoints="file",
     ),
     "sentence_transformers": Adapter(
         module="tasks.encoders.sentence_encoder",
         title="sentence-transformers models for images and text",
+        options=("caption_template",),
         requires=("sentence_transformers",),
         install="pip install 'sentence-transformers>=5.0'",
     ),
@@ -94,3 +102,13 @@ def adapter_of(name: str) -> Adapter:
     if missing:
         raise RequestError(f"adapter {name!r} needs {', '.join(missing)}; install with: {adapter.install}")
     return adapter
+
+
+def unknown_options(spec: EncoderSpec) -> list[str]:
+    """One fault for each option that the adapter of a spec does not know; ``revision:…`` is ``resolve``'s."""
+    known = ADAPTERS[spec.adapter].options
+    return [
+        f"encoder {spec.name!r}: option {name!r} is unknown to adapter {spec.adapter!r}; known: {', '.join(known)}"
+        for name in spec.options
+        if name not in known and not name.startswith("revision:")
+    ]

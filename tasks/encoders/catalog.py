@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from store.errors import RequestError
 from store.types import EncoderSpec
-from tasks.encoders.adapters import ADAPTERS
+from tasks.encoders.adapters import ADAPTERS, unknown_options
 
 CATALOG = Path(__file__).with_name("catalog.toml")
 _SPEC_KEYS = frozenset(field.name for field in fields(EncoderSpec)) - {"name", "adapter_version"}
@@ -79,10 +79,15 @@ def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
             adapter_version=adapter.version,
             **{key: value for key, value in row.items() if key in _SPEC_KEYS},  # type: ignore[arg-type]
         )
+        faults = unknown_options(spec)
+        if faults:
+            raise RequestError(faults)
         return CatalogEntry(
             spec=spec,
             **{"title": spec.checkpoint, **{key: value for key, value in row.items() if key in _ENTRY_KEYS}},  # type: ignore[arg-type]
         )
+    except RequestError:
+        raise
     except (TypeError, ValueError) as error:
         raise RequestError(str(error)) from error
 

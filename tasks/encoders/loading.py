@@ -7,7 +7,7 @@ from typing import Protocol, cast
 
 from store.errors import RequestError
 from store.types import EncoderSpec
-from tasks.encoders.adapters import adapter_of
+from tasks.encoders.adapters import adapter_of, unknown_options
 from tasks.encoders.encoder import Encoder
 from tasks.encoders.resolving import resolve
 
@@ -39,6 +39,9 @@ def load_encoder(
             f"encoder {spec.name!r} was made for version {spec.adapter_version} of adapter {spec.adapter!r}, this is "
             f"version {adapter.version}: its vectors would differ; take the spec anew from the catalog"
         )
+    faults = unknown_options(spec)
+    if faults:
+        raise RequestError(faults)
     from tasks.encoders.tensors import check_device
     from tasks.encoders.torchvision_remedy import ensure_torchvision
 
@@ -46,7 +49,13 @@ def load_encoder(
     resolved = resolve(spec)
     ensure_torchvision()
     module = cast("_AdapterModule", importlib.import_module(adapter.module))
-    encoder = module.load(resolved, device=device, trust_remote_code=trust_remote_code)
+    try:
+        encoder = module.load(resolved, device=device, trust_remote_code=trust_remote_code)
+    except ImportError as error:
+        reason = " ".join(str(error).split())
+        raise RequestError(
+            f"encoder {spec.name!r}: a package is missing ({reason}); install with: {adapter.install}"
+        ) from error
     if compiled:
         import torch
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +117,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> OpenClip
         folder = snapshot(tag.repository, spec.revision)
         config: dict[str, Any] = {"model_cfg": tag.config, "preprocess_cfg": tag.preprocess}
         weights = _weights_in(folder, spec, tag.filename)
-        name, settings = tag.architecture, {"pretrained": str(weights), "force_preprocess_cfg": dict(tag.preprocess)}
+        name, settings = tag.architecture, {"pretrained": str(weights), **_forced(tag.preprocess)}
     else:
         folder = folder_of(spec)
         config = _config_in(folder, spec)
@@ -139,6 +139,11 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> OpenClip
             raise MissingWeightsError(f"encoder {spec.name!r}: {spec.checkpoint} does not fit: {error}") from error
         raise
     return OpenClip(spec, model, transform, _tokenizer(spec, folder, name, config["model_cfg"]["text_cfg"]), device)
+
+
+def _forced(preprocess: Mapping[str, Any]) -> dict[str, Any]:
+    """The preprocessing that belongs to a tag's weights, by the names that open_clip's loader takes it by."""
+    return {f"image_{name}": value for name, value in preprocess.items()}
 
 
 def _config_in(folder: Path, spec: EncoderSpec) -> dict[str, Any]:

@@ -152,7 +152,7 @@ def test_no_items_give_no_blocks() -> None:
 
 
 def test_batch_size_must_be_positive() -> None:
-    with pytest.raises(RequestError, match="at least 1 .got 0"):
+    with pytest.raises(RequestError, match=r"at least 1 .got 0"):
         next(encode_stream(ToyEncoder(), caption_work(["a"]), batch_size=0))
 
 

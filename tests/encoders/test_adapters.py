@@ -1,0 +1,235 @@
+"""What single adapters promise beyond the suite: their library's own vectors, and errors that help."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from store.errors import RequestError, WorkError
+from store.types import EncoderSpec
+from tasks.encoders import encode_captions, encode_images, hf_dual, load_encoder
+from tasks.encoders.checkpoint import folder_of
+from tasks.encoders.conformance import POINTS, check_loaded
+from tests.encoders.families.openclip import build_own_tokenizer, from_transformers_clip
+from tests.encoders.families.others import build_coco_sm_module
+from tests.encoders.families.table import CASES
+
+CAPTIONS = ["a red circle left of a blue square", "A Green triangle, above a yellow circle!", "", "the " * 200]
+
+
+def photographs() -> list[Image.Image]:
+    rng = np.random.default_rng(3)
+    small = [rng.integers(0, 256, (h // 8, w // 8, 3), dtype=np.uint8) for w, h in ((96, 80), (200, 72), (72, 200))]
+    return [Image.fromarray(s).resize((s.shape[1] * 8, s.shape[0] * 8), Image.Resampling.BICUBIC) for s in small]
+
+
+def unit(features) -> np.ndarray:
+    features = getattr(features, "pooler_output", features)
+    return torch.nn.functional.normalize(features.float(), dim=-1).numpy()
+
+
+def assert_same(ours, theirs) -> None:
+    np.testing.assert_allclose(ours.values, theirs, atol=2e-6)
+
+
+@torch.inference_mode()
+def test_clip_equals_transformers_own_processor_and_model(family) -> None:
+    from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
+
+    encoder = load_encoder(family("clip"))
+    folder = folder_of(encoder.spec)
+    model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    pixels = AutoImageProcessor.from_pretrained(folder, backend="pil")(images=photographs(), return_tensors="pt")
+    tokens = tokenizer(CAPTIONS, padding="max_length", truncation=True, max_length=77, return_tensors="pt")
+    assert_same(encode_images(encoder, photographs()), unit(model.get_image_features(**pixels)))
+    assert_same(encode_captions(encoder, CAPTIONS), unit(model.get_text_features(**tokens)))
+
+
+@torch.inference_mode()
+def test_siglip_equals_the_documented_call(family) -> None:
+    from transformers import AutoModel, AutoTokenizer
+
+    encoder = load_encoder(family("siglip"))
+    folder = folder_of(encoder.spec)
+    model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    tokens = tokenizer(CAPTIONS, padding="max_length", truncation=True, max_length=64, return_tensors="pt")
+    assert_same(encode_captions(encoder, CAPTIONS), unit(model.get_text_features(input_ids=tokens["input_ids"])))
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("name", ["laion", "dfn", "openclip-own-tokenizer", "openclip-siglip", "openclip-xlm-roberta"])
+def test_open_clip_equals_its_own_transform_tokenizer_and_full_length_text(name, family) -> None:
+    import open_clip
+
+    encoder = load_encoder(family(name))
+    identifier = f"hf-hub:{encoder.spec.checkpoint.removeprefix('hf-hub:')}"
+    if name == "openclip-own-tokenizer":  # its tokenizer is named "tiny", which only the folder can resolve
+        identifier = f"local-dir:{folder_of(encoder.spec)}"
+    model, transform = open_clip.create_model_from_pretrained(identifier)
+    tokenizer = open_clip.get_tokenizer(identifier) if name != "openclip-siglip" else encoder._tokenizer
+    model.eval()
+    pixels = torch.stack([transform(image) for image in photographs()])
+    assert_same(encode_images(encoder, photographs()), unit(model.encode_image(pixels)))
+    assert_same(encode_captions(encoder, CAPTIONS), unit(model.encode_text(tokenizer(CAPTIONS))))
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("name", ["colpali", "colpali-lora", "colqwen2", "colqwen2.5"])
+def test_late_interaction_equals_colpali_engine_one_by_one(name, family) -> None:
+    import colpali_engine.models as col
+
+    encoder = load_encoder(family(name))
+    class_ = encoder._family
+    folder = folder_of(encoder.spec)
+    model = getattr(col, class_.model).from_pretrained(family(name).checkpoint, dtype=torch.float32).eval()
+    processor = getattr(col, class_.processor).from_pretrained(folder)
+    processor.image_processor = encoder._processor.image_processor
+    ours = encode_captions(encoder, CAPTIONS[:2])
+    template = encoder.spec.options.get("caption_template", "{caption}")
+    for i, caption in enumerate(CAPTIONS[:2]):  # alone there is no padding, and the library is right
+        inputs = processor.process_texts([template.replace("{caption}", caption)])
+        expected = model(**inputs)[0].numpy()
+        np.testing.assert_allclose(ours.values[ours.offsets[i] : ours.offsets[i + 1]], expected, atol=2e-6)
+    image = photographs()[0]
+    inputs = processor.process_images([image])
+    inputs.pop("labels", None)
+    np.testing.assert_allclose(encode_images(encoder, [image]).values, model(**inputs)[0].numpy(), atol=2e-6)
+
+
+@torch.inference_mode()
+def test_uform_equals_the_package_with_its_full_padding(family) -> None:
+    encoder = load_encoder(family("uform3"))
+    tokens = encoder._text_processor(CAPTIONS)
+    pixels = encoder._image_processor(photographs())
+    assert tokens["input_ids"].shape[1] == 50
+    assert_same(encode_captions(encoder, CAPTIONS), unit(encoder._text.encode(tokens)))
+    assert_same(encode_images(encoder, photographs()), unit(encoder._image.encode(pixels)))
+
+
+@torch.inference_mode()
+def test_jina_equals_its_own_encode_functions(family) -> None:
+    encoder = load_encoder(family("jina"), trust_remote_code=True)
+    model = encoder.modules[0]
+    assert_same(encode_captions(encoder, CAPTIONS[:2]), model.encode_text(CAPTIONS[:2]))
+    assert_same(encode_images(encoder, photographs()), model.encode_image(photographs()))
+
+
+def test_the_same_weights_in_two_formats_give_the_same_vectors(family, tmp_path) -> None:
+    first = load_encoder(family("clip"))
+    from_transformers_clip(folder_of(first.spec), tmp_path / "openclip")
+    second = load_encoder(EncoderSpec(name="o", adapter="openclip", checkpoint=str(tmp_path / "openclip"), dim=32))
+    assert_same(encode_captions(first, CAPTIONS), encode_captions(second, CAPTIONS).values)
+    square = [image.resize((96, 96)) for image in photographs()]  # the libraries round a crop differently
+    assert_same(encode_images(first, square), encode_images(second, square).values)
+
+
+@pytest.mark.parametrize(
+    "name", sorted(n for n, c in CASES.items() if c.adapter in ("hf_dual", "openclip", "uform") and "naflex" not in n)
+)
+def test_the_fast_way_to_pixels_is_taken(name, family) -> None:
+    assert load_encoder(family(name))._recipe is not None
+
+
+def test_a_coco_sm_module_runs_unchanged(tmp_path) -> None:
+    build_own_tokenizer(tmp_path / "model")
+    build_coco_sm_module(tmp_path / "openclip.py", tmp_path / "model")
+    spec = EncoderSpec(name="mine", adapter="module", checkpoint=str(tmp_path / "openclip.py"), dim=32)
+    which = {name: look for name, look in POINTS.items() if name != "known answer"}
+    encoder = load_encoder(spec)
+    assert not [v for v in check_loaded(encoder, which) if v.result == "fail"]
+    direct = load_encoder(EncoderSpec(name="o", adapter="openclip", checkpoint=str(tmp_path / "model"), dim=32))
+    assert_same(encode_captions(encoder, CAPTIONS), encode_captions(direct, CAPTIONS).values)
+    assert_same(encode_images(encoder, photographs()), encode_images(direct, photographs()).values)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("embedding_dim = 4", "does not define model, image_forward_fn, text_forward_fn"),
+        ("import nothing_of_that_name", "failed: ModuleNotFoundError"),
+        (
+            "model = embedding_dim = 4\ndef image_forward_fn(*_): ...\ndef text_forward_fn(*_): ...",
+            "says embedding_dim = 4, the spec says dim = 32",
+        ),
+    ],
+)
+def test_a_wrong_module_is_refused(text, message, tmp_path) -> None:
+    (tmp_path / "m.py").write_text(text)
+    with pytest.raises(RequestError, match=message):
+        load_encoder(EncoderSpec(name="m", adapter="module", checkpoint=str(tmp_path / "m.py"), dim=32))
+
+
+def test_a_template_is_put_around_every_caption_and_changes_the_fingerprint(family) -> None:
+    plain = load_encoder(family("clip"))
+    asked = load_encoder(replace(family("clip"), options={"caption_template": "the {caption}"}))
+    assert_same(encode_captions(asked, ["red circle"]), encode_captions(plain, ["the red circle"]).values)
+    assert asked.spec.fingerprint != plain.spec.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"caption_template": "a photo"}, "must hold {caption} once"),
+        ({"max_length": 500}, "max_length must be from 3 to 77, got 500"),
+        ({"max_lenght": 10}, "option 'max_lenght' is unknown"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options, message, family) -> None:
+    with pytest.raises(RequestError, match=message):
+        load_encoder(replace(family("clip"), options=options))
+
+
+def test_a_shorter_max_length_cuts_there(family) -> None:
+    block = encode_captions(load_encoder(replace(family("clip"), options={"max_length": 6})), CAPTIONS[:2])
+    assert block.n_tokens.tolist() == [6, 6]
+    assert block.truncated.all()
+
+
+def test_remote_code_needs_consent(family) -> None:
+    with pytest.raises(RequestError, match=r"brings Python code.*--trust-remote-code"):
+        load_encoder(family("jina"))
+
+
+def test_an_architecture_of_another_adapter_is_named(family) -> None:
+    with pytest.raises(RequestError, match="is a 'paligemma' model; adapter hf_dual knows clip"):
+        load_encoder(replace(family("colpali"), adapter="hf_dual"))
+
+
+def test_a_transformers_folder_given_to_open_clip_says_what_to_do(family) -> None:
+    with pytest.raises(RequestError, match=r"no open_clip_config.json.*hf_dual"):
+        load_encoder(replace(family("clip"), adapter="openclip"))
+
+
+def test_a_wrong_dimension_is_named(family) -> None:
+    encoder = load_encoder(replace(family("clip"), dim=64))
+    with pytest.raises(WorkError, match=r"shape \(1, 32\), expected \(1, 64\); is dim = 64 right"):
+        encode_captions(encoder, ["a"])
+
+
+def test_not_a_number_from_the_model_is_an_error_that_names_the_item(family) -> None:
+    encoder = load_encoder(family("clip"))
+    forward = encoder.forwards["caption"]
+
+    def spoilt(**inputs):
+        vectors = hf_dual.torch.clone(forward(**inputs).pooler_output)
+        vectors[1, 0] = float("nan")
+        return vectors
+
+    encoder.forwards["caption"] = spoilt
+    with pytest.raises(WorkError, match=r"NaN, infinite or zero. for 1 of 3 captions, first at position 1"):
+        encode_captions(encoder, ["a", "b", "c"])
+
+
+def test_compiled_forward_passes_give_the_same_vectors(family, monkeypatch) -> None:
+    # traced as for a compiler, without spending a minute in one
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    encoder, plain = load_encoder(family("clip"), compiled=True), load_encoder(family("clip"))
+    assert encoder.forwards["image"] is not plain.forwards["image"]
+    np.testing.assert_allclose(
+        encode_images(encoder, photographs()).values, encode_images(plain, photographs()).values, atol=1e-5
+    )

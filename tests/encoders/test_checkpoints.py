@@ -1,0 +1,215 @@
+"""Which files a spec means: resolved offline, fixed in the fingerprint, refused when they are not there."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+
+import httpx
+import pytest
+from huggingface_hub import constants, errors
+
+from store.errors import RequestError, WorkError
+from store.types import EncoderSpec
+from tasks.encoders import ADAPTERS, catalog, entry_from, load_encoder, resolve, spec_of
+from tasks.encoders import adapters as adapters_module
+from tasks.encoders.checkpoint import digest_of, local_path
+from tasks.encoders.hub import hub_error
+from tasks.encoders.open_clip_tags import open_clip_tag
+from tasks.encoders.pinning import pin, pinned_toml
+from tasks.encoders.torchvision_remedy import ensure_torchvision
+from tests.encoders.families.hub import add_to_cache, commit
+from tests.encoders.families.table import CASES
+
+
+def spec(**fields) -> EncoderSpec:
+    return EncoderSpec(**{"name": "x", "adapter": "hf_dual", "checkpoint": "a/b", "dim": 8} | fields)
+
+
+def test_a_branch_is_resolved_from_the_cache_without_the_hub(family) -> None:
+    assert resolve(family("clip")).revision == commit("openai/clip-vit-large-patch14-336")
+
+
+def test_companions_are_pinned_and_enter_the_fingerprint(family) -> None:
+    for name, others in {
+        "colpali-lora": ["vidore/colpaligemma-3b-pt-448-base"],
+        "openclip-xlm-roberta": ["xlm-roberta-base"],
+        "jina": ["jinaai/jina-clip-implementation", "jinaai/jina-bert-flash-implementation"],
+    }.items():
+        resolved = resolve(family(name))
+        assert {k: v for k, v in resolved.options.items() if k.startswith("revision:")} == {
+            f"revision:{other}": commit(other) for other in others
+        }
+        assert resolve(resolved) == resolved
+        moved = {**resolved.options, f"revision:{others[0]}": "0" * 40}
+        assert replace(resolved, options=moved).fingerprint != resolved.fingerprint
+
+
+def test_a_folder_is_its_contents(tmp_path) -> None:
+    (tmp_path / "a.txt").write_text("1")
+    first = digest_of(tmp_path)
+    (tmp_path / ".cache").mkdir()
+    (tmp_path / ".cache" / "x").write_text("ignored")
+    assert digest_of(tmp_path) == first
+    (tmp_path / "a.txt").write_text("2")
+    assert digest_of(tmp_path) != first
+    fixed = replace(spec(), checkpoint=str(tmp_path), revision=first)
+    with pytest.raises(RequestError, match=f"have digest {digest_of(tmp_path)}, the spec says {first}"):
+        resolve(fixed)
+
+
+def test_an_unknown_repository_says_how_to_get_it(hub_cache) -> None:
+    with pytest.raises(WorkError, match=r"not in the cache .* HF_HUB_OFFLINE.*hf download nobody/nothing"):
+        resolve(spec(checkpoint="nobody/nothing"))
+
+
+@pytest.mark.parametrize("checkpoint", ["package:tiny/none", "/nowhere/model", "./nowhere", "model.py"])
+def test_a_path_that_is_not_there_is_named(checkpoint) -> None:
+    with pytest.raises(RequestError, match="is not there"):
+        local_path(checkpoint)
+
+
+def response(status: int) -> httpx.Response:
+    return httpx.Response(status, request=httpx.Request("GET", "https://huggingface.co/a/b"))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (errors.GatedRepoError("gated", response=response(403)), WorkError, "accept its terms at .* HF_TOKEN"),
+        (errors.RepositoryNotFoundError("404", response=response(404)), RequestError, "is not on the hub"),
+        (errors.RevisionNotFoundError("404", response=response(404)), RequestError, "has no revision 'main'"),
+        (errors.LocalEntryNotFoundError("offline"), WorkError, "cannot be reached .* hf download a/b"),
+        (httpx.ConnectError("no route"), WorkError, "cannot be reached"),
+        (ConnectionError("reset"), WorkError, "cannot be reached"),
+    ],
+)
+def test_hub_failures_name_the_next_step(error, kind, message) -> None:
+    raised = hub_error(error, "a/b", "main")
+    assert isinstance(raised, kind)
+    with pytest.raises(kind, match=message):
+        raise raised
+
+
+def test_an_unreachable_hub_is_no_matter_when_the_cache_knows(family, monkeypatch) -> None:
+    known = family("clip")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", lambda *_, **__: (_ for _ in ()).throw(OSError("no route")))
+    assert resolve(known).revision == commit("openai/clip-vit-large-patch14-336")
+    with pytest.raises(WorkError, match="cannot be reached"):
+        resolve(spec(checkpoint="nobody/nothing"))
+
+
+def test_an_unknown_adapter_lists_the_known_ones() -> None:
+    with pytest.raises(RequestError, match="adapter 'clippy' is unknown; known: hf_dual, colvision"):
+        load_encoder(spec(adapter="clippy"))
+
+
+def test_a_missing_package_says_what_to_install(monkeypatch) -> None:
+    monkeypatch.setattr(adapters_module.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(RequestError, match=r"adapter 'uform' needs uform; install with: pip install 'uform>=3.1'"):
+        load_encoder(spec(adapter="uform"))
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:7", "mps"])
+def test_a_device_that_is_not_there_is_refused(device, family) -> None:
+    with pytest.raises(RequestError, match="device"):
+        load_encoder(family("clip"), device=device)
+
+
+def test_a_spec_of_an_older_adapter_is_refused(family) -> None:
+    with pytest.raises(RequestError, match="made for version 0 of adapter 'hf_dual', this is version 1"):
+        load_encoder(replace(family("clip"), adapter_version=0))
+
+
+def test_an_unknown_name_lists_the_catalog() -> None:
+    with pytest.raises(RequestError, match="encoder 'nope' is unknown; known: tiny-clip"):
+        spec_of("nope")
+
+
+def test_all_faults_of_a_row_are_named_together() -> None:
+    with pytest.raises(RequestError) as raised:
+        entry_from("mine", {"adapter": "clippy", "dimension": 3, "dim": 3})
+    assert len(raised.value.faults) == 3
+
+
+def test_the_catalog_names_the_benchmarks_models_and_no_unseen_commit() -> None:
+    checkpoints = {entry.spec.checkpoint.removeprefix("hf-hub:") for entry in catalog().values()}
+    assert checkpoints >= {
+        "apple/DFN5B-CLIP-ViT-H-14-378", "laion/CLIP-ViT-H-14-laion2B-s32B-b79K", "facebook/metaclip-h14-fullcc2.5b",
+        "vidore/colpali-v1.3", "jinaai/jina-clip-v1", "google/siglip-so400m-patch14-384",
+        "openai/clip-vit-large-patch14-336", "unum-cloud/uform-vl-multilingual-v2",
+        "xlm-roberta-base-ViT-B-32/laion5b_s13b_b90k",
+    }  # fmt: skip
+    assert {entry.spec.revision for entry in catalog().values()} == {"main"}
+    assert all(entry.spec.adapter in ADAPTERS for entry in catalog().values())
+    assert {entry.spec.adapter for entry in catalog().values() if entry.remote_code} == {"jina"}
+
+
+def test_every_adapter_for_checkpoints_is_covered_by_a_family() -> None:
+    assert {case.adapter for case in CASES.values()} == set(ADAPTERS) - {"module"}
+
+
+def test_open_clips_own_names_lead_to_a_repository_at_a_commit(hub_cache, tmp_path) -> None:
+    tag = open_clip_tag("xlm-roberta-base-ViT-B-32/laion5b_s13b_b90k")
+    assert tag is not None
+    assert tag.repository == "laion/CLIP-ViT-B-32-xlm-roberta-base-laion5B-s13B-b90k"
+    assert open_clip_tag("laion/CLIP-ViT-H-14-laion2B-s32B-b79K") is None
+    with pytest.raises(RequestError, match="no weights 'nope' on the hub for ViT-B-32; known: "):
+        open_clip_tag("ViT-B-32/nope")
+
+
+def test_a_model_by_open_clips_name_loads_from_the_pinned_commit(hub_cache, tmp_path, monkeypatch) -> None:
+    import open_clip
+
+    from tests.encoders.families.openclip import OPENAI, TEXT, VISION, _write
+
+    model = {"embed_dim": 32, "quick_gelu": True, "vision_cfg": VISION, "text_cfg": TEXT}
+    _write(tmp_path / "tinyvit", model, OPENAI, pickle=False)
+    (tmp_path / "tinyvit.json").write_text((__import__("json")).dumps(model))
+    open_clip.add_model_config(tmp_path / "tinyvit.json")
+    (tmp_path / "tinyvit" / "open_clip_config.json").unlink()
+    add_to_cache(hub_cache, "timm/tinyvit", tmp_path / "tinyvit")
+    known = {
+        "hf_hub": "timm/tinyvit/",
+        "quick_gelu": True,
+        "resize_mode": "squash",
+        "interpolation": "bicubic",
+        **OPENAI,
+    }
+    monkeypatch.setitem(open_clip.pretrained._PRETRAINED, "tinyvit", {"openai": known})
+    encoder = load_encoder(spec(adapter="openclip", checkpoint="tinyvit/openai", dim=32))
+    assert encoder.spec.revision == commit("timm/tinyvit")
+    assert "Resize(size=(56, 56)" in str(encoder._transform)
+
+
+def test_pins_are_rows_of_a_suite_file_and_faults_are_comments(family) -> None:
+    family("siglip")
+    pins = list(pin(["tiny-clip", "siglip-so400m", "dfn5b-h", "metaclip-h"]))
+    assert {p.name for p in pins if p.spec is None} >= {"metaclip-h"}
+    rows = {row["name"]: row for row in tomllib.loads(pinned_toml(pins))["encoder"]}
+    assert rows["siglip-so400m"]["revision"] == commit("google/siglip-so400m-patch14-384")
+    again = entry_from("siglip-so400m", {k: v for k, v in rows["siglip-so400m"].items() if k != "name"}).spec
+    assert again == resolve(spec_of("siglip-so400m"))
+
+
+def test_torchvision_can_be_imported_beside_a_torch_that_it_was_not_built_for(tmp_path) -> None:
+    import subprocess
+    import sys
+
+    script = (
+        "import torch\n"
+        "def refuse(path): raise OSError('libcudart.so: cannot open shared object file')\n"
+        "torch.ops.load_library = refuse\n"
+        "from tasks.encoders.torchvision_remedy import ensure_torchvision\n"
+        "print(ensure_torchvision(), ensure_torchvision())\n"
+        "import torchvision.transforms, open_clip\n"
+        "print(torchvision.transforms.Resize(8))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[:2] == ["declared", "declared"]
+
+
+def test_the_remedy_changes_nothing_where_torchvision_was_imported() -> None:
+    assert ensure_torchvision() in ("imported", "native", "declared")

@@ -1,0 +1,42 @@
+"""The batch size that is found is the smallest fast one that fits."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from store.errors import WorkError
+from tasks.encoders.tuning import find_batch_size
+from tests.encoders.toy import ToyEncoder
+
+
+class Slow(ToyEncoder):
+    """A pass takes 20 ms up to eight items and 2.5 ms per item beyond."""
+
+    def embed(self, prepared):
+        time.sleep(max(0.02, 0.0025 * len(prepared)))
+        return super().embed(prepared)
+
+
+def test_doubling_stops_when_larger_batches_are_no_faster() -> None:
+    found = find_batch_size(Slow(), "caption", start=1, most=256, gain=1.3)
+    assert found.size == 8
+    assert "no faster" in found.stopped_by
+
+
+def test_doubling_stops_at_the_memory() -> None:
+    found = find_batch_size(ToyEncoder(capacity=9), "image", start=2, gain=0.0)
+    assert found.size == 8
+    assert found.stopped_by == "out of memory at 16"
+
+
+def test_doubling_stops_where_it_is_told() -> None:
+    found = find_batch_size(ToyEncoder(), "caption", start=4, most=16, gain=0.0)
+    assert sorted(found.rates) == [4, 8, 16]
+    assert found.size == 16
+
+
+def test_a_model_that_fits_nothing_is_an_error() -> None:
+    with pytest.raises(WorkError, match="not even 4 captions fit"):
+        find_batch_size(ToyEncoder(capacity=3), "caption")
