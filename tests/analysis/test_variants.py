@@ -65,7 +65,7 @@ def test_whitened_vectors_spread_far_more_evenly() -> None:
     stretched = normalised(unit(rng, 2000, 4) * np.float32([5, 1, 1, 1]))
     before = stretched.var(axis=0)
     after = np.concatenate(whitened(stretched[:1000], stretched[1000:])).var(axis=0)
-    assert before.max() / before.min() > 10
+    assert before.max() / before.min() > 6
     assert after.max() / after.min() < 3
 
 
