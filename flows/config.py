@@ -38,6 +38,7 @@ WORKSPACE_VARIABLE = "CAPIM_WORKSPACE"
 DEFAULT_WORKSPACE = "workspace"
 
 Named = str | dict[str, Any]
+_NAMES = frozenset({"name", "reader", "adapter", "split", "language", "translator", "revision"})  # never paths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,7 @@ class RunConfig:
         replicates: Bootstrap replicates per interval.
         seed: Of everything random.
         level: Of every interval.
+        keep_replicates: Store every bootstrap draw of every metric too (table ``replicates``).
         trust_remote_code: Consent to run a model repository's own code, at a resolved revision.
     """
 
@@ -72,6 +74,7 @@ class RunConfig:
     replicates: int = 10_000
     seed: int = 0
     level: float = 0.95
+    keep_replicates: bool = False
     trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
@@ -143,21 +146,21 @@ def read_suite(path: str | Path) -> dict[str, Any]:
     if unknown:
         names = ", ".join(sorted(known | {"corpus", "encoder"}))
         raise RequestError(f"suite file {path}: unknown fields {', '.join(unknown)}; known are {names}")
-    fields["corpora"] = tuple(_beside(corpus, path.parent, ("root", "captions", "file")) for corpus in corpora)
-    fields["encoders"] = tuple(_beside(encoder, path.parent, ("checkpoint",)) for encoder in encoders)
+    fields["corpora"] = tuple(_beside(corpus, path.parent) for corpus in corpora)
+    fields["encoders"] = tuple(_beside(encoder, path.parent) for encoder in encoders)
     return fields
 
 
-def _beside(entry: Named, folder: Path, keys: tuple[str, ...]) -> Named:
-    """Paths that exist beside the suite file, made absolute; everything else as it is."""
+def _beside(entry: Named, folder: Path) -> Named:
+    """The entry with every path that exists beside the suite file made absolute; names stay names."""
 
     def located(value: object) -> object:
-        if isinstance(value, str) and not Path(value).is_absolute() and (folder / value).exists():
+        if isinstance(value, str) and value and not Path(value).is_absolute() and (folder / value).exists():
             return str((folder / value).resolve())
         return value
 
     if isinstance(entry, Mapping):
-        return {key: located(value) if key in keys else value for key, value in entry.items()}
+        return {key: value if key in _NAMES else located(value) for key, value in entry.items()}
     return str(located(entry))
 
 

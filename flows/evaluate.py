@@ -7,8 +7,9 @@ from prefect import flow
 from flows.config import RunConfig
 from flows.execution import call
 from flows.runs import recorded_run
+from tasks.own_metric import own_metric
 from tasks.references import EvaluationRef, SetsRef
-from tasks.score import find_sets, score
+from tasks.score import find_evaluations, find_sets, score
 
 
 @flow(name="evaluate", flow_run_name="evaluate-{config.name}")
@@ -38,7 +39,30 @@ def evaluate(
                 replicates=config.replicates,
                 seed=config.seed,
                 level=config.level,
+                keep_replicates=config.keep_replicates,
                 run=run_id,
             )
             for pair in sets
         )
+
+
+@flow(name="evaluate-own", flow_run_name="evaluate-{metric}")
+def evaluate_own(config: RunConfig, metric: str) -> list[str]:
+    """A user's own metric (``module:function``) over what was evaluated; returns the ids of its result rows."""
+    evaluations = call(find_evaluations, config.store_uri, corpora=config.corpora, encoders=config.encoders)
+    with recorded_run(config, "evaluate-own") as run_id:
+        return [
+            result
+            for evaluation in evaluations
+            for result in call(
+                own_metric,
+                evaluation,
+                metric,
+                store_uri=config.store_uri,
+                protocols=config.protocols,
+                replicates=config.replicates,
+                seed=config.seed,
+                level=config.level,
+                run=run_id,
+            )
+        ]

@@ -13,6 +13,9 @@ from typing import Any, TextIO
 Row = Mapping[str, Any]
 
 FORMATS = ("table", "json", "csv")
+RESULT_COLUMNS = (
+    "encoder", "corpus", "protocol", "metric", "value", "low", "high", "n_queries", "n_clusters", "tie_share",
+)  # fmt: skip
 
 
 def plain(text: str) -> str:

@@ -236,7 +236,8 @@ class Corpus:
         digest = hashlib.sha256()
         digest.update(self.name.encode())
         contents = self.images.drop_columns(["key", "width", "height"])
-        for table in (contents, self.captions, self.pairs, self.quadruples, self.relevance, self.skipped):
+        skipped = self.skipped.select(["image_id"])  # the reason is a library's wording
+        for table in (contents, self.captions, self.pairs, self.quadruples, self.relevance, skipped):
             digest.update(str(table.schema.names).encode())
             for batch in table.combine_chunks().to_batches(max_chunksize=10_000):
                 for row in batch.to_pylist():

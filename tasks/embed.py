@@ -15,6 +15,7 @@ from store import EmbeddingStore
 from store.errors import RequestError, WorkError
 from store.types import Corpus, EncoderSpec
 from tasks.corpora import open_corpus
+from tasks.corpora.change import describe_change
 from tasks.corpora.survey import survey
 from tasks.encoding import EncodeSettings, SetEncoder
 from tasks.progress import track
@@ -53,7 +54,9 @@ def register_corpus(what: str | dict[str, Any], *, store_uri: str, sample: int |
         RequestError: The corpus is unknown, missing, empty or contradicts itself.
     """
     corpus = _read(what, store_uri=store_uri, sample=sample, seed=seed)
-    EmbeddingStore.open(store_uri, create=True).write_corpus(corpus)
+    store = EmbeddingStore.open(store_uri, create=True)
+    changes = _changes(store, corpus)
+    store.write_corpus(corpus)
     reference = CorpusRef(
         what=what,
         sample=sample,
@@ -63,6 +66,7 @@ def register_corpus(what: str | dict[str, Any], *, store_uri: str, sample: int |
         n_images=len(corpus.images),
         n_captions=len(corpus.captions),
         n_skipped=len(corpus.skipped),
+        changes=changes,
         skipped=tuple(f"{s['image_id']}: {s['reason']}" for s in corpus.skipped.slice(0, SHOWN_SKIPS).to_pylist()),
     )
     _keep(_OPEN, _handle(reference), corpus)
@@ -119,6 +123,14 @@ def _read(what: str | dict[str, Any], *, store_uri: str, sample: int | None, see
             done = finished
 
         return survey(corpus, known=known, sink=store.write_survey, progress=progress)
+
+
+def _changes(store: EmbeddingStore, corpus: Corpus) -> tuple[str, ...]:
+    """What the corpus has become different in since the store last saw one of its name."""
+    if corpus.name not in store.corpora()["name"].to_pylist():
+        return ()
+    known = store.corpus(corpus.name)
+    return () if known.fingerprint == corpus.fingerprint else tuple(describe_change(known, corpus))
 
 
 def _opened(reference: CorpusRef, store_uri: str) -> Corpus:

@@ -101,6 +101,9 @@ class SetEncoder:
         with track(label, total=len(missing), unit=UNITS[key.modality]) as advance, closing(stream):
             for batch in stream:
                 batch_id = f"{self._run}-{secrets.token_hex(4)}"
+                if batch.index == 0:  # how many vectors an item has is known from now on
+                    per_item = float(batch.embeddings.counts.mean())
+                    self._store.check_room(self.spec, len(missing), vectors_per_item=per_item)
                 begun = time.perf_counter()
                 block = Block(
                     ords=batch.ords,

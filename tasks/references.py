@@ -21,6 +21,7 @@ class CorpusRef:
     n_captions: int
     n_skipped: int
     skipped: tuple[str, ...]  # the first few as "id: reason"
+    changes: tuple[str, ...]  # against what the store had under this name before; empty if nothing
 
 
 @dataclass(frozen=True, kw_only=True)

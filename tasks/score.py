@@ -14,6 +14,7 @@ from store import EmbeddingStore
 from store.errors import RequestError
 from store.schema import RESULTS
 from store.types import Corpus, EvalProtocol, Modality, digest16
+from tasks.analysis.replicates import replicate_rows
 from tasks.analysis.summary import Provenance, result_rows
 from tasks.encoders.device import choose_device
 from tasks.metrics import metrics_of
@@ -96,6 +97,7 @@ def score(
     seed: int,
     level: float,
     run: str,
+    keep_replicates: bool = False,
 ) -> EvaluationRef:
     """Outcomes and results of one encoder on one corpus; what was scored before is read, not scored again."""
     store = EmbeddingStore.open(store_uri)
@@ -104,7 +106,10 @@ def score(
     tags = _tags(store, sets)
     evaluations = {p.id: digest16([tags["image_digest"], tags["caption_digest"], p.id, SCORER_VERSION]) for p in asked}
     known = _refreshed(store, evaluations, run, replicates=replicates, seed=seed, level=level)
+    if keep_replicates:
+        known -= known - set(store.rows("replicates", evaluation=list(evaluations.values()))["protocol"].to_pylist())
     todo = [protocol for protocol in asked if protocol.id not in known]
+    whose = {name: getattr(sets, name) for name in SetsRef.__dataclass_fields__}
     scored = 0
     with track(f"{sets.encoder} · {sets.corpus} · scoring", total=len(asked), unit="protocols") as advance:
         advance(len(known))
@@ -114,13 +119,28 @@ def score(
             if protocol.id in stored:
                 rows = stored[protocol.id]
             else:
-                whose = {name: getattr(sets, name) for name in SetsRef.__dataclass_fields__}
                 rows = fresh[protocol.id].to_arrow(evaluation=evaluations[protocol.id], **whose)
                 store.write_rows("outcomes", rows, replace="evaluation")
                 scored += 1
             outcomes = Outcomes.from_arrow(in_query_order(rows), protocol)
-            results = _results(outcomes, corpus, sets, evaluations[protocol.id], tags, run, replicates, seed, level)
-            store.write_rows("results", results, replace="evaluation")
+            n_clusters = len(corpus.quadruples if protocol.direction == "quadruples" else corpus.images)
+            source = Provenance(
+                **whose,
+                evaluation=evaluations[protocol.id],
+                image_tag=tags["image_tag"],
+                caption_tag=tags["caption_tag"],
+                run=run,
+            )
+            metrics = metrics_of(outcomes)
+            results = result_rows(
+                outcomes, metrics, source, n_clusters=n_clusters, seed=seed, replicates=replicates, level=level
+            )
+            store.write_rows("results", results, replace="result")
+            if keep_replicates:
+                drawn = replicate_rows(
+                    outcomes, metrics, source, n_clusters=n_clusters, seed=seed, replicates=replicates
+                )
+                store.write_rows("replicates", drawn, replace="result")
             advance(1)
     return EvaluationRef(sets=sets, evaluations=evaluations, n_scored=scored)
 
@@ -170,35 +190,4 @@ def _score(
         images=store.vectors(encoder=encoder, corpus=whole, modality="image").matrix,
         captions=store.vectors(encoder=encoder, corpus=whole, modality="caption").matrix,
         device=choose_device(device),
-    )
-
-
-def _results(
-    outcomes: Outcomes,
-    corpus: Corpus,
-    sets: SetsRef,
-    evaluation: str,
-    tags: dict[str, str],
-    run: str,
-    replicates: int,
-    seed: int,
-    level: float,
-) -> pa.Table:
-    """Every metric of the protocol with its interval."""
-    metrics = metrics_of(outcomes)
-    if not metrics:
-        return RESULTS.empty_table()
-    n_clusters = len(corpus.quadruples if outcomes.protocol.direction == "quadruples" else corpus.images)
-    provenance = Provenance(
-        evaluation=evaluation,
-        encoder=sets.encoder,
-        encoder_fingerprint=sets.encoder_fingerprint,
-        corpus=sets.corpus,
-        corpus_fingerprint=sets.corpus_fingerprint,
-        image_tag=tags["image_tag"],
-        caption_tag=tags["caption_tag"],
-        run=run,
-    )
-    return result_rows(
-        outcomes, metrics, provenance, n_clusters=n_clusters, seed=seed, replicates=replicates, level=level
     )

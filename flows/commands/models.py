@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.commands.declare import declare
 from flows.output import plain, print_rows
+from store.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the commands about what there is."""
     parser = declare(commands, common, "list", list_known, rows=True)
     parser.add_argument("what", choices=tuple(LISTS), help="what to list")
+    parser.add_argument("--pin", metavar="FILE", help="encoders: write a suite file with every model at its commit")
     parser = declare(commands, common, "check", check, rows=True)
     parser.add_argument("encoder", help="a name of `capim list encoders`, or of the suite file")
     parser.add_argument("--suite", help="suite file that describes the encoder")
@@ -78,9 +81,26 @@ LISTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
 def list_known(args: argparse.Namespace) -> None:
     """List encoders, corpora, protocols or metrics.
 
+    With --pin, also write a suite file in which every encoder stands at the commit that its branch is at now.
+
     Example: capim list encoders --format json
     """
+    if args.pin:
+        _pin(args)
     print_rows(LISTS[args.what](), form=args.format)
+
+
+def _pin(args: argparse.Namespace) -> None:
+    if args.what != "encoders":
+        raise RequestError("--pin is for encoders: capim list encoders --pin FILE")
+    from tasks.encoders.pinning import pin, pinned_toml
+
+    pins = list(pin())
+    Path(args.pin).write_text(pinned_toml(pins), encoding="utf-8")
+    pinned = sum(entry.spec is not None for entry in pins)
+    sys.stderr.write(
+        f"{pinned} of {len(pins)} encoders pinned in {args.pin}; the others are comments with the reason\n"
+    )
 
 
 def check(args: argparse.Namespace) -> int:
@@ -119,7 +139,7 @@ def corpora(args: argparse.Namespace) -> int:
 def check_corpora(args: argparse.Namespace) -> int:
     """Read a corpus as a run would and say all that is wrong with it; stores nothing.
 
-    Exit code 1 if a run would refuse it.
+    Exit code 2 if a run would refuse it.
 
     Example: capim corpora check ../shared/data/coco_photos
     """
@@ -127,4 +147,4 @@ def check_corpora(args: argparse.Namespace) -> int:
 
     found = check_corpus(args.what)
     sys.stdout.writelines(f"{plain(line)}\n" for line in found.lines())
-    return 0 if found.ok else 1
+    return 0 if found.ok else 2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from flows.commands.declare import declare, names
 from flows.config import RunConfig, demo_config, read_suite, run_config, unnamed
-from flows.output import plain
+from flows.output import RESULT_COLUMNS, plain, print_rows
 from flows.progress import bars
 from store.errors import RequestError
 
@@ -22,9 +22,13 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     declare(commands, common, "demo", demo)
     _options(declare(commands, common, "run", run), encoding=True, statistics=True)
     _options(declare(commands, common, "embed", embed), encoding=True)
-    _options(declare(commands, common, "evaluate", evaluate), statistics=True)
+    parser = declare(commands, common, "evaluate", evaluate, rows=True)
+    _options(parser, statistics=True)
+    parser.add_argument("--metric", metavar="MODULE:FUNCTION", help="a metric of your own; prints its rows")
     _options(declare(commands, common, "compare", compare), statistics=True)
-    _options(declare(commands, common, "report", report))
+    parser = declare(commands, common, "report", report)
+    _options(parser)
+    parser.add_argument("--compare", nargs=2, metavar=("OLD", "NEW"), help="two reports: what changed between them")
 
 
 def _options(parser: argparse.ArgumentParser, *, encoding: bool = False, statistics: bool = False) -> None:
@@ -44,6 +48,10 @@ def _options(parser: argparse.ArgumentParser, *, encoding: bool = False, statist
     if statistics:
         parser.add_argument("--protocols", type=names, metavar="P,Q", help="ids (capim list protocols; default: all)")
         parser.add_argument("--replicates", type=int, metavar="N", help="bootstrap replicates (default: 10000)")
+        parser.add_argument("--bootstrap-iterations", dest="replicates", type=int, help=argparse.SUPPRESS)  # V29's name
+        parser.add_argument(
+            "--keep-replicates", action="store_true", default=None, help="store every draw, for tests of your own"
+        )
     parser.add_argument("--seed", type=int, help="of everything random (default: 0)")
 
 
@@ -110,9 +118,14 @@ def embed(args: argparse.Namespace) -> int:
 def evaluate(args: argparse.Namespace) -> int:
     """Compute ranks, metrics and intervals from the store; no model is loaded.
 
+    A metric of your own is a function in a file beside you that takes `outcomes` or a score `block` and
+    returns one number per query; its rows, with intervals, are stored and printed.
+
     Example: capim evaluate --corpora shapes --protocols t2i/all,i2t/any --replicates 2000
     """
     config = _config(args)
+    if args.metric:
+        return _own_metric(config, args)
     from flows.evaluate import evaluate as flow
     from flows.execution import start
 
@@ -122,6 +135,18 @@ def evaluate(args: argparse.Namespace) -> int:
     sys.stderr.write(
         f"{scored} protocols scored, {sum(len(r.evaluations) for r in done) - scored} were there already\n"
     )
+    return 0
+
+
+def _own_metric(config: RunConfig, args: argparse.Namespace) -> int:
+    from flows.evaluate import evaluate_own
+    from flows.execution import start
+    from tasks.own_metric import stored_results
+
+    with bars(quiet=args.quiet):
+        written = start(evaluate_own, config, args.metric)
+    rows = stored_results(config.store_uri, written).sort_by([("protocol", "ascending"), ("value", "descending")])
+    print_rows(rows.to_pylist(), form=args.format, columns=RESULT_COLUMNS)
     return 0
 
 
@@ -143,9 +168,18 @@ def compare(args: argparse.Namespace) -> int:
 def report(args: argparse.Namespace) -> int:
     """Write the report of what the store has: HTML, markdown and results.json.
 
-    Example: capim report --workspace workspace
+    With --compare, a page about two reports instead: what changed, whether it is more than chance, and why
+    it may have.
+
+    Example: capim report --compare workspace/reports/OLD workspace/reports/NEW
     """
     config = _config(args)
+    if args.compare:
+        from reports.compare import write_comparison
+
+        old, new = args.compare
+        sys.stdout.write(f"{write_comparison(old, new, f'{config.reports_uri}/compared')}\n")
+        return 0
     from flows.execution import start
     from flows.publish import publish
 
@@ -155,6 +189,11 @@ def report(args: argparse.Namespace) -> int:
 
 def _say_embedded(references: tuple[EmbedRef, ...]) -> None:
     for corpus in {reference.corpus.fingerprint: reference.corpus for reference in references}.values():
+        if corpus.changes:
+            lines = "".join(f"\n  - {plain(change)}" for change in corpus.changes)
+            sys.stderr.write(
+                f"{corpus.name} is not what the store had under this name; its items were encoded anew:{lines}\n"
+            )
         if corpus.n_skipped:
             more = ["…"] if corpus.n_skipped > len(corpus.skipped) else []
             said = "; ".join([*corpus.skipped, *more])
