@@ -109,7 +109,7 @@ def _tie_column(
     evidence: Evidence, corpus: str, protocol: str, metric: str
 ) -> list[tuple[Column, Callable[[str], Cell]]]:
     """How ties move the leading metric; no column where no query is tied."""
-    if not any(r["tie_share"] > 0 for r in evidence.ranked(corpus, protocol, metric)):
+    if not any((r["tie_share"] or 0) > 0 for r in evidence.ranked(corpus, protocol, metric)):
         return []
     explain = f"Percent of queries with a tie; below it {metric} with all ties lost and all won"
     column = Column(heading="ties", group=protocol, numeric=True, explain=explain)
