@@ -8,12 +8,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from store.errors import RequestError
 from store.types import EncoderSpec
 from tasks.encoders.companions import PIN
 from tasks.encoders.hub import snapshot
+from tasks.encoders.weight_files import WEIGHT_FILES
 
 PACKAGE = Path(__file__).parent
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
@@ -70,13 +72,23 @@ def _counts(file: Path, folder: Path) -> bool:
 def folder_of(spec: EncoderSpec) -> Path:
     """The folder that holds the files of a resolved spec; fetched from the hub if need be."""
     path = local_path(spec.checkpoint)
-    return path if path is not None else snapshot(repository_of(spec.checkpoint), spec.revision)
+    return (
+        path
+        if path is not None
+        else snapshot(repository_of(spec.checkpoint), spec.revision, WEIGHT_FILES[spec.adapter])
+    )
 
 
-def companion_folder(spec: EncoderSpec, name: str) -> Path:
-    """The folder of a companion repository of a resolved spec at its pinned commit; fetched if need be."""
+def companion_folder(spec: EncoderSpec, name: str, weights: Sequence[str] = ()) -> Path:
+    """The folder of a companion repository of a resolved spec at its pinned commit; fetched if need be.
+
+    Args:
+        spec: Resolved.
+        name: Of the companion.
+        weights: Patterns of the weights to fetch with it; none where only its configuration or code is needed.
+    """
     path = local_path(name)
-    return path if path is not None else snapshot(name, str(spec.options[PIN + name]))
+    return path if path is not None else snapshot(name, str(spec.options[PIN + name]), weights)
 
 
 def base_folder(spec: EncoderSpec, folder: Path) -> Path | None:
@@ -84,4 +96,5 @@ def base_folder(spec: EncoderSpec, folder: Path) -> Path | None:
     config = folder / "adapter_config.json"
     if not config.is_file():
         return None
-    return companion_folder(spec, str(json.loads(config.read_text(encoding="utf-8"))["base_model_name_or_path"]))
+    name = str(json.loads(config.read_text(encoding="utf-8"))["base_model_name_or_path"])
+    return companion_folder(spec, name, WEIGHT_FILES[spec.adapter])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from store.errors import RequestError, WorkError
+from tasks.encoders.weight_files import needed_files
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -41,8 +42,13 @@ def commit_of(repository: str, revision: str) -> str:
     return cached.read_text(encoding="utf-8").strip()
 
 
-def snapshot(repository: str, commit: str) -> Path:
-    """The folder of one commit of a hub repository; pickles are left out where safetensors hold the same weights.
+def snapshot(repository: str, commit: str, weights: Sequence[str]) -> Path:
+    """The folder of one commit of a hub repository, with no more weights than needed.
+
+    Args:
+        repository: Hub id.
+        commit: A commit, never a branch.
+        weights: Patterns of the files that hold the weights, in the order of preference; none: no weights at all.
 
     Raises:
         RequestError: The repository or commit does not exist.
@@ -50,13 +56,11 @@ def snapshot(repository: str, commit: str) -> Path:
     """
     from huggingface_hub import HfApi, constants, snapshot_download
 
-    ignore = ["*.h5", "*.msgpack", "*.ot", "*.tflite", "*.onnx", "*.onnx_data", "*.gguf", "onnx/*", "coreml/*"]
     try:
-        if not constants.HF_HUB_OFFLINE:
-            files = HfApi().list_repo_files(repository, revision=commit)
-            if any(file.endswith(".safetensors") for file in files):
-                ignore += ["*.bin", "*.pt", "*.pth", "*.ckpt"]
-        return Path(snapshot_download(repository, revision=commit, ignore_patterns=ignore))
+        if constants.HF_HUB_OFFLINE:
+            return Path(snapshot_download(repository, revision=commit, local_files_only=True))
+        files = needed_files(HfApi().list_repo_files(repository, revision=commit), weights)
+        return Path(snapshot_download(repository, revision=commit, allow_patterns=files))
     except Exception as error:  # noqa: BLE001 - hub_error tells them apart and raises what it does not know
         try:
             return Path(snapshot_download(repository, revision=commit, local_files_only=True))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import Protocol, cast
 
-from store.errors import RequestError
+from store.errors import RequestError, WorkError
 from store.types import EncoderSpec
-from tasks.encoders.adapters import adapter_of, unknown_options
+from tasks.encoders.adapters import Adapter, adapter_of, unknown_options
 from tasks.encoders.encoder import Encoder
 from tasks.encoders.resolving import resolve
 
@@ -31,7 +31,7 @@ def load_encoder(
     Raises:
         RequestError: Adapter or device unknown, a package or the checkpoint is missing, consent is missing.
         MissingWeightsError: The checkpoint lacks weights that the architecture needs.
-        WorkError: The hub cannot be reached, or access is restricted.
+        WorkError: The hub cannot be reached, access is restricted, or the files cannot be loaded.
     """
     adapter = adapter_of(spec.adapter)
     if spec.adapter_version != adapter.version:
@@ -49,13 +49,7 @@ def load_encoder(
     resolved = resolve(spec)
     ensure_torchvision()
     module = cast("_AdapterModule", importlib.import_module(adapter.module))
-    try:
-        encoder = module.load(resolved, device=device, trust_remote_code=trust_remote_code)
-    except ImportError as error:
-        reason = " ".join(str(error).split())
-        raise RequestError(
-            f"encoder {spec.name!r}: a package is missing ({reason}); install with: {adapter.install}"
-        ) from error
+    encoder = _loaded(module, adapter, resolved, device, trust_remote_code)
     if compiled:
         import torch
 
@@ -63,3 +57,33 @@ def load_encoder(
             # captions come in many lengths, images in one
             encoder.forwards[modality] = torch.compile(forward, dynamic=modality == "caption")
     return encoder
+
+
+def _loaded(
+    module: _AdapterModule, adapter: Adapter, spec: EncoderSpec, device: str, trust_remote_code: bool
+) -> Encoder:
+    """What the adapter loads; whatever goes wrong in a library, said in one line with the next step."""
+    from tasks.encoders.memory import is_out_of_memory
+
+    try:
+        return module.load(spec, device=device, trust_remote_code=trust_remote_code)
+    except (RequestError, WorkError):
+        raise
+    except ImportError as error:
+        raise RequestError(
+            f"encoder {spec.name!r}: a package is missing ({_one_line(error)}); install with: {adapter.install}"
+        ) from error
+    except Exception as error:
+        if is_out_of_memory(error):
+            advice = f"it does not fit into the memory of {device}; try --precision bfloat16 or another device"
+        else:
+            advice = "the files may be damaged or of another format: remove them from the cache and download them again"
+        raise WorkError(
+            f"encoder {spec.name!r}: {spec.checkpoint} at {spec.revision} cannot be loaded "
+            f"({type(error).__name__}: {_one_line(error)}); {advice}"
+        ) from error
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= 300 else f"{text[:300]} …"

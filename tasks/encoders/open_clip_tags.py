@@ -8,13 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from store.errors import RequestError
+from tasks.encoders.weight_files import OPEN_CLIP_WEIGHTS
 
-# names of a repository's weights, in the order of preference
-OPEN_CLIP_WEIGHTS = (
-    "open_clip_model.safetensors",
-    "open_clip_pytorch_model.safetensors",
-    "open_clip_pytorch_model.bin",
-)
 # open_clip's table of tags is part of a package that imports torchvision; the form alone decides whether to ask it
 _FORM = re.compile(r"(?P<architecture>[A-Za-z0-9.-]+)/(?P<tag>[a-z0-9_.-]+)")
 
@@ -38,6 +33,11 @@ class OpenClipTag:
     filename: str | None
     config: Mapping[str, Any]
     preprocess: Mapping[str, Any]
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """Names of the weights' file, in the order of preference."""
+        return (*([self.filename] if self.filename else []), *OPEN_CLIP_WEIGHTS)
 
     def read(self, name: str) -> Mapping[str, Any] | None:
         """The configuration in the form of a repository's own file."""

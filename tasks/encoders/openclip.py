@@ -24,9 +24,10 @@ from tasks.encoders.captions import Template, max_length_of
 from tasks.encoders.checkpoint import companion_folder, folder_of, repository_of
 from tasks.encoders.encoder import Prepared
 from tasks.encoders.hub import snapshot
-from tasks.encoders.open_clip_tags import OPEN_CLIP_WEIGHTS, open_clip_tag
+from tasks.encoders.open_clip_tags import open_clip_tag
 from tasks.encoders.pixels import Recipe, agrees
 from tasks.encoders.tensors import DTYPES, dense_embeddings, move
+from tasks.encoders.weight_files import OPEN_CLIP_WEIGHTS
 from tasks.encoders.weights import MissingWeightsError
 
 
@@ -114,7 +115,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> OpenClip
 
     tag = open_clip_tag(spec.checkpoint)
     if tag is not None:
-        folder = snapshot(tag.repository, spec.revision)
+        folder = snapshot(tag.repository, spec.revision, tag.weights)
         config: dict[str, Any] = {"model_cfg": tag.config, "preprocess_cfg": tag.preprocess}
         weights = _weights_in(folder, spec, tag.filename)
         name, settings = tag.architecture, {"pretrained": str(weights), **_forced(tag.preprocess)}

@@ -14,16 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from store.types import Precision
-from tasks.encoders.open_clip_tags import OPEN_CLIP_WEIGHTS
 from tasks.encoders.tensors import DTYPES
+from tasks.encoders.weight_files import WEIGHT_FILES, chosen_weights
 
-# in the order of preference: safetensors first, pickles only where there are none
-_FILES: dict[str, tuple[str, ...]] = {
-    "hf_dual": ("adapter_model.safetensors", "model*.safetensors", "adapter_model.bin", "pytorch_model*.bin"),
-    "openclip": OPEN_CLIP_WEIGHTS,
-    "uform": ("*_encoder.safetensors", "*_encoder.pt", "torch_weight.pt"),
-    "sentence_transformers": ("**/model*.safetensors", "**/pytorch_model*.bin"),
-}
 _SAMPLE = 512  # values looked at per matrix
 
 
@@ -39,20 +32,12 @@ def digests_of_files(folder: Path, adapter: str, precision: Precision) -> Mappin
     shows in its matrices. So are language heads, which no encoder uses.
     """
     found: dict[str, str] = {}
-    for file in weight_files(folder, adapter):
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
+    for file in (folder / name for name in chosen_weights(names, WEIGHT_FILES.get(adapter, ()))):
         for name, tensor in _tensors(file).items():
             if tensor.ndim > 1 and tensor.is_floating_point() and "lm_head" not in name:
                 found[name] = _digest(tensor.to(DTYPES[precision]))
     return found
-
-
-def weight_files(folder: Path, adapter: str) -> list[Path]:
-    """The files that an adapter takes a model's weights from; repositories often hold the same weights twice."""
-    for pattern in _FILES.get(adapter, _FILES["hf_dual"]):
-        found = sorted(folder.glob(pattern))
-        if found:
-            return found
-    return []
 
 
 def _tensors(file: Path) -> dict[str, Tensor]:

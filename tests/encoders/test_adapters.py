@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from functools import partial
 
@@ -203,6 +204,19 @@ def test_an_architecture_of_another_adapter_is_named(family) -> None:
 def test_a_transformers_folder_given_to_open_clip_says_what_to_do(family) -> None:
     with pytest.raises(RequestError, match=r"no open_clip_config.json.*hf_dual"):
         load_encoder(replace(family("clip"), adapter="openclip"))
+
+
+def test_damaged_weights_are_an_error_in_one_line(family, tmp_path) -> None:
+    folder = shutil.copytree(folder_of(load_encoder(family("clip")).spec), tmp_path / "clip")
+    (folder / "model.safetensors").write_bytes(b"\x00" * 100)
+    with pytest.raises(WorkError, match=r"cannot be loaded .*; the files may be damaged"):
+        load_encoder(replace(family("clip"), checkpoint=str(folder)))
+
+
+def test_a_model_that_does_not_fit_says_what_to_try(family, monkeypatch) -> None:
+    monkeypatch.setattr(hf_dual, "load", lambda *_, **__: (_ for _ in ()).throw(torch.OutOfMemoryError("CUDA oom")))
+    with pytest.raises(WorkError, match="does not fit into the memory of cpu; try --precision bfloat16"):
+        load_encoder(family("clip"))
 
 
 def test_a_wrong_dimension_is_named(family) -> None:

@@ -14,10 +14,11 @@ from store.types import EncoderSpec
 from tasks.encoders import ADAPTERS, catalog, entry_from, load_encoder, resolve, spec_of
 from tasks.encoders import adapters as adapters_module
 from tasks.encoders.checkpoint import digest_of, local_path
-from tasks.encoders.hub import hub_error
+from tasks.encoders.hub import hub_error, snapshot
 from tasks.encoders.open_clip_tags import open_clip_tag
 from tasks.encoders.pinning import pin, pinned_toml
 from tasks.encoders.torchvision_remedy import ensure_torchvision
+from tasks.encoders.weight_files import WEIGHT_FILES
 from tests.encoders.families.hub import add_to_cache, commit
 from tests.encoders.families.table import CASES
 
@@ -98,6 +99,24 @@ def test_an_unreachable_hub_is_no_matter_when_the_cache_knows(family, monkeypatc
     assert resolve(known).revision == commit("openai/clip-vit-large-patch14-336")
     with pytest.raises(WorkError, match="cannot be reached"):
         resolve(spec(checkpoint="nobody/nothing"))
+
+
+def test_only_the_weights_that_an_adapter_reads_are_fetched(monkeypatch, tmp_path) -> None:
+    files = ["open_clip_config.json", "open_clip_pytorch_model.bin", "model.safetensors", "pytorch_model.bin", "m.onnx"]
+    asked: dict[str, list[str]] = {}
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.HfApi.list_repo_files", lambda *_, **__: files)
+    monkeypatch.setattr(
+        "huggingface_hub.snapshot_download", lambda name, **kw: asked.update({name: kw["allow_patterns"]}) or tmp_path
+    )
+    for adapter in ("openclip", "hf_dual"):
+        snapshot(f"some/{adapter}", "0" * 40, WEIGHT_FILES[adapter])
+    snapshot("some/companion", "0" * 40, ())
+    assert asked == {
+        "some/openclip": files[:2],
+        "some/hf_dual": ["open_clip_config.json", "model.safetensors"],
+        "some/companion": files[:1],
+    }
 
 
 def test_an_unknown_adapter_lists_the_known_ones() -> None:

@@ -1,0 +1,58 @@
+"""Which of a repository's files hold the weights; many repositories hold the same weights several times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+OPEN_CLIP_WEIGHTS = (
+    "open_clip_model.safetensors",
+    "open_clip_pytorch_model.safetensors",
+    "open_clip_pytorch_model.bin",
+)
+_TRANSFORMERS = ("adapter_model.safetensors", "model*.safetensors", "adapter_model.bin", "pytorch_model*.bin")
+
+# By adapter, in the order of preference: safetensors first, pickles only where there are none.
+WEIGHT_FILES: dict[str, tuple[str, ...]] = {
+    "hf_dual": _TRANSFORMERS,
+    "colvision": _TRANSFORMERS,
+    "jina": ("model.safetensors", "pytorch_model.bin"),
+    "openclip": OPEN_CLIP_WEIGHTS,
+    "uform": ("*_encoder.safetensors", "*_encoder.pt", "torch_weight.pt"),
+    "sentence_transformers": (
+        "model*.safetensors",
+        "*/model*.safetensors",
+        "pytorch_model*.bin",
+        "*/pytorch_model*.bin",
+    ),
+}
+_HEAVY = (
+    ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot", ".onnx", ".onnx_data", ".gguf", ".tflite",
+    ".mlmodel", ".npz", ".tar", ".zip",
+)  # fmt: skip
+
+
+def chosen_weights(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    """The files that match the first pattern that any file matches.
+
+    Examples:
+        >>> chosen_weights(["model.safetensors", "open_clip_pytorch_model.bin"], WEIGHT_FILES["openclip"])
+        ['open_clip_pytorch_model.bin']
+    """
+    for pattern in patterns:
+        # a star does not reach into another folder
+        found = [f for f in files if fnmatchcase(f, pattern) and f.count("/") == pattern.count("/")]
+        if found:
+            return sorted(found)
+    return []
+
+
+def needed_files(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    """All files of a repository but the weights that are not chosen.
+
+    Examples:
+        >>> needed_files(["config.json", "model.safetensors", "pytorch_model.bin"], WEIGHT_FILES["hf_dual"])
+        ['config.json', 'model.safetensors']
+    """
+    chosen = set(chosen_weights(files, patterns))
+    return [file for file in files if file in chosen or not file.endswith(_HEAVY)]
