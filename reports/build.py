@@ -25,6 +25,10 @@ from reports.sections import (
 )
 from reports.thumbnails import data_uri
 
+COLOPHON = (
+    "Made by capim from stored rows; the same rows give the same bytes. Every number here is also in results.json "
+    "beside this file."
+)
 SECTIONS: tuple[Callable[[Evidence], Section | None], ...] = (
     verdict.section,
     gate.section,
@@ -72,6 +76,7 @@ def report_of(evidence: Evidence) -> Report:
         sections=tuple(section for build in SECTIONS if (section := build(evidence)) is not None),
         thumbnails=tuple(Thumbnail(key=sha, data_uri=data_uri(encoded)) for sha, encoded in evidence.pictures.items()),
         sources=evidence.digest,
+        colophon=COLOPHON,
     )
 
 

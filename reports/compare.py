@@ -56,6 +56,7 @@ def compare(old: Snapshot, new: Snapshot) -> Report:
         ),
         sections=tuple(section for section in sections if section is not None),
         thumbnails=(),
+        colophon="Made by capim from the results.json of the two reports.",
         sources=digest16([old.name, new.name, [[*c.key, c.difference, c.p, c.basis] for c in shared]]),
     )
 

@@ -210,6 +210,7 @@ class Report:
         sections: In reading order.
         thumbnails: Every picture of the galleries.
         sources: Digest of all rows that the report was made from; equal digests give equal bytes.
+        colophon: Last line: what it was made from, and where the numbers are.
     """
 
     title: str
@@ -218,6 +219,7 @@ class Report:
     sections: tuple[Section, ...]
     thumbnails: tuple[Thumbnail, ...]
     sources: str
+    colophon: str
 
     def __post_init__(self) -> None:
         ids = [section.id for section in self.sections]

@@ -39,11 +39,13 @@ def pair_of(evidence: Evidence, corpus: str, protocol: str, metric: str, a: str,
 
 
 def standings(evidence: Evidence, corpus: str, protocol: str, metric: str) -> dict[str, Standing]:
-    """Encoder to its standing; empty unless every pair has been compared.
+    """Encoder to its standing; empty unless there are two at least and every pair has been compared.
 
     A pair whose test has no p-value (its row says why: identical outcomes, too few clusters) is not told apart.
     """
     names = [r["encoder"] for r in evidence.ranked(corpus, protocol, metric) if r["value"] is not None]
+    if len(names) < 2:
+        return {}
     better: dict[str, set[str]] = {name: set() for name in names}
     worse: dict[str, set[str]] = {name: set() for name in names}
     for i, a in enumerate(names):

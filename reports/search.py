@@ -87,5 +87,6 @@ def search_report(query: str, found: Sequence[Found], encoder: str, corpus: str,
         facts=(("Found", show.number(len(found), 0)),),
         sections=(Section(id="results", title="Nearest first", lead="", blocks=(grid,)),),
         thumbnails=tuple(Thumbnail(key=key, data_uri=data_uri(small)) for key, small in thumbnails.items()),
+        colophon="Made by capim from stored embeddings.",
         sources=digest16([query, encoder, corpus, [[f.id, f.score] for f in found]]),
     )

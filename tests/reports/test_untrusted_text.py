@@ -34,7 +34,7 @@ class Visible(HTMLParser):
                 pass
 
     def handle_data(self, data: str) -> None:
-        if not {"script", "style"} & set(self._inside):
+        if not {"script", "style", "svg"} & set(self._inside):
             self.texts.append(data)
 
 

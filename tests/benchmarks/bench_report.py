@@ -1,0 +1,78 @@
+"""How large a report gets and how long it takes: nine made-up models on a COCO-sized corpus, and the first paint.
+
+No peer makes such a report; the bars are those of the issue. Run: ``python -m tests.benchmarks.bench_report``.
+"""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from reports import write_report
+from reports.exports import FORMATS, export_results
+from tests.benchmarks.rows import Row
+from tests.reports.conftest import CHROMIUM
+from tests.reports.large import coco
+from tests.reports.stand_in import StandIn
+
+MEGABYTE = 1e6
+
+
+def run(quick: bool = False) -> list[Row]:
+    """Size, time and memory of the report, its first paint, and the time of every export."""
+    store = coco(n_images=500 if quick else 5000)
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder)
+        started = time.perf_counter()
+        page = write_report(store, target / "report")
+        seconds = time.perf_counter() - started
+        size = page.stat().st_size / MEGABYTE
+        results = (target / "report" / "results.json").stat().st_size / MEGABYTE
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        corpus = f"{store.contents['coco-karpathy'].captions.num_rows:,} captions"
+        return [
+            Row("report, nine models: build", seconds, "s", "<= 30", note=f"{corpus}; HTML, markdown, figures, JSON"),
+            Row("report, nine models: HTML", size, "MB", "<= 20", note="one self-contained file with thumbnails"),
+            Row("report, nine models: results.json", results, "MB"),
+            Row("report, nine models: peak memory", peak, "GiB", note="the made-up rows included"),
+            *_first_paint(page),
+            *_exports(store, target),
+        ]
+
+
+def _first_paint(page: Path) -> list[Row]:
+    """Median of three loads in headless Chromium; no row where it is not installed."""
+    path = shutil.which("chromium")
+    if path is None:
+        return []
+    from playwright.sync_api import sync_playwright
+
+    paints = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM)
+        for _ in range(3):
+            tab = browser.new_page()
+            tab.goto(page.as_uri())
+            paints.append(tab.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") / 1000)
+            tab.close()
+        browser.close()
+    return [Row("report, nine models: first paint", statistics.median(paints), "s", "<= 2", note="headless Chromium")]
+
+
+def _exports(store: StandIn, target: Path) -> list[Row]:
+    rows = []
+    for name, kind in FORMATS.items():
+        started = time.perf_counter()
+        export_results(store, target / f"export-{name}{kind.suffix}", kind=name)
+        rows.append(Row(f"export {name}", time.perf_counter() - started, "s"))
+    return rows
+
+
+if __name__ == "__main__":
+    for row in run(quick="--quick" in sys.argv):
+        sys.stdout.write(f"{row.name:40} {row.value:8.2f} {row.unit:4} {row.bar:8} {row.note}\n")

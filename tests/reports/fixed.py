@@ -1,0 +1,158 @@
+"""One fixed report with every kind of block, for the golden texts. Values are invented."""
+
+from __future__ import annotations
+
+from reports.gallery import Answer, Case, Filter, Gallery, Grid, Hit, Thumbnail
+from reports.page import (
+    Bar,
+    Cell,
+    Chart,
+    Choice,
+    Choices,
+    Column,
+    HeadingGroup,
+    Notice,
+    Report,
+    Section,
+    Table,
+    Text,
+)
+
+PIXEL = "data:image/jpeg;base64,/9j/AA=="
+
+LEADERBOARD = Table(
+    id="leaderboard-shapes",
+    caption="shapes · t2i/all",
+    columns=(
+        Column(heading="Encoder"),
+        Column(heading="Place", numeric=True, explain="The places that the tests leave open"),
+        Column(heading="R@1", group="t2i/all", numeric=True),
+        Column(heading="R@5", group="t2i/all", numeric=True),
+    ),
+    groups=(HeadingGroup(text="", span="2"), HeadingGroup(text="t2i/all", span="2")),
+    rows=(
+        (
+            Cell(text="tiny-clip"),
+            Cell(text="1–2", sort="-1.002"),
+            Cell(
+                text="82.7",
+                note="79.9–85.3",
+                title="R@1 = 0.827",
+                sort="0.827",
+                mark="best",
+                bar=Bar(low="40.00%", width="20.00%", point="50.00%", chance="1.00%"),
+            ),
+            Cell(text="94.4", note="93.4–95.4", sort="0.944"),
+        ),
+        (
+            Cell(text="tiny-colpali"),
+            Cell(text="1–2", sort="-1.002"),
+            Cell(text="81.6", note="78.9–84.1", sort="0.816", mark="tied"),
+            Cell(text="–", mark="muted", title="not evaluated"),
+        ),
+    ),
+    note="Bold: highest value.",
+    sortable=True,
+)
+
+HEAT = Table(
+    id="languages",
+    caption="R@1 by language",
+    columns=(Column(heading="Language"), Column(heading="tiny-clip", numeric=True)),
+    rows=((Cell(text="German"), Cell(text="61.2", heat="7")), (Cell(text="Thai"), Cell(text="3.1", heat="0"))),
+    dense=True,
+    folded="Two languages",
+)
+
+CHART = Chart(
+    id="speed-shapes",
+    title="Accuracy over speed",
+    alt='Scatter plot: tiny-clip 82.7 % at 2,606 images/s, "fast" & right.',
+    spec='{"mark":"point","title":"</script><b>"}',
+    svg='<svg width="10" height="10"><circle fill="currentColor" r="3"/></svg>',
+    data=Table(
+        id="speed-shapes-data",
+        caption="Accuracy and speed",
+        columns=(Column(heading="Encoder"), Column(heading="R@1", numeric=True)),
+        rows=((Cell(text="tiny-clip"), Cell(text="82.7", sort="0.827")),),
+    ),
+    note="Dashed: the frontier.",
+)
+
+GALLERY = Gallery(
+    id="failures-shapes",
+    caption="shapes · t2i/all · 1 query",
+    filters=(Filter(label="Kind", options=("missed by all",)),),
+    cases=(
+        Case(
+            id="case-shapes-1",
+            query="<script>alert(1)</script> | a *red* square",
+            thumbnail="",
+            expected=(Hit(place="", label="scene-1", thumbnail="sha1", score="", right=True),),
+            answers=(
+                Answer(
+                    encoder="tiny-clip",
+                    rank="place 3",
+                    right=False,
+                    hits=(
+                        Hit(place="1", label="scene-2", thumbnail="", score="0.391", right=False),
+                        Hit(place="2", label="scene-1", thumbnail="sha1", score="0.390", right=True),
+                    ),
+                ),
+            ),
+            tags=("missed by all", "missed by tiny-clip"),
+            labels=("missed by all",),
+            summary="No encoder has it first.",
+            unfolded=True,
+        ),
+    ),
+    note="Scores are cosines.",
+)
+
+FIXED = Report(
+    title="Image–caption retrieval",
+    subtitle="tiny-clip and tiny-colpali on shapes",
+    facts=(("Encoders", "2"), ("Newest figure", "2026-11-20 12:00 UTC")),
+    sections=(
+        Section(
+            id="verdict",
+            title="Which one to choose",
+            lead="Read off the rows of this report.",
+            blocks=(
+                Choices(
+                    items=(
+                        Choice(
+                            question="Accuracy",
+                            answer=("tiny-clip", "tiny-colpali"),
+                            figure="82.7 % (79.9–85.3)",
+                            basis="R@1 under t2i/all on shapes",
+                            reason="2 encoders that the tests do not tell apart.",
+                        ),
+                    )
+                ),
+                Notice(
+                    title="1 figure far from what is published", items=("tiny-clip: 82.7 here, 90.1 there",), mark="bad"
+                ),
+            ),
+        ),
+        Section(id="leaderboard", title="Leaderboard", lead="Percent of queries.", blocks=(LEADERBOARD, CHART, HEAT)),
+        Section(id="failures", title="Single queries", lead="", blocks=(GALLERY,)),
+        Section(
+            id="found",
+            title="Nearest first",
+            lead="",
+            blocks=(
+                Text(text="Plain words."),
+                Grid(
+                    id="grid",
+                    caption="a red bus",
+                    hits=(Hit(place="1", label="scene-1", thumbnail="sha1", score="0.412", right=False),),
+                    note="Exact search.",
+                ),
+            ),
+        ),
+    ),
+    thumbnails=(Thumbnail(key="sha1", data_uri=PIXEL),),
+    sources="0123456789abcdef",
+    colophon="Made by capim for a test.",
+)

@@ -1,0 +1,70 @@
+"""Golden texts of both templates from one fixed report; and that templates only print.
+
+After a change that is meant: ``CAPIM_WRITE_GOLDEN=1 pytest tests/reports/test_templates.py``, and read the diff.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import jinja2
+import pytest
+from jinja2 import nodes
+
+from reports import charts
+from reports.render import TEMPLATES, figure_files, render_html, render_markdown
+from tests.reports.fixed import FIXED
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def held_against(name: str, text: str) -> None:
+    path = GOLDEN / name
+    if os.environ.get("CAPIM_WRITE_GOLDEN"):
+        path.write_text(text, "utf-8")
+    assert text == path.read_text("utf-8")
+
+
+def test_html_is_the_golden_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(charts, "script", lambda: "/* vega */")
+    text = render_html(FIXED)
+    text = re.sub(r"<style>.*?</style>", "<style></style>", text, flags=re.DOTALL)
+    text = re.sub(r'<script>"use strict".*?</script>', "<script></script>", text, flags=re.DOTALL)
+    held_against(
+        "report.html", re.sub(r"'sha256-[^']+'", "'sha256-…'", re.sub(r"&#39;sha256-[^&]+&#39;", "'sha256-…'", text))
+    )
+
+
+def test_markdown_is_the_golden_text() -> None:
+    held_against("report.md", render_markdown(FIXED))
+
+
+def test_figures_are_drawn_for_light_and_for_dark_paper() -> None:
+    files = figure_files(FIXED)
+    assert sorted(files) == ["speed-shapes-dark.svg", "speed-shapes.csv", "speed-shapes.svg"]
+    assert "currentColor" not in files["speed-shapes.svg"] + files["speed-shapes-dark.svg"]
+    assert files["speed-shapes.svg"] != files["speed-shapes-dark.svg"]
+    assert files["speed-shapes.csv"] == "Encoder,R@1\ntiny-clip,0.827\n"
+
+
+@pytest.mark.parametrize(
+    "path", sorted(p for p in TEMPLATES.iterdir() if p.suffix in (".html", ".md")), ids=lambda p: p.name
+)
+def test_templates_do_not_calculate(path: Path) -> None:
+    tree = jinja2.Environment().parse(
+        path.read_text("utf-8").replace("| picture", "").replace("| markup", "").replace("| embedded_json", "")
+    )
+    arithmetic = (nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.FloorDiv, nodes.Mod, nodes.Pow, nodes.Neg)
+    assert [node.lineno for node in tree.find_all(arithmetic)] == []
+    names = {node.name for node in tree.find_all(nodes.Filter)}
+    assert names <= {"figure_path", "join", "select", "tojson"}
+
+
+def test_a_misspelt_name_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = jinja2.DictLoader({"report.md": "{{ report.titel }}"})
+    broken = jinja2.Environment(loader=source, undefined=jinja2.StrictUndefined, autoescape=True)
+    monkeypatch.setattr("reports.render._markdown", lambda: broken)
+    with pytest.raises(jinja2.UndefinedError, match="titel"):
+        render_markdown(FIXED)
