@@ -49,10 +49,8 @@ def diagnose_corpus(
     specs = {e.sets.encoder: store.encoder(e.sets.encoder_fingerprint) for e in evaluations}
     shared = sorted({p for e in evaluations for p in e.evaluations})
     protocols = [protocol for protocol in select(corpus, shared) if is_diagnosed(protocol)]
-    read = vector_reader(
-        store, {e.sets.encoder: e.sets.encoder_fingerprint for e in evaluations}, sets.corpus_fingerprint
-    )
-    imported = any(spec.adapter == "hit-lists" for spec in specs.values())  # of these nobody has vectors
+    fingerprints = {e.sets.encoder: e.sets.encoder_fingerprint for e in evaluations}
+    read = vector_reader(store, fingerprints, sets.corpus_fingerprint, seed=seed)
     written = 0
     with track(f"{sets.corpus} · diagnosing", total=len(protocols) + 1, unit="protocols") as advance:
         for protocol in protocols:
@@ -66,7 +64,7 @@ def diagnose_corpus(
                 },
                 specs=specs,
                 settings=Settings(seed=seed, replicates=replicates, level=level),
-                embedded=None if imported else read,
+                embedded=read,
             )
             written += store.write_rows(
                 "slices", slice_rows(subject, diagnose(subject, analyses), run=run), replace="slice"

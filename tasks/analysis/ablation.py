@@ -15,6 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from store.types import EncoderSpec
 from tasks.analysis import variants
@@ -32,7 +33,8 @@ from tasks.scoring.protocols import judge
 
 METRIC = "R@1"
 POOLED = (2, 3, 4, 6)
-QUERIES = 400  # asked of multi-vectors, whose scores cost thousands of times more than a dot product
+SINGLE_QUERIES = 5000  # asked of single vectors: every form is a product with the whole gallery
+MULTI_QUERIES = 400  # asked of multi-vectors, whose scores cost thousands of times more than a dot product
 FEWEST = 8  # components that a shortened form keeps at least
 _QUANTISED = ("int8", "binary")
 
@@ -50,28 +52,52 @@ class Form(NamedTuple):
 def ablations(subject: Subject) -> Iterator[Slice]:
     """Rows of every form of every encoder whose vectors are stored.
 
-    Retrieval protocols only, and not on corpora made of quadruples or pairs, whose galleries hold near copies.
+    Text to image, asked of a sample of the queries (all, in small corpora); not on corpora made of quadruples or
+    pairs, whose galleries hold near copies.
     """
     corpus = subject.corpus
     made_of_choices = len(corpus.quadruples) or len(corpus.pairs)
-    if subject.embedded is None or subject.protocol.direction not in ("t2i", "i2t") or made_of_choices:
+    if subject.protocol.direction != "t2i" or made_of_choices:
         return
-    judgement = judge(subject.corpus, subject.protocol)
+    judgement = judge(corpus, subject.protocol)
     if not isinstance(judgement, RetrievalJudgement):
         return
-    few = sampled(judgement, QUERIES, seed=subject.settings.seed)
+    seed = subject.settings.seed
     for encoder in subject.encoders:
         vectors, spec = subject.embedded(encoder), subject.specs[encoder]
         stored_in = spec.storage if isinstance(spec, EncoderSpec) else "float16"
         if isinstance(vectors, Multi):
-            asked, forms = few, multi_forms(vectors, storage=stored_in)
+            asked = sampled(among(judgement, vectors.image_ords), MULTI_QUERIES, seed=seed)
             stored = multi_hits(vectors.images, vectors.captions, asked)
-        else:
-            asked, forms = judgement, dense_forms(vectors, storage=stored_in)
+            forms = multi_forms(vectors, storage=stored_in)
+        elif isinstance(vectors, Single):
+            asked = sampled(judgement, SINGLE_QUERIES, seed=seed)
             stored = dense_hits(vectors.images.matrix, vectors.captions.matrix, asked)
+            forms = dense_forms(vectors, storage=stored_in)
+        else:
+            continue
+        whole = len(asked.galleries[0]) == len(judgement.galleries[0])
+        metric = METRIC if whole else f"{METRIC} among {len(asked.galleries[0]):,} images"
         clusters = Clusters.of(asked.clusters, subject.clusters.n_clusters, asked.weights)
         for form in forms:
-            yield _row(subject, encoder, form, form.score(asked), stored, clusters)
+            yield _row(subject, encoder, form, form.score(asked), stored, clusters, metric)
+
+
+def among(judgement: RetrievalJudgement, images: NDArray[np.int32]) -> RetrievalJudgement:
+    """The queries whose relevant images are all among some images, and these as the gallery, numbered from 0.
+
+    Args:
+        judgement: Text to image, of one gallery.
+        images: Their ords, ascending.
+    """
+    inside = np.isin(judgement.relevant, images)
+    lost = np.add.reduceat(~inside, judgement.offsets[:-1]) > 0
+    kept = _queries(judgement, np.flatnonzero(~lost))
+    return replace(
+        kept,
+        galleries=(np.arange(len(images), dtype=np.int32),),
+        relevant=np.searchsorted(images, kept.relevant).astype(np.int32),
+    )
 
 
 def sampled(judgement: RetrievalJudgement, n: int, *, seed: int) -> RetrievalJudgement:
@@ -81,7 +107,11 @@ def sampled(judgement: RetrievalJudgement, n: int, *, seed: int) -> RetrievalJud
     """
     if len(judgement.queries) <= n:
         return judgement
-    kept = np.sort(np.random.default_rng(seed).choice(len(judgement.queries), n, replace=False))
+    return _queries(judgement, np.sort(np.random.default_rng(seed).choice(len(judgement.queries), n, replace=False)))
+
+
+def _queries(judgement: RetrievalJudgement, kept: NDArray[np.intp]) -> RetrievalJudgement:
+    """Some of the queries, by position."""
     lists = [judgement.relevant[judgement.offsets[q] : judgement.offsets[q + 1]] for q in kept]
     return replace(
         judgement,
@@ -178,7 +208,9 @@ def _scored(outcomes: Outcomes, seconds: float) -> Scored:
     return Scored(METRICS[METRIC].per_query(outcomes), outcomes.tied, seconds)
 
 
-def _row(subject: Subject, encoder: str, form: Form, scored: Scored, stored: Scored, clusters: Clusters) -> Slice:
+def _row(
+    subject: Subject, encoder: str, form: Form, scored: Scored, stored: Scored, clusters: Clusters, metric: str
+) -> Slice:
     how = subject.settings
     both = np.stack([scored.hits, stored.hits])
     everything = np.ones((1, len(scored.hits)), dtype=bool)
@@ -189,7 +221,7 @@ def _row(subject: Subject, encoder: str, form: Form, scored: Scored, stored: Sco
         analysis=form.analysis,
         feature=form.feature,
         level_name=form.level_name,
-        metric=METRIC,
+        metric=metric,
         interval=means.interval(0, 0),
         n_queries=len(scored.hits),
         n_clusters=clusters.n_occupied,

@@ -33,7 +33,7 @@ def temperatures(subject: Subject) -> Iterator[Slice]:
 
     Single-vector encoders only: sums of many cosines have no such scale.
     """
-    if subject.embedded is None or subject.protocol.direction not in ("t2i", "i2t"):
+    if subject.protocol.direction not in ("t2i", "i2t"):
         return
     judgement = judge(subject.corpus, subject.protocol)
     if not isinstance(judgement, RetrievalJudgement) or len(judgement.galleries) > 1:

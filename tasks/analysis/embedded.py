@@ -71,10 +71,17 @@ class Single:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Multi:
-    """A late-interaction encoder's images and captions."""
+    """A late-interaction encoder's images and captions.
+
+    Attributes:
+        images: Of all images, or of a part of them where all would be too large.
+        captions: Of all captions.
+        image_ords: int32: which images ``images`` holds, ascending.
+    """
 
     images: Ragged
     captions: Ragged
+    image_ords: NDArray[np.int32]
 
 
 Embedded: TypeAlias = Single | Multi

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.analysis.bootstrap import Interval
-from tasks.analysis.embedded import Embedded, Single
+from tasks.analysis.embedded import Single
 from tasks.analysis.subject import Slice, Subject
 
 DETERMINED = "a property of the stored vectors: nothing was sampled"
@@ -16,10 +16,10 @@ DETERMINED = "a property of the stored vectors: nothing was sampled"
 
 def modality_gap(subject: Subject) -> Iterator[Slice]:
     """Distance of the two centres, and how tight each cloud is; single-vector encoders only."""
-    if subject.embedded is None or subject.protocol.direction != "t2i":
+    if subject.protocol.direction != "t2i":
         return
     for encoder in subject.encoders:
-        vectors: Embedded = subject.embedded(encoder)
+        vectors = subject.embedded(encoder)
         if not isinstance(vectors, Single):
             continue
         images, captions = vectors.images.matrix, vectors.captions.matrix

@@ -36,7 +36,7 @@ def forward_precision(subject: Subject) -> Iterator[Slice]:
         return
     values = subject.values(METRIC)
     how = subject.settings
-    for finer, coarser in same_but_for_precision(subject.specs):
+    for finer, coarser in same_but_for_precision({name: subject.specs[name] for name in subject.encoders}):
         rows = [subject.encoders.index(coarser), subject.encoders.index(finer)]
         [difference] = paired_intervals(
             values[rows], subject.clusters, [(0, 1)], seed=how.seed, replicates=how.replicates, level=how.level
@@ -52,8 +52,6 @@ def forward_precision(subject: Subject) -> Iterator[Slice]:
             n_clusters=subject.clusters.n_occupied,
             detail={"first_item_differs": _first_differs(subject, coarser, finer)},
         )
-        if subject.embedded is None:
-            continue
         one, other = subject.embedded(coarser), subject.embedded(finer)
         if isinstance(one, Single) and isinstance(other, Single):
             for modality, a, b in (("images", one.images, other.images), ("captions", one.captions, other.captions)):

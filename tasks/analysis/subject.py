@@ -46,7 +46,7 @@ class Subject:
         outcomes: Encoder -> outcomes; the same queries in the same order for all.
         specs: Encoder -> spec, or its fingerprint alone for outcomes from elsewhere.
         settings: Draws and intervals.
-        embedded: Encoder -> its stored vectors, read when an analysis asks; None where there are none.
+        embedded: Encoder -> its stored vectors, read when an analysis asks; None where it has none.
     """
 
     corpus: Corpus
@@ -54,7 +54,7 @@ class Subject:
     outcomes: Mapping[str, Outcomes]
     specs: Mapping[str, EncoderSpec | str]
     settings: Settings = field(default_factory=Settings)
-    embedded: Callable[[str], Embedded] | None = None
+    embedded: Callable[[str], Embedded | None] = lambda _: None
 
     def __post_init__(self) -> None:
         if not self.outcomes:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from store.schema import SLICES
 from store.types import Corpus, EncoderSpec
-from tasks.analysis.ablation import ablations, sampled
+from tasks.analysis.ablation import ablations, among, sampled
 from tasks.analysis.analyses import diagnose
 from tasks.analysis.embedded import Embedded, Multi, Ragged, Side, Single
 from tasks.analysis.gate import judge_results
@@ -64,7 +64,7 @@ def embed(encoder: Encoder, corpus: Corpus) -> Embedded:
     values = [block.values.astype(np.float16).astype(np.float32) for block in blocks]
     if blocks[0].offsets is not None:
         images, captions = (Ragged(values=v, offsets=b.offsets) for v, b in zip(values, blocks, strict=True))
-        return Multi(images=images, captions=captions)
+        return Multi(images=images, captions=captions, image_ords=images.ords)
     seen, read = (Side(matrix=v, norms=b.norms) for v, b in zip(values, blocks, strict=True))
     return Single(images=seen, captions=read)
 
@@ -234,6 +234,26 @@ def test_a_sample_of_queries_keeps_its_gallery_and_answers(shapes: Subject) -> N
         assert few.relevant[few.offsets[at]] == judgement.relevant[judgement.offsets[place]]
 
 
+def test_a_part_of_the_gallery_is_searched_by_the_captions_of_its_images_alone(shapes: Subject) -> None:
+    judgement = judge(shapes.corpus, shapes.protocol)
+    assert isinstance(judgement, RetrievalJudgement)
+    part = among(judgement, np.int32([3, 8, 40]))
+    assert part.clusters.tolist() == [3] * 5 + [8] * 5 + [40] * 5
+    assert part.relevant.tolist() == [0] * 5 + [1] * 5 + [2] * 5
+    assert part.galleries[0].tolist() == [0, 1, 2]
+
+
+def test_late_interaction_on_a_part_of_the_images_says_so(shapes: Subject) -> None:
+    vectors = shapes.embedded("tiny-colpali")
+    assert isinstance(vectors, Multi)
+    few = np.arange(0, SCENES, 3, dtype=np.int32)
+    part = Multi(images=vectors.images.take(few), captions=vectors.captions, image_ords=few)
+    only = replace(shapes, outcomes={"tiny-colpali": shapes.outcomes["tiny-colpali"]}, embedded=lambda _: part)
+    slices = list(ablations(only))
+    assert {s.metric for s in slices} == {"R@1 among 50 images"}
+    assert {s.n_queries for s in slices} == {250}
+
+
 def test_a_better_scale_is_found_and_precision_rises_with_the_threshold(diagnosed: list[Slice]) -> None:
     loss = {
         s.level_name: s.interval.value
@@ -254,7 +274,7 @@ def test_a_forward_pass_in_another_precision_is_compared_pairwise(
     shapes: Subject, specs: dict[str, EncoderSpec]
 ) -> None:
     half = resolve(replace(spec_of("tiny-clip"), name="tiny-clip-bf16", precision="bfloat16"))
-    vectors = {"tiny-clip": shapes.embedded("tiny-clip") if shapes.embedded else None}
+    vectors = {"tiny-clip": shapes.embedded("tiny-clip")}
     vectors["tiny-clip-bf16"] = embed(load_encoder(half), shapes.corpus)
     both = {name: v for name, v in vectors.items() if v is not None}
     subject = subject_of(shapes.corpus, both, "t2i/all", {"tiny-clip": specs["tiny-clip"], "tiny-clip-bf16": half})
@@ -271,7 +291,7 @@ def test_a_loader_that_pads_wrongly_ends_as_suspect_in_the_gate(
     table = [Published(specs["tiny-clip"].checkpoint, "shapes", "t2i/all", "R@1", right, "this test")]
     wrong = LeftPadded(encoders["tiny-clip"])
     captions = encode_captions(wrong, shapes.corpus.captions["text"].to_pylist()).values  # type: ignore[arg-type]
-    embedded = shapes.embedded("tiny-clip") if shapes.embedded else None
+    embedded = shapes.embedded("tiny-clip")
     assert isinstance(embedded, Single)
     found = {}
     for name, vectors in (("right", embedded.captions.matrix), ("wrong", captions)):
