@@ -120,7 +120,7 @@ def select(connection: Connection, statement: str) -> pa.Table:
         try:
             _refuse_changes(database, statement)
             for name in _needed(words):
-                _offer(connection, database, name, wanted, everything="*" in statement, faults=faults)
+                _offer(connection, database, name, wanted, everything=_asks_for_all(statement), faults=faults)
             return database.sql(statement).to_arrow_table()
         except duckdb.Error as fault:
             if faults:
@@ -162,6 +162,19 @@ def _needed(words: set[str]) -> list[str]:
         if name in words:
             take(name)
     return order
+
+
+def _asks_for_all(statement: str) -> bool:
+    """Whether the answer has columns that the statement does not name: ``SELECT *``, ``e.*``, ``FROM t`` alone.
+
+    Examples:
+        >>> _asks_for_all("SELECT encoder, * FROM results"), _asks_for_all("DESCRIBE results")
+        (True, True)
+        >>> _asks_for_all("SELECT count(*), 2 * rank_low FROM outcomes")
+        False
+    """
+    lower = statement.lower()
+    return "select" not in lower or re.search(r"(\bselect|\bdistinct|,|\.|\bcolumns\s*\()\s*\*", lower) is not None
 
 
 def _words_of_views(words: set[str]) -> set[str]:
