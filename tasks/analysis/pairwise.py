@@ -2,6 +2,9 @@
 
 Never by overlap of two intervals, and never by a difference over pooled standard deviations read as a z value:
 both ignore that the encoders saw the same images. Everything here is paired.
+
+"Encoder" stands for whatever gives each query a value: models, two revisions of one model (regression watch), two
+precisions of its vectors, two translators of the same captions.
 """
 
 from __future__ import annotations

@@ -239,6 +239,31 @@ def test_samples_bootstrapped_together_get_the_intervals_of_each_alone() -> None
         bootstrap_samples([samples[0], Sample(alone, Clusters.of(range(50), 51))], seed=4)
 
 
+def test_draws_without_a_single_query_are_left_out() -> None:
+    units = Clusters.of([3, 41], 50)  # two images of fifty have a query: about one draw in seven holds neither
+    replicates = bootstrap_replicates(cluster_means([[0.0, 1.0]], units), 50, replicates=2_000, seed=1)
+    assert np.isnan(replicates).mean() == pytest.approx((48 / 50) ** 50, abs=0.03)
+    [interval] = cluster_bootstrap([0.0, 1.0], [3, 41], n_clusters=50, seed=1, replicates=2_000)
+    assert (interval.low, interval.high) == (0.0, 1.0)
+    [ranks] = cluster_bootstrap([4.0, 8.0], [3, 41], n_clusters=50, seed=1, replicates=2_000, reduce="median")
+    assert (ranks.low, ranks.value, ranks.high) == (4.0, 6.0, 8.0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=12, max_size=40), st.sampled_from(["mean", "median"]))
+def test_a_higher_level_widens_the_interval(values: list[float], reduce: str) -> None:
+    labels = np.arange(len(values)) // 2
+    narrow, wide = (
+        cluster_bootstrap(values, labels, seed=1, replicates=200, level=level, reduce=reduce)[0]  # type: ignore[arg-type]
+        for level in (0.8, 0.99)
+    )
+    if narrow.low is None:
+        assert wide.low is None or narrow.reason
+    else:
+        assert wide.low is not None
+        assert min(values) - 1e-12 <= wide.low <= narrow.low <= narrow.high <= wide.high <= max(values) + 1e-12
+
+
 def test_images_without_a_query_keep_the_draws_of_the_corpus() -> None:
     values, labels = sample(n_clusters=40)
     with_empty = cluster_bootstrap(values, labels, n_clusters=50, seed=3, replicates=4_000)[0]
