@@ -46,25 +46,44 @@ def certified_scores(
         judgements: What the scores will be used for: only that is certified.
         n_images: How many images the judgements speak of.
         device: With fast bfloat16.
-        memory_bytes: Half of it for scores, an eighth for marks; more goes to a temporary file.
+        memory_bytes: Half of it for scores, a quarter for marks; more goes to temporary files.
         top: Length of the best lists.
     """
-    scores = score_table((captions.n, n_images), np.float32, memory_bytes // 2)
+    shape = (captions.n, n_images)
+    scores = score_table(shape, np.float32, memory_bytes // 2)
+    exact = score_table(shape, np.bool_, memory_bytes // 8)
+    exact[:] = False
     needed = _needed(judgements, captions.n, n_images)
     bound = _screen(scores, images, captions, needed, device)
-    marks = score_table((captions.n, n_images), np.bool_, memory_bytes // 8)
-    marks[:] = False
-    _mark(marks, scores, bound, captions.counts, judgements, top)
-    for image, exact in enumerate(needed):
-        marks[exact, image] = False
+    for image, chosen in enumerate(needed):
+        exact[chosen, image] = True
+    # the likely best first: once they are exact, only what can still reach the last of them is open
+    for known in (None, bound):
+        marks = score_table(shape, np.bool_, memory_bytes // 8)
+        marks[:] = False
+        _mark(marks, scores, exact, known, captions.counts, judgements, top)
+        marks &= ~exact
+        _score_again(scores, images, captions, marks, device)
+        exact |= marks
+    return scores, float(np.count_nonzero(exact)) / exact.size
+
+
+def _score_again(
+    scores: NDArray[np.float32], images: Blocks, captions: Ragged, marks: NDArray[np.bool_], device: str
+) -> None:
+    """Replace the scores of marked pairs by exact ones."""
+    n_images = scores.shape[1]
     with one_thread_each(device) as each:
         for start, block in checked(images(), "image", captions.values.shape[1], expected=n_images):
             chosen = [np.flatnonzero(marks[:, start + item]) for item in range(min(len(block.ords), n_images - start))]
-            again = each(lambda item: exactly(captions, chosen[item], block, item, device), range(len(chosen)))  # noqa: B023
-            for item, values in enumerate(again):
+
+            def one(
+                item: int, block: MultiVectorBlock = block, chosen: list[NDArray[np.int64]] = chosen
+            ) -> NDArray[np.float32]:
+                return exactly(captions, chosen[item], block, item, device)
+
+            for item, values in enumerate(each(one, range(len(chosen)))):
                 scores[chosen[item], start + item] = values
-    n_exact = int(np.count_nonzero(marks)) + sum(len(exact) for exact in needed)
-    return scores, n_exact / (captions.n * n_images)
 
 
 def exactly(
@@ -128,29 +147,39 @@ def _needed(judgements: Sequence[Judgement], n_captions: int, n_images: int) -> 
 def _mark(
     marks: NDArray[np.bool_],
     scores: NDArray[np.float32],
-    bound: Bound,
+    exact: NDArray[np.bool_],
+    bound: Bound | None,
     counts: NDArray[np.int64],
     judgements: Sequence[Judgement],
     top: int,
 ) -> None:
-    """Mark open pairs by rows (``t2i``), by columns (``i2t``) and by columns divided by the caption's tokens."""
+    """Mark open pairs by rows (``t2i``), by columns (``i2t``) and by columns divided by the caption's tokens.
+
+    Without a bound all scores are taken at their word, which marks the pairs that lead so far.
+    """
     retrieval = [j for j in judgements if isinstance(j, RetrievalJudgement)]
     to_images = [j for j in retrieval if j.protocol.direction == "t2i"]
     per_token = [j for j in retrieval if orientation_of(j.protocol) == "transposed-per-token"]
     to_captions = [j for j in retrieval if j not in to_images and j not in per_token]
     n_captions, n_images = scores.shape
+
+    def off(captions: slice, images: slice) -> NDArray[np.float32]:
+        if bound is None:
+            return np.zeros((1, 1), dtype=np.float32)
+        return np.where(exact[captions, images], np.float32(0), bound.at(captions, images))
+
     step = max(1, _STRIP_PAIRS // n_images)
     for start in range(0, n_captions if to_images else 0, step):
         part = slice(start, start + step)
-        mark_open(marks[part], start, scores[part], bound.at(part, slice(None)), to_images, top=top)
+        mark_open(marks[part], start, scores[part], off(part, slice(None)), to_images, top=top)
     step = max(1, _STRIP_PAIRS // n_captions)
     divisors = counts.astype(np.float32)
     for start in range(0, n_images if to_captions or per_token else 0, step):
         part = slice(start, start + step)
-        columns, off = np.ascontiguousarray(scores[:, part].T), bound.at(slice(None), part).T
+        columns, bounds = np.ascontiguousarray(scores[:, part].T), off(slice(None), part).T
         found = np.zeros(columns.shape, dtype=np.bool_)
         if to_captions:
-            mark_open(found, start, columns, off, to_captions, top=top)
+            mark_open(found, start, columns, bounds, to_captions, top=top)
         if per_token:
-            mark_open(found, start, columns / divisors, off / divisors, per_token, top=top)
+            mark_open(found, start, columns / divisors, bounds / divisors, per_token, top=top)
         marks[:, part] |= found.T

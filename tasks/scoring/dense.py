@@ -58,6 +58,8 @@ def score_dense(
         ValueError: Wrong shape or type, different dimensions, a vector that is zero or not finite, or an ord beyond
             the embeddings.
     """
+    if not judgements:
+        return {}
     _check(images, captions, judgements)
     to_images = [j for j in judgements if isinstance(j, RetrievalJudgement) and j.protocol.direction == "t2i"]
     to_captions = [j for j in judgements if isinstance(j, RetrievalJudgement) and j.protocol.direction == "i2t"]

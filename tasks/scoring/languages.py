@@ -79,9 +79,12 @@ def score_parts(
                 vectors, _keys(layout, wanted), _both_ways(layout, wanted, images, vectors, device, memory_bytes)
             )
         for part, asked in parts.items():
-            vectors = reference.vectors if reference and part == wanted else _read(layout, captions, part)
+            own = reference if part == wanted else None
+            vectors = own.vectors if own else _read(layout, captions, part)
             local = [_localised(judgement, layout.parts[part]) for judgement in asked]
-            scored = score_dense(images, vectors, local, device=device, memory_bytes=memory_bytes)
+            known = {j.protocol.id: found_ for j in local if own and (found_ := _answered(own, j))}
+            todo = [judgement for judgement in local if judgement.protocol.id not in known]
+            scored = known | score_dense(images, vectors, todo, device=device, memory_bytes=memory_bytes)
             for judgement in local:
                 outcomes = scored[judgement.protocol.id]
                 if reference is not None:
@@ -116,6 +119,15 @@ def _both_ways(
     asked = captions_to_images(layout, to_images, part=part), images_to_captions(layout, to_captions, part=part)
     judgements = [_localised(judgement, layout.parts[part]) for judgement in asked]
     return score_dense(images, vectors, judgements, device=device, memory_bytes=memory_bytes)
+
+
+def _answered(reference: _Reference, judgement: RetrievalJudgement) -> Outcomes | None:
+    """The reference's own outcomes, where a judgement asks just what was asked of the reference."""
+    outcomes = reference.outcomes[judgement.protocol.direction]
+    whole = len(judgement.galleries) == 1 and len(judgement.galleries[0]) == outcomes.n_gallery[0]
+    if not whole or not np.array_equal(judgement.query_ids, outcomes.query_ids):
+        return None
+    return replace(outcomes, protocol=judgement.protocol)
 
 
 def _read(layout: CorpusLayout, captions: CaptionParts, part: Part) -> NDArray[np.float32]:

@@ -28,8 +28,8 @@ def mark_open(
     Args:
         marks: bool, shape ``(n_block, n_items)``; written to.
         start: Ord of the first query of the strip.
-        scores: Screened scores, same shape; those of relevant items must be exact already.
-        bounds: How far each screened score can be from the exact one, same shape.
+        scores: Screened or exact scores, same shape; those of relevant items must be exact already.
+        bounds: How far each score can be from the exact one, broadcast to that shape; 0 where it is exact.
         judgements: All of one direction.
         top: Length of the best lists.
     """

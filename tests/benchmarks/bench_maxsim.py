@@ -1,7 +1,7 @@
 """Late interaction at ColPali's shape, side by side with colpali_engine on the same arrays in one run.
 
 The peer is run on a part of the images and scaled up: its cost is proportional to them. Vectors are synthetic:
-patches are shared topics plus noise, a caption's tokens lie near patches of its image.
+an image's patches are about a few shared topics, a caption's tokens lie near patches of its image.
 """
 
 from __future__ import annotations
@@ -132,14 +132,15 @@ def _first(corpus: Corpus, n: int) -> tuple[Corpus, tuple[EvalProtocol, ...]]:
 
 
 def vectors(n: int, n_patches: int) -> tuple[list[NDArray[np.float16]], list[NDArray[np.float16]]]:
-    """Images of ``n_patches`` vectors and captions of 12 to 28 tokens."""
+    """Images of ``n_patches`` vectors about a dozen of 300 topics, and captions of 12 to 28 tokens."""
     rng = np.random.default_rng(0)
-    topics = rng.standard_normal((200, DIM)).astype(np.float32)
+    topics = rng.standard_normal((300, DIM)).astype(np.float32)
     images, captions = [], []
     for _ in range(n):
-        patches = topics[rng.integers(200, size=n_patches)] + rng.standard_normal((n_patches, DIM), dtype=np.float32)
+        own = rng.choice(300, size=12, replace=False)
+        patches = topics[rng.choice(own, size=n_patches)] + rng.standard_normal((n_patches, DIM), dtype=np.float32)
         near = patches[rng.integers(n_patches, size=rng.integers(12, 29))]
-        tokens = near + 1.5 * rng.standard_normal(near.shape, dtype=np.float32)
+        tokens = near + 2.5 * rng.standard_normal(near.shape, dtype=np.float32)
         for kind, values in ((images, patches), (captions, tokens)):
             kind.append((values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float16))
     return images, captions

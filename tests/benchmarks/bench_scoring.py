@@ -23,7 +23,10 @@ from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.corpora.coco_karpathy import read_coco_karpathy
 from tasks.corpora.subset import sample_corpus
 from tasks.metrics import METRICS
+from tasks.metrics.language_tables import LANGUAGES
 from tasks.scoring.dense import score_dense
+from tasks.scoring.evaluate import evaluate
+from tasks.scoring.languages import CaptionParts
 from tasks.scoring.protocols import judge_all, protocols_of
 from tests.benchmarks.rows import Row
 
@@ -63,6 +66,53 @@ def run(quick: bool = False) -> list[Row]:
             f"{theirs_seconds / product:.0f} bare products",
         ),
         Row("dense: largest difference of a recall", apart, "", "<= 1e-6", "clip_benchmark", "on these queries"),
+        *languages(quick),
+    ]
+
+
+def languages(quick: bool) -> list[Row]:
+    """One translator of COCO-SM: 21 languages, both directions, consistency with English; three such are all of it."""
+    n_images, dim = (500, 512) if quick else (4993, 512)
+    codes = LANGUAGES[:3] if quick else LANGUAGES
+    images = [ImageRow(id=f"{i}") for i in range(n_images)]
+    rows = [
+        CaptionRow(id=f"{language}-{i.id}-{k}", image_id=i.id, text="x", language=language, translator="google")
+        for language in codes
+        for i in images
+        for k in range(5)
+    ]
+    corpus = build_corpus("coco-sm-shape", images, rows, source=None)
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((n_images, dim), dtype=np.float32)
+    english = np.repeat(vectors, 5, axis=0) + 6 * rng.standard_normal((5 * n_images, dim), dtype=np.float32)
+    drift = rng.standard_normal((5 * n_images, dim), dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    reading = 0.0
+
+    def read(language: str, _: str) -> NDArray[np.float32]:
+        nonlocal reading
+        begun = time.perf_counter()
+        captions = english + np.float32(codes.index(language)) * drift
+        captions /= np.linalg.norm(captions, axis=1, keepdims=True)
+        reading += time.perf_counter() - begun
+        return captions
+
+    product = fastest(lambda: torch.from_numpy(english) @ torch.from_numpy(vectors).T) * len(codes)
+    protocols = protocols_of(corpus)
+    reading, begun = 0.0, time.perf_counter()
+    found, peak = with_peak(lambda: evaluate(corpus, protocols, images=vectors, captions=CaptionParts(read)))
+    seconds = time.perf_counter() - begun - reading
+    shape = f"{len(codes)} x {len(english):,} x {n_images:,} x {dim}, {len(found)} protocols with nDCG@20 and RBO"
+    return [
+        Row(
+            "languages: everything over the bare products",
+            seconds / product,
+            "times",
+            "" if quick else "<= 3",
+            "torch float32 product",
+            shape,
+        ),
+        Row("languages: peak memory", peak / 2**30, "GiB", "" if quick else "<= 2", note="with a language's vectors"),
     ]
 
 
