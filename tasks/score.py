@@ -104,7 +104,8 @@ def score(
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     asked = select(corpus, protocols or None)
     tags = _tags(store, sets)
-    evaluations = {p.id: digest16([tags["image_digest"], tags["caption_digest"], p.id, SCORER_VERSION]) for p in asked}
+    scored_from = [sets.encoder_fingerprint, sets.corpus_fingerprint, tags["image_digest"], tags["caption_digest"]]
+    evaluations = {p.id: digest16([*scored_from, p.id, SCORER_VERSION]) for p in asked}
     known = _refreshed(store, evaluations, run, replicates=replicates, seed=seed, level=level)
     if keep_replicates:
         known -= known - set(store.rows("replicates", evaluation=list(evaluations.values()))["protocol"].to_pylist())

@@ -1,0 +1,151 @@
+"""What goes in and out by the command line: searches, SQL, exports, imports, metrics of one's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flows.cli import main
+
+CORPUS = "shapes-sample40"
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty scenes by a single-vector and a multi-vector model, evaluated and compared."""
+    folder = tmp_path_factory.mktemp("exchange") / "workspace"
+    run = ["run", "--corpora", "shapes", "--sample", "40", "--encoders", "tiny-clip,tiny-colpali", "--device", "cpu"]
+    assert main([*run, "--replicates", "200", "--quiet", "--workspace", str(folder)]) == 0
+    return folder
+
+
+def _json(capsys: pytest.CaptureFixture[str], workspace: Path, *words: str) -> list[dict[str, object]]:
+    capsys.readouterr()
+    assert main([*words, "--format", "json", "--workspace", str(workspace), "--quiet"]) == 0
+    rows: list[dict[str, object]] = json.loads(capsys.readouterr().out)
+    return rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoder", ["tiny-clip", "tiny-colpali"])
+def test_a_caption_finds_its_own_image_first(workspace: Path, capsys: pytest.CaptureFixture[str], encoder: str) -> None:
+    [caption] = _json(
+        capsys, workspace, "query", f"SELECT text, image_id FROM captions WHERE corpus = '{CORPUS}' AND ord = 0"
+    )
+    search = ["search", str(caption["text"]), "--encoder", encoder, "--corpus", CORPUS, "-k", "3", "--device", "cpu"]
+    rows = _json(capsys, workspace, *search)
+    assert [row["rank"] for row in rows] == [1, 2, 3]
+    assert rows[0]["id"] == caption["image_id"]
+
+
+@pytest.mark.slow
+def test_a_search_gallery_is_one_page_with_pictures(workspace: Path, tmp_path: Path) -> None:
+    page = tmp_path / "found.html"
+    search = ["search", "a red circle", "--encoder", "tiny-clip", "--corpus", CORPUS, "--device", "cpu"]
+    assert main([*search, "--html", str(page), "--workspace", str(workspace)]) == 0
+    assert page.read_text().count("data:image/jpeg") >= 10
+
+
+@pytest.mark.slow
+def test_sql_cannot_write(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = _json(capsys, workspace, "results")
+    assert main(["query", "DELETE FROM results", "--workspace", str(workspace)]) == 2
+    assert "read-only" in capsys.readouterr().err
+    assert _json(capsys, workspace, "results") == before
+
+
+@pytest.mark.slow
+def test_exported_embeddings_come_back_with_equal_figures(
+    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {}
+    for modality in ("image", "caption"):
+        files[modality] = str(tmp_path / f"{modality}.npz")
+        export = ["export", "embeddings", "--encoder", "tiny-clip", "--corpus", CORPUS, "--modality", modality]
+        assert main([*export, "--to", files[modality], "--workspace", str(workspace)]) == 0
+    both = ["--images", files["image"], "--captions", files["caption"], "--workspace", str(workspace)]
+    assert main(["import", "--encoder", "theirs", "--corpus", CORPUS, *both]) == 0
+    evaluate = ["evaluate", "--encoders", "theirs,tiny-clip", "--corpora", CORPUS, "--replicates", "200", "--quiet"]
+    assert main([*evaluate, "--workspace", str(workspace), "--device", "cpu"]) == 0
+    rows = _json(capsys, workspace, "results", "--protocol", "t2i/all", "--encoder", "theirs,tiny-clip")
+    figures = {(row["encoder"], row["metric"]): (row["value"], row["low"], row["high"]) for row in rows}
+    for encoder, metric in list(figures):
+        assert figures[encoder, metric] == figures["theirs", metric]
+
+
+@pytest.mark.slow
+def test_a_function_in_a_file_becomes_a_metric_with_an_interval(
+    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ten_lines.py").write_text(
+        'def found_at_3(outcomes):\n    """Hit at 3, ties lost."""\n    return outcomes.rank_high <= 3\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    evaluate = ["evaluate", "--metric", "ten_lines:found_at_3", "--protocols", "t2i/all", "--replicates", "200"]
+    rows = _json(capsys, workspace, *evaluate)
+    assert {row["metric"] for row in rows} == {"ten_lines:found_at_3"}
+    outcomes = _json(capsys, workspace, "query", "SELECT encoder, rank_high FROM outcomes WHERE protocol = 't2i/all'")
+    for row in rows:
+        hits = [o["rank_high"] <= 3 for o in outcomes if o["encoder"] == row["encoder"]]  # type: ignore[operator]
+        assert row["value"] == pytest.approx(np.mean(hits))
+        assert row["low"] <= row["value"] <= row["high"]  # type: ignore[operator]
+
+
+@pytest.mark.slow
+def test_hit_lists_of_real_models_give_the_published_recalls_and_discordant_pairs(
+    shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    description = tmp_path / "karpathy.toml"
+    captions = shared_data / "coco_karpathy" / "test_5k.json"
+    description.write_text(f'name = "coco-karpathy"\nreader = "coco-karpathy"\nroot = "{captions}"\n')
+    folder = tmp_path / "workspace"
+    hits = ["--outcomes", str(shared_data / "coco_karpathy" / "hits"), "--replicates", "200"]
+    assert main(["import", "--corpus", str(description), *hits, "--workspace", str(folder)]) == 0
+    assert main(["compare", "--replicates", "200", "--quiet", "--workspace", str(folder)]) == 0
+    rows = _json(capsys, folder, "results")
+    value = {(r["encoder"], r["protocol"], r["metric"]): round(100 * float(r["value"]), 2) for r in rows}  # type: ignore[arg-type]
+    expected = {
+        ("ALBEF", "t2i/all"): (60.67, 84.33, 90.51),
+        ("ALBEF", "i2t/any"): (77.58, 94.26, 97.16),
+        ("TCL", "t2i/all"): (58.98, 83.17, 89.87),
+        ("TCL", "i2t/any"): (75.60, 92.76, 96.68),
+    }
+    for (encoder, protocol), recalls in expected.items():
+        assert tuple(value[encoder, protocol, f"R@{k}"] for k in (1, 5, 10)) == recalls
+    pairs = _json(capsys, folder, "query", "SELECT protocol, wins, losses FROM comparisons WHERE metric = 'R@1'")
+    assert {(p["protocol"], p["wins"], p["losses"]) for p in pairs} == {
+        ("t2i/all", 2089, 1667),
+        ("i2t/any", 430, 331),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["search", "--encoder", "tiny-clip", "--corpus", CORPUS], "a text, or --image FILE"),
+        (["search", "x", "--encoder", "nobody", "--corpus", CORPUS], "'nobody' is not in the store"),
+        (["export", "embeddings", "--to", "x.npy"], "needs --encoder, --corpus, --modality"),
+        (["export", "results", "--to", "x.xyz"], "the suffix of 'x.xyz' is unknown"),
+        (["import", "--corpus", CORPUS], "--images and --captions, or --outcomes"),
+        (["import", "--corpus", CORPUS, "--images", "x.npy"], "--encoder NAME"),
+        (["query", "SELECT nothing FROM nowhere"], "nowhere"),
+        (["evaluate", "--metric", "nonsense"], "must be module:function"),
+        (["evaluate", "--protocols", "t2i/none"], "'t2i/none' is unknown"),
+        (["results", "--encoder", "tiny-clip", "--against", "nothing"], "invalid choice"),
+    ],
+)
+def test_a_wrong_request_is_explained(
+    workspace: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    try:
+        code = main([*words, "--workspace", str(workspace)])
+    except SystemExit as stop:  # argparse's own
+        code = int(stop.code or 0)
+    assert code == 2
+    message = capsys.readouterr().err
+    assert said in message
+    assert "Traceback" not in message
