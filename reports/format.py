@@ -11,6 +11,7 @@ import math
 from datetime import datetime, timedelta
 
 ABSENT = "–"
+PERCENT = "\N{NO-BREAK SPACE}%"  # never at the beginning of a line
 _MINUS = "−"
 
 

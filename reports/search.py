@@ -38,6 +38,7 @@ def write_search(
     encoder: str,
     corpus: str,
     picture: bytes | None = None,
+    indexed: bool = False,
 ) -> Path:
     """Writes the gallery of one search as one self-contained HTML file.
 
@@ -48,6 +49,7 @@ def write_search(
         encoder: By which it was searched.
         corpus: In which.
         picture: Small encoded picture of a query that is an image.
+        indexed: Whether an approximate index was asked instead of every item.
 
     Returns:
         The target.
@@ -55,16 +57,19 @@ def write_search(
     place = Path(target)
     place.parent.mkdir(parents=True, exist_ok=True)
     fresh = place.with_name(f"{place.name}.new")
-    fresh.write_text(render_html(search_report(query, found, encoder, corpus, picture)), "utf-8")
+    fresh.write_text(render_html(search_report(query, found, encoder, corpus, picture, indexed=indexed)), "utf-8")
     fresh.replace(place)
     return place
 
 
-def search_report(query: str, found: Sequence[Found], encoder: str, corpus: str, picture: bytes | None) -> Report:
+def search_report(
+    query: str, found: Sequence[Found], encoder: str, corpus: str, picture: bytes | None, *, indexed: bool
+) -> Report:
     """The search as a report of one section."""
     thumbnails = {f"{i}": f.thumbnail for i, f in enumerate(found, 1) if f.thumbnail is not None}
     if picture is not None:
         thumbnails["query"] = picture
+    how = "Search with an index" if indexed else "Exact search"
     grid = Grid(
         id="found",
         caption=query,
@@ -79,7 +84,7 @@ def search_report(query: str, found: Sequence[Found], encoder: str, corpus: str,
             )
             for i, f in enumerate(found, 1)
         ),
-        note=f"Exact search by {encoder} in {corpus}; scores are cosines, or MaxSim sums for a multi-vector encoder.",
+        note=f"{how} by {encoder} in {corpus}; scores are cosines, or MaxSim sums for a multi-vector encoder.",
     )
     return Report(
         title="Search",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 from reports.build import report_of
 from reports.evidence import Evidence, Source, plain
@@ -41,7 +42,7 @@ def write_report(
     files = {f"figures/{name}": text for name, text in figures.items()}
     files["report.html"] = render_html(report)
     files["report.md"] = render_markdown(report)
-    files["results.json"] = json.dumps(results_json(evidence, report), indent=1, ensure_ascii=False) + "\n"
+    files["results.json"] = json.dumps(results_json(evidence, report), ensure_ascii=False, separators=(",", ":")) + "\n"
 
     target = Path(folder)
     (target / "figures").mkdir(parents=True, exist_ok=True)
@@ -99,4 +100,11 @@ def _block_json(block: object) -> dict[str, object]:
     if isinstance(block, Chart):
         del fields["svg"]
         fields["spec"] = json.loads(block.spec)
-    return {"kind": getattr(block, "kind", ""), **fields}
+    return {"kind": getattr(block, "kind", ""), **_said(fields)}
+
+
+def _said(value: Any) -> Any:
+    """A block's fields without those that say nothing."""
+    if isinstance(value, dict):
+        return {key: _said(item) for key, item in value.items() if item not in ("", None, False, (), [])}
+    return [_said(item) for item in value] if isinstance(value, list | tuple) else value

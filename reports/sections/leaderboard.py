@@ -124,7 +124,7 @@ def _cost_columns(evidence: Evidence, corpus: str) -> list[tuple[Column, Callabl
         column = Column(heading="images/s", group="cost", numeric=True, explain="Forward pass, median of batches")
         parts.append((column, lambda name: rate_cell(rates.get(name))))
     if sizes:
-        column = Column(heading="bytes/image", group="cost", numeric=True, explain="As stored")
+        column = Column(heading="size/image", group="cost", numeric=True, explain="As stored")
         parts.append((column, lambda name: Cell(text=show.size(sizes.get(name)), sort=show.exact(sizes.get(name)))))
     return parts
 

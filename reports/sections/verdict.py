@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from reports import format as show
 from reports.cells import metric_title, value_text
 from reports.evidence import Evidence, Row
+from reports.format import PERCENT
 from reports.languages import cross_lingual, language_mean
 from reports.page import Choice, Choices, Section
 from reports.ranking import ALPHA, pair_of, standings
@@ -77,14 +78,15 @@ def _called(metric: str) -> str:
 def figure_text(row: Row) -> str:
     """A figure with its interval in one line."""
     interval = show.percent_range(row["low"], row["high"])
-    return f"{value_text(row['metric'], row['value'])} %" + (f" ({interval})" if interval else "")
+    return f"{value_text(row['metric'], row['value'])}{PERCENT}" + (f" ({interval})" if interval else "")
 
 
 def _against_chance(row: Row) -> str:
     """What to say when even the best may be guessing; empty otherwise."""
     if row["chance"] is None or row["low"] is None or row["low"] > row["chance"]:
         return ""
-    return f"Its interval includes chance ({show.percent(row['chance'])} %): none of these encoders solves the task."
+    chance = f"{show.percent(row['chance'])}{PERCENT}"
+    return f"Its interval includes chance ({chance}): none of these encoders solves the task."
 
 
 def _lead(evidence: Evidence, rows: list[Row], answer: list[str], *, tested: bool) -> str:
@@ -96,7 +98,7 @@ def _lead(evidence: Evidence, rows: list[Row], answer: list[str], *, tested: boo
         return f"Highest value; not tested against {show.listing([r['encoder'] for r in others])}."
     tied = f"{show.count(len(answer), 'encoder')} that the tests do not tell apart. " if len(answer) > 1 else ""
     if not others:
-        return f"{tied}No pair differs at the {show.percent(ALPHA, 0)} % level."
+        return f"{tied}No pair differs at the {show.percent(ALPHA, 0)}{PERCENT} level."
     nearest = others[0]
     found = pair_of(evidence, best["corpus"], best["protocol"], best["metric"], best["encoder"], nearest["encoder"])
     if found is None:
@@ -188,10 +190,10 @@ def _multilingual(evidence: Evidence) -> Choice | None:
         return Choice(
             question="Other languages",
             answer=(best,),
-            figure=f"{show.percent(means[best])} %",
+            figure=f"{show.percent(means[best])}{PERCENT}",
             basis=f"R@1 under t2i on {corpus}, mean over languages without {reference} and their translators",
-            reason=f"Highest mean; {others[0]} reaches {show.percent(means[others[0]])} %. No test compares such "
-            "means; the tables below have the interval of each language."
+            reason=f"Highest mean; {others[0]} reaches {show.percent(means[others[0]])}{PERCENT}. No test compares "
+            "such means; the tables below have the interval of each language."
             if others
             else "The only encoder that was evaluated.",
         )

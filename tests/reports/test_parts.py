@@ -14,6 +14,7 @@ from reports import build_report
 from reports.build import report_of
 from reports.cases import MISSED_BY_ALL, ONLY_ONE_FINDS, ONLY_ONE_MISSES, TIED, choose
 from reports.cells import heat
+from reports.format import PERCENT
 from reports.page import Cell, Choices, Column, Report, Section, Table
 from reports.ranking import standings
 from reports.reading import read_evidence
@@ -46,14 +47,14 @@ def test_without_all_pairs_there_are_no_places_and_the_report_says_untested(demo
 def test_the_verdict_names_the_tied_set_and_the_distance_to_the_nearest_other(demo_store: StandIn) -> None:
     accuracy = _choice(build_report(demo_store), "Accuracy")
     assert accuracy.answer == ("tiny-clip", "tiny-clip-plain")
-    assert accuracy.figure == "62.0 % (58.0–66.0)"
+    assert accuracy.figure == f"62.0{PERCENT} (58.0–66.0)"
     assert "tiny-colpali, is 34.0 points behind (33.0–35.0, adjusted p <0.001)" in accuracy.reason
 
 
 def test_the_verdict_does_not_praise_a_guess() -> None:
     store = StandIn(specs={"a": spec("a")}, contents={"w": corpus("w", n_images=4)})
     result(store, "a", "w", "winoground", "winoground_group", 0.2, half=0.08, chance=1 / 6)
-    assert "includes chance (16.7 %)" in _choice(build_report(store), "Word order and binding").reason
+    assert f"includes chance (16.7{PERCENT})" in _choice(build_report(store), "Word order and binding").reason
 
 
 def test_the_fastest_is_told_with_what_it_costs_in_accuracy() -> None:
