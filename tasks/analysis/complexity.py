@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from store.types import Corpus
-from tasks.analysis.contrasts import contrast_slices, part_slices
+from tasks.analysis.contrasts import contrast_slices
 from tasks.analysis.lexicon import lexicon, normalised
 from tasks.analysis.subject import Slice, Subject
 
@@ -19,7 +19,7 @@ METRIC = "R@1"
 
 
 def complexity(subject: Subject) -> Iterator[Slice]:
-    """``R@1`` of captions with and without each feature, by length and by ordinal.
+    """``R@1`` of captions with and without each feature, within and outside each length, of and not of each ordinal.
 
     Only for English captions as queries: the lexicons are English. Other protocols have no such rows.
     """
@@ -31,16 +31,11 @@ def complexity(subject: Subject) -> Iterator[Slice]:
     has = caption_features([text if known else "" for text, known in zip(texts, english, strict=True)])
     yield from contrast_slices(subject, "complexity", has, metric=METRIC, among=english)
     words = np.array([len(normalised(text or "").split()) for text in texts])
-    yield from part_slices(
-        subject,
-        "length",
-        {("words", length_name(low, high)): english & _within(words, low, high) for low, high in LENGTHS},
-        metric=METRIC,
-    )
+    lengths = {f"{length_name(low, high)} words": _within(words, low, high) for low, high in LENGTHS}
+    yield from contrast_slices(subject, "length", lengths, metric=METRIC, among=english)
     ordinals = subject.corpus.captions["ordinal"].take(ords).to_numpy()
-    if len(np.unique(ordinals)) > 1:
-        parts = {("ordinal", str(k)): ordinals == k for k in np.unique(ordinals).tolist()}
-        yield from part_slices(subject, "ordinal", parts, metric=METRIC)
+    each = {f"caption {ordinal}": ordinals == ordinal for ordinal in np.unique(ordinals).tolist()}
+    yield from contrast_slices(subject, "ordinal", each, metric=METRIC, among=english)
 
 
 def caption_features(texts: Sequence[str]) -> dict[str, NDArray[np.bool_]]:

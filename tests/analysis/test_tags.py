@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -99,3 +102,27 @@ def test_without_annotations_categories_are_inferred_and_say_so() -> None:
     slices = list(categories(subject(corpus, RIGHT, "t2i/all")))
     assert {s.analysis for s in slices} == {"category-inferred"}
     assert {s.feature for s in slices} == {"animal", "vehicle"}
+
+
+def test_why_winoground_is_hard_by_its_own_tags(shared_data: Path) -> None:
+    """The counts of "Why is Winoground Hard?" come back as the n of each tag; a right scorer is right in each."""
+    assigned = json.loads((shared_data / "winoground_tags" / "new_tag_assignments.json").read_text())
+    corpus = build_corpus(
+        "winoground",
+        [ImageRow(f"{k}/{side}") for k in assigned for side in range(2)],
+        [CaptionRow(f"{k}/{side}", f"{k}/{side}", "x") for k in assigned for side in range(2)],
+        source=None,
+        quadruples=[QuadrupleRow(k, f"{k}/0", f"{k}/1", f"{k}/0", f"{k}/1", tuple(of)) for k, of in assigned.items()],
+    )
+    slices = list(tags(subject(corpus, np.tile(RIGHT, (400, 1)), "winoground")))
+    group = {s.feature: s.n_queries for s in slices if s.metric == "winoground_group"}
+    assert group == {
+        "Ambiguously Correct": 46,
+        "Complex Reasoning": 78,
+        "Non Minimal": 30,
+        "Unusual Image": 56,
+        "Unusual Text": 50,
+        "Visually Difficult": 38,
+        "no tag": 172,
+    }
+    assert {s.interval.value for s in slices if s.metric == "winoground_group"} == {1.0}

@@ -103,7 +103,8 @@ def test_real_captions_with_places_colours_and_counts_are_easier_not_harder(
 
 def test_longer_captions_find_their_image_more_often(by_complexity: list[Slice]) -> None:
     values = [
-        find(by_complexity, "TCL", "words", bin_).interval.value for bin_ in ("1-8", "9-10", "11-12", "13-15", "16+")
+        find(by_complexity, "TCL", f"{bin_} words", "with").interval.value
+        for bin_ in ("1-8", "9-10", "11-12", "13-15", "16+")
     ]
     assert values == sorted(values)
 

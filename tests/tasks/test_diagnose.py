@@ -1,0 +1,131 @@
+"""The shell: what lies in the store in, slices into the store out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from store import Block, Embeddings, EmbeddingStore
+from store.types import Corpus, EncoderSpec, Modality
+from tasks.analysis.embedded import Multi, Single
+from tasks.corpora.shapes import read_shapes
+from tasks.diagnose import diagnose_corpus
+from tasks.references import EvaluationRef, SetsRef
+from tasks.score import score
+from tasks.stored_vectors import chosen, vector_reader
+
+N_SCENES = 12
+SPECS = (
+    EncoderSpec(name="one", adapter="hf_dual", checkpoint="me/one", revision="a1", dim=8),
+    EncoderSpec(name="many", adapter="colvision", checkpoint="me/many", revision="a1", dim=8, vectors="multi"),
+)
+
+
+def embeddings(spec: EncoderSpec, n: int, seed: int) -> Embeddings:
+    """Random unit vectors; three per item for a late-interaction encoder."""
+    per_item = 3 if spec.vectors == "multi" else 1
+    values = np.random.default_rng(seed).normal(size=(n * per_item, spec.dim)).astype(np.float32)
+    return Embeddings(
+        values=values / np.linalg.norm(values, axis=1, keepdims=True),
+        norms=np.ones(n, dtype=np.float32),
+        n_tokens=np.full(n, per_item, dtype=np.int32),
+        truncated=np.zeros(n, dtype=bool),
+        offsets=np.arange(n + 1) * per_item if per_item > 1 else None,
+    )
+
+
+@pytest.fixture
+def corpus() -> Corpus:
+    return read_shapes(n_scenes=N_SCENES)
+
+
+@pytest.fixture
+def store(tmp_path: Path, corpus: Corpus) -> EmbeddingStore:
+    store = EmbeddingStore.open(tmp_path / "store", create=True)
+    store.write_corpus(corpus)
+    modalities: tuple[Modality, ...] = ("image", "caption")
+    for spec in SPECS:
+        store.write_encoder(spec)
+        for modality in modalities:
+            ids = (corpus.images if modality == "image" else corpus.captions)["id"].to_pylist()
+            key = store.key(encoder=spec.fingerprint, corpus=corpus.fingerprint, modality=modality)
+            block = Block(
+                ords=np.arange(len(ids), dtype=np.int32),
+                ids=ids,
+                embeddings=embeddings(spec, len(ids), seed=len(ids)),
+                input_shas=[""] * len(ids),
+                batch_id="b",
+            )
+            store.put(key, spec, block)
+            store.seal(key, n_items=len(ids))
+    return store
+
+
+@pytest.fixture
+def evaluations(store: EmbeddingStore, corpus: Corpus) -> tuple[EvaluationRef, ...]:
+    return tuple(
+        score.fn(
+            SetsRef(
+                encoder=spec.name,
+                encoder_fingerprint=spec.fingerprint,
+                corpus=corpus.name,
+                corpus_fingerprint=corpus.fingerprint,
+            ),
+            store_uri=store.uri,
+            protocols=["t2i/all", "i2t/any", "t2i/first"],
+            device="cpu",
+            replicates=100,
+            seed=0,
+            level=0.95,
+            run="r",
+        )
+        for spec in SPECS
+    )
+
+
+def diagnose(store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], run: str) -> int:
+    return diagnose_corpus.fn(evaluations, store_uri=store.uri, replicates=100, seed=0, level=0.95, run=run)
+
+
+def test_a_second_diagnosis_replaces_the_first_and_says_the_same(
+    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...]
+) -> None:
+    written = diagnose(store, evaluations, "first")
+    first = store.rows("slices").sort_by("slice")
+    assert first.num_rows == written > 100
+    assert diagnose(store, evaluations, "second") == written
+    second = store.rows("slices").sort_by("slice")
+    assert set(second["run"].to_pylist()) == {"second"}
+    # seconds of scoring, in the detail of ablations, are measured anew
+    assert second.drop_columns(["run", "created", "detail"]).equals(first.drop_columns(["run", "created", "detail"]))
+
+
+def test_both_headline_protocols_are_explained_and_nothing_else(
+    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...]
+) -> None:
+    diagnose(store, evaluations, "r")
+    rows = store.rows("slices").to_pylist()
+    explained = {row["protocol"] for row in rows if row["analysis"] != "reference"}
+    assert explained == {"t2i/all", "i2t/any"}
+    assert {row["encoder"] for row in rows} == {"one", "many"}
+    assert {row["level_name"] for row in rows if row["analysis"] == "reference"} == {"no reference"}
+
+
+def test_vectors_come_back_as_they_were_put_up_to_float16(store: EmbeddingStore, corpus: Corpus) -> None:
+    read = vector_reader(store, {spec.name: spec.fingerprint for spec in SPECS}, corpus.fingerprint, seed=0)
+    one, many = read("one"), read("many")
+    assert isinstance(one, Single)
+    assert isinstance(many, Multi)
+    assert one.images.matrix == pytest.approx(embeddings(SPECS[0], N_SCENES, seed=N_SCENES).values, abs=1e-3)
+    assert many.images.values == pytest.approx(embeddings(SPECS[1], N_SCENES, seed=N_SCENES).values, abs=1e-3)
+    assert many.image_ords.tolist() == list(range(N_SCENES))
+
+
+def test_a_choice_of_positions_is_ascending_and_its_seed_decides() -> None:
+    first = chosen(5000, 1000, 1)
+    assert len(np.unique(first)) == 1000
+    assert (np.diff(first) > 0).all()
+    assert np.array_equal(first, chosen(5000, 1000, 1))
+    assert not np.array_equal(first, chosen(5000, 1000, 2))
