@@ -70,10 +70,11 @@ def effect_of(
     """
     counts = tally(a, b, lower_is_better=lower_is_better)
     binary = bool((np.isin(a, (0.0, 1.0)) & np.isin(b, (0.0, 1.0))).all())
+    discordant = counts.wins + counts.losses
     reasons = {
-        IDENTICAL: not counts.wins + counts.losses,
-        SEVERAL_QUERIES: binary and not clusters.independent,
-        NEVER_LOSES: bool(counts.wins) and not counts.losses,
+        IDENTICAL: not discordant,
+        SEVERAL_QUERIES: bool(discordant) and binary and not clusters.independent,
+        NEVER_LOSES: bool(discordant) and not counts.losses,
     }
     return Effect(
         tally=counts,
