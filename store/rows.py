@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -67,6 +67,15 @@ def unpack(batch: pa.RecordBatch | pa.Table) -> StoredRows:
         batch.column("truncated").to_numpy(zero_copy_only=False),
         batch.column("crc").to_numpy(),
     )
+
+
+def joined(parts: Sequence[StoredRows]) -> StoredRows:
+    """Several lots of rows as one, in their order."""
+    if len(parts) == 1:
+        return parts[0]
+    counts = np.concatenate([np.diff(part.offsets) for part in parts])
+    columns = [np.concatenate([part[column] for part in parts]) for column in range(len(StoredRows._fields))]
+    return StoredRows(*columns)._replace(offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
 
 
 def scan(table: lance.LanceDataset, key: SetKey, condition: str | None = None) -> Iterator[StoredRows]:

@@ -12,16 +12,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from store.checksums import digest
+from store.compaction import row_bytes
 from store.connection import Connection, storage_faults
 from store.corpora import ItemIndex
 from store.errors import RequestError, WorkError
 from store.keys import table_of
-from store.rows import StoredRows, columns_of, refuse_damage, scan, unpack
+from store.rows import StoredRows, columns_of, joined, refuse_damage, scan, unpack
 from store.seal import SealedSet
 from store.types import SetKey
 
 if TYPE_CHECKING:
     import lance
+
+_TAKE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,10 +194,16 @@ def read_blocks(
     if sealed is not None:
         _refuse_gaps(name, items, wanted, here)
     ords = wanted[here]
+    # Lance holds several times of what it is asked for: it is asked in small steps.
+    step = max(1, _TAKE_BYTES // max(1, row_bytes(table)))
     for start in range(0, len(ords), window):
         block = ords[start : start + window]
         with storage_faults(f"reading set {name!r}"):
-            rows = unpack(table.take(places[block].tolist(), columns=columns_of(key)))
+            parts = [
+                unpack(table.take(places[some].tolist(), columns=columns_of(key)))
+                for some in np.array_split(block, range(step, len(block), step))
+            ]
+        rows = joined(parts)
         refuse_damage(rows, name, items.ids)
         if not np.array_equal(rows.ords, block):
             raise WorkError(

@@ -1,7 +1,8 @@
 """A store made by the first release opens, is read in full and goes on growing.
 
-``tests/golden/store-format-1.tar.gz`` was made by the code of commit 83280d7: corpus ``toy`` of 20 images, sealed sets
-of ``enc`` (single) and ``late`` (multi), 12 of 40 captions by ``begun``, and one row each in outcomes, results, runs.
+``tests/golden/store-format-1.tar.gz`` was made by ``make_golden.py``: corpus ``toy`` of 20 images, sealed sets of
+``enc`` (single) and ``late`` (multi), 12 of 40 captions by ``begun``, and one row each in outcomes, results, runs.
+A fingerprint that comes out differently from the same contents fails here too: it would orphan every stored vector.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pytest
 
 from store import EmbeddingStore, RequestError, formats
 from store.evolution import TRUE_OF_OLDER_ROWS
+from store.keys import table_of
 from store.schema import FORMAT, OUTCOMES
 from store.tables import ANALYSES, CORPUS_PARTS, REGISTERS
 
@@ -43,8 +45,9 @@ def test_every_vector_of_the_first_release_reads_the_same(first, make_corpus, ma
 def test_a_set_that_the_first_release_began_is_finished_by_this_one(
     first, make_corpus, make_spec, make_key, make_block
 ):
-    corpus, spec = make_corpus(20), make_spec(name="begun")
+    corpus, spec = make_corpus(20), make_spec(name="begun", revision="r0")
     key = make_key(corpus, spec, "caption")
+    first.connection.find(table_of(key)).drop_columns(["put"])  # as sets were before writes had numbers
     assert first.missing(key, 40).tolist() == list(range(12, 40))
     assert first.put(key, spec, make_block(corpus, spec, range(40), "caption")) == 28
     assert first.seal(key, n_items=40).rows == 40
