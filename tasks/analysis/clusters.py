@@ -104,6 +104,27 @@ class Clusters:
             columns[:, row] = np.bincount(self.labels, weights=value * self.weights, minlength=self.n_clusters)
         return columns
 
+    def counts_up_to(self, levels: NDArray[np.intp], first: int, last: int) -> NDArray[np.float64]:
+        """Queries of each cluster at or below each of some levels; every query counts once.
+
+        Args:
+            levels: The level of every query, from 0, shape ``(n_queries,)``.
+            first: The lowest level asked for.
+            last: The highest.
+
+        Returns:
+            Whole numbers, float64, shape ``(n_clusters, last - first + 1)``.
+
+        Examples:
+            >>> Clusters.of([0, 0, 1]).counts_up_to(np.array([0, 2, 1]), 1, 2).tolist()
+            [[1.0, 2.0], [1.0, 1.0]]
+        """
+        width = last - first + 1
+        inside = levels <= last
+        cell = self.labels[inside] * width + np.maximum(levels[inside] - first, 0)
+        counts = np.bincount(cell, minlength=self.n_clusters * width)
+        return counts.reshape(self.n_clusters, width).cumsum(axis=1).astype(np.float64)
+
 
 def checked_values(values: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:
     """Per-query values as float64 of shape ``(n_rows, n_queries)``; one row is given its axis.

@@ -19,9 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 from tasks.analysis.bootstrap import Interval, Method
 from tasks.analysis.clusters import Clusters, checked_values
 from tasks.analysis.effect import IDENTICAL, Effect, effect_of
+from tasks.analysis.median_flip import median_flip_tests
 from tasks.analysis.multiplicity import Adjustment, adjusted
 from tasks.analysis.paired import paired_intervals
-from tasks.analysis.permutation import FlipTest, median_flip_test, sign_flip_tests
+from tasks.analysis.permutation import FlipTest, sign_flip_tests
 from tasks.analysis.power import detectable_effect
 from tasks.analysis.proportion import cluster_robust_error
 from tasks.analysis.statistic import Reduce
@@ -111,10 +112,8 @@ def compare_encoders(
     differences = paired_intervals(
         table, units, pairs, seed=seed, replicates=replicates, level=level, method=method, reduce=reduce
     )
-    if reduce == "mean":
-        flips = sign_flip_tests(table, units, pairs, permutations=permutations, seed=seed)
-    else:
-        flips = [median_flip_test(table[a], table[b], units, permutations=permutations, seed=seed) for a, b in pairs]
+    flip_tests = sign_flip_tests if reduce == "mean" else median_flip_tests
+    flips = flip_tests(table, units, pairs, permutations=permutations, seed=seed)
     p_adjusted = adjusted([test.p for test in flips], adjustment)
     effects = [effect_of(table[a], table[b], units, lower_is_better=lower_is_better, share=share) for a, b in pairs]
     return [

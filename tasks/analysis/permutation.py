@@ -8,15 +8,13 @@ was seen counts, and sums are exact (``draws.on_grid``), so equality means equal
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tasks.analysis.clusters import Clusters, checked_values
-from tasks.analysis.draws import block_rows, flip_blocks, narrowed, on_grid, weighted_sums
-from tasks.analysis.statistic import cluster_medians
+from tasks.analysis.draws import flip_blocks, narrowed, on_grid, weighted_sums
 
 EXACT_FLIPS = 10**6  # up to here all flips are looked at
 
@@ -93,59 +91,6 @@ def _extreme_flips(
         signed = total - 2 * weighted_sums(flipped, table)
         extreme += (np.abs(signed[:, first] - signed[:, second]) >= seen).sum(axis=0)
     return extreme
-
-
-def median_flip_test(
-    a: ArrayLike, b: ArrayLike, clusters: Clusters, *, permutations: int = 10_000, seed: int
-) -> FlipTest:
-    """Test of the difference of two medians: the same flips, with the medians of every exchanged sample.
-
-    Args:
-        a: Per-query values of the first encoder, shape ``(n_queries,)``.
-        b: Of the second.
-        clusters: Of those queries.
-        permutations: Random flips where not all can be looked at.
-        seed: Not negative.
-
-    Examples:
-        Ranks 1, 1, 1 against 9, 9, 9: however they are exchanged, two of three agree on each side, and the medians
-        are 8 apart.
-
-        >>> median_flip_test([1, 1, 1], [9, 9, 9], Clusters.of([0, 1, 2]), seed=1).p
-        1.0
-    """
-    values = np.concatenate([checked_values(a, clusters), checked_values(b, clusters)])
-    n = clusters.n_clusters
-    differs = np.flatnonzero(np.bincount(clusters.labels, weights=values[0] != values[1], minlength=n))
-    if not len(differs):
-        return FlipTest(p=None, flips=0, exact=True, n_nonzero=0)
-    exact = 2 ** len(differs) <= EXACT_FLIPS
-    both = Clusters.of(np.concatenate([clusters.labels, clusters.labels + n]), 2 * n)
-    medians = cluster_medians(values.ravel(), both)
-    flips = _all_flips(differs, n) if exact else flip_blocks(n, permutations=permutations, seed=seed)
-
-    def difference(flipped: NDArray[np.uint8]) -> NDArray[np.float64]:
-        kept = 1 - flipped
-        distance: NDArray[np.float64] = np.abs(
-            medians(np.hstack([kept, flipped]))[0] - medians(np.hstack([flipped, kept]))[0]
-        )
-        return distance
-
-    seen = difference(np.zeros((1, n), dtype=np.uint8))[0]
-    extreme = sum(int((difference(flipped) >= seen).sum()) for flipped in flips)
-    p = extreme / 2 ** len(differs) if exact else (extreme + 1) / (permutations + 1)
-    return FlipTest(p=p, flips=2 ** len(differs) if exact else permutations, exact=exact, n_nonzero=len(differs))
-
-
-def _all_flips(differs: NDArray[np.intp], n_clusters: int) -> Iterator[NDArray[np.uint8]]:
-    """Every flip of some clusters, the others staying as they are, block after block."""
-    n_flips = 2 ** len(differs)
-    step = block_rows(n_clusters)
-    for start in range(0, n_flips, step):
-        codes = np.arange(start, min(start + step, n_flips))
-        flipped = np.zeros((len(codes), n_clusters), dtype=np.uint8)
-        flipped[:, differs] = (codes[:, None] >> np.arange(len(differs))) & 1
-        yield flipped
 
 
 def _exact_p(differences: NDArray[np.float64]) -> float:

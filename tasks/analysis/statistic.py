@@ -136,7 +136,7 @@ def _weighted_median(
     half = 8
     while True:
         first, last = max(0, middle - half), min(len(levels) - 1, middle + half)
-        counts = narrowed(_queries_at_or_below(at, first, last, clusters), weight=clusters.n_clusters)
+        counts = narrowed(clusters.counts_up_to(at, first, last), weight=clusters.n_clusters)
         below = weighted_sums(weights, counts)
         holds_lower = first == 0 or bool((below[:, 0] < lower).all())
         holds_upper = last == len(levels) - 1 or bool((below[:, -1] >= upper).all())
@@ -149,12 +149,3 @@ def _weighted_median(
     medians: NDArray[np.float64] = (of_lower + of_upper) / 2
     medians[total == 0] = np.nan
     return medians
-
-
-def _queries_at_or_below(at: NDArray[np.intp], first: int, last: int, clusters: Clusters) -> NDArray[np.float64]:
-    """Queries of each cluster at or below the levels ``first .. last``: shape ``(n_clusters, last - first + 1)``."""
-    width = last - first + 1
-    inside = at <= last
-    cell = clusters.labels[inside] * width + np.maximum(at[inside] - first, 0)
-    counts = np.bincount(cell, minlength=clusters.n_clusters * width)
-    return counts.reshape(clusters.n_clusters, width).cumsum(axis=1).astype(np.float64)

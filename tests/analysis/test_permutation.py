@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tasks.analysis import permutation
+from tasks.analysis import median_flip, permutation
 from tasks.analysis.clusters import Clusters
+from tasks.analysis.draws import flip_blocks
 from tasks.analysis.effect import mcnemar_exact, tally
-from tasks.analysis.permutation import median_flip_test, sign_flip_tests
+from tasks.analysis.median_flip import median_flip_tests
+from tasks.analysis.permutation import sign_flip_tests
 
 
 def two_encoders(n_clusters: int, per_cluster: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -101,7 +103,7 @@ def test_exact_flips_of_medians_equal_the_definition_written_out(per_cluster: in
     labels = np.repeat(np.arange(9), per_cluster)
     a, b = rng.integers(1, 20, (2, len(labels))).astype(float)
     distances = np.array(swapped_medians(a, b, labels))
-    test = median_flip_test(a, b, Clusters.of(labels), seed=1)
+    [test] = median_flip_tests([a, b], Clusters.of(labels), [(0, 1)], seed=1)
     assert test.exact
     assert test.p == (distances >= distances[0]).mean()
 
@@ -109,12 +111,27 @@ def test_exact_flips_of_medians_equal_the_definition_written_out(per_cluster: in
 def test_random_flips_of_medians_agree_with_the_exact_test(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
     a, b = rng.integers(1, 30, (2, 12)).astype(float)
-    exact = median_flip_test(a, b + 3, Clusters.of(range(12)), seed=1)
-    monkeypatch.setattr(permutation, "EXACT_FLIPS", 0)
-    drawn = median_flip_test(a, b + 3, Clusters.of(range(12)), permutations=5_000, seed=1)
+    [exact] = median_flip_tests([a, b + 3], Clusters.of(range(12)), [(0, 1)], seed=1)
+    monkeypatch.setattr(median_flip, "EXACT_FLIPS", 0)
+    [drawn] = median_flip_tests([a, b + 3], Clusters.of(range(12)), [(0, 1)], permutations=5_000, seed=1)
     assert not drawn.exact
     assert drawn.p == pytest.approx(exact.p, abs=4 * np.sqrt(0.25 / 5_000))
 
 
 def test_equal_ranks_have_no_test_of_their_median() -> None:
-    assert median_flip_test([1, 2, 3], [1, 2, 3], Clusters.of(range(3)), seed=1).p is None
+    [test] = median_flip_tests([[1, 2, 3], [1, 2, 3]], Clusters.of(range(3)), [(0, 1)], seed=1)
+    assert (test.p, test.flips) == (None, 0)
+
+
+def test_medians_far_from_each_other_widen_the_window_that_is_counted() -> None:
+    rng = np.random.default_rng(6)
+    labels = np.repeat(np.arange(40), 3)
+    values = np.stack([rng.permutation(120), rng.permutation(120) * 5.0, rng.permutation(120) + 40.0])
+    clusters, pairs = Clusters.of(labels), [(0, 1), (2, 0), (1, 2)]
+    found = median_flip_tests(values, clusters, pairs, permutations=300, seed=2)
+    flips = np.concatenate(list(flip_blocks(40, permutations=300, seed=2))).astype(bool)[:, labels]
+    for (a, b), test in zip(pairs, found, strict=True):
+        swapped = [np.median(np.where(flips, values[two], values[one]), axis=1) for one, two in ((a, b), (b, a))]
+        seen = abs(np.median(values[a]) - np.median(values[b]))
+        assert test.p == ((np.abs(swapped[0] - swapped[1]) >= seen).sum() + 1) / 301
+        assert (test.exact, test.flips, test.n_nonzero) == (False, 300, 40)
