@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -51,6 +51,7 @@ class Change:
         new: Its row in the new report.
         difference: New minus old; None where one has no value.
         p: p-value of the difference, or an upper bound of it; None where nothing can be said.
+        p_adjusted: The same after Holm's correction over all figures that have a p.
         basis: ``same rows``, ``paired test``, ``unpaired bound`` or ``none``.
     """
 
@@ -60,6 +61,7 @@ class Change:
     difference: float | None
     p: float | None
     basis: str
+    p_adjusted: float | None = None
 
 
 def load_snapshot(path: str | Path) -> Snapshot:
@@ -103,7 +105,26 @@ def snapshot_of(document: Mapping[str, Any], *, name: str) -> Snapshot:
 def changes(old: Snapshot, new: Snapshot) -> list[Change]:
     """Every figure that both have, in the order of corpus, protocol, metric and encoder."""
     tests = _paired_tests([*old.comparisons, *new.comparisons])
-    return [_change(key, old.results[key], new.results[key], tests) for key in sorted(old.results.keys() & new.results)]
+    found = [
+        _change(key, old.results[key], new.results[key], tests) for key in sorted(old.results.keys() & new.results)
+    ]
+    adjusted = iter(holm([c.p for c in found if c.p is not None]))
+    return [c if c.p is None else replace(c, p_adjusted=next(adjusted)) for c in found]
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p-values (1979), in the order given.
+
+    Examples:
+        >>> holm([0.01, 0.04, 0.03])
+        [0.03, 0.06, 0.06]
+    """
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    for place, i in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        largest = max(largest, min(1.0, (len(p_values) - place) * p_values[i]))
+        adjusted[i] = largest
+    return adjusted
 
 
 def _change(key: Key, old: Row, new: Row, tests: Mapping[tuple[str, ...], float]) -> Change:

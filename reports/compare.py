@@ -13,6 +13,16 @@ from reports.ranking import ALPHA
 from reports.render import render_html, render_markdown
 from store.types import digest16
 
+NOTE = (
+    "Paired test: the sign-flip test of the two states on their shared queries, as stored. Unpaired bound: an upper "
+    "bound of p from the two standard errors, for figures without such a test; where it is large, `capim compare` "
+    "settles it. Same rows: computed from the same embeddings under the same protocol, so only the code or the "
+    "settings of the statistics can differ. Adjusted p: Holm over all figures of both reports that have a p."
+)
+LEADING = ("t2i/all", "i2t/any", "winoground")  # what a warning names first
+NAMED = 8  # figures that a warning names
+LONG = 40  # rows from which the unsure changes are folded
+
 
 def write_comparison(old: str | Path, new: str | Path, folder: str | Path) -> Path:
     """Writes ``compare.html`` and ``compare.md`` about two reports.
@@ -42,7 +52,7 @@ def compare(old: Snapshot, new: Snapshot) -> Report:
     """What changed from one report to another."""
     shared = changes(old, new)
     moved = [c for c in shared if c.difference]
-    real = [c for c in moved if c.p is not None and c.p < ALPHA]
+    real = [c for c in moved if _sure(c)]
     worse = [c for c in real if _worse(c)]
     sections = [_figures(moved, shared, worse), _causes(old, new, moved), _coverage(old, new)]
     return Report(
@@ -61,6 +71,10 @@ def compare(old: Snapshot, new: Snapshot) -> Report:
     )
 
 
+def _sure(change: Change) -> bool:
+    return change.p_adjusted is not None and change.p_adjusted < ALPHA
+
+
 def _worse(change: Change) -> bool:
     return bool(change.difference) and ((change.difference or 0) < 0) != (change.key[2] in SMALLER_IS_BETTER)
 
@@ -68,10 +82,17 @@ def _worse(change: Change) -> bool:
 def _figures(moved: list[Change], shared: list[Change], worse: list[Change]) -> Section:
     blocks: list[Block] = []
     if worse:
-        items = [f"{c.key[3]} on {c.key[0]}, {c.key[1]} {metric_title(c.key[2])}: {_difference(c)}" for c in worse]
+        first = sorted(worse, key=lambda c: (c.key[1] not in LEADING, c.p_adjusted, c.key))[:NAMED]
+        items = [f"{c.key[3]} on {c.key[0]}, {c.key[1]} {metric_title(c.key[2])}: {_difference(c)}" for c in first]
+        if len(worse) > NAMED:
+            items.append(f"and {show.count(len(worse) - NAMED, 'figure')} more, in the table")
         blocks.append(Notice(title="Worse, beyond chance", items=tuple(items), mark="bad"))
-    if moved:
-        blocks.append(_table(moved))
+    sure = [c for c in moved if _sure(c)]
+    if moved and len(moved) > LONG and sure:
+        blocks.append(_table("changes-sure", "Changed beyond chance", sure))
+        blocks.append(_table("changes", "Every changed figure", moved, folded=True))
+    elif moved:
+        blocks.append(_table("changes", "Changed figures, the surest first", moved))
     else:
         blocks.append(Text(text=f"All {show.count(len(shared), 'figure')} in both are the same to the last digit."))
     return Section(
@@ -82,11 +103,11 @@ def _figures(moved: list[Change], shared: list[Change], worse: list[Change]) -> 
     )
 
 
-def _table(moved: list[Change]) -> Table:
+def _table(name: str, caption: str, moved: list[Change], *, folded: bool = False) -> Table:
     order = sorted(moved, key=lambda c: (c.p is None, c.p or 0.0, c.key))
     return Table(
-        id="changes",
-        caption="Changed figures, the surest first",
+        id=name,
+        caption=caption,
         columns=(
             Column(heading="Encoder"),
             Column(heading="corpus"),
@@ -96,20 +117,19 @@ def _table(moved: list[Change]) -> Table:
             Column(heading="new", numeric=True),
             Column(heading="difference", numeric=True),
             Column(heading="p", numeric=True),
+            Column(heading="adjusted p", numeric=True, explain="Holm over all figures that have a p"),
             Column(heading="basis"),
         ),
         rows=tuple(_row(c) for c in order),
         sortable=True,
-        note="Paired test: the sign-flip test of the two states on their shared queries, as stored. Unpaired bound: "
-        "an upper bound of p from the two standard errors, for figures without such a test; where it is large, "
-        "`capim compare` settles it. Same rows: computed from the same embeddings under the same protocol, so "
-        "only the code or the settings of the statistics can differ.",
+        folded=f"All {show.count(len(moved), 'changed figure')}" if folded else "",
+        note=NOTE,
     )
 
 
 def _row(c: Change) -> tuple[Cell, ...]:
     corpus, protocol, metric, encoder = c.key
-    surely = c.p is not None and c.p < ALPHA
+    surely = _sure(c)
     mark: Mark = "" if not surely else "bad" if _worse(c) else "good"
     bound = "≤ " if c.basis == "unpaired bound" and c.p is not None and c.p >= 0.001 else ""
     return (
@@ -127,6 +147,7 @@ def _row(c: Change) -> tuple[Cell, ...]:
         ),
         Cell(text=_difference(c), sort=show.exact(c.difference), mark=mark),
         Cell(text=f"{bound}{show.p_value(c.p)}", sort=show.exact(c.p), mark="" if surely else "muted"),
+        Cell(text=show.p_value(c.p_adjusted), sort=show.exact(c.p_adjusted), mark="" if surely else "muted"),
         Cell(text=c.basis),
     )
 

@@ -13,7 +13,8 @@ from reports.page import Block, Cell, Column, Section, Table, Text
 def section(evidence: Evidence) -> Section:
     """Corpora, encoders, sealed sets, runs, and what was left out."""
     blocks: list[Block] = [_corpora(evidence), _encoders(evidence)]
-    blocks += [table for table in (_sets(evidence), _runs(evidence)) if table.rows]
+    blocks += [table for table in (_sets(evidence), _runs(evidence), _configurations(evidence)) if table.rows]
+    blocks.append(_commands(evidence))
     versions = _versions(evidence)
     if versions is not None:
         blocks.append(versions)
@@ -164,6 +165,46 @@ def _runs(evidence: Evidence) -> Table:
             )
             for r in evidence.runs
         ),
+    )
+
+
+def _configurations(evidence: Evidence) -> Table:
+    return Table(
+        id="configurations",
+        caption="Settings of the runs",
+        columns=(Column(heading="Run"), Column(heading="setting"), Column(heading="value")),
+        rows=tuple(
+            (Cell(text=r["name"], title=r["run"]), Cell(text=setting), Cell(text=_setting(value)))
+            for r in evidence.runs
+            for setting, value in sorted(json.loads(r["config"] or "{}").items())
+        ),
+        folded="Settings of the runs",
+    )
+
+
+def _setting(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else show.ABSENT if value is None else str(value)
+
+
+def _commands(evidence: Evidence) -> Table:
+    """Per corpus and protocol the command that computes its figures again from the same embeddings."""
+    rows = []
+    for corpus in sorted(evidence.corpora):
+        for protocol in evidence.protocols(corpus):
+            found = evidence.of(corpus, protocol)
+            settings = found[0]
+            command = (
+                f"capim evaluate --corpora {corpus} --encoders {','.join(sorted({r['encoder'] for r in found}))} "
+                f"--protocols {protocol} --replicates {settings['replicates']} --seed {settings['seed']}"
+            )
+            rows.append((Cell(text=corpus), Cell(text=protocol), Cell(text=command)))
+    return Table(
+        id="commands",
+        caption="The figures of each protocol, made again from the stored embeddings",
+        columns=(Column(heading="Corpus"), Column(heading="protocol"), Column(heading="command")),
+        rows=tuple(rows),
+        folded="How to make the figures of each protocol again",
+        note="A corpus that is a folder of your own is named here as the store names it; give its path instead.",
     )
 
 

@@ -79,6 +79,12 @@ def test_the_bound_is_the_two_sided_normal_p_of_independent_figures() -> None:
     assert unpaired_bound(1.959964, 0.6, 0.8) == pytest.approx(0.05, abs=1e-6)
 
 
+def test_p_values_are_adjusted_over_all_figures_of_both_reports(old_and_new: tuple[Path, Path]) -> None:
+    found = [c for c in changes(*(load_snapshot(path) for path in old_and_new)) if c.p is not None]
+    assert len(found) == 15
+    assert min(c.p_adjusted or 0.0 for c in found) == pytest.approx(15 * min(c.p or 0.0 for c in found))
+
+
 @pytest.mark.parametrize("content", [None, "{}", "not json", '{"schema": "other/1"}'])
 def test_what_is_no_report_is_named(tmp_path: Path, content: str | None) -> None:
     if content is not None:
