@@ -8,10 +8,8 @@ what inference is worth.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 import pyarrow.compute as pc
@@ -21,7 +19,7 @@ from store.types import Corpus
 from tasks.analysis.bootstrap import Interval
 from tasks.analysis.complexity import english_captions
 from tasks.analysis.contrasts import contrast_slices, part_slices
-from tasks.analysis.lexicon import normalised
+from tasks.analysis.lexicon import any_of, phrases, read_lexicon_file, tokens_of
 from tasks.analysis.subject import Slice, Subject
 from tasks.corpora.coco_categories import CATEGORIES_OF, SUPERCATEGORY_OF
 
@@ -124,7 +122,8 @@ def objects_named(text: str) -> set[str]:
         set()
     """
     pattern, category_of = _vocabulary()
-    return {category for match in pattern.finditer(normalised(text)) if (category := category_of[match.group()])}
+    joined = " ".join(token.removesuffix("'s") for token in tokens_of(text))
+    return {category for match in pattern.finditer(joined) if (category := category_of[match.group()])}
 
 
 def _by_name(
@@ -145,17 +144,15 @@ def _by_name(
 @cache
 def _vocabulary() -> tuple[re.Pattern[str], dict[str, str | None]]:
     """One pattern over all words, the longest first, and the category of each (None: no category)."""
-    text = files("tasks.analysis").joinpath("lexicons", "coco_objects.toml").read_text(encoding="utf-8")
-    entry = tomllib.loads(text)
+    entry = read_lexicon_file("coco_objects")
     category_of: dict[str, str | None] = {
         form: category
         for category, words in entry["words"].items()
-        for word in words.split()
-        for form in _numbers(normalised(word.replace("_", " ")).strip())
+        for word in phrases(words)
+        for form in _numbers(word)
     }
-    category_of |= dict.fromkeys(entry["other"])
-    longest_first = sorted(category_of, key=len, reverse=True)
-    return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b"), category_of
+    category_of |= dict.fromkeys(phrases(entry["other"]))
+    return any_of(category_of), category_of
 
 
 def _numbers(word: str) -> tuple[str, str]:

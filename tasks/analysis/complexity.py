@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from store.types import Corpus
 from tasks.analysis.contrasts import contrast_slices
-from tasks.analysis.lexicon import lexicon, normalised
+from tasks.analysis.lexicon import lexicon, words_of
 from tasks.analysis.subject import Slice, Subject
 
 FEATURES = ("spatial", "colour", "counting", "negation", "action")
@@ -30,7 +30,7 @@ def complexity(subject: Subject) -> Iterator[Slice]:
     texts = subject.corpus.captions["text"].take(ords).to_pylist()
     has = caption_features([text if known else "" for text, known in zip(texts, english, strict=True)])
     yield from contrast_slices(subject, "complexity", has, metric=METRIC, among=english)
-    words = np.array([len(normalised(text or "").split()) for text in texts])
+    words = np.array([len(words_of(text or "")) for text in texts])
     lengths = {f"{length_name(low, high)} words": _within(words, low, high) for low, high in LENGTHS}
     yield from contrast_slices(subject, "length", lengths, metric=METRIC, among=english)
     ordinals = subject.corpus.captions["ordinal"].take(ords).to_numpy()

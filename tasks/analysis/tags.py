@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tasks.analysis.bootstrap import Interval
 from tasks.analysis.contrasts import mean_slices, part_slices
-from tasks.analysis.lexicon import normalised
+from tasks.analysis.lexicon import words_of
 from tasks.analysis.proportion import wilson_interval
 from tasks.analysis.subject import Slice, Subject
 
@@ -67,8 +67,8 @@ def _pair_baselines(subject: Subject) -> Iterator[Slice]:
     corpus = subject.corpus
     text = dict(zip(corpus.captions["id"].to_pylist(), corpus.captions["text"].to_pylist(), strict=True))
     asked = corpus.pairs.take(subject.queries.query_ords)
-    right = [normalised(text[name] or "").split() for name in asked["caption_id"].to_pylist()]
-    wrong = [normalised(text[name] or "").split() for name in asked["negative_id"].to_pylist()]
+    right = [words_of(text[name] or "") for name in asked["caption_id"].to_pylist()]
+    wrong = [words_of(text[name] or "") for name in asked["negative_id"].to_pylist()]
     frequency = Counter(word for words in (*right, *wrong) for word in words)
     scorers = {
         "longer caption": (_lengths(right), _lengths(wrong)),
