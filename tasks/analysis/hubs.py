@@ -37,33 +37,10 @@ def hubs(subject: Subject) -> Iterator[Slice]:
     for encoder, outcomes in subject.outcomes.items():
         if outcomes.top_ords is None:
             continue
-        lists = _lists_by_cluster(subject, outcomes.top_ords, len(items))[:, searched].tocsr()
         counts = k_occurrence(outcomes.top_ords, K, len(items))
-        found = counts[searched]
-        occupied = subject.clusters.sizes > 0
+        lists = _lists_by_cluster(subject, outcomes.top_ords, len(items))[:, searched].tocsr()
         worst = _worst(outcomes, outcomes.top_ords, counts, items["id"].to_pylist())
-        for feature, level_name, interval in (
-            (
-                "skewness",
-                f"N_{K}",
-                _jackknifed(skewness(found), _skewness_without(lists, found)[occupied], subject.settings.level),
-            ),
-            (
-                "share never found",
-                f"N_{K} = 0",
-                _jackknifed(
-                    float((found == 0).mean()),
-                    _never_without(lists, found)[occupied],
-                    subject.settings.level,
-                    share=True,
-                ),
-            ),
-            (
-                "share of hubs",
-                f"N_{K} over mean + 2 sd",
-                Interval(value=float(is_hub(found).mean()), reason="a count of items over a cut that moves with them"),
-            ),
-        ):
+        for (feature, level_name), interval in _figures(subject, lists, counts[searched]).items():
             yield Slice(
                 encoder=encoder,
                 analysis="hubs",
@@ -75,6 +52,21 @@ def hubs(subject: Subject) -> Iterator[Slice]:
                 n_clusters=subject.clusters.n_occupied,
                 detail={"worst": worst} if feature == "skewness" else None,
             )
+
+
+def _figures(subject: Subject, lists: sparse.csr_matrix, counts: NDArray[np.int64]) -> dict[tuple[str, str], Interval]:
+    """Feature and level name -> figure with its interval, of the counts of the searched items."""
+    occupied, level = subject.clusters.sizes > 0, subject.settings.level
+    never = float((counts == 0).mean())
+    return {
+        ("skewness", f"N_{K}"): _jackknifed(skewness(counts), _skewness_without(lists, counts)[occupied], level),
+        ("share never found", f"N_{K} = 0"): _jackknifed(
+            never, _never_without(lists, counts)[occupied], level, share=True
+        ),
+        ("share of hubs", f"N_{K} over mean + 2 sd"): Interval(
+            value=float(is_hub(counts).mean()), reason="a count of items over a cut that moves with them"
+        ),
+    }
 
 
 def k_occurrence(top_ords: NDArray[np.int32], k: int, n_items: int) -> NDArray[np.int64]:
