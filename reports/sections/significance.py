@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reports import format as show
-from reports.cells import metric_title
+from reports.cells import metric_title, range_text, value_text
 from reports.evidence import Evidence, Row
 from reports.page import Block, Cell, Column, Mark, Section, Table
 from reports.ranking import pair_of
@@ -83,7 +83,7 @@ def _pairs(evidence: Evidence, corpus: str) -> Table:
         ("Pair", False, "The first minus the second"),
         ("protocol", False, ""),
         ("metric", False, ""),
-        ("difference", True, "Percentage points"),
+        ("difference", True, "Percentage points; of ranks, places"),
         ("p", True, "Sign-flip permutation test, raw"),
         ("adjusted p", True, f"{rows[0]['adjustment']} over all pairs of the metric"),
         ("McNemar p", True, "Exact; only where one query is one cluster"),
@@ -93,7 +93,7 @@ def _pairs(evidence: Evidence, corpus: str) -> Table:
         ("d_z", True, "Cohen's d of the paired differences"),
         ("h", True, "Cohen's h of the two proportions"),
         ("odds ratio", True, "Of the discordant pairs"),
-        ("detectable", True, "Smallest true difference seen with 80 % power, points"),
+        ("detectable", True, "Smallest true difference seen with 80 % power, in the same unit"),
     )
     return Table(
         id=f"pairs-{corpus}-all",
@@ -118,7 +118,7 @@ def _pair_row(r: Row) -> tuple[Cell, ...]:
         Cell(text=metric_title(r["metric"])),
         Cell(
             text=_difference(r["metric"], r["difference"]),
-            note=show.percent_range(r["low"], r["high"]),
+            note=range_text(r["metric"], r["low"], r["high"]),
             sort=show.exact(r["difference"]),
         ),
         figure(r["p_sign_flip"], show.p_value(r["p_sign_flip"])),
@@ -130,7 +130,7 @@ def _pair_row(r: Row) -> tuple[Cell, ...]:
         figure(r["cohen_dz"], show.number(r["cohen_dz"], 2)),
         figure(r["cohen_h"], show.number(r["cohen_h"], 2)),
         figure(r["odds_ratio"], show.number(r["odds_ratio"], 2)),
-        figure(r["detectable_effect"], show.percent(r["detectable_effect"])),
+        figure(r["detectable_effect"], value_text(r["metric"], r["detectable_effect"])),
     )
 
 
