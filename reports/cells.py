@@ -62,6 +62,8 @@ def result_cell(row: Row | None, *, mark: Mark = "", axis: tuple[float, float] |
     if interval:
         about.append(f"{show.percent(row['level'], 0)} % interval {interval} ({row['interval']})")
     about.append(f"{show.count(row['n_queries'], 'query', 'queries')} in {show.count(row['n_clusters'], 'cluster')}")
+    if row.get("wilson_low") is not None:
+        about.append(f"Wilson {range_text(metric, row['wilson_low'], row['wilson_high'])}")
     if ties:
         about.append(f"{ties} if ties are all lost or all won; {show.percent(row['tie_share'])} % of queries tie")
     return Cell(
@@ -72,6 +74,12 @@ def result_cell(row: Row | None, *, mark: Mark = "", axis: tuple[float, float] |
         mark=mark,
         bar=interval_bar(row, axis) if axis else None,
     )
+
+
+def is_best(encoder: str, ranked: Sequence[Row]) -> bool:
+    """Whether an encoder has the best value of a metric; several may have it."""
+    value = next((r["value"] for r in ranked if r["encoder"] == encoder), None)
+    return value is not None and value == ranked[0]["value"]
 
 
 def tie_cell(row: Row | None) -> Cell:

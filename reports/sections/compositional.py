@@ -8,7 +8,7 @@ import altair as alt
 
 from reports import charts
 from reports import format as show
-from reports.cells import axis_of, heading_groups, metric_title, result_cell
+from reports.cells import axis_of, heading_groups, is_best, metric_title, result_cell
 from reports.evidence import Evidence
 from reports.page import Block, Cell, Chart, Column, Section, Table
 
@@ -49,7 +49,7 @@ def _winoground(evidence: Evidence, corpus: str) -> Table:
             *(
                 result_cell(
                     evidence.figures.get((corpus, "winoground", m, row["encoder"])),
-                    mark="best" if evidence.ranked(corpus, "winoground", m)[0]["encoder"] == row["encoder"] else "",
+                    mark="best" if is_best(row["encoder"], evidence.ranked(corpus, "winoground", m)) else "",
                     axis=axis_of(evidence.ranked(corpus, "winoground", m)),
                 )
                 for m in metrics
@@ -152,7 +152,7 @@ def _pairs(evidence: Evidence, corpus: str) -> Table:
             *(
                 result_cell(
                     evidence.figures.get((corpus, p, PAIRS, name)),
-                    mark="best" if evidence.ranked(corpus, p, PAIRS)[0]["encoder"] == name else "",
+                    mark="best" if is_best(name, evidence.ranked(corpus, p, PAIRS)) else "",
                     axis=axis_of(evidence.ranked(corpus, p, PAIRS)),
                 )
                 for p in protocols

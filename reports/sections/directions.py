@@ -6,7 +6,7 @@ import altair as alt
 
 from reports import charts
 from reports import format as show
-from reports.cells import axis_of, heading_groups, metric_title, result_cell
+from reports.cells import axis_of, heading_groups, is_best, metric_title, result_cell
 from reports.evidence import Evidence
 from reports.page import Block, Cell, Chart, Column, Section, Table
 
@@ -65,7 +65,7 @@ def _table(evidence: Evidence, corpus: str, direction: str, protocols: list[str]
                 *(
                     result_cell(
                         evidence.figures.get((corpus, p, "R@1", name)),
-                        mark="best" if ranked[p][0]["encoder"] == name else "",
+                        mark="best" if is_best(name, ranked[p]) else "",
                         axis=axis_of(ranked[p]),
                     )
                     for p in protocols

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from reports import format as show
-from reports.cells import axis_of, heading_groups, metric_title, result_cell, tie_cell
+from reports.cells import axis_of, heading_groups, is_best, metric_title, result_cell, tie_cell
 from reports.evidence import Evidence, Row
 from reports.page import Block, Cell, Column, Mark, Section, Table
 from reports.ranking import Standing, standings
@@ -136,7 +136,7 @@ def _identity(evidence: Evidence, name: str) -> str:
 
 def _mark(name: str, members: Sequence[Row], standing: Mapping[str, Standing]) -> Mark:
     """Bold for the highest value; and, where tests tell, the sign for those tied with it."""
-    if members and members[0]["value"] is not None and members[0]["encoder"] == name:
+    if is_best(name, members):
         return "best"
     return "tied" if name in standing and standing[name].tied_with_best else ""
 
