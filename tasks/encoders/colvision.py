@@ -103,9 +103,14 @@ class ColVision:
         )
 
     def prepare_captions(self, captions: Sequence[str]) -> Prepared:
-        """Token ids of the captions in their template, cut at the model's length."""
+        """Token ids of the captions in their template, cut at the model's length.
+
+        A caption that spells the placeholder of a picture is text all the same: it is pulled apart.
+        """
+        picture = str(self._processor.image_token)
+        texts = [self._template.fill(caption.replace(picture, " ".join(picture))) for caption in captions]
         with self._tokenizing:
-            batch = dict(self._processor.process_texts([self._template.fill(caption) for caption in captions]))
+            batch = dict(self._processor.process_texts(texts))
         lengths = batch["attention_mask"].sum(dim=1).numpy().astype(np.int32)
         if lengths.max() > self._max_length:
             batch = {name: self._cut(value, batch["attention_mask"]) for name, value in batch.items()}

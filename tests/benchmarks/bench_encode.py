@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -52,12 +53,12 @@ def run(quick: bool = False) -> list[Row]:
     turns = 3 if quick else 5
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
-        rows = beside_the_peers(folder, turns)
-        rows += beside_the_bare_forward_pass(folder, turns=2 if quick else 3, n_images=24 if quick else 64)
+        rows = beside_the_peers(folder, turns, n_images=48 if quick else 91, n_captions=128 if quick else 512)
+        rows += beside_the_bare_forward_pass(folder, turns=1 if quick else 3, n_images=16 if quick else 64)
         return rows + full_size(folder, n_images=8 if quick else 64, n_captions=32 if quick else 256)
 
 
-def beside_the_peers(folder: Path, turns: int) -> list[Row]:
+def beside_the_peers(folder: Path, turns: int, *, n_images: int, n_captions: int) -> list[Row]:
     """Images and captions per second as ratios to two peers' own loops."""
     from sentence_transformers import SentenceTransformer
 
@@ -70,7 +71,7 @@ def beside_the_peers(folder: Path, turns: int) -> list[Row]:
     from_transformers_clip(checkpoint, folder / "openclip")
     ours = load_encoder(EncoderSpec(name="small", adapter="hf_dual", checkpoint=str(checkpoint), dim=512))
     theirs = SentenceTransformer(str(folder / "st"), device="cpu")
-    files, captions = photographs(), mixed_captions()
+    files, captions = photographs()[:n_images], mixed_captions(n_captions)
     images = {
         "capim": lambda: drain(ours, image_work(files)),
         "sentence-transformers": lambda: theirs.encode(opened(files), batch_size=BATCH, show_progress_bar=False),
@@ -150,10 +151,8 @@ def write_clip(folder: Path, *, vision: tuple[int, int, int, int], text: tuple[i
     import torch
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel
 
-    from tests.encoders.families.vocabulary import clip_tokenizer
-
     side, patch, width, layers = vision
-    tokenizer = clip_tokenizer()
+    tokenizer = real_clip_tokenizer()
     ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
     config = CLIPConfig(
         projection_dim=512,
@@ -173,17 +172,29 @@ def write_clip(folder: Path, *, vision: tuple[int, int, int, int], text: tuple[i
     CLIPImageProcessor(size={"shortest_edge": side}, crop_size=crop).save_pretrained(folder)
 
 
+def real_clip_tokenizer() -> Any:
+    """CLIP's own 49,408 entries, from the copy that comes with open_clip: captions have their true lengths."""
+    from open_clip.tokenizer import SimpleTokenizer
+    from transformers import CLIPTokenizer
+
+    source = SimpleTokenizer()
+    names = {"<start_of_text>": "<|startoftext|>", "<end_of_text>": "<|endoftext|>"}
+    vocabulary = {names.get(entry, entry): i for entry, i in source.encoder.items()}
+    return CLIPTokenizer(vocab=vocabulary, merges=list(source.bpe_ranks), model_max_length=77)
+
+
 def photographs() -> list[Path]:
     """The photographs of the shared data."""
     return sorted((PHOTOS / "images").iterdir())
 
 
-def mixed_captions() -> list[str]:
-    """COCO's captions, and a longer one for every eighth: two to five of them in a row."""
+def mixed_captions(n: int = 512) -> list[str]:
+    """COCO's captions, one in nine of them longer: two to five of them in a row."""
     written = json.loads((PHOTOS / "captions.json").read_text())["annotations"]
     captions = [entry["caption"] for entry in written]
     long = [" ".join(captions[i : i + 2 + i % 4]) for i in range(0, len(captions), 8)]
-    return [*captions, *long]
+    rng = np.random.default_rng(0)
+    return [str(caption) for caption in rng.permutation([*captions, *long])[:n]]
 
 
 def image_work(files: Sequence[Path]) -> ImageWork:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.encoders.families.clip import lively
-from tests.encoders.families.vocabulary import gemma_tokenizer, qwen_tokenizer
+from tests.encoders.families.vocabulary import gemma_tokenizer, qwen_tokenizer, smolvlm_tokenizer
 
 SIDE, PATCH = 56, 14
 PATCHES = (SIDE // PATCH) ** 2
@@ -104,3 +104,25 @@ def build_colqwen(folder: Path, *, version: str) -> None:
         tokenizer=tokenizer,
         video_processor=transformers.Qwen2VLVideoProcessor(),
     ).save_pretrained(folder)
+
+
+def build_colsmol(folder: Path) -> None:
+    """vidore/colSmol-256M: Idefics3 (SmolVLM), pictures cut into tiles."""
+    from colpali_engine.models import ColIdefics3, ColIdefics3Processor
+    from transformers import Idefics3Config, Idefics3ImageProcessor
+
+    tokenizer = smolvlm_tokenizer(folder)
+    image = tokenizer.convert_tokens_to_ids("<image>")
+    tower = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    text = tower | {"model_type": "llama", "vocab_size": len(tokenizer), "num_key_value_heads": 1, "pad_token_id": 0}
+    config = Idefics3Config(
+        image_token_id=image,
+        scale_factor=2,
+        pad_token_id=0,
+        text_config=text | {"max_position_embeddings": 1024, "head_dim": 16},
+        vision_config=tower | {"image_size": SIDE, "patch_size": PATCH},
+    )
+    lively(ColIdefics3(config)).save_pretrained(folder)
+    edge = {"longest_edge": SIDE}
+    pixels = Idefics3ImageProcessor(size={"longest_edge": 2 * SIDE}, max_image_size=edge, do_image_splitting=True)
+    ColIdefics3Processor(image_processor=pixels, tokenizer=tokenizer, image_seq_len=4).save_pretrained(folder)

@@ -126,6 +126,10 @@ CASES: dict[str, Case] = {
         build=alone(lambda folder: colvision.build_colqwen(folder, version="2_5")),
         options={"caption_template": "{caption}" + "<|endoftext|>" * 10},
     ),
+    "colsmol": Case(
+        adapter="colvision", checkpoint="vidore/colSmol-256M-merged", dim=128, vectors="multi",
+        build=alone(colvision.build_colsmol), options={"caption_template": "{caption}" + "<end_of_utterance>" * 10},
+    ),
     "jina": Case(adapter="jina", checkpoint="jinaai/jina-clip-v1", dim=32, build=_jina, remote_code=True),
     "uform2": Case(
         adapter="uform", checkpoint="unum-cloud/uform-vl-multilingual-v2", dim=16,

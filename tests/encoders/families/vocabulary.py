@@ -125,18 +125,32 @@ def siglip_tokenizer(folder: Path) -> Any:
 
 def qwen_tokenizer(folder: Path) -> Any:
     """Qwen2's form: byte-level BPE, padded on the left with ``<|endoftext|>``."""
+    names = ("endoftext", "im_start", "im_end", "vision_start", "vision_end", "vision_pad", "image_pad", "video_pad")
+    config = {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
+    config |= {"padding_side": "left", "model_max_length": 32768}
+    return _saved(_byte_level([f"<|{name}|>" for name in names]), folder, config)
+
+
+def smolvlm_tokenizer(folder: Path) -> Any:
+    """SmolVLM's form: byte-level BPE with tokens for pictures and their tiles."""
+    names = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<image>", "<fake_token_around_image>", "<global-img>"]
+    names += ["<end_of_utterance>", *(f"<row_{r}_col_{c}>" for r in range(1, 7) for c in range(1, 7))]
+    config = {"tokenizer_class": "GPT2Tokenizer", "eos_token": "<|im_end|>", "pad_token": "<|im_end|>"}
+    config |= {"bos_token": "<|im_start|>", "unk_token": "<|endoftext|>", "model_max_length": 8192}
+    return _saved(_byte_level(names), folder, config)
+
+
+def _byte_level(special: list[str]) -> Any:
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-    names = ("endoftext", "im_start", "im_end", "vision_start", "vision_end", "vision_pad", "image_pad", "video_pad")
     merges = _merges([list(word) for word in WORDS] + [["Ġ", *word] for word in WORDS])
     entries = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *(a + b for a, b in merges)]
     vocabulary = {entry: i for i, entry in enumerate(dict.fromkeys(entries))}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([AddedToken(f"<|{name}|>", normalized=False, special=True) for name in names])
-    config = {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
-    return _saved(tokenizer, folder, config | {"padding_side": "left", "model_max_length": 32768})
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
+    return tokenizer
 
 
 def plain_unigram(folder: Path) -> int:
