@@ -55,7 +55,9 @@ def label_places(points: Sequence[tuple[float, float]]) -> list[str]:
 
 
 def middle_half(rate: Rate) -> str:
-    """The middle half of the batches' rates; whole numbers from a hundred on."""
+    """The middle half of the batches' rates; whole numbers from a hundred on; empty where one batch was timed."""
+    if rate.lower == rate.upper:
+        return ""
     return show.span(rate.lower, rate.upper, 0 if rate.lower >= 100 else 1)
 
 

@@ -86,7 +86,7 @@ def _against_chance(row: Row) -> str:
     if row["chance"] is None or row["low"] is None or row["low"] > row["chance"]:
         return ""
     chance = f"{show.percent(row['chance'])}{PERCENT}"
-    return f"Its interval includes chance ({chance}): none of these encoders solves the task."
+    return f"Its interval includes chance ({chance}): nothing here is shown to do better than guessing."
 
 
 def _lead(evidence: Evidence, rows: list[Row], answer: list[str], *, tested: bool) -> str:
@@ -133,12 +133,13 @@ def _fastest(evidence: Evidence, corpus: str, protocol: str, metric: str) -> Cho
             times = show.number(fastest.median / rates[top].median)
             given_up = show.percent(rows[top]["value"] - rows[order[0]]["value"])
             reason = f"{times} times as fast as {top}, for {given_up} points less of {metric}."
+    half = middle_half(fastest)
     if len(alike) > 1:
         reason += " The middle halves of their batch times overlap."
     return Choice(
         question="Speed",
         answer=tuple(alike),
-        figure=f"{show.significant(fastest.median)} images/s ({middle_half(fastest)})",
+        figure=f"{show.significant(fastest.median)} images/s" + (f" ({half})" if half else ""),
         basis=f"forward pass on {corpus}, median and middle half of batches, "
         f"{show.listing(sorted({s.device for s in image_rate(evidence, corpus).values()}))}",
         reason=reason.strip(),

@@ -204,6 +204,8 @@ def comparison(
             "difference": difference,
             "low": None if difference is None else difference - 0.01,
             "high": None if difference is None else difference + 0.01,
+            "interval": "percentile",
+            "p_exact": False,
             "p_sign_flip": p,
             "p_mcnemar": None,
             "p_adjusted": p,

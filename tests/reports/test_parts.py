@@ -179,6 +179,14 @@ def test_anchors_are_unique() -> None:
         Report(title="", subtitle="", facts=(), sections=(section,), thumbnails=(), sources="", colophon="")
 
 
+def test_results_of_hit_lists_have_no_ties_to_show_and_break_nothing(demo_store: StandIn) -> None:
+    for row in demo_store.tables["results"]:
+        row.update(tie_share=None, value_low=None, value_high=None)
+    table = next(s for s in build_report(demo_store).sections if s.id == "leaderboard").blocks[0]
+    assert isinstance(table, Table)
+    assert "ties" not in {column.heading for column in table.columns}
+
+
 def test_a_comparison_without_a_p_value_tells_nobody_apart() -> None:
     store = StandIn(specs={n: spec(n) for n in ("a", "b")}, contents={"c": corpus("c", n_images=4)})
     for name, value in (("a", 0.5), ("b", 0.4)):
