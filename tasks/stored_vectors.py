@@ -11,6 +11,7 @@ from store import EmbeddingStore
 from store.types import Modality
 from tasks.analysis.embedded import Embedded, Multi, Ragged, Side, Single
 
+WITHOUT_VECTORS = frozenset({"hit-lists", "two-stage", "fusion"})  # adapters of what stands for others' lists
 MOST_IMAGES = 1000  # of a late-interaction encoder: a thousand vectors of 128 float32 each make half a GiB
 
 
@@ -44,7 +45,7 @@ def vector_reader(
     def read(name: str) -> Embedded | None:
         encoder = fingerprints[name]
         spec = store.encoder(encoder)
-        if spec.adapter == "hit-lists":
+        if spec.adapter in WITHOUT_VECTORS:
             return None
         if spec.vectors == "multi":
             images, ords = multi(encoder, "image", MOST_IMAGES)

@@ -149,3 +149,37 @@ def test_a_wrong_request_is_explained(
     message = capsys.readouterr().err
     assert said in message
     assert "Traceback" not in message
+
+
+@pytest.mark.slow
+def test_re_ranking_the_whole_list_gives_the_second_encoder_s_figures(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair = ["--first", "tiny-clip", "--second", "tiny-colpali", "--corpora", CORPUS, "--depths", "1,40"]
+    assert main(["rerank", *pair, "--replicates", "200", "--quiet", "--workspace", str(workspace)]) == 0
+    name = capsys.readouterr().out.strip()
+    assert name == "tiny-clip-then-tiny-colpali"
+    rows = _json(capsys, workspace, "results", "--protocol", "t2i/all", "--metric", "R@1,R@5,MRR")
+    value = {(row["encoder"], row["metric"]): row["value"] for row in rows}
+    for metric in ("R@1", "R@5", "MRR"):  # forty images: the first forty are all of them
+        assert value[name, metric] == value["tiny-colpali", metric]
+    curve = _json(
+        capsys, workspace, "query", "SELECT level_name, value FROM slices WHERE analysis='two-stage' AND metric='R@1'"
+    )
+    at = {row["level_name"]: row["value"] for row in curve}
+    assert at["1"] == value["tiny-clip", "R@1"]
+
+
+@pytest.mark.slow
+def test_fused_lists_are_an_encoder_like_any_other(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fuse = ["fuse", "--encoders", "tiny-clip,tiny-colpali", "--corpora", CORPUS, "--replicates", "200", "--quiet"]
+    assert main([*fuse, "--workspace", str(workspace)]) == 0
+    assert main(["compare", "--replicates", "200", "--quiet", "--workspace", str(workspace)]) == 0
+    pairs = _json(capsys, workspace, "query", "SELECT encoder_a, encoder_b FROM comparisons WHERE protocol = 't2i/all'")
+    assert any("tiny-clip-with-tiny-colpali" in pair.values() for pair in pairs)
+
+
+@pytest.mark.slow
+def test_too_few_images_for_an_index_is_a_wrong_request(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ann", "--encoders", "tiny-clip", "--corpora", CORPUS, "--workspace", str(workspace), "--quiet"]) == 2
+    assert "at least 256 vectors, got 40" in capsys.readouterr().err

@@ -1,0 +1,76 @@
+"""Flow `combine`: two encoders as one, and indexes against exact search; all from the store."""
+
+from __future__ import annotations
+
+from prefect import flow
+
+from flows.config import RunConfig
+from flows.execution import call
+from flows.runs import recorded_run
+from store.errors import RequestError
+from tasks.combine import approximate, fuse, rerank
+from tasks.references import EvaluationRef
+from tasks.score import find_evaluations
+
+
+@flow(name="rerank", flow_run_name="rerank-{first}-{second}")
+def rerank_flow(config: RunConfig, first: str, second: str, depths: tuple[int, ...]) -> list[str]:
+    """Retrieve with ``first``, order the top N again with ``second``, on every corpus of the run that has both."""
+    groups = _together(config, (first, second))
+    with recorded_run(config, "rerank") as run:
+        return [
+            call(
+                rerank,
+                members[0],
+                members[1],
+                store_uri=config.store_uri,
+                depths=depths,
+                replicates=config.replicates,
+                seed=config.seed,
+                level=config.level,
+                run=run,
+            )
+            for members in groups
+        ]
+
+
+@flow(name="fuse")
+def fuse_flow(config: RunConfig, encoders: tuple[str, ...]) -> list[str]:
+    """Fuse the lists of several encoders by reciprocal ranks, on every corpus of the run that has them all."""
+    groups = _together(config, encoders)
+    with recorded_run(config, "fuse") as run:
+        return [
+            call(
+                fuse,
+                members,
+                store_uri=config.store_uri,
+                replicates=config.replicates,
+                seed=config.seed,
+                level=config.level,
+                run=run,
+            )
+            for members in groups
+        ]
+
+
+@flow(name="approximate")
+def approximate_flow(config: RunConfig, kinds: tuple[str, ...]) -> int:
+    """Measure indexes for the run's encoders and corpora; returns the number of rows."""
+    found = call(find_evaluations, config.store_uri, corpora=config.corpora, encoders=config.encoders)
+    with recorded_run(config, "approximate") as run:
+        return sum(call(approximate, each, store_uri=config.store_uri, kinds=kinds, run=run) for each in found)
+
+
+def _together(config: RunConfig, encoders: tuple[str, ...]) -> list[tuple[EvaluationRef, ...]]:
+    """The evaluations of these encoders, in their order, corpus by corpus."""
+    found = call(find_evaluations, config.store_uri, corpora=config.corpora, encoders=encoders)
+    by_corpus: dict[str, dict[str, EvaluationRef]] = {}
+    for each in found:
+        by_corpus.setdefault(each.sets.corpus_fingerprint, {})[each.sets.encoder] = each
+    groups = [tuple(m[e] for e in encoders) for m in by_corpus.values() if all(e in m for e in encoders)]
+    groups = [group for group in groups if all("t2i/all" in member.evaluations for member in group)]
+    if not groups:
+        raise RequestError(
+            f"no corpus has t2i/all results of all of {', '.join(encoders)}; run `capim evaluate` with them first"
+        )
+    return groups
