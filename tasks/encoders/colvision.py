@@ -146,7 +146,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> ColVisio
 
     folder = folder_of(spec)
     base = base_folder(spec, folder)
-    config = AutoConfig.from_pretrained(base or folder, trust_remote_code=trust_remote_code)
+    config = AutoConfig.from_pretrained(base or folder)
     if config.model_type not in FAMILIES:
         raise RequestError(
             f"encoder {spec.name!r}: {spec.checkpoint} is a {config.model_type!r} model; adapter colvision knows "

@@ -134,11 +134,11 @@ class HFDual:
 
 
 def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> HFDual:
-    """Load a transformers dual encoder from its folder, with every weight accounted for."""
+    """Load a transformers dual encoder from its folder, with every weight accounted for; code in it is never run."""
     from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenizer
 
     folder = folder_of(spec)
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
+    config = AutoConfig.from_pretrained(folder)
     if config.model_type not in FAMILIES:
         raise RequestError(
             f"encoder {spec.name!r}: {spec.checkpoint} is a {config.model_type!r} model; adapter hf_dual knows "
@@ -151,7 +151,6 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> HFDual:
             dtype=DTYPES[spec.precision],
             output_loading_info=True,
             attn_implementation="sdpa",
-            trust_remote_code=trust_remote_code,
         )
     refuse_missing_weights(report["missing_keys"], report["mismatched_keys"], spec)
     return HFDual(
