@@ -6,6 +6,7 @@ An ablation is a slice whose ``detail`` names its cost (``bytes_per_item``, ``se
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,11 +40,16 @@ TITLES = {
 COSTS = {
     "bytes_per_item": "bytes per item",
     "n": "items re-ranked",
+    "seconds_per_query": "seconds per query",
+    "pairs_per_query": "pairs scored per query",
     "queries_per_second": "queries per second",
+    "p95_seconds": "95th percentile of a batch, seconds",
     "seconds": "seconds for all queries",
     "x": "setting",
 }
+SHARES = {"tie_share": "tied queries", "recall": "recall of the exact list"}
 CURVES = frozenset({"truncation", "pca", "pooling", "two-stage", "ann", "temperature", "threshold"})
+COMBINED = frozenset({"two-stage", "fusion", "ann"})  # shown by R@1; the other metrics folded
 LOGARITHMIC = 20.0  # times that the largest cost must exceed the smallest
 
 
@@ -61,7 +67,10 @@ def section(evidence: Evidence) -> Section | None:
         for protocol, analysis, metric in groups:
             rows = [r for r in own if (r["protocol"], r["analysis"], r["metric"]) == (protocol, analysis, metric)]
             table = _table(evidence, corpus, analysis, protocol, metric, rows)
-            blocks.append(_curve(table, analysis, protocol, metric, rows, evidence.encoder_names()) or table)
+            if analysis in COMBINED and metric != "R@1":
+                blocks.append(dataclasses.replace(table, folded=table.caption))
+            else:
+                blocks.append(_curve(table, analysis, protocol, metric, rows, evidence.encoder_names()) or table)
     if not blocks:
         return None
     return Section(
@@ -86,7 +95,7 @@ def _table(evidence: Evidence, corpus: str, analysis: str, protocol: str, metric
     details = {id(r): detail_of(r) for r in rows}
     costs = [key for key in COSTS if key != "x" and any(key in d for d in details.values())]
     changed = any(d.get("change") is not None for d in details.values())
-    tied = any(d.get("tie_share") for d in details.values())
+    shares = [key for key in SHARES if any(d.get(key) for d in details.values())]
     names = order(evidence, corpus, protocol, metric, rows)
     return Table(
         id=anchor("ablation", analysis, corpus, protocol, metric),
@@ -96,7 +105,7 @@ def _table(evidence: Evidence, corpus: str, analysis: str, protocol: str, metric
             Column(heading="setting"),
             Column(heading=metric_title(metric), numeric=True),
             *((Column(heading="change", numeric=True),) if changed else ()),
-            *((Column(heading="tied queries", numeric=True, explain="Percent"),) if tied else ()),
+            *(Column(heading=SHARES[key], numeric=True, explain="Percent") for key in shares),
             *(Column(heading=COSTS[key], numeric=True) for key in costs),
         ),
         rows=tuple(
@@ -105,7 +114,7 @@ def _table(evidence: Evidence, corpus: str, analysis: str, protocol: str, metric
                 Cell(text=_label(r)),
                 slice_cell(r),
                 *((_change(details[id(r)]),) if changed else ()),
-                *((_share(details[id(r)].get("tie_share")),) if tied else ()),
+                *(_share(details[id(r)].get(key)) for key in shares),
                 *(_cost(details[id(r)].get(key)) for key in costs),
             )
             for r in sorted(rows, key=lambda r: names.index(r["encoder"]))

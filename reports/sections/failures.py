@@ -82,11 +82,11 @@ def _summary(found: list[str], missed: list[str], n: int) -> str:
 
 
 def _answer(evidence: Evidence, case: Chosen, answer: Answered) -> Answer:
-    place = (
-        f"place {show.number(answer.rank_low, 0)}"
-        if answer.rank_low == answer.rank_high
-        else f"tied for places {show.number(answer.rank_low, 0)} to {show.number(answer.rank_high, 0)}"
-    )
+    low, high = show.number(answer.rank_low, 0), show.number(answer.rank_high, 0)
+    if answer.rank_low == answer.rank_high:
+        place = f"place {low}"
+    else:
+        place = f"tied for places {low} to {high}" if answer.top else f"somewhere in places {low} to {high}"
     return Answer(
         encoder=answer.encoder,
         rank=place,
