@@ -33,6 +33,7 @@ from store.types import EncoderSpec
 from tasks.corpora import open_corpus
 from tasks.corpora.decode import decode_image
 from tasks.encoders import load_encoder, resolve
+from tasks.encoders.device import choose_device
 from tasks.encoders.encoder import Encoder
 from tasks.encoders.memory import peak_bytes, usable_cores
 from tasks.encoders.pipeline import CaptionWork, ImageWork, encode_stream
@@ -69,8 +70,10 @@ def beside_the_peers(folder: Path, turns: int, *, n_images: int, n_captions: int
     modules = [{"idx": 0, "name": "0", "path": "0_CLIPModel", "type": "sentence_transformers.models.CLIPModel"}]
     (folder / "st" / "modules.json").write_text(json.dumps(modules))
     from_transformers_clip(checkpoint, folder / "openclip")
-    ours = load_encoder(EncoderSpec(name="small", adapter="hf_dual", checkpoint=str(checkpoint), dim=512))
-    theirs = SentenceTransformer(str(folder / "st"), device="cpu")
+    ours = load_encoder(
+        EncoderSpec(name="small", adapter="hf_dual", checkpoint=str(checkpoint), dim=512), device=device()
+    )
+    theirs = SentenceTransformer(str(folder / "st"), device=device())
     files, captions = photographs()[:n_images], mixed_captions(n_captions)
     images = {
         "capim": lambda: drain(ours, image_work(files)),
@@ -100,7 +103,7 @@ def beside_the_bare_forward_pass(folder: Path, *, turns: int, n_images: int) -> 
     write_clip(checkpoint, vision=(224, 16, 768, 12), text=(128, 2))
     spec = resolve(EncoderSpec(name="vit-b-16", adapter="hf_dual", checkpoint=str(checkpoint), dim=512))
     corpus = open_corpus(str(PHOTOS), sample=n_images)
-    encoder = load_encoder(spec)
+    encoder = load_encoder(spec, device=device())
     images = [decode_image(corpus.source.read(key)) for key in corpus.images["key"].to_pylist()]
     prepared = [encoder.prepare_images(images[i : i + BATCH]) for i in range(0, n_images, BATCH)]
 
@@ -113,7 +116,7 @@ def beside_the_bare_forward_pass(folder: Path, *, turns: int, n_images: int) -> 
             store = EmbeddingStore.open(place, create=True)
             store.write_corpus(corpus)
             store.write_encoder(spec)
-            whole = SetEncoder(spec, store, EncodeSettings(device="cpu", batch_size=BATCH), "bench")
+            whole = SetEncoder(spec, store, EncodeSettings(device=device(), batch_size=BATCH), "bench")
             whole._loaded = encoder  # loading is no part of either
             whole.encode(corpus, "image")
 
@@ -133,7 +136,9 @@ def full_size(folder: Path, *, n_images: int, n_captions: int) -> list[Row]:
     ):
         checkpoint = folder / name.replace("/", "-").lower()
         write_clip(checkpoint, vision=vision, text=text)
-        encoder = load_encoder(EncoderSpec(name="full", adapter="hf_dual", checkpoint=str(checkpoint), dim=512))
+        encoder = load_encoder(
+            EncoderSpec(name="full", adapter="hf_dual", checkpoint=str(checkpoint), dim=512), device=device()
+        )
         for unit, work, n in (
             ("images", image_work((files * 2)[:n_images]), n_images),
             ("captions", caption_work((captions * 2)[:n_captions]), n_captions),
@@ -141,9 +146,14 @@ def full_size(folder: Path, *, n_images: int, n_captions: int) -> list[Row]:
             begun = time.perf_counter()
             drain(encoder, work, batch_size=16)
             seconds = time.perf_counter() - begun
-            note = f"{seconds:.1f} s for {n}; peak memory of the process {peak_bytes('cpu') / 2**30:.1f} GiB"
-            rows.append(Row(f"{unit} per second, {name} on the CPU", n / seconds, f"{unit}/s", "", "", note))
+            note = f"{seconds:.1f} s for {n}; peak memory {peak_bytes(device()) / 2**30:.1f} GiB"
+            rows.append(Row(f"{unit} per second, {name} on {device()}", n / seconds, f"{unit}/s", "", "", note))
     return rows
+
+
+def device() -> str:
+    """A GPU where there is one."""
+    return choose_device("auto").split(":")[0]
 
 
 def write_clip(folder: Path, *, vision: tuple[int, int, int, int], text: tuple[int, int]) -> None:
@@ -266,7 +276,7 @@ def their_loop(model: object, loader: object, tokenizer: object) -> object:
     """CLIP_benchmark's own ``evaluate``."""
     from clip_benchmark.metrics.zeroshot_retrieval import evaluate
 
-    return evaluate(model, loader, tokenizer, "cpu", amp=False, recall_k_list=[1])
+    return evaluate(model, loader, tokenizer, device(), amp=False, recall_k_list=[1])
 
 
 def open_clip_model(folder: Path) -> tuple[object, object, object]:
@@ -274,7 +284,7 @@ def open_clip_model(folder: Path) -> tuple[object, object, object]:
     import open_clip
 
     model, transform = open_clip.create_model_from_pretrained(f"local-dir:{folder}")
-    return model.eval(), transform, open_clip.get_tokenizer(f"local-dir:{folder}")
+    return model.to(device()).eval(), transform, open_clip.get_tokenizer(f"local-dir:{folder}")
 
 
 def in_turns(contest: dict[str, Callable[[], object]], turns: int) -> dict[str, list[float]]:

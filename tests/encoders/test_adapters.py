@@ -239,6 +239,7 @@ def test_not_a_number_from_the_model_is_an_error_that_names_the_item(family) -> 
         encode_captions(encoder, ["a", "b", "c"])
 
 
+@pytest.mark.slow
 def test_compiled_forward_passes_give_the_same_vectors(family, monkeypatch) -> None:
     # traced as for a compiler, without spending a minute in one
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
