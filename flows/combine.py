@@ -9,8 +9,8 @@ from flows.execution import call
 from flows.runs import recorded_run
 from store.errors import RequestError
 from tasks.combine import approximate, fuse, rerank
+from tasks.find import find_evaluations
 from tasks.references import EvaluationRef
-from tasks.score import find_evaluations
 
 
 @flow(name="rerank", flow_run_name="rerank-{first}-{second}")

@@ -9,8 +9,8 @@ from flows.execution import call
 from flows.runs import recorded_run
 from tasks.compare import compare_corpus
 from tasks.diagnose import diagnose_corpus
+from tasks.find import find_evaluations
 from tasks.references import CompareRef, EvaluationRef
-from tasks.score import find_evaluations
 
 
 @flow(name="compare", flow_run_name="compare-{config.name}")

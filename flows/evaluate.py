@@ -7,9 +7,10 @@ from prefect import flow
 from flows.config import RunConfig
 from flows.execution import call
 from flows.runs import recorded_run
+from tasks.find import find_evaluations, find_sets
 from tasks.own_metric import own_metric
 from tasks.references import EvaluationRef, SetsRef
-from tasks.score import find_evaluations, find_sets, score
+from tasks.score import score
 
 
 @flow(name="evaluate", flow_run_name="evaluate-{config.name}")

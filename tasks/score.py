@@ -1,12 +1,14 @@
-"""Shells: find sealed embedding sets; score them and write outcomes and results."""
+"""Shell: score one encoder on one corpus; outcomes and results into the store."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from itertools import groupby
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
@@ -15,75 +17,20 @@ from store.errors import RequestError
 from store.schema import RESULTS
 from store.types import Corpus, EvalProtocol, Modality, digest16
 from tasks.analysis.replicates import replicate_rows
+from tasks.analysis.rsum import rsum_row
 from tasks.analysis.summary import Provenance, result_rows
 from tasks.encoders.device import choose_device
 from tasks.metrics import metrics_of
 from tasks.progress import track
-from tasks.references import EvaluationRef, SetsRef, corpus_name, encoder_name
+from tasks.references import EvaluationRef, SetsRef
 from tasks.scoring.evaluate import SCORER_VERSION, evaluate
+from tasks.scoring.languages import CaptionParts
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols import select
-from tasks.stored_outcomes import in_query_order
+from tasks.stored_outcomes import in_query_order, read_outcomes
 
-Named = str | dict[str, Any]
-
-
-@task(name="find-sets", cache_policy=NO_CACHE)
-def find_sets(store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Named]) -> tuple[SetsRef, ...]:
-    """The newest sealed pairs of embedding sets by these names; all that there are where none is named.
-
-    Raises:
-        RequestError: A named pair is not there, or nothing is.
-    """
-    store = EmbeddingStore.open(store_uri)
-    sealed = {(s.key.encoder_fingerprint, s.key.corpus_fingerprint, s.key.modality) for s in store.sealed_sets()}
-    encoder_names = [encoder_name(e) for e in encoders] or sorted(set(store.encoders()["name"].to_pylist()))
-    corpus_names = [corpus_name(c) for c in corpora] or sorted(set(store.corpora()["name"].to_pylist()))
-    found, faults = [], []
-    for corpus in corpus_names:
-        for encoder in encoder_names:
-            key = store.key(encoder=encoder, corpus=corpus, modality="image")
-            whose = (key.encoder_fingerprint, key.corpus_fingerprint)
-            if {(*whose, "image"), (*whose, "caption")} <= sealed:
-                found.append(
-                    SetsRef(
-                        encoder=key.encoder,
-                        encoder_fingerprint=key.encoder_fingerprint,
-                        corpus=key.corpus,
-                        corpus_fingerprint=key.corpus_fingerprint,
-                    )
-                )
-            elif encoders and corpora:
-                faults.append(f"{corpus!r} is not completely encoded by {encoder!r}; run `capim embed` with both")
-    if not found and not faults:
-        faults.append(f"the store {store.uri} has no complete embedding sets; run `capim embed` or `capim run` first")
-    if faults:
-        raise RequestError(faults)
-    return tuple(found)
-
-
-@task(name="find-evaluations", cache_policy=NO_CACHE)
-def find_evaluations(
-    store_uri: str, *, corpora: Sequence[Named] = (), encoders: Sequence[Named] = ()
-) -> tuple[EvaluationRef, ...]:
-    """What was evaluated, imported outcomes included: of every encoder and corpus name the newest state.
-
-    Raises:
-        RequestError: Nothing was evaluated by these names.
-    """
-    store = EmbeddingStore.open(store_uri)
-    wanted = {"corpus": [corpus_name(c) for c in corpora], "encoder": [encoder_name(e) for e in encoders]}
-    rows = store.rows("results", **{name: names for name, names in wanted.items() if names})
-    newest: dict[tuple[str, str], EvaluationRef] = {}
-    for row in rows.sort_by("created").select([*SetsRef.__dataclass_fields__, "protocol", "evaluation"]).to_pylist():
-        sets = SetsRef(**{name: row[name] for name in SetsRef.__dataclass_fields__})
-        known = newest.get((sets.encoder, sets.corpus))
-        earlier = known.evaluations if known is not None and known.sets == sets else {}
-        evaluations = {**earlier, row["protocol"]: row["evaluation"]}
-        newest[sets.encoder, sets.corpus] = EvaluationRef(sets=sets, evaluations=evaluations, n_scored=0)
-    if not newest:
-        raise RequestError(f"the store {store.uri} has no results to compare; run `capim evaluate` first")
-    return tuple(newest.values())
+HEADLINES = ("t2i/all", "i2t/any")
+PARTS_AT_ONCE = 4  # languages and translators whose outcomes are in memory together
 
 
 @task(name="score", task_run_name="score-{sets.encoder}-{sets.corpus}", cache_policy=NO_CACHE)
@@ -106,32 +53,21 @@ def score(
     tags = _tags(store, sets)
     scored_from = [sets.encoder_fingerprint, sets.corpus_fingerprint, tags["image_digest"], tags["caption_digest"]]
     evaluations = {p.id: digest16([*scored_from, p.id, SCORER_VERSION]) for p in asked}
-    known = _refreshed(store, evaluations, run, replicates=replicates, seed=seed, level=level)
+    both = digest16([evaluations[p] for p in HEADLINES]) if evaluations.keys() >= set(HEADLINES) else ""
+    known = _refreshed(store, [*evaluations.values(), both], run, replicates=replicates, seed=seed, level=level)
     if keep_replicates:
-        known -= known - set(store.rows("replicates", evaluation=list(evaluations.values()))["protocol"].to_pylist())
+        known &= set(store.rows("replicates", evaluation=list(evaluations.values()))["protocol"].to_pylist())
     todo = [protocol for protocol in asked if protocol.id not in known]
     whose = {name: getattr(sets, name) for name in SetsRef.__dataclass_fields__}
-    scored = 0
+    whence = {**whose, "image_tag": tags["image_tag"], "caption_tag": tags["caption_tag"], "run": run}
+    fresh: set[str] = set()
     with track(f"{sets.encoder} · {sets.corpus} · scoring", total=len(asked), unit="protocols") as advance:
-        advance(len(known))
-        stored = {p.id: rows for p in todo if (rows := store.rows("outcomes", evaluation=evaluations[p.id])).num_rows}
-        fresh = _score(store, sets, corpus, [p for p in todo if p.id not in stored], device)
-        for protocol in todo:
-            if protocol.id in stored:
-                rows = stored[protocol.id]
-            else:
-                rows = fresh[protocol.id].to_arrow(evaluation=evaluations[protocol.id], **whose)
-                store.write_rows("outcomes", rows, replace="evaluation")
-                scored += 1
-            outcomes = Outcomes.from_arrow(in_query_order(rows), protocol)
+        advance(len(asked) - len(todo))
+        for outcomes, is_fresh in _outcomes(store, sets, corpus, todo, evaluations, device):
+            protocol = outcomes.protocol
+            fresh |= {protocol.id} if is_fresh else set()
             n_clusters = len(corpus.quadruples if protocol.direction == "quadruples" else corpus.images)
-            source = Provenance(
-                **whose,
-                evaluation=evaluations[protocol.id],
-                image_tag=tags["image_tag"],
-                caption_tag=tags["caption_tag"],
-                run=run,
-            )
+            source = Provenance(**whence, evaluation=evaluations[protocol.id])
             metrics = metrics_of(outcomes)
             results = result_rows(
                 outcomes, metrics, source, n_clusters=n_clusters, seed=seed, replicates=replicates, level=level
@@ -143,7 +79,19 @@ def score(
                 )
                 store.write_rows("replicates", drawn, replace="result")
             advance(1)
-    return EvaluationRef(sets=sets, evaluations=evaluations, n_scored=scored)
+    if both and not {protocol.id for protocol in todo}.isdisjoint(HEADLINES):
+        t2i, i2t = (read_outcomes(store, evaluations[p.id], p) for p in select(corpus, HEADLINES))
+        row = rsum_row(
+            t2i,
+            i2t,
+            Provenance(**whence, evaluation=both),
+            n_clusters=len(corpus.images),
+            seed=seed,
+            replicates=replicates,
+            level=level,
+        )
+        store.write_rows("results", row, replace="result")
+    return EvaluationRef(sets=sets, evaluations=evaluations, n_scored=len(fresh))
 
 
 def _tags(store: EmbeddingStore, sets: SetsRef) -> dict[str, str]:
@@ -159,11 +107,11 @@ def _tags(store: EmbeddingStore, sets: SetsRef) -> dict[str, str]:
 
 
 def _refreshed(
-    store: EmbeddingStore, evaluations: dict[str, str], run: str, *, replicates: int, seed: int, level: float
+    store: EmbeddingStore, evaluations: Sequence[str], run: str, *, replicates: int, seed: int, level: float
 ) -> set[str]:
     """Protocols whose results were computed in this very way before; they become this run's, the newest, unchanged."""
     same = (replicates, seed, level)
-    rows = store.rows("results", evaluation=list(evaluations.values())).to_pylist()
+    rows = store.rows("results", evaluation=[evaluation for evaluation in evaluations if evaluation]).to_pylist()
     known = [row for row in rows if (row["replicates"], row["seed"], row["level"]) == same]
     now = datetime.now(UTC)
     refreshed = [{**row, "run": run, "created": now} for row in known]
@@ -171,11 +119,53 @@ def _refreshed(
     return {row["protocol"] for row in known}
 
 
+def _outcomes(
+    store: EmbeddingStore,
+    sets: SetsRef,
+    corpus: Corpus,
+    protocols: Sequence[EvalProtocol],
+    evaluations: Mapping[str, str],
+    device: str,
+) -> Iterator[tuple[Outcomes, bool]]:
+    """The outcomes of every protocol, stored or scored and stored now, in query order; and whether they are new."""
+    whose = {name: getattr(sets, name) for name in SetsRef.__dataclass_fields__}
+    missing = []
+    for protocol in protocols:
+        rows = store.rows("outcomes", evaluation=evaluations[protocol.id])
+        if rows.num_rows:
+            yield Outcomes.from_arrow(in_query_order(rows), protocol), False
+        else:
+            missing.append(protocol)
+    for portion in _portions(missing):
+        for outcomes in _score(store, sets, corpus, portion, device).values():
+            rows = outcomes.to_arrow(evaluation=evaluations[outcomes.protocol.id], **whose)
+            store.write_rows("outcomes", rows, replace="evaluation")
+            yield Outcomes.from_arrow(in_query_order(rows), outcomes.protocol), True
+
+
+def _portions(protocols: Sequence[EvalProtocol]) -> Iterator[list[EvalProtocol]]:
+    """Protocols to be scored together: all that share a gallery, and a few languages at a time.
+
+    Examples:
+        >>> def protocol(id): return EvalProtocol(id=id, direction="t2i", title="")
+        >>> ids = ["t2i/all", "i2t/any", *(f"t2i/{language}/google" for language in "abcde")]
+        >>> [len(portion) for portion in _portions([protocol(id) for id in ids])]
+        [2, 4, 1]
+    """
+
+    def part(protocol: EvalProtocol) -> str:
+        return "/".join(protocol.id.split("/")[1:]) if protocol.id.count("/") == 2 else ""
+
+    parts = [list(members) for _, members in groupby(sorted(protocols, key=part), key=part)]
+    if parts and not part(parts[0][0]):
+        yield parts.pop(0)
+    for start in range(0, len(parts), PARTS_AT_ONCE):
+        yield [protocol for members in parts[start : start + PARTS_AT_ONCE] for protocol in members]
+
+
 def _score(
     store: EmbeddingStore, sets: SetsRef, corpus: Corpus, protocols: Sequence[EvalProtocol], device: str
 ) -> dict[str, Outcomes]:
-    if not protocols:
-        return {}
     encoder, whole = sets.encoder_fingerprint, sets.corpus_fingerprint
     if store.encoder(encoder).vectors == "multi":
         return evaluate(
@@ -185,10 +175,20 @@ def _score(
             captions=lambda: store.multivectors(encoder=encoder, corpus=whole, modality="caption"),
             device=choose_device(device),
         )
+
+    def captions_of(language: str, translator: str) -> NDArray[np.float32]:
+        part = store.vectors(
+            encoder=encoder, corpus=whole, modality="caption", language=language, translator=translator
+        )
+        return part.matrix
+
+    in_parts = all(protocol.id.count("/") == 2 for protocol in protocols)
     return evaluate(
         corpus,
         protocols,
         images=store.vectors(encoder=encoder, corpus=whole, modality="image").matrix,
-        captions=store.vectors(encoder=encoder, corpus=whole, modality="caption").matrix,
+        captions=CaptionParts(captions_of)
+        if in_parts
+        else store.vectors(encoder=encoder, corpus=whole, modality="caption").matrix,
         device=choose_device(device),
     )

@@ -19,7 +19,7 @@ from tasks.scoring.outcomes import Outcomes
 DEPTH = 20
 TEMPERATURE = 100.0
 PERSISTENCE = 0.9
-_COMPONENTS_PER_PASS = 1 << 24
+_COMPONENTS_PER_PASS = 1 << 22
 
 
 class Side(NamedTuple):
@@ -35,7 +35,7 @@ class Side(NamedTuple):
 
 
 def compared(
-    outcomes: Outcomes, reference: Side, *, query_of: NDArray[np.int64], item_of: NDArray[np.int64] | None
+    outcomes: Outcomes, reference: Side, *, query_of: NDArray[np.int64], item_of: NDArray[np.int32] | None
 ) -> Outcomes:
     """The outcomes with both measures filled in.
 
@@ -43,19 +43,53 @@ def compared(
         outcomes: Of one language; lists of at least 20 items, or of the whole gallery.
         reference: The same direction of the reference language.
         query_of: int64, shape ``(n_queries,)``: row of ``reference`` that asks the same.
-        item_of: Reference item for every item that the lists can name; None where the gallery is the same.
+        item_of: int32 reference item for every item that the lists can name; None where the gallery is the same.
     """
     if outcomes.top_ords is None or reference.outcomes.top_ords is None or reference.outcomes.top_scores is None:
         raise ValueError(f"protocol {outcomes.protocol.id!r}: lists are needed to compare with the reference language")
-    lists = outcomes.top_ords.astype(np.int64) if item_of is None else item_of[outcomes.top_ords]
+    lists = outcomes.top_ords if item_of is None else item_of[outcomes.top_ords]
+    other = reference.outcomes.top_ords[query_of]
     depth = min(DEPTH, lists.shape[1])
-    of_list = _scores(reference, query_of, lists[:, :depth])
-    ideal = reference.outcomes.top_scores[query_of, :depth].astype(np.float64)
+    shared = shared_items(lists, other)
+    of_list = np.full((len(lists), depth), np.nan)
+    near = shared.place < depth
+    known = reference.outcomes.top_scores[query_of]
+    of_list[shared.row[near], shared.place[near]] = known[shared.row[near], shared.other_place[near]]
+    row, place = np.nonzero(np.isnan(of_list))
+    of_list[row, place] = _scores(reference, query_of[row], lists[row, place])
     return replace(
         outcomes,
-        reference_ndcg=softmax_ndcg(of_list, ideal),
-        reference_rbo=rank_biased_overlap(lists, reference.outcomes.top_ords[query_of].astype(np.int64)),
+        reference_ndcg=softmax_ndcg(of_list, known[:, :depth].astype(np.float64)),
+        reference_rbo=rank_biased_overlap(shared, len(lists), lists.shape[1]),
     )
+
+
+class Shared(NamedTuple):
+    """Items that both lists of a row name: the row, and the item's place in either list, from 0."""
+
+    row: NDArray[np.int64]
+    place: NDArray[np.int64]
+    other_place: NDArray[np.int64]
+
+
+def shared_items(one: NDArray[np.int32], other: NDArray[np.int32]) -> Shared:
+    """Find the items that stand in both lists of a row.
+
+    Args:
+        one: Items, shape ``(n_rows, depth)``, none twice in a row.
+        other: Same shape.
+    """
+    depth = one.shape[1]
+    # item, place and list as one number: sorted, an item of both lists stands beside itself, list 0 first
+    wide = np.int64 if max(int(one.max()), int(other.max())) >= (1 << 30) // depth else np.int32
+    place = np.arange(depth, dtype=wide)
+    keys = np.empty((len(one), 2 * depth), dtype=wide)
+    for which, items in enumerate((one, other)):
+        keys[:, which * depth : (which + 1) * depth] = (items.astype(wide) * 2 + which) * depth + place
+    keys.sort(axis=1)
+    items = keys // (2 * depth)
+    row, at = np.nonzero(items[:, 1:] == items[:, :-1])
+    return Shared(row, (keys[row, at] % depth).astype(np.int64), (keys[row, at + 1] % depth).astype(np.int64))
 
 
 def softmax_ndcg(of_list: NDArray[np.float64], ideal: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -81,43 +115,38 @@ def softmax_ndcg(of_list: NDArray[np.float64], ideal: NDArray[np.float64]) -> ND
 
 
 def rank_biased_overlap(
-    one: NDArray[np.int64], other: NDArray[np.int64], *, persistence: float = PERSISTENCE
+    shared: Shared, n_rows: int, depth: int, *, persistence: float = PERSISTENCE
 ) -> NDArray[np.float64]:
     """Extrapolated rank-biased overlap of two lists per row, 0..1 (RBO_ext of Webber et al. 2010, equation 32).
 
     Args:
-        one: Items, shape ``(n_queries, depth)``, no item twice in a row.
-        other: Same shape; symmetric.
+        shared: What the lists have in common.
+        n_rows: How many pairs of lists there are.
+        depth: Length of every list.
         persistence: Probability of looking one item further.
 
     Examples:
-        Depth 1 agrees on nothing, depth 2 on everything: ``1 * p^2 + (1 - p) / p * (0 * p + 1 * p^2)``.
+        The lists (7, 8) and (8, 7) agree on nothing at depth 1 and on everything at depth 2:
+        ``1 * p^2 + (1 - p) / p * (0 * p + 1 * p^2)``.
 
-        >>> round(float(rank_biased_overlap(np.array([[7, 8]]), np.array([[8, 7]]))[0]), 4)
+        >>> shared = shared_items(np.int32([[7, 8]]), np.int32([[8, 7]]))
+        >>> round(float(rank_biased_overlap(shared, 1, 2)[0]), 4)
         0.9
     """
-    n, depth = one.shape
-    place = np.arange(depth, dtype=np.int64)
-    # both lists as (item, place) keys in one row, sorted: an item that both name stands twice in a row
-    keys = np.concatenate([(items << 32) | place for items in (one, other)], axis=1)
-    keys.sort(axis=1)
-    items, places = keys >> 32, keys & 0xFFFFFFFF
-    rows, at = np.nonzero(items[:, 1:] == items[:, :-1])
-    both_seen = np.maximum(places[rows, at], places[rows, at + 1])
-    new = np.bincount(rows * depth + both_seen, minlength=n * depth).reshape(n, depth)
-    agreement = np.cumsum(new, axis=1) / (place + 1)
-    weights = persistence ** (place + 1)
+    both_seen = np.maximum(shared.place, shared.other_place)
+    new = np.bincount(shared.row * depth + both_seen, minlength=n_rows * depth).reshape(n_rows, depth)
+    agreement = np.cumsum(new, axis=1) / np.arange(1, depth + 1)
+    weights = persistence ** np.arange(1, depth + 1)
     tail = agreement[:, -1] * persistence**depth
-    values: NDArray[np.float64] = tail + (1 - persistence) / persistence * (agreement * weights).sum(axis=1)
+    values: NDArray[np.float64] = tail + (1 - persistence) / persistence * (agreement @ weights)
     return values
 
 
-def _scores(reference: Side, query_of: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Reference scores of listed items; the lists reach beyond what the reference's outcomes keep."""
-    found = np.empty(items.shape, dtype=np.float64)
-    step = max(1, _COMPONENTS_PER_PASS // (items.shape[1] * reference.items.shape[1]))
+def _scores(reference: Side, queries: NDArray[np.int64], items: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Reference scores of pairs that its lists do not reach, shape ``(n_pairs,)``."""
+    found = np.empty(len(items), dtype=np.float64)
+    step = max(1, _COMPONENTS_PER_PASS // reference.items.shape[1])
     for start in range(0, len(items), step):
         part = slice(start, start + step)
-        queries = reference.queries[query_of[part]]
-        found[part] = np.matmul(reference.items[items[part]], queries[:, :, None])[:, :, 0]
+        found[part] = np.einsum("nd,nd->n", reference.queries[queries[part]], reference.items[items[part]])
     return found

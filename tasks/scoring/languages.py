@@ -167,7 +167,7 @@ def _against(
         return compared(outcomes, side, query_of=counterpart[judgement.queries], item_of=None)
     side = Side(of_reference, images[of_reference.query_ords], reference.vectors)
     query_of = np.searchsorted(of_reference.query_ords, judgement.queries)
-    return compared(outcomes, side, query_of=query_of, item_of=counterpart)
+    return compared(outcomes, side, query_of=query_of, item_of=counterpart.astype(np.int32))
 
 
 def _localised(judgement: RetrievalJudgement, ords: NDArray[np.int32]) -> RetrievalJudgement:

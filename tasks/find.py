@@ -1,0 +1,76 @@
+"""Shells: which embedding sets and which evaluations a store has, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from store import EmbeddingStore
+from store.errors import RequestError
+from tasks.references import EvaluationRef, SetsRef, corpus_name, encoder_name
+
+Named = str | dict[str, Any]
+OF_TWO_PROTOCOLS = "+"  # in the protocol of a figure over both directions, which has no outcomes of its own
+
+
+@task(name="find-sets", cache_policy=NO_CACHE)
+def find_sets(store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Named]) -> tuple[SetsRef, ...]:
+    """The newest sealed pairs of embedding sets by these names; all that there are where none is named.
+
+    Raises:
+        RequestError: A named pair is not there, or nothing is.
+    """
+    store = EmbeddingStore.open(store_uri)
+    sealed = {(s.key.encoder_fingerprint, s.key.corpus_fingerprint, s.key.modality) for s in store.sealed_sets()}
+    encoder_names = [encoder_name(e) for e in encoders] or sorted(set(store.encoders()["name"].to_pylist()))
+    corpus_names = [corpus_name(c) for c in corpora] or sorted(set(store.corpora()["name"].to_pylist()))
+    found, faults = [], []
+    for corpus in corpus_names:
+        for encoder in encoder_names:
+            key = store.key(encoder=encoder, corpus=corpus, modality="image")
+            whose = (key.encoder_fingerprint, key.corpus_fingerprint)
+            if {(*whose, "image"), (*whose, "caption")} <= sealed:
+                found.append(
+                    SetsRef(
+                        encoder=key.encoder,
+                        encoder_fingerprint=key.encoder_fingerprint,
+                        corpus=key.corpus,
+                        corpus_fingerprint=key.corpus_fingerprint,
+                    )
+                )
+            elif encoders and corpora:
+                faults.append(f"{corpus!r} is not completely encoded by {encoder!r}; run `capim embed` with both")
+    if not found and not faults:
+        faults.append(f"the store {store.uri} has no complete embedding sets; run `capim embed` or `capim run` first")
+    if faults:
+        raise RequestError(faults)
+    return tuple(found)
+
+
+@task(name="find-evaluations", cache_policy=NO_CACHE)
+def find_evaluations(
+    store_uri: str, *, corpora: Sequence[Named] = (), encoders: Sequence[Named] = ()
+) -> tuple[EvaluationRef, ...]:
+    """What was evaluated, imported outcomes included: of every encoder and corpus name the newest state.
+
+    Raises:
+        RequestError: Nothing was evaluated by these names.
+    """
+    store = EmbeddingStore.open(store_uri)
+    wanted = {"corpus": [corpus_name(c) for c in corpora], "encoder": [encoder_name(e) for e in encoders]}
+    rows = store.rows("results", **{name: names for name, names in wanted.items() if names})
+    newest: dict[tuple[str, str], EvaluationRef] = {}
+    for row in rows.sort_by("created").select([*SetsRef.__dataclass_fields__, "protocol", "evaluation"]).to_pylist():
+        if OF_TWO_PROTOCOLS in row["protocol"]:
+            continue
+        sets = SetsRef(**{name: row[name] for name in SetsRef.__dataclass_fields__})
+        known = newest.get((sets.encoder, sets.corpus))
+        earlier = known.evaluations if known is not None and known.sets == sets else {}
+        evaluations = {**earlier, row["protocol"]: row["evaluation"]}
+        newest[sets.encoder, sets.corpus] = EvaluationRef(sets=sets, evaluations=evaluations, n_scored=0)
+    if not newest:
+        raise RequestError(f"the store {store.uri} has no results to compare; run `capim evaluate` first")
+    return tuple(newest.values())
