@@ -10,10 +10,10 @@ from prefect.cache_policies import NO_CACHE
 from store import EmbeddingStore
 from tasks.analysis.comparison import Contender, comparison_rows
 from tasks.analysis.hit_lists import known_metrics
+from tasks.asked import asked_protocols
 from tasks.metrics import Metric
 from tasks.progress import track
 from tasks.references import CompareRef, EvaluationRef
-from tasks.scoring.protocols import select
 from tasks.stored_outcomes import read_outcomes
 
 
@@ -37,7 +37,7 @@ def compare_corpus(
     shared = sorted({p for e in evaluations for p in e.evaluations})
     written = 0
     with track(f"{sets.corpus} · comparing", total=len(shared), unit="protocols") as advance:
-        for protocol in select(corpus, shared):
+        for protocol in asked_protocols(corpus, shared):
             contenders = [
                 Contender(
                     encoder=e.sets.encoder,

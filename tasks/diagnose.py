@@ -14,9 +14,9 @@ from tasks.analysis.gate import gate_rows, judge_results
 from tasks.analysis.hardware import hardware_rows
 from tasks.analysis.reference import published
 from tasks.analysis.subject import Settings, Subject, slice_rows
+from tasks.asked import asked_protocols
 from tasks.progress import track
 from tasks.references import EvaluationRef
-from tasks.scoring.protocols import select
 from tasks.stored_outcomes import read_outcomes
 from tasks.stored_vectors import vector_reader
 
@@ -48,7 +48,7 @@ def diagnose_corpus(
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     specs = {e.sets.encoder: store.encoder(e.sets.encoder_fingerprint) for e in evaluations}
     shared = sorted({p for e in evaluations for p in e.evaluations})
-    protocols = [protocol for protocol in select(corpus, shared) if is_diagnosed(protocol)]
+    protocols = [protocol for protocol in asked_protocols(corpus, shared) if is_diagnosed(protocol)]
     fingerprints = {e.sets.encoder: e.sets.encoder_fingerprint for e in evaluations}
     read = vector_reader(store, fingerprints, sets.corpus_fingerprint, seed=seed)
     written = 0

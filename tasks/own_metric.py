@@ -14,12 +14,13 @@ from store.errors import RequestError
 from store.schema import RESULTS
 from store.types import EvalProtocol
 from tasks.analysis.summary import Provenance, result_rows
+from tasks.asked import asked_protocols
 from tasks.metrics.custom import CustomMetric, load_metric
 from tasks.references import EvaluationRef
 from tasks.scoring.blocks import score_blocks
 from tasks.scoring.judgements import RetrievalJudgement
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols import judge_all, select
+from tasks.scoring.protocols import judge_all
 from tasks.stored_outcomes import read_outcomes
 
 
@@ -45,7 +46,7 @@ def own_metric(
     own = load_metric(metric)
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     written: list[str] = []
-    for protocol in select(corpus, protocols or list(evaluation.evaluations)):
+    for protocol in asked_protocols(corpus, protocols or list(evaluation.evaluations)):
         if protocol.id not in evaluation.evaluations or not _fits(own, store, evaluation, protocol):
             continue
         outcomes = read_outcomes(store, evaluation.evaluations[protocol.id], protocol)

@@ -19,6 +19,7 @@ from store.types import Corpus, EvalProtocol, Modality, digest16
 from tasks.analysis.replicates import replicate_rows
 from tasks.analysis.rsum import rsum_row
 from tasks.analysis.summary import Provenance, result_rows
+from tasks.asked import asked_protocols
 from tasks.encoders.device import choose_device
 from tasks.metrics import metrics_of
 from tasks.progress import track
@@ -49,7 +50,7 @@ def score(
     """Outcomes and results of one encoder on one corpus; what was scored before is read, not scored again."""
     store = EmbeddingStore.open(store_uri)
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
-    asked = select(corpus, protocols or None)
+    asked = asked_protocols(corpus, protocols, vectors=store.encoder(sets.encoder_fingerprint).vectors)
     tags = _tags(store, sets)
     scored_from = [sets.encoder_fingerprint, sets.corpus_fingerprint, tags["image_digest"], tags["caption_digest"]]
     evaluations = {p.id: digest16([*scored_from, p.id, SCORER_VERSION]) for p in asked}

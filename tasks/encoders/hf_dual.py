@@ -45,8 +45,9 @@ class Family:
 
 
 FAMILIES: dict[str, Family] = {
-    "clip": Family(padding="longest", mask=True),  # also MetaCLIP 1
-    "metaclip_2": Family(padding="longest", mask=True),
+    # also MetaCLIP 1: attention is causal, so that padding after the end of a caption cannot reach it, masked or not
+    "clip": Family(padding="longest", mask=False),
+    "metaclip_2": Family(padding="longest", mask=False),
     # https://huggingface.co/docs/transformers/model_doc/siglip: trained with padding="max_length", no mask
     "siglip": Family(padding="fixed", mask=False, lower_case=True),  # also SigLIP 2 at fixed resolution
     "siglip2": Family(padding="fixed", mask=False, lower_case=True),  # SigLIP 2 NaFlex

@@ -40,7 +40,8 @@ def score_dense(
 ) -> dict[str, Outcomes]:
     """Outcomes of every judgement, from unit vectors in corpus order.
 
-    Where the whole score matrix fits the budget it is computed once and read both ways; else each direction computes its own strips, so that memory does not grow with the gallery.
+    Where the whole score matrix fits the budget it is computed once and read both ways; else each direction computes
+    its own strips, so that memory does not grow with the gallery.
 
     Args:
         images: float32, shape ``(n_images, dim)``.
