@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from store.types import Corpus
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.metrics import METRICS, metrics_of
-from tasks.scoring.consistency import rank_biased_overlap
+from tasks.scoring.consistency import rank_biased_overlap, shared_items
 from tasks.scoring.evaluate import evaluate
 from tasks.scoring.languages import CaptionParts
 from tasks.scoring.layout import layout_of
@@ -134,8 +134,8 @@ def test_consistency_survives_arrow_and_has_no_chance_value() -> None:
 
 @given(st.permutations(range(8)), st.permutations(range(8)))
 def test_rank_biased_overlap_is_symmetric_and_one_only_for_equal_lists(one: list[int], other: list[int]) -> None:
-    a, b = np.array([one]), np.array([other])
-    value = rank_biased_overlap(a, b)[0]
-    assert value == pytest.approx(rank_biased_overlap(b, a)[0])
+    a, b = np.int32([one]), np.int32([other])
+    value = rank_biased_overlap(shared_items(a, b), 1, 8)[0]
+    assert value == pytest.approx(rank_biased_overlap(shared_items(b, a), 1, 8)[0])
     assert (value == pytest.approx(1)) == (one == other)
     assert 0 <= value <= 1 + 1e-12
