@@ -43,10 +43,9 @@ class LeftPadded:
 
     def prepare_captions(self, captions: list[str]) -> Prepared:
         prepared = self._encoder.prepare_captions(captions)
-        ids, mask = (np.asarray(prepared.inputs[name]) for name in ("input_ids", "attention_mask"))
-        rolled = np.stack([np.roll(row, len(row) - int(seen.sum())) for row, seen in zip(ids, mask, strict=True)])
-        kind = type(prepared.inputs["input_ids"])
-        inputs = {"input_ids": kind(rolled.tolist()).long(), "attention_mask": kind(np.ones_like(mask).tolist()).long()}
+        ids = prepared.inputs["input_ids"]
+        rolled = [np.roll(row, len(row) - seen) for row, seen in zip(np.asarray(ids), prepared.n_tokens, strict=True)]
+        inputs = {"input_ids": type(ids)(np.stack(rolled).tolist()).long()}
         return replace(prepared, inputs=inputs)
 
     def embed(self, prepared: Prepared):  # type: ignore[no-untyped-def]
