@@ -121,6 +121,7 @@ _CONFIG: dict[str, Any] = {
         "titlePadding": 10,
         "labelLimit": 240,
     },
+    "axisQuantitative": {"labelOverlap": "greedy", "labelSeparation": 8},
     "legend": {
         "labelColor": "currentColor",
         "titleColor": "currentColor",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import NamedTuple
@@ -10,6 +11,8 @@ from reports.evidence import Evidence, Row
 
 DIRECTIONS = ("t2i", "i2t")
 NDCG = "consistency_nDCG@20"  # COCO-SM's nDCG@20: agreement with the list for the English caption
+
+_LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")  # BCP-47, as far as ids use it
 
 NAMES = {
     "ar": "Arabic", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek", "en": "English", "es": "Spanish",
@@ -35,11 +38,13 @@ def cross_lingual(protocol: str) -> CrossLingual | None:
     Examples:
         >>> cross_lingual("t2i/de/google")
         CrossLingual(direction='t2i', language='de', translator='google')
-        >>> cross_lingual("t2i/all"), cross_lingual("sugarcrepe/add_att")
-        (None, None)
+        >>> cross_lingual("t2i/all"), cross_lingual("t2i/all+i2t/any"), cross_lingual("i2t/de/google@image-as-query")
+        (None, None, None)
     """
     parts = protocol.split("/")
-    return CrossLingual(*parts) if len(parts) == 3 and parts[0] in DIRECTIONS else None
+    if len(parts) != 3 or parts[0] not in DIRECTIONS or not _LANGUAGE.fullmatch(parts[1]) or "@" in protocol:
+        return None
+    return CrossLingual(*parts)
 
 
 def language_name(code: str) -> str:

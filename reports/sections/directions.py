@@ -23,7 +23,8 @@ def section(evidence: Evidence) -> Section | None:
     """Where a corpus has more protocols than the leaderboard shows."""
     blocks: list[Block] = []
     for corpus in evidence.corpus_names():
-        protocols = [p for p in ORDER if p in evidence.protocols(corpus) and evidence.ranked(corpus, p, "R@1")]
+        have = [p for p in evidence.protocols(corpus) if evidence.ranked(corpus, p, "R@1")]
+        protocols = [p for known in ORDER for p in have if p.split("@")[0] == known]
         if set(protocols) <= set(HEADLINES):
             continue
         for direction in ("t2i", "i2t"):
@@ -95,7 +96,8 @@ _EXPLANATIONS = {
 
 
 def _explain(protocol: str) -> str:
-    return _EXPLANATIONS[protocol]
+    base, _, orientation = protocol.partition("@")
+    return _EXPLANATIONS[base] + (f"; late interaction, {orientation}" if orientation else "")
 
 
 def _extra(evidence: Evidence, corpus: str) -> Table | None:

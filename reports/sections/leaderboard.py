@@ -14,6 +14,7 @@ from reports.speed import bytes_per_image, image_rate
 
 HEADLINES = ("t2i/all", "i2t/any")
 METRICS = ("R@1", "R@5", "R@10")
+BOTH = "t2i/all+i2t/any"  # the sum of both directions' R@k, 0..600 points
 
 
 def headlines(evidence: Evidence, corpus: str) -> list[str]:
@@ -78,6 +79,8 @@ def _table(evidence: Evidence, corpus: str, protocols: list[str]) -> Table:
             tested = standing if (protocol, metric) == (protocols[0], lead_metric) else {}
             parts.append(_metric_column(evidence, corpus, protocol, metric, tested))
         parts += _tie_column(evidence, corpus, protocol, lead_metric)
+    if evidence.ranked(corpus, BOTH, "RSUM"):
+        parts.append(_metric_column(evidence, corpus, BOTH, "RSUM", {}))
     parts += _cost_columns(evidence, corpus)
 
     columns = tuple(column for column, _ in parts)
@@ -97,8 +100,10 @@ def _metric_column(
 ) -> tuple[Column, Callable[[str], Cell]]:
     members = evidence.ranked(corpus, protocol, metric)
     axis = axis_of(members)
+    unit = "points of 600" if metric == "RSUM" else "percent"
+    explain = f"{metric} under {protocol}, {unit}"
     column = Column(
-        heading=metric_title(metric), group=protocol, numeric=True, explain=f"{metric} under {protocol}, percent"
+        heading=metric_title(metric), group="both" if protocol == BOTH else protocol, numeric=True, explain=explain
     )
     return column, lambda name: result_cell(
         evidence.figures.get((corpus, protocol, metric, name)), mark=_mark(name, members, standing), axis=axis

@@ -95,7 +95,8 @@ def _lead(evidence: Evidence, rows: list[Row], answer: list[str], *, tested: boo
     if len(rows) == 1:
         return "The only encoder that was evaluated."
     if not tested:
-        return f"Highest value; not tested against {show.listing([r['encoder'] for r in others])}."
+        against = show.listing([r["encoder"] for r in others])
+        return f"Highest value; not tested against {against}: `capim compare` does it."
     tied = f"{show.count(len(answer), 'encoder')} that the tests do not tell apart. " if len(answer) > 1 else ""
     if not others:
         return f"{tied}No pair differs at the {show.percent(ALPHA, 0)}{PERCENT} level."
