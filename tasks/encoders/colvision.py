@@ -24,6 +24,7 @@ from tasks.encoders.captions import Template, max_length_of
 from tasks.encoders.checkpoint import base_folder, folder_of
 from tasks.encoders.companions import adapter_over_pinned_base
 from tasks.encoders.encoder import Prepared
+from tasks.encoders.pixels import in_rgb
 from tasks.encoders.tensors import DTYPES, move, ragged_embeddings
 from tasks.encoders.weights import loaded_quietly, refuse_fewer_weights, refuse_missing_weights
 
@@ -93,7 +94,7 @@ class ColVision:
     def prepare_images(self, images: Sequence[Image]) -> Prepared:
         """The processor's pixels and image prompt."""
         with self._tokenizing:  # the processor tokenises its image prompt
-            batch = dict(self._processor.process_images([image.convert("RGB") for image in images]))
+            batch = dict(self._processor.process_images(in_rgb(images)))
         batch.pop("labels", None)
         return Prepared(
             modality="image",

@@ -21,7 +21,7 @@ from store.types import Embeddings, EncoderSpec, Modality
 from tasks.encoders.captions import Template, max_length_of, pad_rows
 from tasks.encoders.checkpoint import folder_of
 from tasks.encoders.encoder import Prepared
-from tasks.encoders.pixels import recipe_of
+from tasks.encoders.pixels import in_rgb, recipe_of
 from tasks.encoders.tensors import DTYPES, dense_embeddings, move
 from tasks.encoders.weights import loaded_quietly, refuse_missing_weights
 
@@ -85,7 +85,7 @@ class HFDual:
 
     def prepare_images(self, images: Sequence[Image]) -> Prepared:
         """Pixels as the checkpoint's processor makes them."""
-        upright = [image.convert("RGB") for image in images]
+        upright = in_rgb(images)
         if self._recipe is not None:
             inputs = {"pixel_values": self._recipe.tensor(upright)}
         else:

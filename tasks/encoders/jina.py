@@ -22,6 +22,7 @@ from tasks.encoders.captions import Template, max_length_of, pad_rows
 from tasks.encoders.checkpoint import companion_folder, folder_of
 from tasks.encoders.companions import PIN
 from tasks.encoders.encoder import Prepared
+from tasks.encoders.pixels import in_rgb
 from tasks.encoders.tensors import DTYPES, dense_embeddings, move
 from tasks.encoders.weights import MissingWeightsError, loaded_quietly
 
@@ -51,7 +52,7 @@ class Jina:
 
     def prepare_images(self, images: Sequence[Image]) -> Prepared:
         """Pixels as the checkpoint's own processor makes them."""
-        pixels = self._image_processor([image.convert("RGB") for image in images])["pixel_values"]
+        pixels = self._image_processor(in_rgb(images))["pixel_values"]
         return Prepared(
             modality="image",
             inputs={"pixel_values": torch.as_tensor(np.asarray(pixels)) if not torch.is_tensor(pixels) else pixels},

@@ -24,6 +24,7 @@ from store.types import Embeddings, EncoderSpec, Modality
 from tasks.encoders.captions import Template
 from tasks.encoders.checkpoint import local_path
 from tasks.encoders.encoder import Prepared
+from tasks.encoders.pixels import in_rgb
 from tasks.encoders.tensors import DTYPES, dense_embeddings
 
 _NEEDED = ("model", "embedding_dim", "image_forward_fn", "text_forward_fn")
@@ -51,7 +52,7 @@ class Module:
 
     def prepare_images(self, images: Sequence[Image]) -> Prepared:
         """The pictures themselves: the file's own function preprocesses them."""
-        return _untouched("image", [image.convert("RGB") for image in images])
+        return _untouched("image", in_rgb(images))
 
     def prepare_captions(self, captions: Sequence[str]) -> Prepared:
         """The captions themselves; how many tokens they have only the file knows."""

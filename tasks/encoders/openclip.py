@@ -25,7 +25,7 @@ from tasks.encoders.checkpoint import companion_folder, folder_of, repository_of
 from tasks.encoders.encoder import Prepared
 from tasks.encoders.hub import snapshot
 from tasks.encoders.open_clip_tags import open_clip_tag
-from tasks.encoders.pixels import Recipe, agrees
+from tasks.encoders.pixels import Recipe, agrees, in_rgb
 from tasks.encoders.tensors import DTYPES, dense_embeddings, move
 from tasks.encoders.weight_files import OPEN_CLIP_WEIGHTS
 from tasks.encoders.weights import MissingWeightsError
@@ -57,7 +57,7 @@ class OpenClip:
 
     def prepare_images(self, images: Sequence[Image]) -> Prepared:
         """Pixels as the checkpoint's transform makes them."""
-        upright = [image.convert("RGB") for image in images]
+        upright = in_rgb(images)
         if self._recipe is not None:
             pixels = self._recipe.tensor(upright)
         else:

@@ -19,6 +19,11 @@ from torch import Tensor
 TOLERANCE = 1e-5
 
 
+def in_rgb(images: Sequence[Image.Image]) -> list[Image.Image]:
+    """The pictures in RGB; those that are already are not copied, which costs as much as resizing them."""
+    return [image if image.mode == "RGB" else image.convert("RGB") for image in images]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """How a model wants its pictures.

@@ -14,6 +14,7 @@ from store.types import Embeddings, EncoderSpec, Modality
 from tasks.encoders.captions import Template
 from tasks.encoders.checkpoint import folder_of
 from tasks.encoders.encoder import Prepared
+from tasks.encoders.pixels import in_rgb
 from tasks.encoders.tensors import DTYPES, dense_embeddings, move
 from tasks.encoders.weights import loaded_quietly
 
@@ -35,7 +36,7 @@ class SentenceTransformers:
 
     def prepare_images(self, images: Sequence[Image]) -> Prepared:
         """What the model's own preprocessing makes of the pictures."""
-        return self._prepared("image", [image.convert("RGB") for image in images])
+        return self._prepared("image", in_rgb(images))
 
     def prepare_captions(self, captions: Sequence[str]) -> Prepared:
         """What the model's own preprocessing makes of the captions."""

@@ -20,7 +20,7 @@ from store.types import Embeddings, EncoderSpec, Modality
 from tasks.encoders.captions import Template
 from tasks.encoders.checkpoint import folder_of
 from tasks.encoders.encoder import Prepared
-from tasks.encoders.pixels import Recipe, agrees
+from tasks.encoders.pixels import Recipe, agrees, in_rgb
 from tasks.encoders.tensors import DTYPES, dense_embeddings, move
 from tasks.encoders.weights import MissingWeightsError
 
@@ -58,7 +58,7 @@ class UForm:
 
     def prepare_images(self, images: Sequence[Image]) -> Prepared:
         """Pixels as the package's processor makes them."""
-        upright = [image.convert("RGB") for image in images]
+        upright = in_rgb(images)
         pixels = self._recipe.tensor(upright) if self._recipe else self._image_processor(upright)["images"]
         patches = (pixels.shape[-2] // self._patch) * (pixels.shape[-1] // self._patch)
         return Prepared(
