@@ -129,6 +129,7 @@ class ColVision:
         with torch.inference_mode():
             inputs = move(prepared.inputs, torch.device(self.device), self._model.dtype)
             keep = inputs["attention_mask"].bool()
+            self._projected.clear()  # a pass that ran out of memory may have left its vectors here
             self.forwards[prepared.modality](**inputs, **({"logits_to_keep": 1} if self._family.language_head else {}))
             return ragged_embeddings(self._projected.pop(), keep, prepared, self.spec)
 
