@@ -9,7 +9,9 @@ get bit-identical scores on any device, so that an English caption written for t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import cycle
 from typing import NamedTuple
 
 import numpy as np
@@ -70,13 +72,14 @@ def score_dense(
         strip_bytes = min(memory_bytes // _STRIP_SHARE, _STRIP_BYTES if device == "cpu" else memory_bytes)
         if to_images and to_captions and matrix_bytes <= memory_bytes - 8 * strip_bytes:
             by_image = torch.empty((len(images), len(captions)), device=device)
-            found |= collect(_products(sides.captions, sides.images, strip_bytes, keep=by_image), to_images, top=top)
+            strips = _products(sides.captions, sides.images, strip_bytes, keep=by_image)
+            found |= collect(_ahead(strips), to_images, top=top)
             found |= collect(_rows(by_image, sides.captions, strip_bytes), to_captions, top=top)
         else:
             if to_images:
-                found |= collect(_products(sides.captions, sides.images, strip_bytes), to_images, top=top)
+                found |= collect(_ahead(_products(sides.captions, sides.images, strip_bytes)), to_images, top=top)
             if to_captions:
-                found |= collect(_products(sides.images, sides.captions, strip_bytes), to_captions, top=top)
+                found |= collect(_ahead(_products(sides.images, sides.captions, strip_bytes)), to_captions, top=top)
     for judgement in judgements:
         if isinstance(judgement, ChoiceJudgement):
             found[judgement.protocol.id] = choose(judgement, _choice_scores(images, captions, judgement))
@@ -187,14 +190,14 @@ def _repeated(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[
 
 
 def _products(queries: _Side, gallery: _Side, strip_bytes: int, keep: Tensor | None = None) -> Iterator[Strip]:
-    """Strips of ``queries @ gallery.T``; each is valid until the next. ``keep`` gets them transposed.
+    """Strips of ``queries @ gallery.T``; each is valid until the next but one. ``keep`` gets them transposed.
 
     A strip is transposed while it is still in the processor's caches, which was measured at six times the speed of
     reading columns out of the finished matrix.
     """
     step = max(_ALIGNED, strip_bytes // (4 * gallery.n) // _ALIGNED * _ALIGNED)
-    buffer = torch.empty((step, len(gallery.vectors)), device=gallery.vectors.device)
-    for start in range(0, queries.n, step):
+    buffers = [torch.empty((step, len(gallery.vectors)), device=gallery.vectors.device) for _ in range(2)]
+    for start, buffer in zip(range(0, queries.n, step), cycle(buffers), strict=False):
         block = queries.vectors[start : start + step]
         rows = min(step, queries.n - start)
         if len(block) % _ALIGNED:
@@ -203,6 +206,20 @@ def _products(queries: _Side, gallery: _Side, strip_bytes: int, keep: Tensor | N
         if keep is not None:
             keep[:, start : start + rows] = scores.T
         yield Strip(start, _level_copies(scores, gallery))
+
+
+def _ahead(strips: Iterator[Strip]) -> Iterator[Strip]:
+    """The strips, each computed while the one before is being ranked: ranking alone would leave cores idle."""
+
+    def following() -> Strip | None:
+        with torch.inference_mode():  # a mode of the thread, not of the process
+            return next(strips, None)
+
+    with ThreadPoolExecutor(1) as worker:
+        coming = worker.submit(following)
+        while (strip := coming.result()) is not None:
+            coming = worker.submit(following)
+            yield strip
 
 
 def _rows(matrix: Tensor, gallery: _Side, strip_bytes: int) -> Iterator[Strip]:
