@@ -131,9 +131,9 @@ def _against_chance(evidence: Evidence, corpus: str, table: Table) -> Chart | No
 
 
 def pair_protocols(evidence: Evidence, corpus: str) -> list[str]:
-    """Protocols with hard negatives, by name, each family's macro mean last."""
+    """Protocols with hard negatives, by name, each family's means last."""
     protocols = [p for p in evidence.protocols(corpus) if evidence.ranked(corpus, p, PAIRS)]
-    return sorted(protocols, key=lambda p: (p.split("/")[0], p.endswith("/macro"), p))
+    return sorted(protocols, key=lambda p: (p.split("/")[0], p.endswith(("/macro", "/micro")), p))
 
 
 def _pairs(evidence: Evidence, corpus: str) -> Table:

@@ -151,8 +151,13 @@ def quadruples(layout: CorpusLayout, protocol: EvalProtocol) -> ChoiceJudgement:
     )
 
 
-def pairs(layout: CorpusLayout, protocol: EvalProtocol, *, categories: Sequence[str]) -> ChoiceJudgement:
-    """SugarCrepe's form: a caption against its hard negative, for one image. Every category weighs the same."""
+def pairs(
+    layout: CorpusLayout, protocol: EvalProtocol, *, categories: Sequence[str], macro: bool = True
+) -> ChoiceJudgement:
+    """SugarCrepe's form: a caption against its hard negative, for one image.
+
+    Every category weighs the same (``macro``), or every pair does.
+    """
     table = layout.corpus.pairs
     category_of = np.asarray(table["category"].to_pylist(), dtype=object)
     rows = np.flatnonzero(np.isin(category_of, list(categories))).astype(np.int32)
@@ -166,7 +171,7 @@ def pairs(layout: CorpusLayout, protocol: EvalProtocol, *, categories: Sequence[
         clusters=images,
         images=images[:, None],
         captions=np.stack(captions, axis=1),
-        weights=_equal_groups(category_of[rows].astype(str)),
+        weights=_equal_groups(category_of[rows].astype(str)) if macro else np.ones(len(rows)),
     )
 
 

@@ -263,7 +263,7 @@ def _ground_truths(layout: CorpusLayout) -> list[Rule]:
 
 
 def _pairs(layout: CorpusLayout) -> list[Rule]:
-    """One protocol per category of hard negatives, their macro mean, and all negatives of a caption at once."""
+    """One protocol per category of hard negatives, macro and micro means, and all negatives of a caption at once."""
     pairs = layout.corpus.pairs
     categories = pc.unique(pairs["category"]).to_pylist()
     family = next((name for name in _PAIR_FAMILIES if layout.corpus.name.startswith(name)), "pairs")
@@ -275,6 +275,8 @@ def _pairs(layout: CorpusLayout) -> list[Rule]:
     if len(categories) > 1:
         ask = partial(asking.pairs, categories=tuple(categories))
         rules.append(_rule(f"{family}/macro", "pairs", f"Mean over the {len(categories)} categories", _always, ask))
+        ask = partial(asking.pairs, categories=tuple(categories), macro=False)
+        rules.append(_rule(f"{family}/micro", "pairs", "Mean over all pairs", _always, ask))
     if family != "sugarcrepe" and pairs.num_rows > pairs.group_by(["image_id", "caption_id"]).aggregate([]).num_rows:
         title = "Caption against all its hard negatives"
         rules.append(_rule(f"{family}/all-negatives", "pairs", title, _always, asking.against_all_negatives))

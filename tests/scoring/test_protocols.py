@@ -135,11 +135,14 @@ def test_pairs_have_one_protocol_per_category_and_a_macro_mean_that_weighs_categ
         PairRow("p2", "i0", "c0", "n2", "swap"),
     ]
     corpus = build_corpus("sugarcrepe", images, captions, source=None, pairs=pairs)
-    assert ids(corpus) == ["sugarcrepe/add", "sugarcrepe/swap", "sugarcrepe/macro"]
+    assert ids(corpus) == ["sugarcrepe/add", "sugarcrepe/swap", "sugarcrepe/macro", "sugarcrepe/micro"]
     macro = judge(corpus, select(corpus, ["sugarcrepe/macro"])[0])
     assert isinstance(macro, ChoiceJudgement)
     assert macro.weights.tolist() == [0.75, 0.75, 1.5]
     assert macro.captions.tolist() == [[0, 2], [1, 3], [0, 4]]
+    micro = judge(corpus, select(corpus, ["sugarcrepe/micro"])[0])
+    assert isinstance(micro, ChoiceJudgement)
+    assert micro.weights.tolist() == [1.0, 1.0, 1.0]
     with pytest.raises(RequestError, match="pairs with hard negatives"):
         select(corpus, ["t2i/all"])
 
@@ -172,7 +175,7 @@ def test_a_caption_can_be_asked_to_beat_all_its_negatives_at_once() -> None:
 def test_of_many_categories_only_the_mean_is_taken_unless_asked() -> None:
     pairs = [PairRow(f"p{k}", f"i{k % 2}", f"c{k % 2}", "n0", f"relation-{k}") for k in range(21)]
     corpus = pairs_corpus("aro-relation", pairs)
-    assert ids(corpus) == ["aro/macro", "aro/all-negatives"]
+    assert ids(corpus) == ["aro/macro", "aro/micro", "aro/all-negatives"]
     assert [protocol.id for protocol in select(corpus, ["aro/relation-7"])] == ["aro/relation-7"]
 
 
