@@ -113,7 +113,7 @@ def captions(folder: Path, divide: int) -> list[Row]:
             f"memory gained over the second half, {name}",
             found["growth_mb"],
             "MB",
-            "< 64",
+            "< 100",
             "",
             f"peak {found['peak_mb']:.0f} MB; 0 with MALLOC_MMAP_THRESHOLD_=1000000: the allocator's fragments",
         ),
