@@ -6,6 +6,11 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+from dataclasses import replace
+from multiprocessing import get_context
 from typing import Any
 
 from prefect import task
@@ -13,15 +18,17 @@ from prefect.cache_policies import NO_CACHE
 
 from store import EmbeddingStore
 from store.errors import RequestError, WorkError
-from store.types import Corpus, EncoderSpec
+from store.types import Corpus, EncoderSpec, Modality
+from tasks.artifacts import shown_progress
 from tasks.corpora import open_corpus
 from tasks.corpora.change import describe_change
 from tasks.corpora.survey import survey
-from tasks.encoding import EncodeSettings, SetEncoder
+from tasks.encoding import EncodedSet, EncodeSettings, SetEncoder
 from tasks.progress import track
 from tasks.references import CorpusRef, EmbedRef, SetsRef
 from tasks.retries import DELAYS_SECONDS, may_help
 
+MODALITIES: tuple[Modality, ...] = ("image", "caption")
 SHOWN_SKIPS = 5
 _KEPT = 8
 _READ: OrderedDict[str, Corpus] = OrderedDict()  # what this process read of files, not yet registered
@@ -84,28 +91,79 @@ def embed_corpora(
     """
     store = EmbeddingStore.open(store_uri, create=True)
     store.write_encoder(spec)
-    encoder = SetEncoder(spec, store, settings, run)
+    devices = settings.device.split(",")
+    shards = (
+        _in_shards(devices, spec, corpora, store_uri=store_uri, settings=settings, run=run) if len(devices) > 1 else []
+    )
+    settings = replace(settings, device=devices[0])
     references = []
-    for reference in corpora:
-        started = time.monotonic()
-        corpus = _opened(reference, store_uri)
-        done = [encoder.encode(corpus, modality) for modality in ("image", "caption")]
-        references.append(
-            EmbedRef(
-                corpus=reference,
-                sets=SetsRef(
-                    encoder=spec.name,
-                    encoder_fingerprint=spec.fingerprint,
-                    corpus=corpus.name,
-                    corpus_fingerprint=corpus.fingerprint,
-                ),
-                n_items=sum(part.n_items for part in done),
-                n_encoded=sum(part.n_encoded for part in done),
-                n_truncated=sum(part.n_truncated for part in done),
-                seconds=time.monotonic() - started,
+    with closing(SetEncoder(spec, store, settings, run)) as encoder:
+        for at, reference in enumerate(corpora):
+            started = time.monotonic()
+            corpus = opened_corpus(reference, store_uri)
+            with shown_progress():
+                done = [encoder.encode(corpus, modality) for modality in MODALITIES]
+            before = [part for shard in shards for part in shard[at]]
+            references.append(
+                EmbedRef(
+                    corpus=reference,
+                    sets=SetsRef(
+                        encoder=spec.name,
+                        encoder_fingerprint=spec.fingerprint,
+                        corpus=corpus.name,
+                        corpus_fingerprint=corpus.fingerprint,
+                    ),
+                    n_items=sum(part.n_items for part in done),
+                    n_encoded=sum(part.n_encoded for part in [*done, *before]),
+                    n_truncated=sum(part.n_truncated for part in [*done, *before]),
+                    seconds=time.monotonic() - started,
+                )
             )
-        )
     return tuple(references)
+
+
+def _in_shards(
+    devices: Sequence[str],
+    spec: EncoderSpec,
+    corpora: tuple[CorpusRef, ...],
+    *,
+    store_uri: str,
+    settings: EncodeSettings,
+    run: str,
+) -> list[list[list[EncodedSet]]]:
+    """Encode on several devices side by side, in a process each; returns what each came to, by corpus and modality."""
+    with ProcessPoolExecutor(len(devices), mp_context=get_context("spawn")) as pool:
+        started = [
+            pool.submit(
+                encode_shard, spec, corpora, store_uri, replace(settings, device=device), run, shard, len(devices)
+            )
+            for shard, device in enumerate(devices)
+        ]
+        try:
+            return [shard.result() for shard in started]
+        except BrokenProcessPool as error:
+            raise WorkError(
+                f"a process that encoded with {spec.name!r} on one of {', '.join(devices)} died; what was stored is "
+                "kept, the same command goes on where it stopped"
+            ) from error
+
+
+def encode_shard(
+    spec: EncoderSpec,
+    corpora: tuple[CorpusRef, ...],
+    store_uri: str,
+    settings: EncodeSettings,
+    run: str,
+    shard: int,
+    n_shards: int,
+) -> list[list[EncodedSet]]:
+    """One of ``n_shards`` parts of every set, on this process' own device; seals nothing."""
+    store = EmbeddingStore.open(store_uri)
+    with closing(SetEncoder(spec, store, settings, run)) as encoder:
+        return [
+            [encoder.encode(corpus, modality, shard=shard, n_shards=n_shards) for modality in MODALITIES]
+            for corpus in (opened_corpus(reference, store_uri) for reference in corpora)
+        ]
 
 
 def _read(what: str | dict[str, Any], *, store_uri: str, sample: int | None, seed: int) -> Corpus:
@@ -133,7 +191,7 @@ def _changes(store: EmbeddingStore, corpus: Corpus) -> tuple[str, ...]:
     return () if known.fingerprint == corpus.fingerprint else tuple(describe_change(known, corpus))
 
 
-def _opened(reference: CorpusRef, store_uri: str) -> Corpus:
+def opened_corpus(reference: CorpusRef, store_uri: str) -> Corpus:
     """The corpus of a reference, with its image bytes within reach."""
     if (corpus := _OPEN.get(_handle(reference))) is not None:
         return corpus

@@ -6,7 +6,7 @@ import json
 import secrets
 import socket
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -22,8 +22,9 @@ from store.keys import table_of
 from store.schema import BATCHES
 from store.types import Corpus, EncoderSpec, Modality, SetKey
 from tasks.corpora.decode import decode_image
+from tasks.device_lock import held
 from tasks.encoders import Encoder, catalog, load_encoder
-from tasks.encoders.device import choose_device, device_name
+from tasks.encoders.device import choose_device, device_identity, device_name
 from tasks.progress import track
 from tasks.versions import library_versions
 
@@ -40,7 +41,7 @@ class EncodeSettings:
     """How to encode; none of it changes a vector.
 
     Attributes:
-        device: ``auto``, ``cpu``, ``cuda`` …
+        device: ``auto``, ``cpu``, ``cuda`` …; several with commas: a process each, side by side.
         batch_size: Items per forward pass; None: the catalog's default for the encoder.
         trust_remote_code: Consent to run a checkpoint's own code.
     """
@@ -60,7 +61,7 @@ class EncodedSet:
 
 
 class SetEncoder:
-    """Holds the model from the first missing item on."""
+    """Holds the model, and its device for itself, from the first missing item until it is closed."""
 
     def __init__(self, spec: EncoderSpec, store: EmbeddingStore, settings: EncodeSettings, run: str) -> None:
         self.spec = spec
@@ -68,9 +69,19 @@ class SetEncoder:
         self._settings = settings
         self._run = run
         self._loaded: Encoder | None = None
+        self._held = ExitStack()
 
-    def encode(self, corpus: Corpus, modality: Modality) -> EncodedSet:
-        """Bring the set of one modality of a corpus up to date and seal it."""
+    def close(self) -> None:
+        """Let go of the model and of its device."""
+        self._loaded = None
+        self._held.close()
+
+    def encode(self, corpus: Corpus, modality: Modality, *, shard: int = 0, n_shards: int = 1) -> EncodedSet:
+        """Bring the set of one modality of a corpus up to date and seal it.
+
+        With ``n_shards`` above one, encode only every n-th item (those whose position leaves the remainder ``shard``)
+        and leave the seal to whoever started the shards.
+        """
         table = corpus.images if modality == "image" else corpus.captions
         key = SetKey(
             corpus=corpus.name,
@@ -83,8 +94,10 @@ class SetEncoder:
         if self._store.sealed(key) is not None:
             return EncodedSet(n_items=len(table), n_encoded=0, n_truncated=0)
         missing = self._store.missing(key, len(table))
+        missing = missing[missing % n_shards == shard]
         n_truncated = self._encode(key, corpus, table, missing) if len(missing) else 0
-        self._store.seal(key, n_items=len(table))
+        if n_shards == 1:
+            self._store.seal(key, n_items=len(table))
         return EncodedSet(n_items=len(table), n_encoded=len(missing), n_truncated=n_truncated)
 
     def _encode(self, key: SetKey, corpus: Corpus, table: pa.Table, missing: NDArray[np.int32]) -> int:
@@ -124,6 +137,7 @@ class SetEncoder:
     def _encoder(self) -> Encoder:
         if self._loaded is None:
             device = choose_device(self._settings.device)
+            self._held.enter_context(held(device_identity(device)))
             self._loaded = load_encoder(self.spec, device=device, trust_remote_code=self._settings.trust_remote_code)
         return self._loaded
 

@@ -34,6 +34,11 @@ Listener = Callable[[Progress], None]
 _listener: ContextVar[Listener | None] = ContextVar("progress_listener", default=None)
 
 
+def current_listener() -> Listener:
+    """Whoever listens now; a listener that does nothing where nobody does."""
+    return _listener.get() or (lambda _progress: None)
+
+
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
     """Send every progress of the block to ``listener``."""

@@ -1,15 +1,57 @@
-"""Shell: the report of what the store has."""
+"""Shell: the report of what the store has, and the leaderboard and the way to the report in the UI."""
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+from typing import Any
+
 from prefect import task
 from prefect.cache_policies import NO_CACHE
+from pyarrow import fs
 
 from reports.write import write_report
 from store import EmbeddingStore
+from tasks.artifacts import show_table, show_text
+
+LEADERBOARD = ("t2i/all", "R@1")  # protocol and metric of the table in the UI; the report has all of them
 
 
 @task(name="publish", cache_policy=NO_CACHE)
 def publish_report(*, store_uri: str, reports_uri: str, run: str) -> str:
-    """Write the report into a folder of the run's own; returns the path of its HTML page."""
-    return str(write_report(EmbeddingStore.open(store_uri), f"{reports_uri}/{run}"))
+    """Write the report into a folder of the run's own; returns the path or URI of its HTML page."""
+    store = EmbeddingStore.open(store_uri)
+    target = f"{reports_uri}/{run}"
+    page = _written_to_storage(store, target) if "://" in target else str(write_report(store, target))
+    show_table("leaderboard", leaderboard(store), "{1} of {0}, in percent, with 95 % intervals".format(*LEADERBOARD))
+    link = page if "://" in page else Path(page).resolve().as_uri()
+    show_text("report", f"# Report of {run}\n\n[{page}]({link})")
+    return page
+
+
+def leaderboard(store: EmbeddingStore) -> list[dict[str, Any]]:
+    """Newest figure of every encoder and corpus, the best first."""
+    protocol, metric = LEADERBOARD
+    rows = store.rows("results", protocol=protocol, metric=metric).sort_by("created").to_pylist()
+    newest = {(row["corpus"], row["encoder"]): row for row in rows if row["value"] is not None}
+    ordered = sorted(newest.values(), key=lambda row: (row["corpus"], -row["value"]))
+    return [
+        {
+            "corpus": row["corpus"],
+            "encoder": row["encoder"],
+            "value": round(100 * row["value"], 2),
+            "low": None if row["low"] is None else round(100 * row["low"], 2),
+            "high": None if row["high"] is None else round(100 * row["high"], 2),
+            "queries": row["n_queries"],
+        }
+        for row in ordered
+    ]
+
+
+def _written_to_storage(store: EmbeddingStore, target: str) -> str:
+    """The report made in a temporary folder and copied to object storage (credentials from the environment)."""
+    storage, folder = fs.FileSystem.from_uri(target)
+    with tempfile.TemporaryDirectory(prefix="capim-report-") as local:
+        write_report(store, local)
+        fs.copy_files(local, folder, destination_filesystem=storage)
+    return f"{target}/report.html"

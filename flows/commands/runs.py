@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from tasks.references import EmbedRef
 
 
+WATCH_COLUMNS = ("verdict", "subject", "message")
+
+
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the commands that run flows."""
     declare(commands, common, "demo", demo)
@@ -26,6 +29,7 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     _options(parser, statistics=True)
     parser.add_argument("--metric", metavar="MODULE:FUNCTION", help="a metric of your own; prints its rows")
     _options(declare(commands, common, "compare", compare), statistics=True)
+    _options(declare(commands, common, "watch", watch, rows=True), encoding=True, statistics=True)
     parser = declare(commands, common, "report", report)
     _options(parser)
     parser.add_argument("--compare", nargs=2, metavar=("OLD", "NEW"), help="two reports: what changed between them")
@@ -35,7 +39,9 @@ def _options(parser: argparse.ArgumentParser, *, encoding: bool = False, statist
     parser.add_argument("suite", nargs="?", help="suite file (TOML); options win over it")
     parser.add_argument("--corpora", type=names, metavar="A,B", help="names or paths (capim list corpora)")
     parser.add_argument("--encoders", type=names, metavar="X,Y", help="names (capim list encoders)")
-    parser.add_argument("--device", help="auto, cpu, cuda, cuda:1, mps (default: auto)")
+    parser.add_argument(
+        "--device", "--devices", help="auto, cpu, cuda:1, mps; cuda:0,cuda:1 side by side (default: auto)"
+    )
     if encoding:
         parser.add_argument("--sample", type=int, metavar="N", help="only N images of each corpus, drawn by --seed")
         parser.add_argument(
@@ -162,6 +168,27 @@ def compare(args: argparse.Namespace) -> int:
     with bars(quiet=args.quiet):
         done = start(flow, config)
     sys.stderr.write(f"{sum(reference.n_comparisons for reference in done)} comparisons are in the store\n")
+    return 0
+
+
+def watch(args: argparse.Namespace) -> int:
+    """Compare with the last good run, and fail on a regression.
+
+    A sample of every stored set is encoded again and held against the stored vectors; metrics of a changed encoder
+    are tested against its own past, query by query. Prints what it found, with what changed: weights, library
+    versions, data, device.
+
+    Example: capim watch --corpora shapes --encoders tiny-clip
+    """
+    config = _config(args)
+    if faults := unnamed(config):
+        raise RequestError(faults)
+    from flows.execution import start
+    from flows.watch import watch as flow
+
+    with bars(quiet=args.quiet):
+        done = start(flow, config)
+    print_rows([finding._asdict() for finding in done.findings], form=args.format, columns=WATCH_COLUMNS)
     return 0
 
 

@@ -25,6 +25,18 @@ def device_name(device: str) -> str:
     return _processor()
 
 
+def device_identity(device: str) -> str:
+    """The same for every name of one piece of hardware: a CUDA device's UUID, else the device's own name.
+
+    ``cuda:0`` is another card where ``CUDA_VISIBLE_DEVICES`` says so; the UUID is not.
+    """
+    if device.startswith("cuda"):
+        import torch
+
+        return f"cuda-{torch.cuda.get_device_properties(device).uuid}"
+    return device
+
+
 def _processor() -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:  # noqa: PTH123 - not a file of ours
