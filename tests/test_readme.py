@@ -29,7 +29,7 @@ def test_the_python_of_the_readme_runs_after_a_run(
     [block] = _blocks(README, "python")
     exec(compile(block, "README.md", "exec"), {})
     said = capsys.readouterr().out
-    assert "leads the second by 0." in said
+    assert "and is first for 82.7%" in said
     assert "of the captions find their image in the first three" in said
 
 

@@ -1,4 +1,4 @@
-"""`store info|verify|compact|diff|drop`: what the store holds, and whether it is whole."""
+"""`store info|verify|compact|diff|repair|drop`: what the store holds, and whether it is whole."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     parser.add_argument("a", help="a set: its table name, the beginning of it, or a tag (capim store info)")
     parser.add_argument("b", help="another set")
     parser.add_argument("--other", metavar="WORKSPACE", help="workspace that the second set is in")
+    parser = declare(parts, common, "repair", repair)
+    parser.add_argument("set", help="a set: its table name, the beginning of it, or a tag (capim store info)")
     parser = declare(parts, common, "drop", drop)
     parser.add_argument("--encoder", help="sets of this encoder (name or fingerprint)")
     parser.add_argument("--corpus", help="sets of this corpus (name or fingerprint)")
@@ -36,11 +38,11 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def show(args: argparse.Namespace) -> int:
-    """Look after the store: info, verify, compact, diff, drop.
+    """Look after the store: info, verify, compact, diff, repair, drop.
 
     Example: capim store info
     """
-    sys.stderr.write("capim: say what to do with the store: capim store info|verify|compact|diff|drop\n")
+    sys.stderr.write("capim: say what to do with the store: capim store info|verify|compact|diff|repair|drop\n")
     return 2
 
 
@@ -51,7 +53,7 @@ def info(args: argparse.Namespace) -> None:
     """
     found = open_store(args.workspace).info()
     if args.format == "table":
-        size = sum(found.tables["bytes"].to_pylist())
+        size = sum(count or 0 for count in found.tables["bytes"].to_pylist())  # a damaged table has none
         sys.stderr.write(f"{found.uri}: format {found.format}, {len(found.tables)} tables, {size / 1e6:,.1f} MB\n")
     print_rows(found.sets.to_pylist(), form=args.format, columns=SET_COLUMNS)
 
@@ -88,6 +90,16 @@ def diff(args: argparse.Namespace) -> None:
     other = open_store(args.other) if args.other else store
     found = store.diff(store.find_set(args.a), other.find_set(args.b), other=other)
     print_rows([asdict(found)], form=args.format)
+
+
+def repair(args: argparse.Namespace) -> None:
+    """Take the damaged rows out of an embedding set; `capim embed` makes just these again.
+
+    Example: capim store repair single-shapes-image-0a1b
+    """
+    store = open_store(args.workspace)
+    missing = store.repair(store.find_set(args.set))
+    sys.stderr.write(f"{missing:,} items are missing now; run `capim embed` with the same corpus and encoder\n")
 
 
 def drop(args: argparse.Namespace) -> None:

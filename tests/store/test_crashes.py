@@ -20,9 +20,9 @@ WRITER = Path(__file__).with_name("writer.py")
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def start(uri: Path, n_items: int, seed: int) -> subprocess.Popen[str]:
+def start(uri: Path, n_items: int, seed: int, pause: float = 0.0) -> subprocess.Popen[str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(WRITER), str(uri), str(n_items), str(seed)]
+    command = [sys.executable, str(WRITER), str(uri), str(n_items), str(seed), str(pause)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
@@ -31,7 +31,7 @@ def kill_racing_writers(uri: Path, n_items: int, rounds: int, seed: int) -> int:
     moments = random.Random(seed)
     killed = 0
     for number in range(rounds):
-        pair = [start(uri, n_items, seed=2 * number + which) for which in range(2)]
+        pair = [start(uri, n_items, seed=2 * number + which, pause=0.02) for which in range(2)]
         for writer in pair:
             assert writer.stdout.readline() == "writing\n"
         for writer in pair:

@@ -1,12 +1,15 @@
 """A writer to be killed: fills two sets (dense, multi-vector) block by block in a random order, then seals them.
 
-Run as ``python writer.py STORE N_ITEMS SEED``. What an item's vectors are depends on nothing but its position, so any
-two stores that this has filled must be equal to the last bit. Prints ``writing`` before its first block.
+Run as ``python writer.py STORE N_ITEMS SEED [PAUSE]``; a pause of so many seconds between blocks keeps a writer at
+work long enough to be killed, however slow the machine is in killing it. What an item's vectors are depends on nothing
+but its position, so any two stores that this has filled must be equal to the last bit. Prints ``writing`` before its
+first block.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -58,7 +61,7 @@ def block(ords: np.ndarray, spec: EncoderSpec, batch_id: str) -> Block:
     return Block(ords=ords, ids=ids, embeddings=embeddings, input_shas=[""] * len(ords), batch_id=batch_id)
 
 
-def fill(uri: str, n_items: int, seed: int) -> None:
+def fill(uri: str, n_items: int, seed: int, pause: float = 0.0) -> None:
     store = EmbeddingStore.open(uri, create=True)
     images = corpus(n_items)
     store.write_corpus(images)
@@ -73,9 +76,10 @@ def fill(uri: str, n_items: int, seed: int) -> None:
             chosen = order[start : start + BLOCK]
             if len(chosen):
                 store.put(key_of(spec, images), spec, block(chosen, spec, f"{seed}-{start}"))
+        time.sleep(pause)
     for spec in SPECS:
         store.seal(key_of(spec, images), n_items=n_items)
 
 
 if __name__ == "__main__":
-    fill(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    fill(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *map(float, sys.argv[4:]))
