@@ -5,7 +5,7 @@ from __future__ import annotations
 from prefect import flow
 
 from flows.config import RunConfig
-from flows.execution import call
+from flows.execution import call, call_each, task_runner
 from flows.runs import recorded_run
 from tasks.find import find_evaluations, find_sets
 from tasks.own_metric import own_metric
@@ -13,7 +13,7 @@ from tasks.references import EvaluationRef, SetsRef
 from tasks.score import score
 
 
-@flow(name="evaluate", flow_run_name="evaluate-{config.name}")
+@flow(name="evaluate", flow_run_name="evaluate-{config.name}", task_runner=task_runner())
 def evaluate(
     config: RunConfig, run: str | None = None, sets: tuple[SetsRef, ...] | None = None
 ) -> tuple[EvaluationRef, ...]:
@@ -30,21 +30,17 @@ def evaluate(
     if sets is None:
         sets = call(find_sets, config.store_uri, corpora=config.corpora, encoders=config.encoders)
     with recorded_run(config, "evaluate", run) as run_id:
-        return tuple(
-            call(
-                score,
-                pair,
-                store_uri=config.store_uri,
-                protocols=config.protocols,
-                device=config.device,
-                replicates=config.replicates,
-                seed=config.seed,
-                level=config.level,
-                keep_replicates=config.keep_replicates,
-                run=run_id,
-            )
-            for pair in sets
-        )
+        asked = {
+            "store_uri": config.store_uri,
+            "protocols": config.protocols,
+            "device": config.device.partition(",")[0],
+            "replicates": config.replicates,
+            "seed": config.seed,
+            "level": config.level,
+            "keep_replicates": config.keep_replicates,
+            "run": run_id,
+        }
+        return tuple(call_each(score, [{"sets": pair, **asked} for pair in sets]))
 
 
 @flow(name="evaluate-own", flow_run_name="evaluate-{metric}")

@@ -1,0 +1,115 @@
+"""What orchestration costs: the pipeline as ``capim run`` calls it, beside the same functions called one by one.
+
+Both run in this process, in turns, on workspaces of their own. Run alone:
+``python -m tests.benchmarks.bench_orchestration``.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from flows.benchmark import benchmark
+from flows.config import RunConfig
+from flows.execution import call, start
+from flows.request import check_request
+from tasks.compare import compare_corpus
+from tasks.diagnose import diagnose_corpus
+from tasks.embed import embed_corpora, register_corpus
+from tasks.encoding import EncodeSettings
+from tasks.find import find_evaluations, find_sets
+from tasks.publish import publish_report
+from tasks.score import score
+from tests.benchmarks.rows import Row
+
+MINUTE_SECONDS = 60.0
+
+
+def run(quick: bool = False) -> list[Row]:
+    """The share of a one-minute run that plain mode adds, and where it comes from."""
+    os.environ.pop("PREFECT_API_URL", None)
+    turns = 1 if quick else 5
+    bare, plain = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        _timed_bare(Path(folder) / "warm")
+        for turn in range(turns):
+            bare.append(_timed_bare(Path(folder) / f"bare-{turn}"))
+            plain.append(_timed_plain(Path(folder) / f"plain-{turn}"))
+    added = statistics.median(p - b for p, b in zip(plain, bare, strict=True))
+    imports = statistics.median(_import_seconds() for _ in range(turns))
+    calls = 100 if quick else 1000
+    per_call = _call_seconds(calls)
+    return [
+        Row(
+            "plain mode: share of a one-minute run that orchestration adds",
+            max(added, 0.0) / MINUTE_SECONDS + imports / MINUTE_SECONDS,
+            "",
+            "<= 0.10",
+            "the same functions called one by one",
+            f"{added:+.2f} s of {statistics.median(bare):.1f} s (median of {turns} turns), {imports:.2f} s to import",
+        ),
+        Row("plain mode: one step", 1e6 * per_call, "µs", "", "", f"mean of {calls} calls"),
+        Row("importing Prefect", imports, "s", "", "", "in a fresh process, once per command"),
+    ]
+
+
+def _config(workspace: Path) -> RunConfig:
+    corpora = ({"name": "few", "reader": "shapes", "n_scenes": 20},)
+    return RunConfig(workspace=str(workspace), corpora=corpora, encoders=("tiny-clip",), replicates=500, device="cpu")
+
+
+def _timed_plain(workspace: Path) -> float:
+    begun = time.perf_counter()
+    start(benchmark, _config(workspace))
+    return time.perf_counter() - begun
+
+
+def _timed_bare(workspace: Path) -> float:
+    config = _config(workspace)
+    uri = config.store_uri
+    begun = time.perf_counter()
+    specs = check_request(config)
+    corpora = tuple(register_corpus.fn(what, store_uri=uri, sample=None, seed=0) for what in config.corpora)
+    for spec in specs:
+        embed_corpora.fn(spec, corpora, store_uri=uri, settings=EncodeSettings(device="cpu"), run="bare")
+    statistic = {"store_uri": uri, "replicates": config.replicates, "seed": 0, "level": config.level, "run": "bare"}
+    for pair in find_sets.fn(uri, corpora=config.corpora, encoders=config.encoders):
+        score.fn(pair, protocols=(), device="cpu", **statistic)
+    evaluations = find_evaluations.fn(uri)
+    compare_corpus.fn(evaluations, **statistic)
+    diagnose_corpus.fn(evaluations, **statistic)
+    publish_report.fn(store_uri=uri, reports_uri=config.reports_uri, run="bare")
+    return time.perf_counter() - begun
+
+
+def _import_seconds() -> float:
+    words = [
+        sys.executable,
+        "-c",
+        "import time; b = time.perf_counter(); import prefect; print(time.perf_counter() - b)",
+    ]
+    return float(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+
+
+def _call_seconds(calls: int) -> float:
+    from prefect import task
+
+    step = task(_nothing)
+    begun = time.perf_counter()
+    for _ in range(calls):
+        call(step)
+    return (time.perf_counter() - begun) / calls
+
+
+def _nothing() -> None:
+    """A step that costs nothing itself."""
+
+
+if __name__ == "__main__":
+    for row in run(quick="--quick" in sys.argv):
+        print(row)
