@@ -91,13 +91,9 @@ def beside_the_peers(folder: Path, turns: int, *, n_images: int, n_captions: int
         for peer in ("sentence-transformers", "CLIP_benchmark"):
             ratio = statistics.median(b / a for a, b in zip(seconds["capim"], seconds[peer], strict=True))
             rates = ", ".join(f"{name} {n / statistics.median(taken):.0f}/s" for name, taken in seconds.items())
-            if unit == "captions" and peer == "sentence-transformers":
-                # it sorts by length and pads to the longest as well: on a CPU the same work remains to be done
-                rows.append(
-                    Row(f"{unit} per second, small CLIP", ratio, "times", "", peer, f"{rates}; sorts and pads alike")
-                )
-                continue
-            rows.append(Row(f"{unit} per second, small CLIP", ratio, "times", bar, peer, rates))
+            # sentence-transformers sorts captions by length and pads to the longest too: the same work remains
+            alike = "; sorts and pads alike" if (unit, peer) == ("captions", "sentence-transformers") else ""
+            rows.append(Row(f"{unit} per second, small CLIP", ratio, "times", bar, peer, f"{rates}{alike}"))
     return rows
 
 
