@@ -1,0 +1,173 @@
+"""One real Prefect server for the session, and workers, as the processes that an installation has."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PREFECT = str(Path(sys.executable).with_name("prefect"))
+
+
+def until(what: str, look: Callable[[], Any], *, seconds: float = 120) -> Any:
+    """Ask again until the answer is not empty."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with suppress(httpx.TransportError):
+            if answer := look():
+                return answer
+        time.sleep(0.3)
+    raise TimeoutError(f"not after {seconds} s: {what}")
+
+
+@dataclass
+class Installation:
+    """A Prefect server with its own home on a free port, and a workspace."""
+
+    home: Path
+    workspace: Path
+    port: int
+    server: subprocess.Popen[bytes] | None = None
+    env: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def api(self) -> str:
+        return f"http://127.0.0.1:{self.port}/api"
+
+    def until(self, what: str, look: Callable[[], Any], *, seconds: float = 120) -> Any:
+        return until(what, look, seconds=seconds)
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        kill(process)
+
+    def start_server(self) -> None:
+        log = (self.home / "server.log").open("ab")
+        words = [PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(self.port)]
+        self.server = subprocess.Popen(words, env=self.env, stdout=log, stderr=log, start_new_session=True)
+        until("the server answers", lambda: httpx.get(f"{self.api}/health").is_success, seconds=150)
+
+    def stop_server(self) -> None:
+        if self.server is not None:
+            kill(self.server)
+            self.server = None
+
+    def shell(self, *words: str, seconds: float = 150) -> str:
+        """What a command says, standard error after standard output; it has to end well."""
+        done = subprocess.run(
+            words, env=self.env, cwd=ROOT, check=False, capture_output=True, text=True, timeout=seconds
+        )
+        assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+        return done.stdout + done.stderr
+
+    def prefect(self, *words: str) -> str:
+        return self.shell(PREFECT, "--no-prompt", *words)
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        answer = httpx.post(f"{self.api}{path}", json=body, timeout=30)
+        answer.raise_for_status()
+        return answer.json()
+
+    def get(self, path: str) -> Any:
+        answer = httpx.get(f"{self.api}{path}", timeout=30)
+        answer.raise_for_status()
+        return answer.json()
+
+    def runs(self, deployment: str) -> list[dict[str, Any]]:
+        """Runs of a deployment (``flow/name``), the oldest first."""
+        found = self.get(f"/deployments/name/{deployment}")
+        filters = {"deployments": {"id": {"any_": [found["id"]]}}, "sort": "EXPECTED_START_TIME_ASC"}
+        return list(self.post("/flow_runs/filter", filters))
+
+    def begin(self, deployment: str, config: dict[str, Any], **more: Any) -> str:
+        """A run of a deployment with these fields of its configuration; returns its id."""
+        found = self.get(f"/deployments/name/{deployment}")
+        merged = {**found["parameters"]["config"], "workspace": str(self.workspace), **config}
+        parameters = {**found["parameters"], **more, "config": merged}
+        return str(self.post(f"/deployments/{found['id']}/create_flow_run", {"parameters": parameters})["id"])
+
+    def ended(self, run: str, *, seconds: float = 120) -> str:
+        """The state that a run ended in."""
+
+        def final() -> str | None:
+            state = self.get(f"/flow_runs/{run}")["state"]
+            return str(state["type"]) if state["type"] in {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"} else None
+
+        return str(until(f"run {run} ends", final, seconds=seconds))
+
+    def artifacts(self, run: str) -> list[dict[str, Any]]:
+        filters = {"artifacts": {"flow_run_id": {"any_": [run]}}}
+        return list(self.post("/artifacts/filter", filters))
+
+    @contextmanager
+    def worker(self, pool: str) -> Iterator[subprocess.Popen[bytes]]:
+        log = (self.home / f"worker-{pool}.log").open("ab")
+        words = [PREFECT, "worker", "start", "--pool", pool]
+        process = subprocess.Popen(words, env=self.env, cwd=self.home, stdout=log, stderr=log, start_new_session=True)
+        try:
+            yield process
+        finally:
+            kill(process)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """``kill -9`` of a process and of everything that it started."""
+    for child in _children(process.pid):
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        os.kill(process.pid, signal.SIGKILL)
+    process.wait(timeout=30)
+
+
+def _children(pid: int) -> list[int]:
+    import psutil
+
+    with suppress(psutil.NoSuchProcess):
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    return []
+
+
+@pytest.fixture(scope="session")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """A server with both pools and everything of ``prefect.yaml`` deployed."""
+    home = tmp_path_factory.mktemp("prefect")
+    workspace = tmp_path_factory.mktemp("workspace")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    made = Installation(home=home, workspace=workspace, port=port)
+    made.env = {
+        **os.environ,
+        "PREFECT_HOME": str(home),
+        "PREFECT_API_URL": made.api,
+        "PREFECT_WORKER_QUERY_SECONDS": "1",
+        "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "3",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_CLI_COLORS": "false",
+        "DO_NOT_TRACK": "1",
+        "PYTHONPATH": str(ROOT),
+        "CAPIM_WORKSPACE": str(workspace),
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+    made.start_server()
+    try:
+        for pool in ("capim-cpu", "capim-gpu"):
+            made.prefect("work-pool", "create", pool, "--type", "process", "--overwrite")
+        made.prefect("work-pool", "set-concurrency-limit", "capim-gpu", "1")
+        made.prefect("deploy", "--prefect-file", "deployments/prefect.yaml", "--all")
+        yield made
+    finally:
+        made.stop_server()

@@ -1,0 +1,213 @@
+"""The deployments on a real server with real workers: what `deployments/README.md` promises, tried.
+
+One server for the session; the last test takes it down.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import uuid
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from store import EmbeddingStore
+
+pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(600)]
+
+CAPIM = str(Path(sys.executable).with_name("capim"))
+SCENES = 80  # of the runs that are stopped in the middle
+ITEMS = 6 * SCENES  # five captions each
+FEW = {
+    "corpora": [{"name": "few", "reader": "shapes", "n_scenes": 8}],
+    "encoders": ["tiny-clip"],
+    "replicates": 200,
+    "device": "cpu",
+}
+
+
+def slow(name: str) -> dict[str, Any]:
+    """A run of 480 items, one per commit: long enough to be stopped in the middle."""
+    corpora = [{"name": name, "reader": "shapes", "n_scenes": SCENES}]
+    return {"corpora": corpora, "encoders": ["tiny-clip"], "batch_size": 1, "device": "cpu"}
+
+
+def stored(installation: Any, corpus: str) -> int:
+    """Images and captions of the corpus that the store has, sealed or not."""
+    store = EmbeddingStore.open(f"{installation.workspace}/store")
+    total = 0
+    for modality, n_items in (("image", SCENES), ("caption", 5 * SCENES)):
+        key = store.key(encoder="tiny-clip", corpus=corpus, modality=modality)
+        total += n_items - len(store.missing(key, n_items))
+    return total
+
+
+def is_whole(installation: Any, corpus: str) -> bool:
+    """Both sets are sealed and have every item exactly once."""
+    store = EmbeddingStore.open(f"{installation.workspace}/store")
+    for modality, n_items in (("image", SCENES), ("caption", 5 * SCENES)):
+        vectors = store.vectors(encoder="tiny-clip", corpus=corpus, modality=modality)
+        if not len(vectors.ids) == len(set(vectors.ids)) == n_items:
+            return False
+    return True
+
+
+def begun(installation: Any, run: str, corpus: str) -> int:
+    """Wait until a slow encode is well under way; how many items the store has then."""
+    installation.until("progress is shown", lambda: installation.artifacts(run))
+    return int(installation.until("items are stored", lambda: (n := stored(installation, corpus)) > 10 and n))
+
+
+def test_all_deployments_are_registered_and_the_nights_ahead_are_scheduled(installation: Any) -> None:
+    names = {found["name"] for found in installation.post("/deployments/filter", {})}
+    assert {"nightly-benchmark", "weekly-watch", "encode-on-gpu", "report-after-encode", "evaluate"} <= names
+    ahead = installation.until("runs are scheduled", lambda: installation.runs("benchmark/nightly-benchmark"))
+    assert {run["expected_start_time"][11:16] for run in ahead} == {"02:00"}
+
+
+def test_a_scheduled_run_fires_by_itself_and_leaves_leaderboard_and_link(installation: Any) -> None:
+    nightly = installation.get("/deployments/name/benchmark/nightly-benchmark")
+    soon = {
+        "schedule": {"interval": 86400, "anchor_date": (datetime.now(UTC) + timedelta(seconds=8)).isoformat()},
+        "active": True,
+        "slug": "soon",
+        "parameters": {"config": {**nightly["parameters"]["config"], **FEW}},
+    }
+    installation.post(f"/deployments/{nightly['id']}/schedules", [soon])
+    with installation.worker("capim-cpu"):
+
+        def fired() -> str | None:
+            due = [run for run in installation.runs("benchmark/nightly-benchmark") if run["start_time"] is not None]
+            return due[0]["id"] if due else None
+
+        run = installation.until("the scheduled run starts", fired)
+        assert installation.ended(run) == "COMPLETED"
+    found = installation.get(f"/flow_runs/{run}")
+    assert found["auto_scheduled"]
+    assert {"capim", "benchmark"} <= set(found["tags"])
+    artifacts = installation.post("/artifacts/filter", {"artifacts": {"key": {"any_": ["leaderboard", "report"]}}})
+    shown = {artifact["key"]: artifact["data"] for artifact in artifacts}
+    [row] = json.loads(shown["leaderboard"])
+    assert (row["corpus"], row["encoder"], row["queries"]) == ("few", "tiny-clip", 40)
+    page = shown["report"].split("[")[1].split("]")[0]
+    assert Path(page).is_file()
+
+
+def test_an_encode_from_a_shell_is_followed_by_its_report(installation: Any) -> None:
+    parameter = json.dumps({"workspace": str(installation.workspace), **FEW, "encoders": ["tiny-clip-plain"]})
+    with installation.worker("capim-gpu"), installation.worker("capim-cpu"):
+        words = ["deployment", "run", "embed/encode-on-gpu", "--watch", "--param", f"config={parameter}"]
+        assert "Completed" in installation.prefect(*words)
+        [after] = installation.until(
+            "the event starts a report", lambda: installation.runs("benchmark/report-after-encode")
+        )
+        assert installation.ended(after["id"]) == "COMPLETED"
+    compared = EmbeddingStore.open(f"{installation.workspace}/store").rows("comparisons")
+    assert set(compared["encoder_a"].to_pylist() + compared["encoder_b"].to_pylist()) == {
+        "tiny-clip",
+        "tiny-clip-plain",
+    }
+
+
+def test_a_cancelled_encode_goes_on_where_it_stopped(installation: Any) -> None:
+    with installation.worker("capim-gpu"):
+        run = installation.begin("embed/encode-on-gpu", slow("cancelled"))
+        begun(installation, run, "cancelled")
+        cancelling = {
+            "type": "CANCELLING",
+            "name": "Cancelling",
+        }  # what `prefect flow-run cancel` says, without its start
+        installation.post(f"/flow_runs/{run}/set_state", {"state": cancelling})
+        assert installation.ended(run) == "CANCELLED"
+        kept = stored(installation, "cancelled")
+        assert 0 < kept < ITEMS
+        again = installation.begin("embed/encode-on-gpu", slow("cancelled"))
+        assert installation.ended(again) == "COMPLETED"
+    assert is_whole(installation, "cancelled")
+
+
+def test_a_worker_killed_in_the_middle_of_an_encode_loses_nothing(installation: Any) -> None:
+    with installation.worker("capim-gpu") as worker:
+        run = installation.begin("embed/encode-on-gpu", slow("killed"))
+        kept = begun(installation, run, "killed")
+        installation.kill(worker)
+    assert 0 < kept <= stored(installation, "killed") < ITEMS
+    # nobody is left who could say so: the run's slot is free once it is called crashed (README, "When something dies")
+    installation.post(f"/flow_runs/{run}/set_state", {"state": {"type": "CRASHED", "name": "Crashed"}, "force": True})
+    with installation.worker("capim-gpu"):
+        again = installation.begin("embed/encode-on-gpu", slow("killed"))
+        assert installation.ended(again) == "COMPLETED"
+    assert is_whole(installation, "killed")
+
+
+def test_failures_and_regressions_reach_a_webhook(installation: Any) -> None:
+    told: list[dict[str, str]] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            told.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    receiver = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    threading.Thread(target=receiver.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{receiver.server_port}/hook"
+    installation.shell(sys.executable, "-m", "deployments.notify", address, "--private")
+    run = installation.begin("evaluate/evaluate", {})
+    broken = {"type": "FAILED", "name": "Failed", "message": "no such store"}
+    installation.post(f"/flow_runs/{run}/set_state", {"state": broken, "force": True})
+    event = {
+        "id": str(uuid.uuid4()),
+        "occurred": datetime.now(UTC).isoformat(),
+        "event": "capim.regression",
+        "resource": {"prefect.resource.id": "capim.workspace.w"},
+        "payload": {"workspace": "w", "first": "R@1 changed"},
+    }
+    httpx.post(f"{installation.api}/events", json=[event], timeout=30).raise_for_status()
+    installation.until("both are told", lambda: len(told) >= 2)
+    receiver.shutdown()
+    receiver.server_close()
+    texts = {message["subject"]: message["text"] for message in told}
+    assert texts["capim: a regression"] == "w: R@1 changed"
+    assert texts["capim: a run failed"].endswith("no such store")
+
+
+def test_with_the_server_gone_in_the_middle_what_was_encoded_is_kept(installation: Any) -> None:
+    config = slow("orphaned")
+    suite = installation.workspace / "orphaned.toml"
+    suite.write_text(
+        f'encoders = ["tiny-clip"]\n[[corpus]]\nname = "orphaned"\nreader = "shapes"\nn_scenes = {SCENES}\n'
+    )
+    words = [CAPIM, "embed", str(suite), "--workspace", str(installation.workspace), "--device", "cpu"]
+    words += ["--batch-size", str(config["batch_size"])]
+    process = subprocess.Popen(words, env=installation.env, stderr=subprocess.PIPE)
+    try:
+        installation.until("items are stored", lambda: _some(installation, "orphaned"))
+        installation.stop_server()
+        process.wait(timeout=240)
+    finally:
+        installation.kill(process)
+    kept = stored(installation, "orphaned")
+    assert kept > 10
+    alone = {name: value for name, value in installation.env.items() if name != "PREFECT_API_URL"}
+    done = subprocess.run(words, env=alone, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert f"{ITEMS - kept} items encoded, {kept} were in the store" in done.stderr
+    assert is_whole(installation, "orphaned")
+
+
+def _some(installation: Any, corpus: str) -> bool:
+    try:
+        return stored(installation, corpus) > 10
+    except (LookupError, ValueError):  # not registered yet
+        return False
