@@ -92,6 +92,11 @@ class RunConfig:
         if faults:
             raise RequestError(faults)
 
+    def trusts(self, encoder: str) -> bool:
+        """Whether an encoder's own code may run: by consent to all, or by ``remote_code = true`` in its table."""
+        own = [entry for entry in self.encoders if not isinstance(entry, str) and entry.get("name") == encoder]
+        return self.trust_remote_code or any(entry.get("remote_code") is True for entry in own)
+
     @property
     def store_uri(self) -> str:
         """Where the store is."""

@@ -12,9 +12,16 @@ from flows.config import RunConfig
 from flows.execution import announce, call
 from flows.request import check_request
 from flows.runs import recorded_run
+from store.types import EncoderSpec
 from tasks.embed import embed_corpora, register_corpus
 from tasks.encoding import EncodeSettings
 from tasks.references import CorpusRef, EmbedRef
+
+
+def _settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:
+    return EncodeSettings(
+        device=config.device, batch_size=config.batch_size, trust_remote_code=config.trusts(spec.name)
+    )
 
 
 @flow(name="embed", flow_run_name="embed-{config.name}")
@@ -29,16 +36,13 @@ def embed(config: RunConfig, run: str | None = None) -> tuple[EmbedRef, ...]:
         One reference per encoder and corpus, encoders in the order of the configuration.
     """
     encoders = check_request(config)  # before anything is written: a wrong name costs nothing
-    settings = EncodeSettings(
-        device=config.device, batch_size=config.batch_size, trust_remote_code=config.trust_remote_code
-    )
     with recorded_run(config, "embed", run) as run_id:
         corpora: tuple[CorpusRef, ...] = tuple(
             call(register_corpus, what, store_uri=config.store_uri, sample=config.sample, seed=config.seed)
             for what in config.corpora
         )
         done = [
-            call(embed_corpora, spec, corpora, store_uri=config.store_uri, settings=settings, run=run_id)
+            call(embed_corpora, spec, corpora, store_uri=config.store_uri, settings=_settings(config, spec), run=run_id)
             for spec in encoders
         ]
     embedded = tuple(reference for references in done for reference in references)

@@ -56,3 +56,11 @@ def test_a_wrong_suite_file_is_named_with_its_fault(tmp_path: Path, text: str, m
 def test_a_missing_suite_file_is_named() -> None:
     with pytest.raises(RequestError, match=r"nowhere\.toml does not exist"):
         read_suite("nowhere.toml")
+
+
+def test_consent_to_remote_code_is_for_all_or_for_the_encoder_whose_table_says_so() -> None:
+    own = {"name": "own", "adapter": "jina", "checkpoint": "x/y", "dim": 8, "remote_code": True}
+    config = RunConfig(encoders=(own, "jina-clip-v1"))
+    assert config.trusts("own")
+    assert not config.trusts("jina-clip-v1")
+    assert RunConfig(encoders=("jina-clip-v1",), trust_remote_code=True).trusts("jina-clip-v1")
