@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 from uuid import UUID
 
+import httpx
 from prefect.artifacts import (
     create_markdown_artifact,
     create_progress_artifact,
@@ -18,6 +19,7 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 from prefect.context import FlowRunContext, TaskRunContext
+from prefect.exceptions import PrefectException
 
 from tasks.progress import Progress, current_listener, listening
 
@@ -35,6 +37,10 @@ def shown_progress(*, every_seconds: float = EVERY_SECONDS) -> Iterator[None]:
 
     def listen(progress: Progress) -> None:
         earlier(progress)
+        with suppress(httpx.TransportError, PrefectException):  # an encode outlives the server that shows it
+            show(progress)
+
+    def show(progress: Progress) -> None:
         share = 100.0 if progress.total == 0 else 100.0 * progress.done / progress.total
         if progress.work not in known:
             made = create_progress_artifact(share, description=f"{progress.work}: {progress.total:,} {progress.unit}")
