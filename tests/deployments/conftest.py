@@ -153,6 +153,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
         "PREFECT_HOME": str(home),
         "PREFECT_API_URL": made.api,
         "PREFECT_WORKER_QUERY_SECONDS": "1",
+        "PREFECT_RUNNER_POLL_FREQUENCY": "1",
         "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "3",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_CLI_COLORS": "false",

@@ -23,7 +23,7 @@ from store import EmbeddingStore
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(600)]
 
 CAPIM = str(Path(sys.executable).with_name("capim"))
-SCENES = 80  # of the runs that are stopped in the middle
+SCENES = 160  # of the runs that are stopped in the middle
 ITEMS = 6 * SCENES  # five captions each
 FEW = {
     "corpora": [{"name": "few", "reader": "shapes", "n_scenes": 8}],
@@ -34,7 +34,7 @@ FEW = {
 
 
 def slow(name: str) -> dict[str, Any]:
-    """A run of 480 items, one per commit: long enough to be stopped in the middle."""
+    """A run of 960 items, one per commit: long enough to be stopped in the middle."""
     corpora = [{"name": name, "reader": "shapes", "n_scenes": SCENES}]
     return {"corpora": corpora, "encoders": ["tiny-clip"], "batch_size": 1, "device": "cpu"}
 
@@ -194,15 +194,14 @@ def test_with_the_server_gone_in_the_middle_what_was_encoded_is_kept(installatio
     try:
         installation.until("items are stored", lambda: _some(installation, "orphaned"))
         installation.stop_server()
-        process.wait(timeout=240)
+        assert stored(installation, "orphaned") < ITEMS
+        installation.until("the encode goes on alone", lambda: stored(installation, "orphaned") == ITEMS, seconds=200)
     finally:
-        installation.kill(process)
-    kept = stored(installation, "orphaned")
-    assert kept > 10
+        installation.kill(process)  # it would wait for the server for minutes before it gives up
     alone = {name: value for name, value in installation.env.items() if name != "PREFECT_API_URL"}
     done = subprocess.run(words, env=alone, check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert f"{ITEMS - kept} items encoded, {kept} were in the store" in done.stderr
+    assert f"0 items encoded, {ITEMS} were in the store" in done.stderr
     assert is_whole(installation, "orphaned")
 
 
