@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, cast
 from uuid import UUID
 
@@ -34,11 +34,17 @@ def shown_progress(*, every_seconds: float = EVERY_SECONDS) -> Iterator[None]:
         return
     known: dict[str, tuple[UUID, float]] = {}
     earlier = current_listener()
+    lost = False
 
     def listen(progress: Progress) -> None:
+        nonlocal lost
         earlier(progress)
-        with suppress(httpx.TransportError, PrefectException):  # an encode outlives the server that shows it
+        if lost:
+            return
+        try:
             show(progress)
+        except (httpx.TransportError, PrefectException):  # an encode outlives the server that shows it
+            lost = True  # Prefect's client tries for a minute or two: once is enough
 
     def show(progress: Progress) -> None:
         share = 100.0 if progress.total == 0 else 100.0 * progress.done / progress.total

@@ -195,7 +195,7 @@ def test_with_the_server_gone_in_the_middle_what_was_encoded_is_kept(installatio
         installation.until("items are stored", lambda: _some(installation, "orphaned"))
         installation.stop_server()
         assert stored(installation, "orphaned") < ITEMS
-        installation.until("the encode goes on alone", lambda: stored(installation, "orphaned") == ITEMS, seconds=200)
+        installation.until("the encode goes on alone", lambda: stored(installation, "orphaned") == ITEMS, seconds=300)
     finally:
         installation.kill(process)  # it would wait for the server for minutes before it gives up
     alone = {name: value for name, value in installation.env.items() if name != "PREFECT_API_URL"}
