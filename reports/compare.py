@@ -9,6 +9,7 @@ from reports.cells import POINTS, RANKS, metric_title, range_text, value_text
 from reports.changes import Change, Snapshot, causes, changes, load_snapshot
 from reports.evidence import SMALLER_IS_BETTER
 from reports.page import Block, Cell, Column, Mark, Notice, Report, Section, Table, Text
+from reports.place import write_files
 from reports.ranking import ALPHA
 from reports.render import render_html, render_markdown
 from store.types import digest16
@@ -24,28 +25,23 @@ NAMED = 8  # figures that a warning names
 LONG = 40  # rows from which the unsure changes are folded
 
 
-def write_comparison(old: str | Path, new: str | Path, folder: str | Path) -> Path:
+def write_comparison(old: str | Path, new: str | Path, target: str | Path) -> str:
     """Writes ``compare.html`` and ``compare.md`` about two reports.
 
     Args:
         old: A report: its folder, page or ``results.json``.
         new: Another one.
-        folder: Made if need be.
+        target: A folder, made if need be, or an address.
 
     Returns:
-        The path of ``compare.html``.
+        The path or address of ``compare.html``.
 
     Raises:
-        RequestError: One of them is no report, or they have no figure in common.
+        RequestError: One of them is no report.
     """
     report = compare(load_snapshot(old), load_snapshot(new))
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    for name, text in (("compare.html", render_html(report)), ("compare.md", render_markdown(report))):
-        fresh = target / f"{name}.new"
-        fresh.write_text(text, "utf-8")
-        fresh.replace(target / name)
-    return target / "compare.html"
+    write_files(target, {"compare.md": render_markdown(report), "compare.html": render_html(report)})
+    return f"{str(target).rstrip('/')}/compare.html"
 
 
 def compare(old: Snapshot, new: Snapshot) -> Report:

@@ -10,50 +10,40 @@ from typing import Any
 from reports.build import report_of
 from reports.evidence import Evidence, Source, plain
 from reports.page import Chart, Report
+from reports.place import FIGURES, write_files
 from reports.reading import Describe, read_evidence
 from reports.render import figure_files, render_html, render_markdown
 
 SCHEMA = "capim-report/1"
 
 
-def write_report(
-    store: Source, folder: str | Path, *, run: str | None = None, describe: Describe | None = None
-) -> Path:
-    """Writes ``report.html``, ``report.md``, ``figures/`` and ``results.json`` into a folder.
+def write_report(store: Source, target: str | Path, *, run: str | None = None, describe: Describe | None = None) -> str:
+    """Writes ``report.html``, ``report.md``, ``figures/`` and ``results.json`` into a folder or to an address.
 
     Everything is made before anything is written, and each file replaces its predecessor in one step, so that a
     failure leaves the older report whole.
 
     Args:
         store: Where the rows are.
-        folder: Made if need be; figures of an older report in it that the new one does not have are removed.
+        target: A folder, made if need be, or ``s3://…``; figures of an older report that the new one does not have
+            are removed from it.
         run: Only the figures of this run; by default the newest of each.
         describe: See :func:`reports.reading.read_evidence`.
 
     Returns:
-        The path of ``report.html``.
+        The path or address of ``report.html``.
 
     Raises:
         RequestError: The store has no results; says what to run.
     """
     evidence = read_evidence(store, run=run, describe=describe)
     report = report_of(evidence)
-    figures = figure_files(report)
-    files = {f"figures/{name}": text for name, text in figures.items()}
-    files["report.html"] = render_html(report)
-    files["report.md"] = render_markdown(report)
+    files = {f"{FIGURES}/{name}": text for name, text in figure_files(report).items()}
     files["results.json"] = json.dumps(results_json(evidence, report), ensure_ascii=False, separators=(",", ":")) + "\n"
-
-    target = Path(folder)
-    (target / "figures").mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        fresh = target / f"{name}.new"
-        fresh.write_text(text, "utf-8")
-        fresh.replace(target / name)
-    for old in (target / "figures").iterdir():
-        if old.name not in figures:
-            old.unlink()
-    return target / "report.html"
+    files["report.md"] = render_markdown(report)
+    files["report.html"] = render_html(report)
+    write_files(target, files)
+    return f"{str(target).rstrip('/')}/report.html"
 
 
 def results_json(evidence: Evidence, report: Report) -> dict[str, object]:

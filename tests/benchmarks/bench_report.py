@@ -29,7 +29,7 @@ def run(quick: bool = False) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder)
         started = time.perf_counter()
-        page = write_report(store, target / "report")
+        page = Path(write_report(store, target / "report"))
         seconds = time.perf_counter() - started
         size = page.stat().st_size / MEGABYTE
         results = (target / "report" / "results.json").stat().st_size / MEGABYTE

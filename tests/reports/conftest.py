@@ -50,7 +50,7 @@ def hostile_store() -> StandIn:
 @pytest.fixture(scope="session")
 def hostile_report(hostile_store: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of its report."""
-    return write_report(hostile_store, tmp_path_factory.mktemp("hostile")).parent
+    return Path(write_report(hostile_store, tmp_path_factory.mktemp("hostile"))).parent
 
 
 @pytest.fixture(scope="session")

@@ -41,7 +41,7 @@ def old_and_new(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_a_drop_beyond_chance_stands_at_the_top(old_and_new: tuple[Path, Path], tmp_path: Path) -> None:
-    page = write_comparison(*old_and_new, tmp_path / "out")
+    page = Path(write_comparison(*old_and_new, tmp_path / "out"))
     markdown = page.with_name("compare.md").read_text("utf-8")
     assert "Worse, beyond chance" in markdown
     assert "tiny-clip on shapes, t2i/all R@1: −20.00" in markdown
@@ -49,7 +49,7 @@ def test_a_drop_beyond_chance_stands_at_the_top(old_and_new: tuple[Path, Path], 
 
 
 def test_what_else_differs_is_named_with_both_values(old_and_new: tuple[Path, Path], tmp_path: Path) -> None:
-    markdown = write_comparison(*old_and_new, tmp_path / "out").with_name("compare.md").read_text("utf-8")
+    markdown = Path(write_comparison(*old_and_new, tmp_path / "out")).with_name("compare.md").read_text("utf-8")
     assert "| encoder tiny-clip | dim | 64 | 65 |" in markdown
     assert "| library | lancedb | 0.40.0 | 0.41.0 |" in markdown
     assert "encoder tiny-colpali" not in markdown

@@ -23,8 +23,8 @@ def test_a_run_without_results_is_an_error_that_names_the_runs_with_results(demo
 
 
 def test_the_same_rows_give_the_same_bytes(demo_store: StandIn, tmp_path: Path) -> None:
-    first = write_report(demo_store, tmp_path / "a").parent
-    second = write_report(demo_store, tmp_path / "b").parent
+    first = Path(write_report(demo_store, tmp_path / "a")).parent
+    second = Path(write_report(demo_store, tmp_path / "b")).parent
     names = sorted(str(p.relative_to(first)) for p in first.rglob("*") if p.is_file())
     assert names == sorted(str(p.relative_to(second)) for p in second.rglob("*") if p.is_file())
     for name in names:
@@ -62,7 +62,7 @@ def test_skipped_images_are_listed_with_their_reason(demo_store: StandIn) -> Non
 
 
 def test_files_of_an_older_report_are_replaced_and_orphans_removed(demo_store: StandIn, tmp_path: Path) -> None:
-    page = write_report(demo_store, tmp_path)
+    page = Path(write_report(demo_store, tmp_path))
     (tmp_path / "figures" / "gone.svg").write_text("old")
     page.write_text("old")
     write_report(demo_store, tmp_path)

@@ -30,8 +30,8 @@ def real_store(demo_store: StandIn, tmp_path: Path) -> EmbeddingStore:
 def test_a_report_is_made_again_to_the_same_bytes_from_a_store_opened_anew(
     real_store: EmbeddingStore, tmp_path: Path
 ) -> None:
-    first = write_report(real_store, tmp_path / "first").parent
-    second = write_report(EmbeddingStore.open(real_store.uri), tmp_path / "second").parent
+    first = Path(write_report(real_store, tmp_path / "first")).parent
+    second = Path(write_report(EmbeddingStore.open(real_store.uri), tmp_path / "second")).parent
     for name in ("report.html", "report.md", "results.json"):
         assert (first / name).read_bytes() == (second / name).read_bytes()
 
@@ -41,8 +41,8 @@ def test_the_real_store_and_the_stand_in_give_the_same_sections(
 ) -> None:
     demo_store.sets.clear()
     demo_store.uri = real_store.uri
-    ours = write_report(demo_store, tmp_path / "stand-in").with_name("report.md").read_text("utf-8")
-    theirs = write_report(real_store, tmp_path / "real").with_name("report.md").read_text("utf-8")
+    ours = Path(write_report(demo_store, tmp_path / "stand-in")).with_name("report.md").read_text("utf-8")
+    theirs = Path(write_report(real_store, tmp_path / "real")).with_name("report.md").read_text("utf-8")
     assert theirs == ours
 
 
