@@ -11,7 +11,7 @@ demo: $(VENV)/.ready
 	$(BIN)/capim demo
 
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(VENV)/.ready
 	$(BIN)/ruff check
