@@ -24,6 +24,7 @@ class Search:
     picture: bytes | None
     modality: Modality
     rows: list[dict[str, Any]]
+    indexed: bool
 
 
 def found_items(
@@ -55,7 +56,9 @@ def found_items(
     for hit in hits.to_pylist():
         item = items.slice(hit["ord"], 1).to_pylist()[0]
         rows.append({"rank": hit["rank"], "id": hit["item_id"], "score": hit["score"], **{n: item[n] for n in shown}})
-    return Search(query=text if text is not None else str(image), picture=picture, modality=modality, rows=rows)
+    return Search(
+        query=text if text is not None else str(image), picture=picture, modality=modality, rows=rows, indexed=use_index
+    )
 
 
 def write_gallery(store: EmbeddingStore, target: Path, found: Search, *, encoder: str, corpus: str) -> Path:
@@ -65,7 +68,15 @@ def write_gallery(store: EmbeddingStore, target: Path, found: Search, *, encoder
         Found(id=row["id"], score=row["score"], text=row.get("text"), thumbnail=small.get(row.get("sha", "")))
         for row in found.rows
     ]
-    return write_search(target, query=found.query, found=items, encoder=encoder, corpus=corpus, picture=found.picture)
+    return write_search(
+        target,
+        query=found.query,
+        found=items,
+        encoder=encoder,
+        corpus=corpus,
+        picture=found.picture,
+        indexed=found.indexed,
+    )
 
 
 def _encoded(spec: EncoderSpec, text: str | None, image: Path | None, device: str) -> tuple[Embeddings, bytes | None]:

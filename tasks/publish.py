@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
-from pyarrow import fs
 
 from reports.write import write_report
 from store import EmbeddingStore
+from tasks.analysis.complexity import caption_features
 from tasks.artifacts import show_table, show_text
 
 LEADERBOARD = ("t2i/all", "R@1")  # protocol and metric of the table in the UI; the report has all of them
@@ -21,8 +20,7 @@ LEADERBOARD = ("t2i/all", "R@1")  # protocol and metric of the table in the UI; 
 def publish_report(*, store_uri: str, reports_uri: str, run: str) -> str:
     """Write the report into a folder of the run's own; returns the path or URI of its HTML page."""
     store = EmbeddingStore.open(store_uri)
-    target = f"{reports_uri}/{run}"
-    page = _written_to_storage(store, target) if "://" in target else str(write_report(store, target))
+    page = write_report(store, f"{reports_uri}/{run}", describe=caption_features)
     show_table("leaderboard", leaderboard(store), "{1} of {0}, in percent, with 95 % intervals".format(*LEADERBOARD))
     link = page if "://" in page else Path(page).resolve().as_uri()
     show_text("report", f"# Report of {run}\n\n[{page}]({link})")
@@ -46,12 +44,3 @@ def leaderboard(store: EmbeddingStore) -> list[dict[str, Any]]:
         }
         for row in ordered
     ]
-
-
-def _written_to_storage(store: EmbeddingStore, target: str) -> str:
-    """The report made in a temporary folder and copied to object storage (credentials from the environment)."""
-    storage, folder = fs.FileSystem.from_uri(target)
-    with tempfile.TemporaryDirectory(prefix="capim-report-") as local:
-        write_report(store, local)
-        fs.copy_files(local, folder, destination_filesystem=storage)
-    return f"{target}/report.html"
