@@ -139,7 +139,7 @@ def rank_biased_overlap(
     weights = persistence ** np.arange(1, depth + 1)
     tail = agreement[:, -1] * persistence**depth
     values: NDArray[np.float64] = tail + (1 - persistence) / persistence * (agreement @ weights)
-    return values
+    return np.minimum(values, 1.0)  # equal lists sum to 1 and a rounding error
 
 
 def _scores(reference: Side, queries: NDArray[np.int64], items: NDArray[np.int32]) -> NDArray[np.float64]:
