@@ -10,7 +10,7 @@ from prefect import flow
 
 from flows.config import RunConfig
 from flows.execution import announce, call
-from flows.request import check_request
+from flows.request import check_request, checked_encoders
 from flows.runs import recorded_run
 from store.types import EncoderSpec
 from tasks.embed import embed_corpora, register_corpus
@@ -35,7 +35,8 @@ def embed(config: RunConfig, run: str | None = None) -> tuple[EmbedRef, ...]:
     Returns:
         One reference per encoder and corpus, encoders in the order of the configuration.
     """
-    encoders = check_request(config)  # before anything is written: a wrong name costs nothing
+    # before anything is written: a wrong name costs nothing
+    encoders = check_request(config) if run is None else checked_encoders(config)
     with recorded_run(config, "embed", run) as run_id:
         corpora: tuple[CorpusRef, ...] = tuple(
             call(register_corpus, what, store_uri=config.store_uri, sample=config.sample, seed=config.seed)

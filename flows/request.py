@@ -22,6 +22,28 @@ def check_request(config: RunConfig) -> tuple[EncoderSpec, ...]:
         RequestError: Unknown names or fields, missing checkpoints, two different models under one name, corpora
             that are missing or contradict themselves: all faults together.
     """
+    found, faults = _resolved(config)
+    unreadable: list[str] = call(check_corpora, config.corpora, config.sample, config.seed)
+    faults += [*unnamed(config), *unreadable]
+    if faults:
+        raise RequestError(faults)
+    return found
+
+
+def checked_encoders(config: RunConfig) -> tuple[EncoderSpec, ...]:
+    """The encoders of a step whose larger run has checked the request: the corpora are not read a second time.
+
+    Raises:
+        RequestError: As for :func:`check_request`, of the encoders.
+    """
+    found, faults = _resolved(config)
+    if faults:
+        raise RequestError(faults)
+    return found
+
+
+def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], list[str]]:
+    """The encoders that can be resolved, and what is wrong with the others."""
     found: list[EncoderSpec] = []
     faults: list[str] = []
     for entry in config.encoders:
@@ -33,11 +55,7 @@ def check_request(config: RunConfig) -> tuple[EncoderSpec, ...]:
     for name, count in Counter(name for name, _ in different).items():
         if count > 1:
             faults.append(f"{count} different encoders are called {name!r}; give them names of their own")
-    unreadable: list[str] = call(check_corpora, config.corpora, config.sample, config.seed)
-    faults += [*unnamed(config), *unreadable]
-    if faults:
-        raise RequestError(faults)
-    return tuple(found)
+    return tuple(found), faults
 
 
 def spec_named(name: str, entries: Sequence[str | Mapping[str, Any]]) -> EncoderSpec:
