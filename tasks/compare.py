@@ -8,6 +8,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from store import EmbeddingStore
+from tasks.analysis.clusters import cluster_count
 from tasks.analysis.comparison import Contender, comparison_rows
 from tasks.analysis.hit_lists import known_metrics
 from tasks.asked import asked_protocols
@@ -53,7 +54,7 @@ def compare_corpus(
                 corpus=sets.corpus,
                 corpus_fingerprint=sets.corpus_fingerprint,
                 run=run,
-                n_clusters=len(corpus.quadruples if protocol.direction == "quadruples" else corpus.images),
+                n_clusters=cluster_count(corpus, protocol),
                 seed=seed,
                 replicates=replicates,
                 level=level,

@@ -13,6 +13,7 @@ from store import EmbeddingStore
 from store.errors import RequestError
 from store.schema import RESULTS
 from store.types import EvalProtocol
+from tasks.analysis.clusters import cluster_count
 from tasks.analysis.summary import Provenance, result_rows
 from tasks.asked import asked_protocols
 from tasks.metrics.custom import CustomMetric, load_metric
@@ -55,7 +56,7 @@ def own_metric(
             outcomes,
             [own.metric(_blocks(store, evaluation, protocol))],
             Provenance(**{name: known[name] for name in Provenance.__dataclass_fields__ if name != "run"}, run=run),
-            n_clusters=len(corpus.quadruples if protocol.direction == "quadruples" else corpus.images),
+            n_clusters=cluster_count(corpus, protocol),
             seed=seed,
             replicates=replicates,
             level=level,

@@ -16,6 +16,7 @@ from store import EmbeddingStore
 from store.errors import RequestError
 from store.schema import RESULTS
 from store.types import Corpus, EvalProtocol, Modality, digest16
+from tasks.analysis.clusters import cluster_count
 from tasks.analysis.replicates import replicate_rows
 from tasks.analysis.rsum import rsum_row
 from tasks.analysis.summary import Provenance, result_rows
@@ -67,7 +68,7 @@ def score(
         for outcomes, is_fresh in _outcomes(store, sets, corpus, todo, evaluations, device):
             protocol = outcomes.protocol
             fresh |= {protocol.id} if is_fresh else set()
-            n_clusters = len(corpus.quadruples if protocol.direction == "quadruples" else corpus.images)
+            n_clusters = cluster_count(corpus, protocol)
             source = Provenance(**whence, evaluation=evaluations[protocol.id])
             metrics = metrics_of(outcomes)
             results = result_rows(

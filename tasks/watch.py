@@ -15,6 +15,7 @@ from prefect.cache_policies import NO_CACHE
 
 from store import EmbeddingStore
 from store.types import Corpus, EncoderSpec, Modality
+from tasks.analysis.clusters import cluster_count
 from tasks.analysis.comparison import Contender, comparison_rows
 from tasks.analysis.hit_lists import known_metrics
 from tasks.analysis.regression import Finding, WatchRule, changed, cosines, judge_metric, judge_vectors
@@ -96,7 +97,7 @@ def watch_metrics(
             for e in (now.evaluations[protocol.id], then["evaluation"])
         ]
         metrics = [m for m in known_metrics(contenders[0].outcomes) if m in known_metrics(contenders[1].outcomes)]
-        n_clusters = len(corpus.quadruples if protocol.direction == "quadruples" else corpus.images)
+        n_clusters = cluster_count(corpus, protocol)
         compared = comparison_rows(
             contenders,
             metrics,

@@ -12,6 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from store.types import Corpus, EvalProtocol
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Clusters:
@@ -147,3 +149,8 @@ def checked_values(values: ArrayLike, clusters: Clusters) -> NDArray[np.float64]
         row, query = (int(i) for i in bad[0])
         raise ValueError(f"{len(bad)} values are not finite, first in row {row} at query {query}: {array[row, query]}")
     return array
+
+
+def cluster_count(corpus: Corpus, protocol: EvalProtocol) -> int:
+    """What is resampled under a protocol: the corpus' images, or its quadruples where these are what is asked."""
+    return len(corpus.quadruples if protocol.direction == "quadruples" else corpus.images)

@@ -15,7 +15,7 @@ from store.errors import RequestError
 from store.schema import SLICES
 from store.types import Corpus, EncoderSpec, EvalProtocol, canonical_json, digest16
 from tasks.analysis.bootstrap import Interval
-from tasks.analysis.clusters import Clusters
+from tasks.analysis.clusters import Clusters, cluster_count
 from tasks.analysis.embedded import Embedded
 from tasks.metrics import METRICS
 from tasks.scoring.outcomes import Outcomes
@@ -82,8 +82,7 @@ class Subject:
     @cached_property
     def clusters(self) -> Clusters:
         """The images that the queries belong to (for quadruples: themselves)."""
-        quadruples = self.protocol.direction == "quadruples"
-        n_clusters = len(self.corpus.quadruples if quadruples else self.corpus.images)
+        n_clusters = cluster_count(self.corpus, self.protocol)
         return Clusters.of(self.queries.clusters, n_clusters, self.queries.weights)
 
     def values(self, metric: str) -> NDArray[np.float64]:
