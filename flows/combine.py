@@ -25,9 +25,7 @@ def rerank_flow(config: RunConfig, first: str, second: str, depths: tuple[int, .
                 members[1],
                 store_uri=config.store_uri,
                 depths=depths,
-                replicates=config.replicates,
-                seed=config.seed,
-                level=config.level,
+                resampling=config.resampling,
                 run=run,
             )
             for members in groups
@@ -44,9 +42,7 @@ def fuse_flow(config: RunConfig, encoders: tuple[str, ...]) -> list[str]:
                 fuse,
                 members,
                 store_uri=config.store_uri,
-                replicates=config.replicates,
-                seed=config.seed,
-                level=config.level,
+                resampling=config.resampling,
                 run=run,
             )
             for members in groups

@@ -38,18 +38,14 @@ def _compare(config: RunConfig, evaluations: tuple[EvaluationRef, ...], run: str
         compare_corpus,
         evaluations,
         store_uri=config.store_uri,
-        replicates=config.replicates,
-        seed=config.seed,
-        level=config.level,
+        resampling=config.resampling,
         run=run,
     )
     call(
         diagnose_corpus,
         evaluations,
         store_uri=config.store_uri,
-        replicates=config.replicates,
-        seed=config.seed,
-        level=config.level,
+        resampling=config.resampling,
         run=run,
     )
     return compared

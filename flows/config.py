@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from store.errors import RequestError
+from tasks.analysis.resampling import ADJUSTMENTS, METHODS, Adjustment, IntervalMethod, Resampling
 
 DEMO_CORPORA = ("shapes", "shapes-winoground", "shapes-multilingual")
 DEMO_ENCODERS = ("tiny-clip", "tiny-clip-plain", "tiny-colpali")
@@ -58,6 +59,8 @@ class RunConfig:
         replicates: Bootstrap replicates per interval.
         seed: Of everything random.
         level: Of every interval.
+        interval: ``percentile`` or ``bca``.
+        adjustment: Of the p-values of all pairs of encoders: ``holm`` or ``benjamini-hochberg``.
         keep_replicates: Store every bootstrap draw of every metric too (table ``replicates``).
         trust_remote_code: Consent to run a model repository's own code, at a resolved revision.
     """
@@ -74,6 +77,8 @@ class RunConfig:
     replicates: int = 10_000
     seed: int = 0
     level: float = 0.95
+    interval: IntervalMethod = "percentile"
+    adjustment: Adjustment = "holm"
     keep_replicates: bool = False
     trust_remote_code: bool = False
 
@@ -87,6 +92,10 @@ class RunConfig:
             faults.append(f"replicates must be at least 100 for an interval to mean anything, got {self.replicates}")
         if not 0.5 <= self.level < 1:
             faults.append(f"level must be in [0.5, 1), got {self.level}")
+        if self.interval not in METHODS:
+            faults.append(f"interval must be {' or '.join(METHODS)}, got {self.interval!r}")
+        if self.adjustment not in ADJUSTMENTS:
+            faults.append(f"adjustment must be {' or '.join(ADJUSTMENTS)}, got {self.adjustment!r}")
         if self.precision not in (None, "float32", "bfloat16", "float16"):
             faults.append(f"precision must be float32, bfloat16 or float16, got {self.precision!r}")
         if faults:
@@ -96,6 +105,17 @@ class RunConfig:
         """Whether an encoder's own code may run: by consent to all, or by ``remote_code = true`` in its table."""
         own = [entry for entry in self.encoders if not isinstance(entry, str) and entry.get("name") == encoder]
         return self.trust_remote_code or any(entry.get("remote_code") is True for entry in own)
+
+    @property
+    def resampling(self) -> Resampling:
+        """How intervals and tests are drawn."""
+        return Resampling(
+            replicates=self.replicates,
+            seed=self.seed,
+            level=self.level,
+            method=self.interval,
+            adjustment=self.adjustment,
+        )
 
     @property
     def store_uri(self) -> str:

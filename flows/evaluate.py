@@ -34,9 +34,7 @@ def evaluate(
             "store_uri": config.store_uri,
             "protocols": config.protocols,
             "device": config.device.partition(",")[0],
-            "replicates": config.replicates,
-            "seed": config.seed,
-            "level": config.level,
+            "resampling": config.resampling,
             "keep_replicates": config.keep_replicates,
             "run": run_id,
         }
@@ -57,9 +55,7 @@ def evaluate_own(config: RunConfig, metric: str) -> list[str]:
                 metric,
                 store_uri=config.store_uri,
                 protocols=config.protocols,
-                replicates=config.replicates,
-                seed=config.seed,
-                level=config.level,
+                resampling=config.resampling,
                 run=run_id,
             )
         ]

@@ -40,9 +40,7 @@ def import_(
             corpus,
             outcomes,
             store_uri=config.store_uri,
-            replicates=config.replicates,
-            seed=config.seed,
-            level=config.level,
+            resampling=config.resampling,
             run=run,
         )
         return [f"{model}: outcomes and results" for model in models]

@@ -67,9 +67,7 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
                 store_uri=config.store_uri,
                 run=run,
                 rule=rule,
-                replicates=config.replicates,
-                seed=config.seed,
-                level=config.level,
+                resampling=config.resampling,
             )
             findings += metrics
         show_table("watch", [finding._asdict() for finding in findings], f"Regression watch {run}: {asdict(rule)}")

@@ -14,6 +14,7 @@ from store.approximate import KINDS, indexed
 from store.errors import RequestError
 from store.types import Corpus, EncoderSpec, EvalProtocol, digest16
 from tasks.analysis.bootstrap import Interval
+from tasks.analysis.resampling import Resampling
 from tasks.analysis.subject import Slice, Subject, slice_rows
 from tasks.analysis.summary import Provenance, result_rows
 from tasks.metrics import METRICS, metrics_of
@@ -39,9 +40,7 @@ def rerank(
     *,
     store_uri: str,
     depths: Sequence[int],
-    replicates: int,
-    seed: int,
-    level: float,
+    resampling: Resampling,
     run: str,
 ) -> str:
     """The first encoder's top N ordered again by the second: a curve over N, and the deepest as an encoder of its own.
@@ -65,7 +64,7 @@ def rerank(
     slices: list[Slice] = []
     for depth in reached:
         spec = _pair(name, "two-stage", [first, second], {"depth": depth.n})
-        results = _store(store, depth.outcomes, spec, corpus, run, replicates, seed, level, kept=depth is reached[-1])
+        results = _store(store, depth.outcomes, spec, corpus, run, resampling, kept=depth is reached[-1])
         cost = {"n": depth.n, "pairs_per_query": depth.pairs_per_query, "seconds_per_query": depth.seconds_per_query}
         slices += _slices(results, "two-stage", name, str(depth.n), cost)
     _write_slices(store, corpus, protocol, {name: (reached[-1].outcomes, spec)}, slices, run)
@@ -73,9 +72,7 @@ def rerank(
 
 
 @task(name="fuse", cache_policy=NO_CACHE)
-def fuse(
-    members: tuple[EvaluationRef, ...], *, store_uri: str, replicates: int, seed: int, level: float, run: str
-) -> str:
+def fuse(members: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str) -> str:
     """Reciprocal rank fusion of stored lists, as an encoder of its own; returns its name."""
     store = EmbeddingStore.open(store_uri)
     sets = members[0].sets
@@ -84,7 +81,7 @@ def fuse(
     name = "-with-".join(member.sets.encoder for member in members)
     spec = _pair(name, "fusion", members, {"rule": "reciprocal-rank"})
     fused = reciprocal_rank_fusion([_outcomes(store, m, protocol, judgement) for m in members], judgement)
-    results = _store(store, fused, spec, corpus, run, replicates, seed, level, kept=True)
+    results = _store(store, fused, spec, corpus, run, resampling, kept=True)
     _write_slices(
         store, corpus, protocol, {name: (fused, spec)}, _slices(results, "fusion", name, "reciprocal rank", {}), run
     )
@@ -188,9 +185,7 @@ def _store(
     spec: EncoderSpec,
     corpus: Corpus,
     run: str,
-    replicates: int,
-    seed: int,
-    level: float,
+    resampling: Resampling,
     *,
     kept: bool,
 ) -> pa.Table:
@@ -209,9 +204,7 @@ def _store(
         metrics_of(outcomes),
         source,
         n_clusters=len(corpus.images),
-        seed=seed,
-        replicates=replicates,
-        level=level,
+        resampling=resampling,
     )
     if kept:
         store.write_encoder(spec)

@@ -11,6 +11,7 @@ from store import EmbeddingStore
 from tasks.analysis.clusters import cluster_count
 from tasks.analysis.comparison import Contender, comparison_rows
 from tasks.analysis.hit_lists import known_metrics
+from tasks.analysis.resampling import Resampling
 from tasks.asked import asked_protocols
 from tasks.metrics import Metric
 from tasks.progress import track
@@ -20,16 +21,14 @@ from tasks.stored_outcomes import read_outcomes
 
 @task(name="compare", task_run_name="compare-encoders", cache_policy=NO_CACHE)
 def compare_corpus(
-    evaluations: tuple[EvaluationRef, ...], *, store_uri: str, replicates: int, seed: int, level: float, run: str
+    evaluations: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str
 ) -> CompareRef:
     """Pairwise comparisons of encoders that were evaluated on one corpus, into the store.
 
     Args:
         evaluations: All of one corpus.
         store_uri: Where outcomes are read and comparisons written.
-        replicates: Bootstrap draws of a paired difference.
-        seed: Of draws and flips.
-        level: Of intervals.
+        resampling: How intervals and flips are drawn, and p-values adjusted.
         run: Id of the run.
     """
     store = EmbeddingStore.open(store_uri)
@@ -55,9 +54,7 @@ def compare_corpus(
                 corpus_fingerprint=sets.corpus_fingerprint,
                 run=run,
                 n_clusters=cluster_count(corpus, protocol),
-                seed=seed,
-                replicates=replicates,
-                level=level,
+                resampling=resampling,
             )
             written += store.write_rows("comparisons", rows, replace="comparison")
             advance(1)

@@ -13,7 +13,8 @@ from tasks.analysis.analyses import diagnose
 from tasks.analysis.gate import gate_rows, judge_results
 from tasks.analysis.hardware import hardware_rows
 from tasks.analysis.reference import published
-from tasks.analysis.subject import Settings, Subject, slice_rows
+from tasks.analysis.resampling import Resampling
+from tasks.analysis.subject import Subject, slice_rows
 from tasks.asked import asked_protocols
 from tasks.progress import track
 from tasks.references import EvaluationRef
@@ -26,9 +27,7 @@ def diagnose_corpus(
     evaluations: tuple[EvaluationRef, ...],
     *,
     store_uri: str,
-    replicates: int,
-    seed: int,
-    level: float,
+    resampling: Resampling,
     run: str,
     analyses: Sequence[str] | None = None,
 ) -> int:
@@ -37,9 +36,7 @@ def diagnose_corpus(
     Args:
         evaluations: All of one corpus.
         store_uri: Where outcomes, vectors and results are read and slices written.
-        replicates: Bootstrap draws.
-        seed: Of the draws, as for the results.
-        level: Of the intervals.
+        resampling: How the intervals are drawn, as for the results.
         run: Id of the run.
         analyses: Keys of ``ANALYSES``; None: all.
     """
@@ -50,7 +47,7 @@ def diagnose_corpus(
     shared = sorted({p for e in evaluations for p in e.evaluations})
     protocols = [protocol for protocol in asked_protocols(corpus, shared) if is_diagnosed(protocol)]
     fingerprints = {e.sets.encoder: e.sets.encoder_fingerprint for e in evaluations}
-    read = vector_reader(store, fingerprints, sets.corpus_fingerprint, seed=seed)
+    read = vector_reader(store, fingerprints, sets.corpus_fingerprint, seed=resampling.seed)
     written = 0
     with track(f"{sets.corpus} · diagnosing", total=len(protocols) + 1, unit="protocols") as advance:
         for protocol in protocols:
@@ -63,7 +60,7 @@ def diagnose_corpus(
                     if protocol.id in e.evaluations
                 },
                 specs=specs,
-                settings=Settings(seed=seed, replicates=replicates, level=level),
+                resampling=resampling,
                 embedded=read,
             )
             written += store.write_rows(

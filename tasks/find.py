@@ -13,7 +13,7 @@ from store.errors import RequestError
 from tasks.references import EvaluationRef, SetsRef, corpus_name, encoder_name
 
 Named = str | dict[str, Any]
-OF_TWO_PROTOCOLS = "+"  # in the protocol of a figure over both directions, which has no outcomes of its own
+OF_SEVERAL_PROTOCOLS = frozenset("+*")  # in the protocol of a figure over several, which has no outcomes of its own
 
 
 @task(name="find-sets", cache_policy=NO_CACHE)
@@ -64,7 +64,7 @@ def find_evaluations(
     rows = store.rows("results", **{name: names for name, names in wanted.items() if names})
     newest: dict[tuple[str, str], EvaluationRef] = {}
     for row in rows.sort_by("created").select([*SetsRef.__dataclass_fields__, "protocol", "evaluation"]).to_pylist():
-        if OF_TWO_PROTOCOLS in row["protocol"]:
+        if not OF_SEVERAL_PROTOCOLS.isdisjoint(row["protocol"]):
             continue
         sets = SetsRef(**{name: row[name] for name in SetsRef.__dataclass_fields__})
         known = newest.get((sets.encoder, sets.corpus))

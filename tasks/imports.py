@@ -12,6 +12,7 @@ from store import EmbeddingStore
 from store.importing import import_embeddings
 from store.seal import SealedSet
 from tasks.analysis.hit_lists import encoder_of_hits, read_hit_lists, rows_of_hits
+from tasks.analysis.resampling import Resampling
 from tasks.embed import register_corpus
 
 
@@ -36,9 +37,7 @@ def import_hit_lists(
     folder: str,
     *,
     store_uri: str,
-    replicates: int,
-    seed: int,
-    level: float,
+    resampling: Resampling,
     run: str,
 ) -> list[str]:
     """Outcomes and results of every model that a folder of hit lists tells of; returns the models' names.
@@ -57,9 +56,7 @@ def import_hit_lists(
             corpus=stored,
             encoder=specs[model],
             run=run,
-            seed=seed,
-            replicates=replicates,
-            level=level,
+            resampling=resampling,
         )
         for model, protocols in found.items()
     }

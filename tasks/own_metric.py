@@ -14,6 +14,7 @@ from store.errors import RequestError
 from store.schema import RESULTS
 from store.types import EvalProtocol
 from tasks.analysis.clusters import cluster_count
+from tasks.analysis.resampling import Resampling
 from tasks.analysis.summary import Provenance, result_rows
 from tasks.asked import asked_protocols
 from tasks.metrics.custom import CustomMetric, load_metric
@@ -32,9 +33,7 @@ def own_metric(
     *,
     store_uri: str,
     protocols: Sequence[str],
-    replicates: int,
-    seed: int,
-    level: float,
+    resampling: Resampling,
     run: str,
 ) -> list[str]:
     """Result rows of ``module:function`` for one encoder on one corpus; returns their ids.
@@ -57,9 +56,7 @@ def own_metric(
             [own.metric(_blocks(store, evaluation, protocol))],
             Provenance(**{name: known[name] for name in Provenance.__dataclass_fields__ if name != "run"}, run=run),
             n_clusters=cluster_count(corpus, protocol),
-            seed=seed,
-            replicates=replicates,
-            level=level,
+            resampling=resampling,
         )
         store.write_rows("results", rows, replace="result")
         written += rows["result"].to_pylist()

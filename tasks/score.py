@@ -17,18 +17,21 @@ from store.errors import RequestError
 from store.schema import RESULTS
 from store.types import Corpus, EvalProtocol, Modality, digest16
 from tasks.analysis.clusters import cluster_count
+from tasks.analysis.languages import Part, language_rows, part_of
 from tasks.analysis.replicates import replicate_rows
+from tasks.analysis.resampling import METHODS, Resampling
 from tasks.analysis.rsum import rsum_row
 from tasks.analysis.summary import Provenance, result_rows
 from tasks.asked import asked_protocols
 from tasks.encoders.device import choose_device
 from tasks.metrics import metrics_of
+from tasks.metrics.crosslingual import language_part
 from tasks.progress import track
 from tasks.references import EvaluationRef, SetsRef
 from tasks.scoring.evaluate import SCORER_VERSION, evaluate
 from tasks.scoring.languages import CaptionParts
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols import select
+from tasks.scoring.protocols import protocols_of, select
 from tasks.stored_outcomes import in_query_order, read_outcomes
 
 HEADLINES = ("t2i/all", "i2t/any")
@@ -42,9 +45,7 @@ def score(
     store_uri: str,
     protocols: Sequence[str],
     device: str,
-    replicates: int,
-    seed: int,
-    level: float,
+    resampling: Resampling,
     run: str,
     keep_replicates: bool = False,
 ) -> EvaluationRef:
@@ -56,10 +57,13 @@ def score(
     scored_from = [sets.encoder_fingerprint, sets.corpus_fingerprint, tags["image_digest"], tags["caption_digest"]]
     evaluations = {p.id: digest16([*scored_from, p.id, SCORER_VERSION]) for p in asked}
     both = digest16([evaluations[p] for p in HEADLINES]) if evaluations.keys() >= set(HEADLINES) else ""
-    known = _refreshed(store, [*evaluations.values(), both], run, replicates=replicates, seed=seed, level=level)
+    spoken = _all_languages(corpus, asked)
+    together = digest16([evaluations[p.id] for p in spoken]) if spoken else ""
+    known = _refreshed(store, [*evaluations.values(), both, together], run, resampling=resampling)
     if keep_replicates:
         known &= set(store.rows("replicates", evaluation=list(evaluations.values()))["protocol"].to_pylist())
     todo = [protocol for protocol in asked if protocol.id not in known]
+    parts: dict[str, Part] = {}
     whose = {name: getattr(sets, name) for name in SetsRef.__dataclass_fields__}
     whence = {**whose, "image_tag": tags["image_tag"], "caption_tag": tags["caption_tag"], "run": run}
     fresh: set[str] = set()
@@ -69,16 +73,14 @@ def score(
             protocol = outcomes.protocol
             fresh |= {protocol.id} if is_fresh else set()
             n_clusters = cluster_count(corpus, protocol)
+            if protocol in spoken:
+                parts[protocol.id] = part_of(outcomes, n_clusters=n_clusters)
             source = Provenance(**whence, evaluation=evaluations[protocol.id])
             metrics = metrics_of(outcomes)
-            results = result_rows(
-                outcomes, metrics, source, n_clusters=n_clusters, seed=seed, replicates=replicates, level=level
-            )
+            results = result_rows(outcomes, metrics, source, n_clusters=n_clusters, resampling=resampling)
             store.write_rows("results", results, replace="result")
             if keep_replicates:
-                drawn = replicate_rows(
-                    outcomes, metrics, source, n_clusters=n_clusters, seed=seed, replicates=replicates
-                )
+                drawn = replicate_rows(outcomes, metrics, source, n_clusters=n_clusters, resampling=resampling)
                 store.write_rows("replicates", drawn, replace="result")
             advance(1)
     if both and not {protocol.id for protocol in todo}.isdisjoint(HEADLINES):
@@ -88,12 +90,31 @@ def score(
             i2t,
             Provenance(**whence, evaluation=both),
             n_clusters=len(corpus.images),
-            seed=seed,
-            replicates=replicates,
-            level=level,
+            resampling=resampling,
         )
         store.write_rows("results", row, replace="result")
+    if spoken and (parts or not any("*" in name for name in known)):
+        for protocol in spoken:
+            if protocol.id not in parts:
+                stored = read_outcomes(store, evaluations[protocol.id], protocol)
+                parts[protocol.id] = part_of(stored, n_clusters=len(corpus.images))
+        rows = language_rows(
+            list(parts.values()),
+            Provenance(**whence, evaluation=together),
+            reference=corpus.languages_reference,
+            resampling=resampling,
+        )
+        store.write_rows("results", rows, replace="result")
     return EvaluationRef(sets=sets, evaluations=evaluations, n_scored=len(fresh))
+
+
+def _all_languages(corpus: Corpus, asked: Sequence[EvalProtocol]) -> list[EvalProtocol]:
+    """The protocols per language and translator; none unless all that the corpus has are asked."""
+    spoken = [protocol for protocol in asked if language_part(protocol) is not None]
+    if not spoken:
+        return []
+    every = {protocol.id for protocol in protocols_of(corpus) if language_part(protocol) is not None}
+    return spoken if {protocol.id for protocol in spoken} == every else []
 
 
 def _tags(store: EmbeddingStore, sets: SetsRef) -> dict[str, str]:
@@ -108,13 +129,13 @@ def _tags(store: EmbeddingStore, sets: SetsRef) -> dict[str, str]:
     return tags
 
 
-def _refreshed(
-    store: EmbeddingStore, evaluations: Sequence[str], run: str, *, replicates: int, seed: int, level: float
-) -> set[str]:
+def _refreshed(store: EmbeddingStore, evaluations: Sequence[str], run: str, resampling: Resampling) -> set[str]:
     """Protocols whose results were computed in this very way before; they become this run's, the newest, unchanged."""
-    same = (replicates, seed, level)
     rows = store.rows("results", evaluation=[evaluation for evaluation in evaluations if evaluation]).to_pylist()
-    known = [row for row in rows if (row["replicates"], row["seed"], row["level"]) == same]
+    how = (resampling.replicates, resampling.seed, resampling.level)
+    same = [row for row in rows if (row["replicates"], row["seed"], row["level"]) == how]
+    other_methods = {row["protocol"] for row in same if row["interval"] in {*METHODS} - {resampling.method}}
+    known = [row for row in same if row["protocol"] not in other_methods]
     now = datetime.now(UTC)
     refreshed = [{**row, "run": run, "created": now} for row in known]
     store.write_rows("results", pa.Table.from_pylist(refreshed, schema=RESULTS), replace="result")
@@ -156,7 +177,7 @@ def _portions(protocols: Sequence[EvalProtocol]) -> Iterator[list[EvalProtocol]]
     """
 
     def part(protocol: EvalProtocol) -> str:
-        return "/".join(protocol.id.split("/")[1:]) if protocol.id.count("/") == 2 else ""
+        return "/".join(language_part(protocol) or ())
 
     parts = [list(members) for _, members in groupby(sorted(protocols, key=part), key=part)]
     if parts and not part(parts[0][0]):
@@ -184,7 +205,7 @@ def _score(
         )
         return part.matrix
 
-    in_parts = all(protocol.id.count("/") == 2 for protocol in protocols)
+    in_parts = all(language_part(protocol) is not None for protocol in protocols)
     return evaluate(
         corpus,
         protocols,

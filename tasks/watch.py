@@ -19,6 +19,7 @@ from tasks.analysis.clusters import cluster_count
 from tasks.analysis.comparison import Contender, comparison_rows
 from tasks.analysis.hit_lists import known_metrics
 from tasks.analysis.regression import Finding, WatchRule, changed, cosines, judge_metric, judge_vectors
+from tasks.analysis.resampling import Resampling
 from tasks.asked import asked_protocols
 from tasks.corpora.decode import decode_image
 from tasks.device_lock import held
@@ -71,7 +72,7 @@ def _watched(
 
 @task(name="watch-metrics", task_run_name="watch-metrics-{now.sets.encoder}-{now.sets.corpus}", cache_policy=NO_CACHE)
 def watch_metrics(
-    now: EvaluationRef, *, store_uri: str, run: str, rule: WatchRule, replicates: int, seed: int, level: float
+    now: EvaluationRef, *, store_uri: str, run: str, rule: WatchRule, resampling: Resampling
 ) -> list[Finding]:
     """Compare an encoder's outcomes with those of the same name and corpus in the last good run, query by query.
 
@@ -105,9 +106,7 @@ def watch_metrics(
             corpus_fingerprint=corpus.fingerprint,
             run=run,
             n_clusters=n_clusters,
-            seed=seed,
-            replicates=replicates,
-            level=level,
+            resampling=resampling,
         )
         for row in _holm_over_metrics(compared):
             subject = f"{now.sets.encoder} on {corpus.name}, {protocol.id} {row['metric']}"

@@ -11,6 +11,7 @@ from flows.config import RunConfig, demo_config, read_suite, run_config, unnamed
 from flows.output import RESULT_COLUMNS, plain, print_rows
 from flows.progress import bars
 from store.errors import RequestError
+from tasks.analysis.resampling import ADJUSTMENTS, METHODS
 
 if TYPE_CHECKING:
     from flows.commands import Commands
@@ -58,6 +59,9 @@ def _options(parser: argparse.ArgumentParser, *, encoding: bool = False, statist
         parser.add_argument(
             "--keep-replicates", action="store_true", default=None, help="store every draw, for tests of your own"
         )
+        parser.add_argument("--level", type=float, metavar="P", help="of the intervals (default: 0.95)")
+        parser.add_argument("--interval", choices=METHODS, help="of every figure (default: percentile)")
+        parser.add_argument("--adjustment", choices=ADJUSTMENTS, help="of p-values over all pairs (default: holm)")
     parser.add_argument("--seed", type=int, help="of everything random (default: 0)")
 
 

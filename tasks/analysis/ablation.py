@@ -62,7 +62,7 @@ def ablations(subject: Subject) -> Iterator[Slice]:
     judgement = judge(corpus, subject.protocol)
     if not isinstance(judgement, RetrievalJudgement):
         return
-    seed = subject.settings.seed
+    seed = subject.resampling.seed
     for encoder in subject.encoders:
         vectors, spec = subject.embedded(encoder), subject.specs[encoder]
         stored_in = spec.storage if isinstance(spec, EncoderSpec) else "float16"
@@ -211,7 +211,7 @@ def _scored(outcomes: Outcomes, seconds: float) -> Scored:
 def _row(
     subject: Subject, encoder: str, form: Form, scored: Scored, stored: Scored, clusters: Clusters, metric: str
 ) -> Slice:
-    how = subject.settings
+    how = subject.resampling
     both = np.stack([scored.hits, stored.hits])
     everything = np.ones((1, len(scored.hits)), dtype=bool)
     means = part_means(both, everything, clusters, seed=how.seed, replicates=how.replicates, level=how.level)

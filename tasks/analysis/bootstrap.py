@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,10 +17,8 @@ from scipy.special import ndtr, ndtri
 
 from tasks.analysis.clusters import Clusters
 from tasks.analysis.draws import block_rows, count_blocks
+from tasks.analysis.resampling import METHODS, IntervalMethod
 from tasks.analysis.statistic import ClusterStatistic, Reduce, Sample, stacked_means, statistic_of
-
-Method: TypeAlias = Literal["percentile", "bca"]
-METHODS: tuple[Method, ...] = ("percentile", "bca")
 
 TOO_FEW_CLUSTERS = "one cluster: at least two independent images are needed for an interval"
 NO_SPREAD = "the metric is the same in every replicate: the data show no spread to make an interval of"
@@ -57,7 +54,7 @@ def cluster_bootstrap(
     weights: ArrayLike | None = None,
     replicates: int = 10_000,
     level: float = 0.95,
-    method: Method = "percentile",
+    method: IntervalMethod = "percentile",
     reduce: Reduce = "mean",
 ) -> list[Interval]:
     """One interval per metric, by drawing clusters with replacement.
@@ -112,7 +109,7 @@ def bootstrap_samples(
     seed: int,
     replicates: int = 10_000,
     level: float = 0.95,
-    method: Method = "percentile",
+    method: IntervalMethod = "percentile",
 ) -> list[list[Interval]]:
     """Intervals of the means of many samples of one corpus at once: all encoders, protocols and metrics.
 
@@ -160,7 +157,7 @@ def bootstrap_statistic(
     seed: int,
     replicates: int = 10_000,
     level: float = 0.95,
-    method: Method = "percentile",
+    method: IntervalMethod = "percentile",
     reduce: Reduce = "mean",
 ) -> list[Interval]:
     """One interval per row of any statistic: sums over protocols, ratios, what you will.

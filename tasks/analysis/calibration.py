@@ -68,7 +68,7 @@ def thresholds(subject: Subject) -> Iterator[Slice]:
     """Precision when only the share of queries with the highest first scores is answered; recall in the detail."""
     if subject.protocol.direction not in ("t2i", "i2t"):
         return
-    how = subject.settings
+    how = subject.resampling
     for encoder, outcomes in subject.outcomes.items():
         if outcomes.top_scores is None:
             continue

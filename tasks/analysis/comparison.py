@@ -12,9 +12,8 @@ import pyarrow as pa
 from store.errors import RequestError
 from store.schema import COMPARISONS
 from store.types import digest16
-from tasks.analysis.bootstrap import Method
-from tasks.analysis.multiplicity import Adjustment
 from tasks.analysis.pairwise import compare_encoders
+from tasks.analysis.resampling import Resampling
 from tasks.metrics import Metric
 from tasks.scoring.outcomes import Outcomes
 
@@ -41,12 +40,8 @@ def comparison_rows(
     corpus_fingerprint: str,
     run: str,
     n_clusters: int,
-    seed: int,
-    replicates: int = 10_000,
+    resampling: Resampling,
     permutations: int = 10_000,
-    level: float = 0.95,
-    method: Method = "percentile",
-    adjustment: Adjustment = "holm",
 ) -> pa.Table:
     """One row of ``schema.COMPARISONS`` per metric and pair of encoders.
 
@@ -57,12 +52,8 @@ def comparison_rows(
         corpus_fingerprint: Its fingerprint.
         run: The run that made the rows.
         n_clusters: Images of the corpus, so that the draws are those of the results.
-        seed: Of draws and flips.
-        replicates: Bootstrap draws.
+        resampling: How intervals and flips are drawn, and p-values adjusted.
         permutations: Random flips where not all can be looked at.
-        level: Of the intervals.
-        method: ``percentile`` or ``bca``.
-        adjustment: ``holm`` or ``benjamini-hochberg``.
 
     Raises:
         RequestError: Contenders under different protocols, or with different queries.
@@ -78,17 +69,17 @@ def comparison_rows(
         compared = compare_encoders(
             {key: metric.per_query(contender.outcomes) for key, contender in by_key.items()},
             first.clusters,
-            seed=seed,
+            seed=resampling.seed,
             n_clusters=n_clusters,
             weights=first.weights,
-            replicates=replicates,
+            replicates=resampling.replicates,
             permutations=permutations,
-            level=level,
-            method=method,
+            level=resampling.level,
+            method=resampling.method,
             reduce=metric.reduce,
             lower_is_better=not metric.higher_is_better,
             share=_is_share(metric, contenders),
-            adjustment=adjustment,
+            adjustment=resampling.adjustment,
         )
         for pair in compared:
             a, b = by_key[pair.a], by_key[pair.b]
@@ -111,7 +102,7 @@ def comparison_rows(
                     "p_exact": pair.flip_test.exact,
                     "p_mcnemar": pair.effect.p_mcnemar,
                     "p_adjusted": pair.p_adjusted,
-                    "adjustment": adjustment,
+                    "adjustment": resampling.adjustment,
                     **pair.effect.tally._asdict(),
                     "cohen_dz": pair.effect.cohen_dz,
                     "cohen_h": pair.effect.cohen_h,
@@ -119,10 +110,10 @@ def comparison_rows(
                     "detectable_effect": pair.detectable_effect,
                     "n_queries": pair.n_queries,
                     "n_clusters": pair.n_clusters,
-                    "level": level,
-                    "replicates": replicates,
+                    "level": resampling.level,
+                    "replicates": resampling.replicates,
                     "permutations": pair.flip_test.flips,
-                    "seed": seed,
+                    "seed": resampling.seed,
                     "reason": pair.reason,
                     "run": run,
                     "created": created,

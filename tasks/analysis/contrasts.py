@@ -83,7 +83,7 @@ def part_slices(
 
 
 def _means(subject: Subject, parts: NDArray[np.bool_], metric: str) -> PartMeans:
-    how = subject.settings
+    how = subject.resampling
     return part_means(
         subject.values(metric), parts, subject.clusters, seed=how.seed, replicates=how.replicates, level=how.level
     )
@@ -132,7 +132,7 @@ def mean_slices(
     """
     if not rows:
         return
-    how = subject.settings
+    how = subject.resampling
     means = part_means(
         np.stack([np.asarray(values, dtype=np.float64) for values in rows.values()]),
         np.ones((1, len(subject.queries)), dtype=bool),

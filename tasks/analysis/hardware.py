@@ -35,7 +35,7 @@ def forward_precision(subject: Subject) -> Iterator[Slice]:
     if subject.protocol.direction not in ("t2i", "i2t"):
         return
     values = subject.values(METRIC)
-    how = subject.settings
+    how = subject.resampling
     for finer, coarser in same_but_for_precision({name: subject.specs[name] for name in subject.encoders}):
         rows = [subject.encoders.index(coarser), subject.encoders.index(finer)]
         [difference] = paired_intervals(

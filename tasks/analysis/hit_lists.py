@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from store.errors import RequestError
 from store.types import Corpus, EncoderSpec, digest16
+from tasks.analysis.resampling import Resampling
 from tasks.analysis.summary import Provenance, result_rows
 from tasks.metrics import Metric, metrics_of
 from tasks.scoring.judgements import RetrievalJudgement
@@ -185,9 +186,7 @@ def rows_of_hits(
     corpus: Corpus,
     encoder: EncoderSpec,
     run: str,
-    seed: int,
-    replicates: int = 10_000,
-    level: float = 0.95,
+    resampling: Resampling,
 ) -> list[ImportedRows]:
     """Outcomes and results of one model on one corpus, protocol by protocol, ready for the store.
 
@@ -196,9 +195,7 @@ def rows_of_hits(
         corpus: What the lists are about; their positions count its queries in corpus order.
         encoder: What stands for the model (:func:`encoder_of_hits`).
         run: The run that makes the rows.
-        seed: Of the bootstrap draws.
-        replicates: Bootstrap draws.
-        level: Of the intervals.
+        resampling: How the intervals are drawn.
 
     Raises:
         RequestError: A protocol that the corpus cannot be asked, or lists that cannot be true.
@@ -224,9 +221,7 @@ def rows_of_hits(
             known_metrics(outcomes),
             provenance,
             n_clusters=len(corpus.images),
-            seed=seed,
-            replicates=replicates,
-            level=level,
+            resampling=resampling,
         )
         stored = outcomes.to_arrow(
             evaluation=provenance.evaluation,

@@ -56,7 +56,7 @@ def hubs(subject: Subject) -> Iterator[Slice]:
 
 def _figures(subject: Subject, lists: sparse.csr_matrix, counts: NDArray[np.int64]) -> dict[tuple[str, str], Interval]:
     """Feature and level name -> figure with its interval, of the counts of the searched items."""
-    occupied, level = subject.clusters.sizes > 0, subject.settings.level
+    occupied, level = subject.clusters.sizes > 0, subject.resampling.level
     never = float((counts == 0).mean())
     return {
         ("skewness", f"N_{K}"): _jackknifed(skewness(counts), _skewness_without(lists, counts)[occupied], level),

@@ -14,7 +14,7 @@ from tasks.scoring.outcomes import Outcomes
 
 def margins(subject: Subject) -> Iterator[Slice]:
     """Mean margin of all queries, of hits and of misses, in the encoder's own score units; quantiles in the detail."""
-    how = subject.settings
+    how = subject.resampling
     for encoder, outcomes in subject.outcomes.items():
         margin = score_margin(outcomes)
         if margin is None:

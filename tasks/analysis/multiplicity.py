@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-Adjustment: TypeAlias = Literal["holm", "benjamini-hochberg"]
+from tasks.analysis.resampling import Adjustment
 
 
 def adjusted(p_values: Sequence[float | None], adjustment: Adjustment = "holm") -> list[float | None]:

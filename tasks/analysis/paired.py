@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from tasks.analysis.bootstrap import (
     TOO_FEW_CLUSTERS,
     Interval,
-    Method,
     bootstrap_replicates,
     check_request,
     interval_of,
@@ -18,6 +17,7 @@ from tasks.analysis.bootstrap import (
     one_value_suffices,
 )
 from tasks.analysis.clusters import Clusters, checked_values
+from tasks.analysis.resampling import IntervalMethod
 from tasks.analysis.statistic import Reduce, statistic_of
 
 
@@ -29,7 +29,7 @@ def paired_intervals(
     seed: int,
     replicates: int = 10_000,
     level: float = 0.95,
-    method: Method = "percentile",
+    method: IntervalMethod = "percentile",
     reduce: Reduce = "mean",
 ) -> list[Interval]:
     """The difference of each pair of rows with its paired cluster-bootstrap interval.

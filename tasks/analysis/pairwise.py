@@ -16,15 +16,16 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tasks.analysis.bootstrap import Interval, Method
+from tasks.analysis.bootstrap import Interval
 from tasks.analysis.clusters import Clusters, checked_values
 from tasks.analysis.effect import IDENTICAL, Effect, effect_of
 from tasks.analysis.median_flip import median_flip_tests
-from tasks.analysis.multiplicity import Adjustment, adjusted
+from tasks.analysis.multiplicity import adjusted
 from tasks.analysis.paired import paired_intervals
 from tasks.analysis.permutation import FlipTest, sign_flip_tests
 from tasks.analysis.power import detectable_effect
 from tasks.analysis.proportion import cluster_robust_error
+from tasks.analysis.resampling import Adjustment, IntervalMethod
 from tasks.analysis.statistic import Reduce
 
 
@@ -67,7 +68,7 @@ def compare_encoders(
     replicates: int = 10_000,
     permutations: int = 10_000,
     level: float = 0.95,
-    method: Method = "percentile",
+    method: IntervalMethod = "percentile",
     reduce: Reduce = "mean",
     lower_is_better: bool = False,
     share: bool = False,

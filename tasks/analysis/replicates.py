@@ -16,6 +16,7 @@ from store.errors import RequestError
 from store.schema import REPLICATES
 from tasks.analysis.bootstrap import Interval, bootstrap_replicates, interval_of
 from tasks.analysis.clusters import Clusters
+from tasks.analysis.resampling import Resampling
 from tasks.analysis.statistic import statistic_of
 from tasks.analysis.summary import Provenance, result_key
 from tasks.metrics import Metric
@@ -28,8 +29,7 @@ def replicate_rows(
     provenance: Provenance,
     *,
     n_clusters: int,
-    seed: int,
-    replicates: int = 10_000,
+    resampling: Resampling,
 ) -> pa.Table:
     """One row of ``schema.REPLICATES`` per metric: the metric of every draw behind its results row.
 
@@ -40,7 +40,7 @@ def replicate_rows(
     rows = []
     for metric in metrics:
         statistic = statistic_of(metric.per_query(outcomes), clusters, metric.reduce)
-        [drawn] = bootstrap_replicates(statistic, n_clusters, replicates=replicates, seed=seed)
+        [drawn] = bootstrap_replicates(statistic, n_clusters, replicates=resampling.replicates, seed=resampling.seed)
         whose = asdict(provenance)
         rows.append(
             {
@@ -51,7 +51,7 @@ def replicate_rows(
                 "value": metric.value(outcomes),
                 "values": drawn,
                 "n_clusters": n_clusters,
-                "seed": seed,
+                "seed": resampling.seed,
                 "created": created,
             }
         )

@@ -124,7 +124,7 @@ def resampled_galleries(subject: Subject) -> Iterator[Slice]:
     layout = layout_of(subject.corpus)
     to_images = subject.protocol.direction == "t2i"
     item_clusters = np.arange(layout.n_images) if to_images else layout.caption_images
-    how = subject.settings
+    how = subject.resampling
     for encoder, outcomes in subject.outcomes.items():
         if outcomes.top_ords is None or subject.protocol.id.split("/")[1] in _ground_truths(subject):
             continue

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from store.errors import RequestError
 from store.schema import RESULTS
-from tasks.analysis.bootstrap import Method, bootstrap_statistic
+from tasks.analysis.bootstrap import bootstrap_statistic
 from tasks.analysis.clusters import Clusters
+from tasks.analysis.resampling import Resampling
 from tasks.analysis.statistic import Sample, stacked_means
 from tasks.analysis.summary import Provenance, result_key
 from tasks.metrics import Metric
@@ -30,10 +31,7 @@ def rsum_row(
     provenance: Provenance,
     *,
     n_clusters: int,
-    seed: int,
-    replicates: int = 10_000,
-    level: float = 0.95,
-    method: Method = "percentile",
+    resampling: Resampling,
 ) -> pa.Table:
     """The one row of ``schema.RESULTS`` that belongs to two protocols; its protocol is ``<t2i>+<i2t>``.
 
@@ -44,10 +42,7 @@ def rsum_row(
         i2t: Outcomes of the image-to-text direction, of the same encoder and corpus.
         provenance: Of both; ``evaluation`` must identify the two together.
         n_clusters: Images of the corpus.
-        seed: Of the draws.
-        replicates: Bootstrap draws.
-        level: Of the interval.
-        method: ``percentile`` or ``bca``.
+        resampling: How the interval is drawn.
 
     Returns:
         One row; ``value`` in points, 0..600.
@@ -61,7 +56,7 @@ def rsum_row(
         >>> i2t = outcomes_of([[1], [1], [7], [1]])
         >>> whose = Provenance(evaluation="", encoder="", encoder_fingerprint="", corpus="", corpus_fingerprint="",
         ...                    image_tag="", caption_tag="", run="")
-        >>> row = rsum_row(t2i, i2t, whose, n_clusters=4, seed=1, replicates=100)
+        >>> row = rsum_row(t2i, i2t, whose, n_clusters=4, resampling=Resampling(replicates=100))
         >>> row["protocol"][0].as_py(), row["value"][0].as_py()  # 25 + 75 + 75 and 75 + 75 + 100
         ('t2i/all+i2t/any', 425.0)
     """
@@ -88,10 +83,10 @@ def rsum_row(
         total,
         n_clusters=n_clusters,
         occupied=[n_occupied],
-        seed=seed,
-        replicates=replicates,
-        level=level,
-        method=method,
+        seed=resampling.seed,
+        replicates=resampling.replicates,
+        level=resampling.level,
+        method=resampling.method,
     )
     protocol = f"{t2i.protocol.id}+{i2t.protocol.id}"
     row = {
@@ -110,9 +105,9 @@ def rsum_row(
         "n_clusters": n_occupied,
         "chance": _chance(both),
         "interval": interval.method,
-        "level": level,
-        "replicates": replicates,
-        "seed": seed,
+        "level": resampling.level,
+        "replicates": resampling.replicates,
+        "seed": resampling.seed,
         "reason": interval.reason,
         "created": datetime.now(UTC),
     }

@@ -17,23 +17,9 @@ from store.types import Corpus, EncoderSpec, EvalProtocol, canonical_json, diges
 from tasks.analysis.bootstrap import Interval
 from tasks.analysis.clusters import Clusters, cluster_count
 from tasks.analysis.embedded import Embedded
+from tasks.analysis.resampling import Resampling
 from tasks.metrics import METRICS
 from tasks.scoring.outcomes import Outcomes
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How sure an analysis has to be.
-
-    Attributes:
-        seed: Of the draws: that of the corpus' results, so that slices and results go together.
-        replicates: Bootstrap draws.
-        level: Of the intervals.
-    """
-
-    seed: int = 0
-    replicates: int = 10_000
-    level: float = 0.95
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,7 +31,7 @@ class Subject:
         protocol: Of the outcomes.
         outcomes: Encoder -> outcomes; the same queries in the same order for all.
         specs: Encoder -> spec, or its fingerprint alone for outcomes from elsewhere.
-        settings: Draws and intervals.
+        resampling: Draws and intervals: those of the corpus' results, so that slices and results go together.
         embedded: Encoder -> its stored vectors, read when an analysis asks; None where it has none.
     """
 
@@ -53,7 +39,7 @@ class Subject:
     protocol: EvalProtocol
     outcomes: Mapping[str, Outcomes]
     specs: Mapping[str, EncoderSpec | str]
-    settings: Settings = field(default_factory=Settings)
+    resampling: Resampling = field(default_factory=Resampling)
     embedded: Callable[[str], Embedded | None] = lambda _: None
 
     def __post_init__(self) -> None:

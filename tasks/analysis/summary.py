@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from store.schema import RESULTS
 from store.types import digest16
-from tasks.analysis.bootstrap import Interval, Method, cluster_bootstrap
+from tasks.analysis.bootstrap import Interval, cluster_bootstrap
 from tasks.analysis.clusters import Clusters
 from tasks.analysis.proportion import cluster_robust_error, wilson_interval
+from tasks.analysis.resampling import Resampling
 from tasks.analysis.statistic import REDUCTIONS
 from tasks.metrics import Metric
 from tasks.scoring.outcomes import Outcomes
@@ -53,10 +54,7 @@ def result_rows(
     provenance: Provenance,
     *,
     n_clusters: int,
-    seed: int,
-    replicates: int = 10_000,
-    level: float = 0.95,
-    method: Method = "percentile",
+    resampling: Resampling,
 ) -> pa.Table:
     """One row of ``schema.RESULTS`` per metric.
 
@@ -65,10 +63,7 @@ def result_rows(
         metrics: To compute from them.
         provenance: Whose outcomes they are.
         n_clusters: Images of the corpus (for ``winoground``: quadruples), so that all protocols share draws.
-        seed: Of the draws.
-        replicates: Bootstrap draws.
-        level: Of the intervals.
-        method: ``percentile`` or ``bca``.
+        resampling: How the intervals are drawn.
 
     Returns:
         Rows in the order of ``metrics``. An interval that cannot be known is null with a ``reason``; where all
@@ -77,7 +72,7 @@ def result_rows(
     clusters = Clusters.of(outcomes.clusters, n_clusters, outcomes.weights)
     scored = bool(np.isfinite(outcomes.best_score).all())  # hit lists hold ranks as brackets, which are no ties
     per_query = [np.asarray(metric.per_query(outcomes), dtype=np.float64) for metric in metrics]
-    intervals = _intervals(metrics, per_query, clusters, seed, replicates, level, method)
+    intervals = _intervals(metrics, per_query, clusters, resampling)
     created = datetime.now(UTC)
     rows = [
         {
@@ -90,7 +85,7 @@ def result_rows(
             "high": interval.high,
             "standard_error": interval.standard_error,
             "robust_error": _robust_error(metric, values, clusters),
-            **_wilson(values, clusters, level),
+            **_wilson(values, clusters, resampling.level),
             "value_low": _reduced(metric.per_query_low(outcomes), metric, clusters),
             "value_high": _reduced(metric.per_query_high(outcomes), metric, clusters),
             "tie_share": float(outcomes.tied.mean()) if scored else None,
@@ -98,9 +93,9 @@ def result_rows(
             "n_clusters": clusters.n_occupied,
             "chance": metric.chance(outcomes),
             "interval": interval.method,
-            "level": level,
-            "replicates": replicates,
-            "seed": seed,
+            "level": resampling.level,
+            "replicates": resampling.replicates,
+            "seed": resampling.seed,
             "reason": interval.reason,
             "created": created,
         }
@@ -118,10 +113,7 @@ def _intervals(
     metrics: Sequence[Metric],
     per_query: Sequence[NDArray[np.float64]],
     clusters: Clusters,
-    seed: int,
-    replicates: int,
-    level: float,
-    method: Method,
+    resampling: Resampling,
 ) -> list[Interval]:
     """The interval of every metric; metrics of one kind are bootstrapped together."""
     intervals: dict[int, Interval] = {}
@@ -132,17 +124,17 @@ def _intervals(
         found = cluster_bootstrap(
             np.stack([per_query[i] for i in chosen]),
             clusters.labels,
-            seed=seed,
+            seed=resampling.seed,
             n_clusters=clusters.n_clusters,
             weights=clusters.weights,
-            replicates=replicates,
-            level=level,
-            method=method,
+            replicates=resampling.replicates,
+            level=resampling.level,
+            method=resampling.method,
             reduce=reduce,
         )
         for i, interval in zip(chosen, found, strict=True):
             share = metrics[i].reduce == "mean" and metrics[i].higher_is_better
-            intervals[i] = _at_the_edge(interval, per_query[i], clusters, level) if share else interval
+            intervals[i] = _at_the_edge(interval, per_query[i], clusters, resampling.level) if share else interval
     return [intervals[i] for i in range(len(metrics))]
 
 

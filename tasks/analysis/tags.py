@@ -76,7 +76,7 @@ def _pair_baselines(subject: Subject) -> Iterator[Slice]:
     }
     for name, (of_right, of_wrong) in scorers.items():
         won = (of_right > of_wrong) + 0.5 * (of_right == of_wrong)
-        low, high = wilson_interval(float(won.sum()), len(won), level=subject.settings.level)
+        low, high = wilson_interval(float(won.sum()), len(won), level=subject.resampling.level)
         yield Slice(
             encoder=subject.encoders[0],
             analysis="baseline",

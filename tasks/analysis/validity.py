@@ -15,11 +15,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.analysis.bootstrap import METHODS, Interval, Method, cluster_bootstrap
+from tasks.analysis.bootstrap import Interval, cluster_bootstrap
 from tasks.analysis.clusters import Clusters
 from tasks.analysis.effect import mcnemar_exact, tally
 from tasks.analysis.paired import paired_intervals
 from tasks.analysis.permutation import sign_flip_tests
+from tasks.analysis.resampling import METHODS, IntervalMethod
 
 TRUTH = 0.5
 AT_ONCE = 50  # data sets that share their random draws; enough groups keep the study's own noise small
@@ -77,7 +78,7 @@ def simulated_hits(scenario: Scenario, n_datasets: int, *, seed: int) -> NDArray
 
 
 def study(
-    scenario: Scenario, *, n_datasets: int, seed: int, draws: int = 999, methods: Sequence[Method] = METHODS
+    scenario: Scenario, *, n_datasets: int, seed: int, draws: int = 999, methods: Sequence[IntervalMethod] = METHODS
 ) -> list[Rate]:
     """Coverage of the intervals and type-I error of the tests at 5 %.
 
@@ -103,7 +104,7 @@ def study(
 
 
 def _group(
-    scenario: Scenario, clusters: Clusters, seed: int, draws: int, methods: Sequence[Method]
+    scenario: Scenario, clusters: Clusters, seed: int, draws: int, methods: Sequence[IntervalMethod]
 ) -> dict[str, list[bool]]:
     """One flag per data set for everything that is counted."""
     hits = simulated_hits(scenario, AT_ONCE, seed=seed)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from store.types import EvalProtocol
 from tasks.metrics.metric import RETRIEVAL, Metric
 from tasks.scoring.outcomes import Outcomes
 
@@ -48,68 +50,61 @@ CONSISTENCY_RBO = _reference(
 )
 
 
-class Spread(NamedTuple):
-    """A mean and its standard deviation (n - 1; NaN for one value)."""
-
-    mean: float
-    deviation: float
-    n: int
-
-    def __str__(self) -> str:
-        return f"{self.mean:.3f} ± {self.deviation:.3f}"
-
-
-def spread(values: NDArray[np.float64]) -> Spread:
-    """Mean and standard deviation with n - 1.
+def language_part(protocol: EvalProtocol) -> tuple[str, str] | None:
+    """Language and translator of ``t2i/<language>/<translator>``; None for any other protocol.
 
     Examples:
-        >>> str(spread(np.array([0.1, 0.2, 0.3])))
-        '0.200 ± 0.100'
+        >>> language_part(EvalProtocol(id="i2t/de/google", direction="i2t", title=""))
+        ('de', 'google')
+        >>> language_part(EvalProtocol(id="i2t/any", direction="i2t", title=""))
     """
-    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
-    return Spread(float(np.mean(values)), deviation, len(values))
+    if protocol.direction not in RETRIEVAL or protocol.id.count("/") != 2:
+        return None
+    _, language, translator = protocol.id.split("/")
+    return language, translator
 
 
-def over_languages(figures: Figures, *, without: frozenset[str] = frozenset()) -> Spread:
-    """Over languages, each being the mean of its translators.
+def language_weights(
+    parts: Sequence[tuple[str, str]],
+    *,
+    translator: str | None = None,
+    without: str | None = None,
+    speakers: bool = False,
+) -> NDArray[np.float64]:
+    """What each part counts in a mean over languages, each being the mean of its translators; they add up to 1.
 
     Args:
-        figures: One metric's values.
-        without: Languages to leave out. The published "Mean" of COCO-SM includes English; show it also without.
-
-    Examples:
-        >>> figures = {("en", "google"): 0.4, ("de", "google"): 0.3, ("de", "bing"): 0.1}
-        >>> str(over_languages(figures)), over_languages(figures, without=frozenset({"en"})).mean
-        ('0.300 ± 0.141', 0.2)
-    """
-    means = [value for language, value in by_language(figures).items() if language not in without]
-    return spread(np.array(means))
-
-
-def by_language(figures: Figures) -> dict[str, float]:
-    """Mean over translators of every language, languages sorted."""
-    languages = sorted({language for language, _ in figures})
-    return {name: float(np.mean([v for (language, _), v in figures.items() if language == name])) for name in languages}
-
-
-def over_speakers(figures: Figures, *, without: frozenset[str] = frozenset()) -> float:
-    """Mean over languages weighted by their speakers.
+        parts: Language and translator of each.
+        translator: Only what this one translated.
+        without: A language to leave out. The published "Mean" of COCO-SM includes English; show it also without.
+        speakers: Languages count by their speakers, not alike.
 
     Raises:
-        ValueError: A language whose speakers are not known.
+        ValueError: No part is left, or the speakers of a language are not known.
 
     Examples:
-        German has 134, French 274 million.
+        German by two translators counts as much as English by one; of 134 and 1,452 million speakers, less.
 
-        >>> round(over_speakers({("de", "google"): 0.0, ("fr", "google"): 1.0}), 4)
-        0.6716
+        >>> parts = [("en", "google"), ("de", "google"), ("de", "bing")]
+        >>> language_weights(parts).tolist(), language_weights(parts, without="en").tolist()
+        ([0.5, 0.25, 0.25], [0.0, 0.5, 0.5])
+        >>> language_weights(parts, speakers=True).round(4).tolist()
+        [0.9155, 0.0422, 0.0422]
     """
-    means = {language: value for language, value in by_language(figures).items() if language not in without}
-    unknown = sorted(set(means) - set(SPEAKERS))
+    kept = [language != without and translator in (None, by) for language, by in parts]
+    sizes = Counter(language for (language, _), keep in zip(parts, kept, strict=True) if keep)
+    if not sizes:
+        raise ValueError(f"no language is left of {', '.join('/'.join(part) for part in parts) or 'none'}")
+    unknown = sorted(set(sizes) - set(SPEAKERS)) if speakers else []
     if unknown:
         raise ValueError(f"number of speakers unknown for {', '.join(unknown)}; known: {', '.join(sorted(SPEAKERS))}")
-    weights = [SPEAKERS[language] for language in means]
-    return float(np.average(list(means.values()), weights=weights))
+    total = sum(SPEAKERS[language] for language in sizes) if speakers else len(sizes)
+    return np.array(
+        [
+            (SPEAKERS[language] if speakers else 1) / (total * sizes[language]) if keep else 0.0
+            for (language, _), keep in zip(parts, kept, strict=True)
+        ]
+    )
 
 
 class VarianceSplit(NamedTuple):

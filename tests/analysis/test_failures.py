@@ -15,7 +15,8 @@ from tasks.analysis.errors import errors, extra_positives, miss_kinds
 from tasks.analysis.families import connected, families, mutual_confusions
 from tasks.analysis.hubs import _never_without, _skewness_without, hubs, k_occurrence, skewness
 from tasks.analysis.margins import margins, score_margin
-from tasks.analysis.subject import Settings, Slice, Subject, slice_rows
+from tasks.analysis.resampling import Resampling
+from tasks.analysis.subject import Slice, Subject, slice_rows
 from tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from tasks.scoring.dense import score_dense
 from tasks.scoring.outcomes import Outcomes
@@ -50,7 +51,7 @@ def subject(of: Corpus, **encoders: np.ndarray) -> Subject:
         protocol=protocol,
         outcomes={name: outcomes_of(scores, of) for name, scores in encoders.items()},
         specs={name: name for name in encoders},
-        settings=Settings(replicates=200),
+        resampling=Resampling(replicates=200),
     )
 
 

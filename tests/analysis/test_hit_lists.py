@@ -22,6 +22,7 @@ from tasks.analysis.hit_lists import (
     read_hit_lists,
     rows_of_hits,
 )
+from tasks.analysis.resampling import Resampling
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.metrics import METRICS
 from tasks.metrics.examples import outcomes_of
@@ -75,7 +76,9 @@ def test_recalls_of_real_models_are_the_published_ones(
     lists: dict[str, dict[str, dict[int, np.ndarray]]], karpathy: Corpus, model: str
 ) -> None:
     encoder = encoder_of_hits(model, lists[model])
-    imported = rows_of_hits(lists[model], corpus=karpathy, encoder=encoder, run="r", seed=0, replicates=2_000)
+    imported = rows_of_hits(
+        lists[model], corpus=karpathy, encoder=encoder, run="r", resampling=Resampling(replicates=2_000)
+    )
     for stored, results in imported:
         protocol = stored["protocol"][0].as_py()
         rows = results.to_pylist()
@@ -109,7 +112,7 @@ def test_albef_beats_tcl_with_the_discordant_pairs_of_the_lists(
     contenders = [Contender(encoder=m, fingerprint=m, outcomes=outcomes[m, protocol]) for m in ("ALBEF", "TCL")]
     [row] = comparison_rows(
         contenders, [METRICS["R@1"]], corpus=karpathy.name, corpus_fingerprint=karpathy.fingerprint, run="r",
-        n_clusters=5_000, seed=0, replicates=2_000, permutations=4_999,
+        n_clusters=5_000, resampling=Resampling(replicates=2_000), permutations=4_999,
     ).to_pylist()  # fmt: skip
     wins, losses = DISCORDANT[protocol]
     n_queries = {"t2i/all": 25_010, "i2t/any": 5_000}[protocol]

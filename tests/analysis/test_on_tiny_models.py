@@ -18,7 +18,8 @@ from tasks.analysis.embedded import Embedded, Multi, Ragged, Side, Single
 from tasks.analysis.gate import judge_results
 from tasks.analysis.hardware import forward_precision
 from tasks.analysis.reference import Published
-from tasks.analysis.subject import Settings, Slice, Subject, slice_rows
+from tasks.analysis.resampling import Resampling
+from tasks.analysis.subject import Slice, Subject, slice_rows
 from tasks.analysis.summary import Provenance, result_rows
 from tasks.corpora.decode import decode_image
 from tasks.corpora.shapes import read_shapes, read_shapes_winoground
@@ -84,7 +85,7 @@ def subject_of(
         protocol=protocol,
         outcomes=outcomes,
         specs=specs,
-        settings=Settings(replicates=500),
+        resampling=Resampling(replicates=500),
         embedded=embedded.__getitem__,
     )
 
@@ -311,8 +312,7 @@ def test_a_loader_that_pads_wrongly_ends_as_suspect_in_the_gate(
                 run="r",
             ),
             n_clusters=SCENES,
-            seed=0,
-            replicates=100,
+            resampling=Resampling(replicates=100),
         )
         [judged] = judge_results(
             rows,

@@ -13,7 +13,8 @@ from store.errors import RequestError
 from store.types import Corpus
 from tasks.analysis.draws import count_blocks
 from tasks.analysis.resampled_gallery import resampled_galleries, resampled_gallery
-from tasks.analysis.subject import Settings, Subject, slice_rows
+from tasks.analysis.resampling import Resampling
+from tasks.analysis.subject import Subject, slice_rows
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.scoring.dense import score_dense
 from tasks.scoring.outcomes import Outcomes
@@ -122,7 +123,7 @@ def test_every_row_of_the_diagnostic_says_that_it_is_biased(outcomes: dict[str, 
             protocol=found.protocol,
             outcomes={"toy": found},
             specs={"toy": "fingerprint"},
-            settings=Settings(seed=3, replicates=50),
+            resampling=Resampling(seed=3, replicates=50),
         )
         rows = slice_rows(subject, resampled_galleries(subject), run="r").to_pylist()
         assert [row["metric"] for row in rows] == ["R@1", "R@5", "R@10"]

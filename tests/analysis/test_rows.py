@@ -15,6 +15,7 @@ from tasks.analysis.comparison import Contender, comparison_rows
 from tasks.analysis.effect import IDENTICAL, NEVER_LOSES, SEVERAL_QUERIES
 from tasks.analysis.pairwise import compare_encoders
 from tasks.analysis.replicates import replicate_rows, stored_difference
+from tasks.analysis.resampling import Resampling
 from tasks.analysis.rsum import rsum_row
 from tasks.analysis.standing import findings_of, standings
 from tasks.analysis.summary import Provenance, result_rows
@@ -30,6 +31,11 @@ PROVENANCE = Provenance(
 RECALLS = [METRICS[name] for name in ("R@1", "R@5", "R@10")]
 
 
+def draws(replicates: int) -> Resampling:
+    """The seed of all tests here."""
+    return Resampling(seed=7, replicates=replicates)
+
+
 def captions(n_images: int = 40, per_image: int = 5, *, seed: int = 1, skill: float = 3.0) -> Outcomes:
     """Text-to-image outcomes whose ranks spread around ``skill``, some of them tied."""
     rng = np.random.default_rng(seed)
@@ -43,7 +49,7 @@ def captions(n_images: int = 40, per_image: int = 5, *, seed: int = 1, skill: fl
 def test_every_result_row_holds_its_value_between_its_ends() -> None:
     rows = result_rows(
         captions(), [*RECALLS, METRICS["MRR"], METRICS["median_rank"], METRICS["mean_rank"]], PROVENANCE,
-        n_clusters=40, seed=7, replicates=500,
+        n_clusters=40, resampling=draws(500),
     )  # fmt: skip
     assert rows.schema.equals(RESULTS)
     for row in rows.to_pylist():
@@ -58,27 +64,27 @@ def test_every_result_row_holds_its_value_between_its_ends() -> None:
 def test_the_value_of_a_row_is_the_metrics_own() -> None:
     outcomes = captions()
     for name, row in zip(("R@1", "MRR"), result_rows(
-        outcomes, [METRICS["R@1"], METRICS["MRR"]], PROVENANCE, n_clusters=40, seed=7, replicates=50
+        outcomes, [METRICS["R@1"], METRICS["MRR"]], PROVENANCE, n_clusters=40, resampling=draws(50)
     ).to_pylist(), strict=True):  # fmt: skip
         assert row["value"] == METRICS[name].value(outcomes)
 
 
 def test_the_bootstrap_error_is_close_to_the_clustered_error() -> None:
-    [row] = result_rows(captions(400), RECALLS[:1], PROVENANCE, n_clusters=400, seed=7, replicates=4_000).to_pylist()
+    [row] = result_rows(captions(400), RECALLS[:1], PROVENANCE, n_clusters=400, resampling=draws(4_000)).to_pylist()
     assert row["standard_error"] == pytest.approx(row["robust_error"], rel=0.05)
 
 
 def test_independent_hits_have_wilson_beside_the_bootstrap_and_clustered_ones_do_not() -> None:
     alone = outcomes_of([[1]] * 30 + [[2]] * 10)
-    [row] = result_rows(alone, RECALLS[:1], PROVENANCE, n_clusters=40, seed=7, replicates=2_000).to_pylist()
+    [row] = result_rows(alone, RECALLS[:1], PROVENANCE, n_clusters=40, resampling=draws(2_000)).to_pylist()
     assert (row["wilson_low"], row["wilson_high"]) == pytest.approx((0.5981, 0.8581), abs=1e-4)  # statsmodels
-    [row] = result_rows(captions(), RECALLS[:1], PROVENANCE, n_clusters=40, seed=7, replicates=50).to_pylist()
+    [row] = result_rows(captions(), RECALLS[:1], PROVENANCE, n_clusters=40, resampling=draws(50)).to_pylist()
     assert (row["wilson_low"], row["wilson_high"]) == (None, None)
 
 
 def test_where_every_query_hits_wilson_over_the_images_takes_the_bootstraps_place() -> None:
     outcomes = replace(outcomes_of([[1]] * 40), clusters=np.repeat(np.arange(8, dtype=np.int32), 5))
-    [row] = result_rows(outcomes, RECALLS[:1], PROVENANCE, n_clusters=8, seed=7, replicates=50).to_pylist()
+    [row] = result_rows(outcomes, RECALLS[:1], PROVENANCE, n_clusters=8, resampling=draws(50)).to_pylist()
     assert (row["interval"], row["value"], row["high"]) == ("wilson", 1.0, 1.0)
     assert row["low"] == pytest.approx(8 / (8 + 1.959964**2), abs=1e-6)
     assert "Wilson over the 8 clusters" in row["reason"]
@@ -87,7 +93,7 @@ def test_where_every_query_hits_wilson_over_the_images_takes_the_bootstraps_plac
 def test_a_rank_of_one_everywhere_is_no_share_of_hits() -> None:
     ranks = [METRICS["median_rank"], METRICS["mean_rank"]]
     median, mean = result_rows(
-        outcomes_of([[1]] * 40), ranks, PROVENANCE, n_clusters=40, seed=7, replicates=50
+        outcomes_of([[1]] * 40), ranks, PROVENANCE, n_clusters=40, resampling=draws(50)
     ).to_pylist()  # fmt: skip
     assert (median["low"], median["high"], median["interval"]) == (1.0, 1.0, "percentile")
     assert (mean["low"], mean["high"], mean["interval"], mean["reason"]) == (None, None, "none", NO_SPREAD)
@@ -95,7 +101,7 @@ def test_a_rank_of_one_everywhere_is_no_share_of_hits() -> None:
 
 def test_one_image_gives_a_value_and_a_reason() -> None:
     outcomes = replace(outcomes_of([[1], [2]]), clusters=np.zeros(2, dtype=np.int32))
-    [row] = result_rows(outcomes, RECALLS[:1], PROVENANCE, n_clusters=5, seed=7, replicates=50).to_pylist()
+    [row] = result_rows(outcomes, RECALLS[:1], PROVENANCE, n_clusters=5, resampling=draws(50)).to_pylist()
     nulls = [row[name] for name in ("low", "high", "standard_error", "robust_error")]
     assert (row["value"], nulls, row["interval"], row["reason"]) == (0.5, [None] * 4, "none", TOO_FEW_CLUSTERS)
 
@@ -106,8 +112,7 @@ def compared(*contenders: Contender, metrics=RECALLS, **change):  # type: ignore
         "corpus_fingerprint": "c",
         "run": "r",
         "n_clusters": 40,
-        "seed": 7,
-        "replicates": 300,
+        "resampling": draws(300),
     }
     return comparison_rows(contenders, metrics, **{**request, "permutations": 300, **change})
 
@@ -205,7 +210,7 @@ def test_a_single_image_has_a_difference_and_a_reason() -> None:
 
 def test_kept_replicates_are_those_behind_the_results_row_and_subtract_to_the_paired_interval() -> None:
     metrics = [METRICS["R@1"], METRICS["median_rank"]]
-    how = {"n_clusters": 40, "seed": 7, "replicates": 300}
+    how = {"n_clusters": 40, "resampling": draws(300)}
     first, second = (captions(seed=s) for s in (1, 2))
     kept = [replicate_rows(outcomes, metrics, PROVENANCE, **how) for outcomes in (first, second)]
     results = result_rows(first, metrics, PROVENANCE, **how)
@@ -215,7 +220,12 @@ def test_kept_replicates_are_those_behind_the_results_row_and_subtract_to_the_pa
         assert len(row["values"]) == 300
         assert np.quantile(row["values"], [0.025, 0.975]).tolist() == [result["low"], result["high"]]
     [pair] = compare_encoders(
-        {"x": metrics[0].per_query(first), "y": metrics[0].per_query(second)}, first.clusters, **how, permutations=100
+        {"x": metrics[0].per_query(first), "y": metrics[0].per_query(second)},
+        first.clusters,
+        n_clusters=40,
+        seed=7,
+        replicates=300,
+        permutations=100,
     )
     stored = stored_difference(pa.concat_tables([kept[0].slice(0, 1), kept[1].slice(0, 1)]))
     assert (stored.low, stored.high) == (pair.difference.low, pair.difference.high)
@@ -223,7 +233,9 @@ def test_kept_replicates_are_those_behind_the_results_row_and_subtract_to_the_pa
 
 def test_replicates_of_different_draws_are_not_subtracted() -> None:
     one, other = (
-        replicate_rows(captions(), RECALLS[:1], PROVENANCE, n_clusters=40, seed=seed, replicates=count)
+        replicate_rows(
+            captions(), RECALLS[:1], PROVENANCE, n_clusters=40, resampling=Resampling(seed=seed, replicates=count)
+        )
         for seed, count in ((1, 50), (2, 60))
     )
     with pytest.raises(RequestError, match=r"not paired: seed 1 and 2, 50 and 60 replicates"):
@@ -235,7 +247,7 @@ def test_replicates_of_different_draws_are_not_subtracted() -> None:
 def test_rsum_adds_both_directions_with_the_interval_of_the_sum() -> None:
     t2i = captions(60)
     i2t = outcomes_of([[r] for r in np.random.default_rng(3).geometric(0.4, 60)], n_gallery=300)
-    how = {"n_clusters": 60, "seed": 7, "replicates": 400}
+    how = {"n_clusters": 60, "resampling": draws(400)}
     [row] = rsum_row(t2i, i2t, PROVENANCE, **how).to_pylist()
     sides = [{m.name: m.value(outcomes) for m in RECALLS} for outcomes in (t2i, i2t)]
     assert row["value"] == pytest.approx(rsum(*sides), abs=1e-9)

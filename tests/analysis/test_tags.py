@@ -11,7 +11,8 @@ import pytest
 from store.types import Corpus
 from tasks.analysis.categories import categories
 from tasks.analysis.complexity import complexity
-from tasks.analysis.subject import Settings, Subject
+from tasks.analysis.resampling import Resampling
+from tasks.analysis.subject import Subject
 from tasks.analysis.tags import baselines, tags
 from tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
 from tasks.scoring.dense import score_dense
@@ -38,7 +39,11 @@ def subject(corpus: Corpus, captions: np.ndarray, protocol_id: str) -> Subject:
     images = np.tile(RIGHT, (len(corpus.images) // 2, 1))
     outcomes = score_dense(images, captions.astype(np.float32), [judge(corpus, protocol)])[protocol_id]
     return Subject(
-        corpus=corpus, protocol=protocol, outcomes={"a": outcomes}, specs={"a": "a"}, settings=Settings(replicates=50)
+        corpus=corpus,
+        protocol=protocol,
+        outcomes={"a": outcomes},
+        specs={"a": "a"},
+        resampling=Resampling(replicates=50),
     )
 
 

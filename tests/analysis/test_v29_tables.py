@@ -13,7 +13,8 @@ from tasks.analysis.categories import agreement_of, categories, objects_named
 from tasks.analysis.complexity import complexity
 from tasks.analysis.errors import errors
 from tasks.analysis.hit_lists import outcomes_of_hits, read_hit_lists
-from tasks.analysis.subject import Settings, Slice, Subject
+from tasks.analysis.resampling import Resampling
+from tasks.analysis.subject import Slice, Subject
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.scoring.judgements import RetrievalJudgement
 from tasks.scoring.protocols import judge, select
@@ -47,7 +48,7 @@ def subject(coco: Corpus, shared_data: Path) -> Subject:
         protocol=protocol,
         outcomes={model: outcomes_of_hits(hits[model]["t2i/all"], judgement) for model in ("ALBEF", "TCL")},
         specs={"ALBEF": "albef", "TCL": "tcl"},
-        settings=Settings(replicates=1000),
+        resampling=Resampling(replicates=1000),
     )
 
 

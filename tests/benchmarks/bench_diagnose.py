@@ -54,7 +54,8 @@ for encoder in range(n_encoders):
 MEASURE = """
 import json, resource, time
 from tasks.analysis.analyses import ANALYSES, diagnose
-from tasks.analysis.subject import Settings, Subject, slice_rows
+from tasks.analysis.resampling import Resampling
+from tasks.analysis.subject import Subject, slice_rows
 from tasks.scoring.outcomes import Outcomes
 start = time.perf_counter()
 n_rows = 0
@@ -64,7 +65,7 @@ for protocol in protocols:
         rows = pa.ipc.open_file(f"{folder}/{protocol.id.replace('/', '-')}-{encoder}.arrow").read_all()
         outcomes[f"e{encoder}"] = Outcomes.from_arrow(rows, protocol)
     subject = Subject(corpus=corpus, protocol=protocol, outcomes=outcomes, specs={name: name for name in outcomes},
-                      settings=Settings(replicates=10_000))
+                      resampling=Resampling(replicates=10_000))
     n_rows += len(slice_rows(subject, diagnose(subject), run="bench"))
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
 print(json.dumps([time.perf_counter() - start, time.process_time(), peak, n_rows]))

@@ -14,6 +14,7 @@ from scipy import stats
 from store.types import EvalProtocol
 from tasks.analysis.bootstrap import bootstrap_samples
 from tasks.analysis.clusters import Clusters
+from tasks.analysis.resampling import Resampling
 from tasks.analysis.statistic import Sample
 from tasks.analysis.summary import Provenance, result_rows
 from tasks.analysis.validity import Scenario, study
@@ -59,7 +60,9 @@ def all_rows(replicates: int) -> float:
         for protocol in range(N_PROTOCOLS):
             outcomes = outcomes_of(encoder, protocol)
             start = perf_counter()
-            result_rows(outcomes, RECALLS, provenance, n_clusters=N_IMAGES, seed=0, replicates=replicates)
+            result_rows(
+                outcomes, RECALLS, provenance, n_clusters=N_IMAGES, resampling=Resampling(replicates=replicates)
+            )
             seconds += perf_counter() - start
     return seconds
 
