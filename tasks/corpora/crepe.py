@@ -19,7 +19,8 @@ from tasks.corpora.build import build_corpus
 from tasks.corpora.crops import Crops, crop_key
 from tasks.corpora.files import require_folder
 from tasks.corpora.image_files import Missing, present
-from tasks.corpora.rows import CaptionRow, ImageRow, PairRow, SkippedRow
+from tasks.corpora.negatives import negative_captions, negative_pairs
+from tasks.corpora.rows import ImageRow, SkippedRow
 from tasks.corpora.source import Folder
 
 _PRODUCTIVITY = re.compile(r"prod_vg_hard_negs_(atom|swap|negate)_complexity_(\d+)\.csv$")
@@ -76,20 +77,9 @@ def read_crepe(
     return build_corpus(
         "crepe",
         rows,
-        [
-            *(CaptionRow(item.id, item.id, item.caption) for item in items),
-            *(
-                CaptionRow(f"{item.id}/negative-{n}", None, text)
-                for item in items
-                for n, (_, text) in enumerate(item.negatives)
-            ),
-        ],
+        negative_captions(items),
         source=source,
-        pairs=(
-            PairRow(f"{item.id}/{n}", item.id, item.id, f"{item.id}/negative-{n}", category)
-            for item in items
-            for n, (category, _) in enumerate(item.negatives)
-        ),
+        pairs=negative_pairs(items),
         skipped=skipped,
         licence="MIT; Visual Genome CC BY 4.0",
         origin="https://github.com/RAIVNLab/CREPE",
