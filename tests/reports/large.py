@@ -224,16 +224,20 @@ def _outcomes(store: StandIn, rng: np.random.Generator) -> None:
 
 
 def _pictures(store: StandIn, rng: np.random.Generator) -> None:
-    """A noisy JPEG of a photograph's size for every image; the noise keeps it from packing too well."""
     for sha in store.contents["coco-karpathy"].images["sha"].to_pylist():
-        low = Image.fromarray(rng.integers(0, 255, (12, 16, 3), dtype=np.uint8)).resize(
-            (213, 160), Image.Resampling.BICUBIC
-        )
-        noise = rng.integers(-25, 25, (160, 213, 1), dtype=np.int16)
-        pixels = np.clip(np.asarray(low, dtype=np.int16) + noise, 0, 255).astype(np.uint8)
-        target = io.BytesIO()
-        Image.fromarray(pixels).save(target, "JPEG", quality=80)
-        store.pictures[sha] = target.getvalue()
+        store.pictures[sha] = noisy_jpeg(rng)
+
+
+def noisy_jpeg(rng: np.random.Generator) -> bytes:
+    """A thumbnail of a photograph's size; the noise keeps it from packing too well."""
+    low = Image.fromarray(rng.integers(0, 255, (12, 16, 3), dtype=np.uint8)).resize(
+        (213, 160), Image.Resampling.BICUBIC
+    )
+    noise = rng.integers(-25, 25, (160, 213, 1), dtype=np.int16)
+    pixels = np.clip(np.asarray(low, dtype=np.int16) + noise, 0, 255).astype(np.uint8)
+    target = io.BytesIO()
+    Image.fromarray(pixels).save(target, "JPEG", quality=80)
+    return target.getvalue()
 
 
 def later(store: StandIn, *, days: int) -> None:

@@ -1,0 +1,163 @@
+"""Commands in processes of their own: how long they take, what memory they and their children hold, and where it goes.
+
+As a program it runs one ``capim`` command with stopwatches in it:
+``python -m tests.benchmarks.commands RESULT.json evaluate --workspace …``.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CAPIM = Path(sys.executable).with_name("capim")
+EVERY_SECONDS = 0.05
+
+# function -> step; a step's time is without that of the steps inside it
+STEPS = {
+    "tasks.score:evaluate": "scoring",
+    "tasks.score:result_rows": "intervals",
+    "tasks.score:rsum_row": "intervals",
+    "tasks.compare:comparison_rows": "comparisons",
+    "tasks.diagnose:diagnose": "diagnosis",
+    "tasks.diagnose:judge_results": "diagnosis",
+    "tasks.publish:write_report": "report",
+    "store.embedding_store:EmbeddingStore.vectors": "reading vectors",
+    "store.embedding_store:EmbeddingStore.multivectors": "reading vectors",
+    "store.catalogue:Catalogue.rows": "reading rows",
+    "store.catalogue:Catalogue.corpus": "reading rows",
+    "store.catalogue:Catalogue.write_rows": "writing rows",
+}
+
+
+class Taken(NamedTuple):
+    """What a command took: by the clock, of all processors, and at most in memory with its children."""
+
+    seconds: float
+    processor: float
+    peak_bytes: int
+    output: str
+
+    @property
+    def peak_gib(self) -> float:
+        return self.peak_bytes / 2**30
+
+
+def watched(command: Sequence[str | Path], env: Mapping[str, str] | None = None) -> Taken:
+    """Runs a command to its end.
+
+    Raises:
+        RuntimeError: It failed; says its last lines.
+    """
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        begun = time.perf_counter()
+        process = psutil.Popen([str(word) for word in command], stdout=out, stderr=err, cwd=REPOSITORY, env=env)
+        highest, busy = 0, 0.0
+        while process.poll() is None:
+            held, used = _held_and_used(process)
+            highest, busy = max(highest, held), max(busy, used)
+            time.sleep(EVERY_SECONDS)
+        seconds = time.perf_counter() - begun
+        for stream in (out, err):
+            stream.seek(0)
+        if process.returncode:
+            raise RuntimeError(f"{command} ended with {process.returncode}: {err.read()[-3000:]}")
+        return Taken(seconds, busy, highest, out.read())
+
+
+def _held_and_used(process: psutil.Process) -> tuple[int, float]:
+    """Bytes and processor seconds of a process and its children; what they share is counted once."""
+    try:
+        family = [process, *process.children(recursive=True)]
+        # reading PSS walks all pages: only where there is somebody to share with
+        held = sum(one.memory_full_info().pss if len(family) > 1 else one.memory_info().rss for one in family)
+        own = process.cpu_times()
+        living = sum(sum(one.cpu_times()[:2]) for one in family[1:])
+        return held, own.user + own.system + own.children_user + own.children_system + living
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return 0, 0.0
+
+
+class Stepwise(NamedTuple):
+    """A command by its steps: step -> seconds, and processor seconds; what no step took is ``the rest``."""
+
+    taken: Taken
+    seconds: dict[str, float]
+    processor: dict[str, float]
+
+
+def capim(*words: str | Path) -> Stepwise:
+    """Runs a ``capim`` command with the steps of ``STEPS`` timed."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "steps.json"
+        taken = watched([sys.executable, "-m", "tests.benchmarks.commands", found, *words, "--quiet"])
+        seconds, processor = json.loads(found.read_text())
+    seconds["the rest"] = taken.seconds - sum(seconds.values())
+    processor["the rest"] = taken.processor - sum(processor.values())
+    return Stepwise(taken, seconds, processor)
+
+
+class Stopwatch:
+    """Time by step, of the innermost step that is on."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.processor: dict[str, float] = defaultdict(float)
+        self._on: list[str] = []
+        self._since = (time.perf_counter(), time.process_time())
+
+    def _turn(self) -> None:
+        now = (time.perf_counter(), time.process_time())
+        if self._on:
+            self.seconds[self._on[-1]] += now[0] - self._since[0]
+            self.processor[self._on[-1]] += now[1] - self._since[1]
+        self._since = now
+
+    def __call__(self, step: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(work)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            name = f"{step}, MaxSim" if step == "scoring" and callable(kwargs["images"]) else step
+            self._turn()
+            self._on.append(name)
+            try:
+                found = work(*args, **kwargs)
+                return self._each(name, found) if isinstance(found, Iterator) else found
+            finally:
+                self._turn()
+                self._on.pop()
+
+        return timed
+
+    def _each(self, step: str, items: Iterator[Any]) -> Iterator[Any]:
+        following = self(step, functools.partial(next, items, None))
+        while (item := following()) is not None:
+            yield item
+
+
+def main(target: str, words: Sequence[str]) -> int:
+    """Runs the command with the stopwatches in it; writes what they show."""
+    watch = Stopwatch()
+    from flows.cli import main as command
+
+    for place, step in STEPS.items():
+        module, _, path = place.partition(":")
+        *owners, name = path.split(".")
+        owner = functools.reduce(getattr, owners, importlib.import_module(module))
+        setattr(owner, name, watch(step, getattr(owner, name)))
+    code = command(words)
+    Path(target).write_text(json.dumps([watch.seconds, watch.processor]))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
