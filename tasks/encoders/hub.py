@@ -70,7 +70,6 @@ def snapshot(repository: str, commit: str, weights: Sequence[str]) -> Path:
 
 def hub_error(error: Exception, repository: str, revision: str) -> RequestError | WorkError:
     """A hub failure in one line that names the repository and the next step; other errors are raised as they are."""
-    import httpx
     from huggingface_hub import errors
 
     where = f"https://huggingface.co/{repository}"
@@ -85,7 +84,7 @@ def hub_error(error: Exception, repository: str, revision: str) -> RequestError 
         return RequestError(f"{repository} is not on the hub (or is private: set HF_TOKEN); see {where}")
     if isinstance(error, errors.HFValidationError):
         return RequestError(f"{repository!r} is neither a folder here nor the id of a hub repository")
-    if isinstance(error, errors.LocalEntryNotFoundError | errors.OfflineModeIsEnabled | httpx.HTTPError | OSError):
+    if isinstance(error, errors.LocalEntryNotFoundError | errors.OfflineModeIsEnabled | errors.HTTPError | OSError):
         return WorkError(
             f"the hub cannot be reached for {repository} at {revision!r} and the cache does not hold it; "
             f"where there is a network, run: hf download {repository} --revision {revision}"

@@ -82,7 +82,7 @@ def response(status: int) -> httpx.Response:
         (errors.RepositoryNotFoundError("404", response=response(404)), RequestError, "is not on the hub"),
         (errors.RevisionNotFoundError("404", response=response(404)), RequestError, "has no revision 'main'"),
         (errors.LocalEntryNotFoundError("offline"), WorkError, "cannot be reached .* hf download a/b"),
-        (httpx.ConnectError("no route"), WorkError, "cannot be reached"),
+        (errors.HTTPError("no route"), WorkError, "cannot be reached"),
         (ConnectionError("reset"), WorkError, "cannot be reached"),
     ],
 )
