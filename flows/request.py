@@ -12,7 +12,8 @@ from flows.execution import call
 from store.errors import RequestError
 from store.types import EncoderSpec, Precision
 from tasks.embed import check_corpora
-from tasks.encoders import entry_from, resolve, spec_of
+from tasks.encoders import entry_from, spec_of
+from tasks.resolve import resolve_encoder
 
 
 def check_request(config: RunConfig) -> tuple[EncoderSpec, ...]:
@@ -23,8 +24,11 @@ def check_request(config: RunConfig) -> tuple[EncoderSpec, ...]:
             that are missing or contradict themselves: all faults together.
     """
     found, faults = _resolved(config)
-    unreadable: list[str] = call(check_corpora, config.corpora, config.sample, config.seed)
-    faults += [*unnamed(config), *unreadable]
+    faults += unnamed(config)
+    try:
+        faults += call(check_corpora, config.corpora, config.sample, config.seed)
+    except RequestError as error:
+        faults += error.faults
     if faults:
         raise RequestError(faults)
     return found
@@ -68,7 +72,7 @@ def _spec(entry: str | Mapping[str, Any], config: RunConfig) -> EncoderSpec:
     spec = spec_of(entry) if isinstance(entry, str) else entry_from(str(entry.get("name", "")), _row(entry)).spec
     if config.precision is not None:
         spec = dataclasses.replace(spec, precision=cast("Precision", config.precision))
-    return resolve(spec)
+    return call(resolve_encoder, spec)
 
 
 def _row(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from prefect import task
-from prefect.cache_policies import NO_CACHE
 
 from store import EmbeddingStore
 from store.approximate import KINDS, indexed
@@ -27,13 +25,14 @@ from tasks.scoring.multivectors import gather
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols import judge_all, select
 from tasks.scoring.two_stage import SecondScores, dense_pairs, maxsim_pairs, two_stage
+from tasks.shell import shell
 from tasks.stored_outcomes import in_query_order, read_outcomes
 
 PROTOCOL = "t2i/all"
 SHOWN = ("R@1", "R@5", "R@10")
 
 
-@task(name="rerank", task_run_name="rerank-{first.sets.encoder}-{second.sets.encoder}", cache_policy=NO_CACHE)
+@shell("rerank", kind="analyse", run_name="rerank-{first.sets.encoder}-{second.sets.encoder}-{first.sets.corpus}")
 def rerank(
     first: EvaluationRef,
     second: EvaluationRef,
@@ -71,7 +70,7 @@ def rerank(
     return name
 
 
-@task(name="fuse", cache_policy=NO_CACHE)
+@shell("fuse", kind="analyse", run_name="fuse-{members[0].sets.corpus}")
 def fuse(members: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str) -> str:
     """Reciprocal rank fusion of stored lists, as an encoder of its own; returns its name."""
     store = EmbeddingStore.open(store_uri)
@@ -88,7 +87,7 @@ def fuse(members: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resa
     return name
 
 
-@task(name="approximate", task_run_name="approximate-{exact.sets.encoder}", cache_policy=NO_CACHE)
+@shell("approximate", kind="analyse", run_name="approximate-{exact.sets.encoder}-{exact.sets.corpus}")
 def approximate(exact: EvaluationRef, *, store_uri: str, kinds: Sequence[str] = KINDS, run: str) -> int:
     """What LanceDB's indexes lose and gain against exact search, as slices; returns how many rows.
 

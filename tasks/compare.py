@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from store import EmbeddingStore
 from tasks.analysis.clusters import cluster_count
 from tasks.analysis.comparison import Contender, comparison_rows
@@ -16,10 +13,11 @@ from tasks.asked import asked_protocols
 from tasks.metrics import Metric
 from tasks.progress import track
 from tasks.references import CompareRef, EvaluationRef
+from tasks.shell import shell
 from tasks.stored_outcomes import read_outcomes
 
 
-@task(name="compare", task_run_name="compare-encoders", cache_policy=NO_CACHE)
+@shell("compare", kind="analyse", run_name="compare-{evaluations[0].sets.corpus}")
 def compare_corpus(
     evaluations: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str
 ) -> CompareRef:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from store import EmbeddingStore
 from store.types import EvalProtocol
 from tasks.analysis.analyses import diagnose
@@ -18,11 +15,12 @@ from tasks.analysis.subject import Subject, slice_rows
 from tasks.asked import asked_protocols
 from tasks.progress import track
 from tasks.references import EvaluationRef
+from tasks.shell import shell
 from tasks.stored_outcomes import read_outcomes
 from tasks.stored_vectors import vector_reader
 
 
-@task(name="diagnose", task_run_name="diagnose-encoders", cache_policy=NO_CACHE)
+@shell("diagnose", kind="analyse", run_name="diagnose-{evaluations[0].sets.corpus}")
 def diagnose_corpus(
     evaluations: tuple[EvaluationRef, ...],
     *,

@@ -13,9 +13,6 @@ from dataclasses import replace
 from multiprocessing import get_context
 from typing import Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from store import EmbeddingStore
 from store.errors import RequestError, WorkError
 from store.types import Corpus, EncoderSpec, Modality
@@ -26,7 +23,7 @@ from tasks.corpora.survey import survey
 from tasks.encoding import EncodedSet, EncodeSettings, SetEncoder
 from tasks.progress import track
 from tasks.references import CorpusRef, EmbedRef, SetsRef
-from tasks.retries import DELAYS_SECONDS, may_help
+from tasks.shell import shell
 
 MODALITIES: tuple[Modality, ...] = ("image", "caption")
 SHOWN_SKIPS = 5
@@ -35,25 +32,27 @@ _READ: OrderedDict[str, Corpus] = OrderedDict()  # what this process read of fil
 _OPEN: OrderedDict[str, Corpus] = OrderedDict()  # what it registered, by reference
 
 
-@task(name="check-corpora", cache_policy=NO_CACHE)
+@shell("check-corpora", kind="read", timeout_hours=12)
 def check_corpora(corpora: Sequence[str | dict[str, Any]], sample: int | None, seed: int) -> list[str]:
-    """Read corpora before anything is written; returns every fault of every one of them."""
+    """Read corpora before anything is written; returns every fault of every one of them.
+
+    Raises:
+        RequestError: All faults too, but where one of them may pass: a hub that did not answer.
+    """
     faults: list[str] = []
+    passing: RequestError | None = None
     for what in corpora:
         try:
             _keep(_READ, _asked(what, sample, seed), open_corpus(what, sample=sample, seed=seed))
         except RequestError as error:
             faults.extend(error.faults)
+            passing = error if may_pass(error) else passing
+    if passing is not None:
+        raise RequestError(faults) from passing
     return faults
 
 
-@task(
-    name="register-corpus",
-    cache_policy=NO_CACHE,
-    retries=len(DELAYS_SECONDS),
-    retry_delay_seconds=DELAYS_SECONDS,
-    retry_condition_fn=may_help,
-)
+@shell("register-corpus", kind="read", timeout_hours=24)
 def register_corpus(what: str | dict[str, Any], *, store_uri: str, sample: int | None, seed: int) -> CorpusRef:
     """Read a corpus, decode every image that the store has not seen, and keep its items and thumbnails.
 
@@ -80,7 +79,7 @@ def register_corpus(what: str | dict[str, Any], *, store_uri: str, sample: int |
     return reference
 
 
-@task(name="embed", task_run_name="embed-{spec.name}", cache_policy=NO_CACHE)
+@shell("embed", kind="encode", run_name="embed-{spec.name}")
 def embed_corpora(
     spec: EncoderSpec, corpora: tuple[CorpusRef, ...], *, store_uri: str, settings: EncodeSettings, run: str
 ) -> tuple[EmbedRef, ...]:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from store import EmbeddingStore
 from store.errors import RequestError
 from tasks.references import EvaluationRef, SetsRef, corpus_name, encoder_name
+from tasks.shell import shell
 
 Named = str | dict[str, Any]
 OF_SEVERAL_PROTOCOLS = frozenset("+*")  # in the protocol of a figure over several, which has no outcomes of its own
 
 
-@task(name="find-sets", cache_policy=NO_CACHE)
+@shell("find-sets", kind="read")
 def find_sets(store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Named]) -> tuple[SetsRef, ...]:
     """The newest sealed pairs of embedding sets by these names; all that there are where none is named.
 
@@ -50,7 +48,7 @@ def find_sets(store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Na
     return tuple(found)
 
 
-@task(name="find-evaluations", cache_policy=NO_CACHE)
+@shell("find-evaluations", kind="read")
 def find_evaluations(
     store_uri: str, *, corpora: Sequence[Named] = (), encoders: Sequence[Named] = ()
 ) -> tuple[EvaluationRef, ...]:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from store import EmbeddingStore
 from store.importing import import_embeddings
 from store.seal import SealedSet
 from tasks.analysis.hit_lists import encoder_of_hits, read_hit_lists, rows_of_hits
 from tasks.analysis.resampling import Resampling
 from tasks.embed import register_corpus
+from tasks.shell import shell
 
 
-@task(name="import-embeddings", cache_policy=NO_CACHE)
+@shell("import-embeddings", kind="read", run_name="import-embeddings-{encoder}")
 def import_made_elsewhere(
     corpus: str | dict[str, Any], *, store_uri: str, encoder: str, images: str | None, captions: str | None
 ) -> list[SealedSet]:
@@ -31,7 +29,7 @@ def import_made_elsewhere(
     )
 
 
-@task(name="import-outcomes", cache_policy=NO_CACHE)
+@shell("import-outcomes", kind="read")
 def import_hit_lists(
     corpus: str | dict[str, Any],
     folder: str,

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
-from prefect import task
-from prefect.cache_policies import NO_CACHE
 
 from store import EmbeddingStore
 from store.errors import RequestError
@@ -23,10 +21,11 @@ from tasks.scoring.blocks import score_blocks
 from tasks.scoring.judgements import RetrievalJudgement
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols import judge_all
+from tasks.shell import shell
 from tasks.stored_outcomes import read_outcomes
 
 
-@task(name="own-metric", task_run_name="own-metric-{metric}", cache_policy=NO_CACHE)
+@shell("own-metric", kind="score", run_name="{metric}-{evaluation.sets.encoder}-{evaluation.sets.corpus}")
 def own_metric(
     evaluation: EvaluationRef,
     metric: str,

@@ -5,18 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from reports.write import write_report
 from store import EmbeddingStore
 from tasks.analysis.complexity import caption_features
 from tasks.artifacts import show_table, show_text
+from tasks.shell import shell
 
 LEADERBOARD = ("t2i/all", "R@1")  # protocol and metric of the table in the UI; the report has all of them
 
 
-@task(name="publish", cache_policy=NO_CACHE)
+@shell("publish", kind="report", run_name="publish-{run}", timeout_hours=2)
 def publish_report(*, store_uri: str, reports_uri: str, run: str) -> str:
     """Write the report into a folder of the run's own; returns the path or URI of its HTML page."""
     store = EmbeddingStore.open(store_uri)

@@ -2,19 +2,60 @@
 
 from __future__ import annotations
 
+import errno
+import socket
+from collections.abc import Iterator
 from typing import Any
 
-from store.errors import RequestError, WorkError
-
 DELAYS_SECONDS = [2.0, 10.0, 60.0]
+JITTER = 0.3  # so that many workers that lost the same service do not come back to it at once
+
+_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
+_ERRNO = frozenset(
+    {errno.EIO, errno.ESTALE, errno.EAGAIN, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH}
+)
+_CLASSES = frozenset({"ConnectionError", "TransportError"})  # of requests, and of httpx under whatever name it comes
+_OBJECT_STORE = ("error sending request", "timed out", "service unavailable", "slow down", "internal server error")
 
 
 def may_help(_task: object, _run: object, state: Any) -> bool:
     """Whether a failed task should be tried again (Prefect's ``retry_condition_fn``).
 
-    Faults of the request and of the work itself come back the same; only what the outside did may pass.
+    A task that used up its own time would do so again.
     """
+    from prefect.task_engine import TaskRunTimeoutError
+
     error = state.result(raise_on_failure=False)
-    return isinstance(error, OSError | TimeoutError | ConnectionError) and not isinstance(
-        error, RequestError | WorkError
-    )
+    return isinstance(error, BaseException) and not isinstance(error, TaskRunTimeoutError) and may_pass(error)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether an error, or one that it was raised from, is the outside's silence: neither our fault nor the request's.
+
+    What is told as a fault ("the hub cannot be reached") keeps its cause, and that may pass. A hub that is switched
+    off stays so.
+
+    Examples:
+        >>> may_pass(ConnectionResetError()), may_pass(FileNotFoundError("captions.json"))
+        (True, False)
+    """
+    chain = list(_with_causes(error))
+    return any(map(_passes, chain)) and not any(type(link).__name__ == "OfflineModeIsEnabled" for link in chain)
+
+
+def _passes(error: BaseException) -> bool:
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if isinstance(status, int):
+        return status in _STATUS
+    if isinstance(error, TimeoutError | socket.gaierror) or getattr(error, "errno", None) in _ERRNO:
+        return True
+    if not _CLASSES.isdisjoint(kind.__name__ for kind in type(error).__mro__):
+        return True
+    said = str(error).lower()
+    return "lanceerror(io)" in said and any(words in said for words in _OBJECT_STORE)
+
+
+def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__

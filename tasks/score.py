@@ -9,8 +9,6 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from prefect import task
-from prefect.cache_policies import NO_CACHE
 
 from store import EmbeddingStore
 from store.errors import RequestError
@@ -32,13 +30,14 @@ from tasks.scoring.evaluate import SCORER_VERSION, evaluate
 from tasks.scoring.languages import CaptionParts
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols import protocols_of, select
+from tasks.shell import shell
 from tasks.stored_outcomes import in_query_order, read_outcomes
 
 HEADLINES = ("t2i/all", "i2t/any")
 PARTS_AT_ONCE = 4  # languages and translators whose outcomes are in memory together
 
 
-@task(name="score", task_run_name="score-{sets.encoder}-{sets.corpus}", cache_policy=NO_CACHE)
+@shell("score", kind="score", run_name="score-{sets.encoder}-{sets.corpus}")
 def score(
     sets: SetsRef,
     *,

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from prefect import task
-from prefect.cache_policies import NO_CACHE
 
 from store import EmbeddingStore
 from store.types import Corpus, EncoderSpec, Modality
@@ -28,6 +26,7 @@ from tasks.encoders import Encoder, encode_captions, encode_images, load_encoder
 from tasks.encoders.device import choose_device, device_identity, device_name
 from tasks.metrics import METRICS
 from tasks.references import EmbedRef, EvaluationRef
+from tasks.shell import shell
 from tasks.stored_outcomes import read_outcomes
 from tasks.stored_vectors import chosen
 from tasks.versions import library_versions
@@ -35,7 +34,7 @@ from tasks.versions import library_versions
 Vectors = list[NDArray[np.float32]]
 
 
-@task(name="watch-vectors", task_run_name="watch-vectors-{spec.name}", cache_policy=NO_CACHE)
+@shell("watch-vectors", kind="encode", run_name="watch-vectors-{spec.name}", timeout_hours=6)
 def watch_vectors(
     spec: EncoderSpec, embedded: Sequence[EmbedRef], *, store_uri: str, device: str, rule: WatchRule, seed: int
 ) -> list[Finding]:
@@ -70,7 +69,7 @@ def _watched(
     return findings
 
 
-@task(name="watch-metrics", task_run_name="watch-metrics-{now.sets.encoder}-{now.sets.corpus}", cache_policy=NO_CACHE)
+@shell("watch-metrics", kind="analyse", run_name="watch-metrics-{now.sets.encoder}-{now.sets.corpus}")
 def watch_metrics(
     now: EvaluationRef, *, store_uri: str, run: str, rule: WatchRule, resampling: Resampling
 ) -> list[Finding]:
@@ -118,7 +117,7 @@ def watch_metrics(
     return list(dict.fromkeys(findings))
 
 
-@task(name="watch-libraries", cache_policy=NO_CACHE)
+@shell("watch-libraries", kind="read")
 def watch_libraries(*, store_uri: str, run: str) -> list[Finding]:
     """Library versions now against those of the last good run."""
     rows = EmbeddingStore.open(store_uri).rows("runs", state="completed").sort_by("started").to_pylist()
