@@ -23,6 +23,7 @@ from tasks.corpora.survey import survey
 from tasks.encoding import EncodedSet, EncodeSettings, SetEncoder
 from tasks.progress import track
 from tasks.references import CorpusRef, EmbedRef, SetsRef
+from tasks.retries import may_pass
 from tasks.shell import shell
 
 MODALITIES: tuple[Modality, ...] = ("image", "caption")

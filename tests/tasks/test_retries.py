@@ -24,7 +24,7 @@ def told(message: BaseException, cause: BaseException) -> BaseException:
     return message
 
 
-S3_DOWN = "LanceError(IO): Generic S3 error: Error performing GET http://h/b in 1s, after 3 retries - HTTP error: error sending request"
+S3_DOWN = "LanceError(IO): Generic S3 error: GET http://h/b, after 3 retries - HTTP error: error sending request"
 PASSING = {
     "the hub did not answer": told(WorkError("the hub cannot be reached"), httpx.ConnectError("no route")),
     "a data set could not be reached": told(RequestError("x: the hub cannot be reached"), ConnectionError("reset")),
