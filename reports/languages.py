@@ -11,6 +11,7 @@ from reports.evidence import Evidence, Row
 
 DIRECTIONS = ("t2i", "i2t")
 NDCG = "consistency_nDCG@20"  # COCO-SM's nDCG@20: agreement with the list for the English caption
+RBO = "consistency_RBO"
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")  # BCP-47, as far as ids use it
 
@@ -100,6 +101,29 @@ def language_mean(
             if language != without
         ]
     )
+
+
+def over_languages(evidence: Evidence, corpus: str) -> list[tuple[str, str, str]]:
+    """The figures over all languages: what to call each, and the ends of its protocol id and of its metric's name."""
+    reference = evidence.corpora[corpus].languages_reference
+    name = language_name(reference)
+    ways = translators(evidence, corpus)
+    found = []
+    for without, suffix in (("", ""), (f" without {name}", f"without-{reference}")):
+        plain = f"@{suffix}" if suffix else ""
+        found.append((f"all{without}", f"*/*{plain}", ""))
+        found += [(f"{way}{without}", f"*/{way}{plain}", "") for way in ways if len(ways) > 1]
+        found.append((f"by speakers{without}", f"*/*@speakers{'-' if suffix else ''}{suffix}", ""))
+    shares = (("languages", "language"), ("translators", "translator"), ("neither", "residual"))
+    found += [
+        (
+            f"variance between {title}" if title != "neither" else "variance of neither",
+            f"*/*@without-{reference}",
+            f"_variance_{key}",
+        )
+        for title, key in shares
+    ]
+    return found
 
 
 def mean(values: Sequence[float | None]) -> float | None:

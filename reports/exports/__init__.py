@@ -8,10 +8,11 @@ from pathlib import Path
 
 from reports.evidence import Evidence, Source
 from reports.exports.clip_benchmark_table import clip_benchmark_files
+from reports.exports.coco_sm import coco_sm_files
 from reports.exports.latex import latex_files
 from reports.exports.mteb_results import mteb_files
 from reports.exports.plain import csv_files, json_files, parquet_files
-from reports.exports.seeds import coco_sm_files, v28_files
+from reports.exports.v28 import v28_files
 from reports.reading import read_evidence
 from store.errors import RequestError
 
@@ -37,7 +38,9 @@ FORMATS: dict[str, Format] = {
     "parquet": Format(title="every result row, typed", suffix=".parquet", files=parquet_files),
     "latex": Format(title="leaderboards as booktabs tables", suffix=".tex", files=latex_files),
     "v28": Format(title="the V28 seed's combined CSV", suffix=".csv", files=v28_files),
-    "coco-sm": Format(title="COCO-SM's report and reduced CSV of every encoder", suffix="", files=coco_sm_files),
+    "coco-sm": Format(
+        title="COCO-SM's report and reduced CSV of every encoder, and a summary", suffix="", files=coco_sm_files
+    ),
     "mteb": Format(title="MTEB results, one JSON per task", suffix="", files=mteb_files),
     "clip-benchmark": Format(title="CLIP_benchmark's CSV", suffix=".csv", files=clip_benchmark_files),
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.csv
@@ -89,3 +91,12 @@ def _type(field: pa.Field) -> dict[str, object]:
     )
     found: dict[str, object] = next(dict(kind) for fits, kind in kinds if fits(field.type))
     return {**found, "type": [found["type"], "null"]} if field.nullable else found
+
+
+def csv_bytes(rows: Sequence[Mapping[str, str]]) -> bytes:
+    """Rows of one form as CSV with a header."""
+    target = io.StringIO()
+    writer = csv.DictWriter(target, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return target.getvalue().encode()

@@ -12,6 +12,7 @@ from reports.cells import heat, metric_title, result_cell
 from reports.evidence import Evidence
 from reports.languages import (
     NDCG,
+    RBO,
     cross_lingual,
     deviation,
     figure,
@@ -19,6 +20,7 @@ from reports.languages import (
     language_name,
     languages,
     mean,
+    over_languages,
     over_translators,
     translators,
 )
@@ -28,8 +30,8 @@ COLUMNS = (
     *((direction, f"R@{k}") for direction in ("t2i", "i2t") for k in (1, 5, 10)),
     ("t2i", NDCG),
     ("i2t", NDCG),
-    ("t2i", "consistency_RBO"),
-    ("i2t", "consistency_RBO"),
+    ("t2i", RBO),
+    ("i2t", RBO),
 )
 
 
@@ -41,6 +43,8 @@ def section(evidence: Evidence) -> Section | None:
         blocks.append(_heat_table(evidence, corpus, encoders))
         blocks.append(_heat_map(evidence, corpus, encoders))
         for encoder in encoders:
+            if (summary := _over_all(evidence, corpus, encoder)) is not None:
+                blocks.append(summary)
             blocks += [_reduced(evidence, corpus, encoder), _report(evidence, corpus, encoder)]
     if not blocks:
         return None
@@ -236,6 +240,31 @@ def _reduced(evidence: Evidence, corpus: str, encoder: str) -> Table:
         dense=True,
         folded=f"{encoder}: the reduced table",
         note="Fractions with three decimals and standard deviations with n − 1, as COCO-SM prints them.",
+    )
+
+
+def _over_all(evidence: Evidence, corpus: str, encoder: str) -> Table | None:
+    """The stored figures over all languages, with their intervals; None before `capim evaluate` saw them all."""
+    columns = _present(evidence, corpus)
+    rows = []
+    for label, protocol, metric in over_languages(evidence, corpus):
+        found = [evidence.figures.get((corpus, f"{d}/{protocol}", f"{m}{metric}", encoder)) for d, m in columns]
+        if any(row is not None and row["value"] is not None for row in found):
+            rows.append((Cell(text=label), *map(result_cell, found)))
+    if not rows:
+        return None
+    return Table(
+        id=f"languages-{corpus}-{encoder}-all",
+        caption=f"{encoder} on {corpus}, over all languages",
+        columns=(
+            Column(heading="over"),
+            *(Column(heading=f"{d} {metric_title(m)}", numeric=True) for d, m in columns),
+        ),
+        rows=tuple(rows),
+        dense=True,
+        folded=f"{encoder}: means over languages with intervals, by speakers, and where the variance is",
+        note="A mean is over languages, each the mean of its translators; all of them see the same draws of images. "
+        "The three shares of the variance add up to all of it and have no interval.",
     )
 
 

@@ -13,12 +13,12 @@ import pyarrow.parquet
 import pytest
 
 from reports.exports import FORMATS, export_results
+from reports.exports.coco_sm import in_seed_order, reduced
 from reports.exports.latex import latex_table
-from reports.exports.seeds import reduced
 from reports.page import Cell, Column, Table
 from store.errors import RequestError
 from store.schema import RESULTS
-from tests.reports.large import coco
+from tests.reports.large import coco, result
 from tests.reports.stand_in import StandIn
 
 
@@ -97,6 +97,33 @@ def test_coco_sm_files_have_63_rows_and_the_published_header(
         "bing",
         "nllb",
     ]
+
+
+def test_rows_come_in_the_order_of_the_published_tables(shared_data: Path) -> None:
+    for name in ("open_clip", "uform-multilingual-v2"):
+        published = [(r["language"], r["meta"]) for r in rows_of(shared_data / "coco_sm" / "reports" / f"{name}.csv")]
+        assert len(published) == 63
+        assert in_seed_order(sorted(published)) == published
+
+
+def test_the_summary_of_a_multilingual_corpus_shows_what_is_stored_over_all_languages(tmp_path: Path) -> None:
+    store = coco(n_images=40)
+    for protocol, metric, value in (
+        ("t2i/*/*", "R@1", 0.5),
+        ("t2i/*/*@without-en", "R@1", 0.25),
+        ("t2i/*/*@speakers", "R@1", 0.75),
+        ("t2i/*/*@without-en", "R@1_variance_language", 0.875),
+    ):
+        result(store, "siglip2-so400m", "coco-sm", protocol, metric, value, half=0.01)
+    export_results(store, tmp_path / "out", kind="coco-sm")
+    rows = rows_of(tmp_path / "out" / "coco-sm" / "siglip2-so400m_summary.csv")
+    assert {row["over"]: row["t2i.recall@1"] for row in rows} == {
+        "all": "0.500 (0.490–0.510)",
+        "all without English": "0.250 (0.240–0.260)",
+        "by speakers": "0.750 (0.740–0.760)",
+        "variance between languages": "0.875 (0.865–0.885)",
+    }
+    assert [path.name for path in tmp_path.rglob("*_summary.csv")] == ["siglip2-so400m_summary.csv"]
 
 
 @pytest.mark.peers
