@@ -28,7 +28,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from store.errors import RequestError
 from tasks.analysis.resampling import ADJUSTMENTS, METHODS, Adjustment, IntervalMethod, Resampling
@@ -38,6 +38,7 @@ DEMO_ENCODERS = ("tiny-clip", "tiny-clip-plain", "tiny-colpali")
 WORKSPACE_VARIABLE = "CAPIM_WORKSPACE"
 DEFAULT_WORKSPACE = "workspace"
 
+PRECISIONS = ("float32", "bfloat16", "float16")
 Named = str | dict[str, Any]
 _NAMES = frozenset({"name", "reader", "adapter", "split", "language", "translator", "revision"})  # never paths
 
@@ -53,10 +54,13 @@ class RunConfig:
         encoders: Names of ``capim list encoders``, or tables with the fields of ``EncoderSpec``.
         protocols: Ids of ``capim list protocols``; empty: all that fit the corpus.
         sample: Images per corpus, drawn by ``seed``; None: all.
-        batch_size: Items per forward pass; None: the encoder's own default.
+        batch_size: Items per forward pass; ``auto``: found by trying; None: the encoder's own, from its table or the
+            catalog. A batch that does not fit into memory is halved in any case.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``; several with commas.
         precision: Of the forward pass; None: the encoder's own default.
+        shards: Parts that every set is encoded in, side by side on the task runner or by a run each.
         replicates: Bootstrap replicates per interval.
+        compile: Compile the forward passes with ``torch.compile`` first: worth it for long encodes.
         seed: Of everything random.
         level: Of every interval.
         interval: ``percentile`` or ``bca``.
@@ -71,10 +75,12 @@ class RunConfig:
     encoders: tuple[Named, ...] = ()
     protocols: tuple[str, ...] = ()
     sample: int | None = None
-    batch_size: int | None = None
+    batch_size: int | Literal["auto"] | None = None
     device: str = "auto"
     precision: str | None = None
+    shards: int = 1
     replicates: int = 10_000
+    compile: bool = False
     seed: int = 0
     level: float = 0.95
     interval: IntervalMethod = "percentile"
@@ -84,10 +90,13 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         faults = []
-        for label in ("sample", "batch_size"):
-            value = getattr(self, label)
-            if value is not None and value < 1:
-                faults.append(f"{label} must be at least 1, got {value}")
+        if self.sample is not None and self.sample < 1:
+            faults.append(f"sample must be at least 1, got {self.sample}")
+        batch: object = self.batch_size  # of a suite file: anything
+        if batch not in (None, "auto") and not (isinstance(batch, int) and batch >= 1):
+            faults.append(f"batch_size must be at least 1, or 'auto', got {batch!r}")
+        if self.shards < 1:
+            faults.append(f"shards must be at least 1, got {self.shards}")
         if self.replicates < 100:
             faults.append(f"replicates must be at least 100 for an interval to mean anything, got {self.replicates}")
         if not 0.5 <= self.level < 1:
@@ -96,7 +105,7 @@ class RunConfig:
             faults.append(f"interval must be {' or '.join(METHODS)}, got {self.interval!r}")
         if self.adjustment not in ADJUSTMENTS:
             faults.append(f"adjustment must be {' or '.join(ADJUSTMENTS)}, got {self.adjustment!r}")
-        if self.precision not in (None, "float32", "bfloat16", "float16"):
+        if self.precision not in (None, *PRECISIONS):
             faults.append(f"precision must be float32, bfloat16 or float16, got {self.precision!r}")
         if faults:
             raise RequestError(faults)

@@ -10,7 +10,7 @@ from prefect import flow
 
 from flows.config import RunConfig
 from flows.execution import announce, call
-from flows.request import check_request, checked_encoders
+from flows.request import check_request, checked_encoders, entry_named
 from flows.runs import recorded_run
 from store.types import EncoderSpec
 from tasks.embed import embed_corpora, register_corpus
@@ -18,9 +18,18 @@ from tasks.encoding import EncodeSettings
 from tasks.references import CorpusRef, EmbedRef
 
 
-def _settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:
+def encode_settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:
+    """How a run encodes with one of its models: batches as the run says, else the encoder's own."""
+    entry = entry_named(spec.name, config.encoders)
+    sizes: tuple[int | None, int | None] = (entry.image_batch, entry.caption_batch)
+    if config.batch_size is not None:
+        sizes = (None, None) if config.batch_size == "auto" else (config.batch_size, config.batch_size)
     return EncodeSettings(
-        device=config.device, batch_size=config.batch_size, trust_remote_code=config.trusts(spec.name)
+        device=config.device,
+        image_batch=sizes[0],
+        caption_batch=sizes[1],
+        trust_remote_code=config.trusts(spec.name),
+        compiled=config.compile,
     )
 
 
@@ -43,7 +52,14 @@ def embed(config: RunConfig, run: str | None = None) -> tuple[EmbedRef, ...]:
             for what in config.corpora
         )
         done = [
-            call(embed_corpora, spec, corpora, store_uri=config.store_uri, settings=_settings(config, spec), run=run_id)
+            call(
+                embed_corpora,
+                spec,
+                corpora,
+                store_uri=config.store_uri,
+                settings=encode_settings(config, spec),
+                run=run_id,
+            )
             for spec in encoders
         ]
     embedded = tuple(reference for references in done for reference in references)

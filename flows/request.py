@@ -12,7 +12,7 @@ from flows.execution import call
 from store.errors import RequestError
 from store.types import EncoderSpec, Precision
 from tasks.embed import check_corpora
-from tasks.encoders import entry_from, spec_of
+from tasks.encoders import CatalogEntry, entry_from, entry_of, spec_of
 from tasks.resolve import resolve_encoder
 
 
@@ -62,10 +62,10 @@ def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], list[str]]:
     return tuple(found), faults
 
 
-def spec_named(name: str, entries: Sequence[str | Mapping[str, Any]]) -> EncoderSpec:
+def entry_named(name: str, entries: Sequence[str | Mapping[str, Any]]) -> CatalogEntry:
     """The encoder of that name: one that a suite describes, else one of the catalog."""
     described = {str(entry.get("name", "")): entry for entry in entries if not isinstance(entry, str)}
-    return entry_from(name, _row(described[name])).spec if name in described else spec_of(name)
+    return entry_from(name, _row(described[name])) if name in described else entry_of(name)
 
 
 def _spec(entry: str | Mapping[str, Any], config: RunConfig) -> EncoderSpec:

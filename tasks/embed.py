@@ -103,7 +103,8 @@ def embed_corpora(
             corpus = opened_corpus(reference, store_uri)
             with shown_progress():
                 done = [encoder.encode(corpus, modality) for modality in MODALITIES]
-            before = [part for shard in shards for part in shard[at]]
+            parts = [done, *(shard[at] for shard in shards)]
+            every = [part for whole in parts for part in whole]
             references.append(
                 EmbedRef(
                     corpus=reference,
@@ -114,8 +115,14 @@ def embed_corpora(
                         corpus_fingerprint=corpus.fingerprint,
                     ),
                     n_items=sum(part.n_items for part in done),
-                    n_encoded=sum(part.n_encoded for part in [*done, *before]),
-                    n_truncated=sum(part.n_truncated for part in [*done, *before]),
+                    n_encoded=sum(part.n_encoded for part in every),
+                    n_truncated=sum(part.n_truncated for part in every),
+                    batches={
+                        modality: part.batch_size
+                        for whole in parts
+                        for modality, part in zip(MODALITIES, whole, strict=True)
+                        if part.n_encoded
+                    },
                     seconds=time.monotonic() - started,
                 )
             )

@@ -23,7 +23,7 @@ from store.schema import BATCHES
 from store.types import Corpus, EncoderSpec, Modality, SetKey
 from tasks.corpora.decode import decode_image
 from tasks.device_lock import held
-from tasks.encoders import Encoder, catalog, load_encoder
+from tasks.encoders import Encoder, load_encoder
 from tasks.encoders.device import choose_device, device_identity, device_name
 from tasks.progress import track
 from tasks.versions import library_versions
@@ -31,7 +31,6 @@ from tasks.versions import library_versions
 if TYPE_CHECKING:
     from tasks.encoders.pipeline import CaptionWork, EncodedBatch, ImageWork
 
-DEFAULT_BATCH = {"image": 32, "caption": 256}
 BATCH_ROWS = 64  # rows of timings in one commit
 UNITS = {"image": "images", "caption": "captions"}
 
@@ -42,22 +41,49 @@ class EncodeSettings:
 
     Attributes:
         device: ``auto``, ``cpu``, ``cuda`` …; several with commas: a process each, side by side.
-        batch_size: Items per forward pass; None: the catalog's default for the encoder.
+        image_batch: Images per forward pass; None: found by trying, once the model is loaded.
+        caption_batch: Captions per forward pass; None: found by trying.
         trust_remote_code: Consent to run a checkpoint's own code.
+        compiled: Compile the forward passes first.
     """
 
     device: str = "auto"
-    batch_size: int | None = None
+    image_batch: int | None = 32
+    caption_batch: int | None = 256
     trust_remote_code: bool = False
+    compiled: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedSet:
-    """What encoding one set came to."""
+    """What encoding one set came to.
+
+    Attributes:
+        n_items: Of the whole set.
+        n_encoded: That were missing and are there now.
+        n_truncated: Of those encoded, captions longer than the model takes.
+        batch_size: Items per forward pass at the end, after any halving; 0 where nothing was encoded.
+    """
 
     n_items: int
-    n_encoded: int
-    n_truncated: int
+    n_encoded: int = 0
+    n_truncated: int = 0
+    batch_size: int = 0
+
+
+Shard = list[list[EncodedSet]]  # what one of several parts came to, by corpus and modality
+
+
+def set_key(spec: EncoderSpec, corpus: str, corpus_fingerprint: str, modality: Modality) -> SetKey:
+    """Whose vectors of what."""
+    return SetKey(
+        corpus=corpus,
+        corpus_fingerprint=corpus_fingerprint,
+        modality=modality,
+        encoder=spec.name,
+        encoder_fingerprint=spec.fingerprint,
+        vectors=spec.vectors,
+    )
 
 
 class SetEncoder:
@@ -69,6 +95,7 @@ class SetEncoder:
         self._settings = settings
         self._run = run
         self._loaded: Encoder | None = None
+        self._found: dict[Modality, int] = {}
         self._held = ExitStack()
 
     def close(self) -> None:
@@ -83,34 +110,27 @@ class SetEncoder:
         and leave the seal to whoever started the shards.
         """
         table = corpus.images if modality == "image" else corpus.captions
-        key = SetKey(
-            corpus=corpus.name,
-            corpus_fingerprint=corpus.fingerprint,
-            modality=modality,
-            encoder=self.spec.name,
-            encoder_fingerprint=self.spec.fingerprint,
-            vectors=self.spec.vectors,
-        )
+        key = set_key(self.spec, corpus.name, corpus.fingerprint, modality)
         if self._store.sealed(key) is not None:
-            return EncodedSet(n_items=len(table), n_encoded=0, n_truncated=0)
+            return EncodedSet(n_items=len(table))
         missing = self._store.missing(key, len(table))
         missing = missing[missing % n_shards == shard]
-        n_truncated = self._encode(key, corpus, table, missing) if len(missing) else 0
+        done = self._encode(key, corpus, table, missing) if len(missing) else EncodedSet(n_items=len(table))
         if n_shards == 1:
             self._store.seal(key, n_items=len(table))
-        return EncodedSet(n_items=len(table), n_encoded=len(missing), n_truncated=n_truncated)
+        return done
 
-    def _encode(self, key: SetKey, corpus: Corpus, table: pa.Table, missing: NDArray[np.int32]) -> int:
+    def _encode(self, key: SetKey, corpus: Corpus, table: pa.Table, missing: NDArray[np.int32]) -> EncodedSet:
         from tasks.encoders.pipeline import encode_stream
 
         encoder = self._encoder()
         ids = table["id"].to_pylist()
         work, shas = _work(corpus, key.modality, missing)
         sha_of = dict(zip(missing.tolist(), shas, strict=True))
-        n_truncated = 0
+        n_truncated, batch_size = 0, self._batch_size(key.modality)
         batches: list[dict[str, object]] = []
         label = f"{self.spec.name} · {corpus.name} · {UNITS[key.modality]}"
-        stream = encode_stream(encoder, work, batch_size=self._batch_size(key.modality))
+        stream = encode_stream(encoder, work, batch_size=batch_size)
         with track(label, total=len(missing), unit=UNITS[key.modality]) as advance, closing(stream):
             for batch in stream:
                 batch_id = f"{self._run}-{secrets.token_hex(4)}"
@@ -130,24 +150,32 @@ class SetEncoder:
                 if len(batches) == BATCH_ROWS:
                     self._write_batches(batches)
                 n_truncated += int(batch.embeddings.truncated.sum())
+                batch_size = min(batch_size, batch.batch_size)
                 advance(len(batch.ords))
         self._write_batches(batches)
-        return n_truncated
+        return EncodedSet(n_items=len(table), n_encoded=len(missing), n_truncated=n_truncated, batch_size=batch_size)
 
     def _encoder(self) -> Encoder:
         if self._loaded is None:
             device = choose_device(self._settings.device)
             self._held.enter_context(held(device_identity(device)))
-            self._loaded = load_encoder(self.spec, device=device, trust_remote_code=self._settings.trust_remote_code)
+            self._loaded = load_encoder(
+                self.spec,
+                device=device,
+                trust_remote_code=self._settings.trust_remote_code,
+                compiled=self._settings.compiled,
+            )
         return self._loaded
 
     def _batch_size(self, modality: Modality) -> int:
-        if self._settings.batch_size is not None:
-            return self._settings.batch_size
-        entry = catalog().get(self.spec.name)
-        if entry is None:
-            return DEFAULT_BATCH[modality]
-        return entry.image_batch if modality == "image" else entry.caption_batch
+        from tasks.encoders.tuning import find_batch_size
+
+        asked = self._settings.image_batch if modality == "image" else self._settings.caption_batch
+        if asked is not None:
+            return asked
+        if modality not in self._found:
+            self._found[modality] = find_batch_size(self._encoder(), modality).size
+        return self._found[modality]
 
     def _batch_row(self, key: SetKey, batch: EncodedBatch, batch_id: str, write_seconds: float) -> dict[str, object]:
         device = self._encoder().device

@@ -43,6 +43,7 @@ class EmbedRef:
     n_items: int
     n_encoded: int
     n_truncated: int
+    batches: dict[str, int]  # items of one forward pass by modality, of what was encoded
     seconds: float
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.commands.declare import declare
+from flows.config import PRECISIONS
 from flows.output import plain, print_rows
 from store.errors import RequestError
 
@@ -26,6 +28,8 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     parser.add_argument("encoder", help="a name of `capim list encoders`, or of the suite file")
     parser.add_argument("--suite", help="suite file that describes the encoder")
     parser.add_argument("--device", default="cpu", help="where to run it (default: cpu)")
+    parser.add_argument("--precision", choices=PRECISIONS, help="of the forward pass (default: the encoder's)")
+    parser.add_argument("--compile", action="store_true", help="compile the model first")
     parser.add_argument("--trust-remote-code", action="store_true", help="run the repository's own code")
     group = declare(commands, common, "corpora", corpora)
     parser = declare(group.add_subparsers(dest="part", metavar="PART"), common, "check", check_corpora)
@@ -112,14 +116,20 @@ def check(args: argparse.Namespace) -> int:
     Example: capim check tiny-clip
     """
     from flows.config import read_suite
-    from flows.request import spec_named
+    from flows.request import entry_named
     from tasks.encoders.conformance import check_encoder
     from tasks.encoders.device import choose_device
 
     entries = read_suite(args.suite)["encoders"] if args.suite else ()
-    spec = spec_named(args.encoder, entries)
+    spec = entry_named(args.encoder, entries).spec
     verdicts = []
-    for verdict in check_encoder(spec, device=choose_device(args.device), trust_remote_code=args.trust_remote_code):
+    looked_at = check_encoder(
+        replace(spec, precision=args.precision or spec.precision),
+        device=choose_device(args.device),
+        trust_remote_code=args.trust_remote_code,
+        compiled=args.compile,
+    )
+    for verdict in looked_at:
         verdicts.append({"point": verdict.point, "result": verdict.result, "detail": verdict.detail})
         if not args.quiet and args.format == "table":
             sys.stderr.write(f"{verdict.result:5}{verdict.point}\n")

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from flows.commands.declare import declare, names
-from flows.config import RunConfig, demo_config, read_suite, run_config, unnamed
+from flows.config import PRECISIONS, RunConfig, demo_config, read_suite, run_config, unnamed
 from flows.output import RESULT_COLUMNS, plain, print_rows
 from flows.progress import bars
 from store.errors import RequestError
@@ -46,9 +46,15 @@ def _options(parser: argparse.ArgumentParser, *, encoding: bool = False, statist
     if encoding:
         parser.add_argument("--sample", type=int, metavar="N", help="only N images of each corpus, drawn by --seed")
         parser.add_argument(
-            "--batch-size", type=int, metavar="N", help="items per forward pass (default: the encoder's)"
+            "--batch-size",
+            type=_batch_size,
+            metavar="N",
+            help="items per forward pass, or auto (default: the encoder's)",
         )
-        parser.add_argument("--precision", choices=("float32", "bfloat16", "float16"), help="of the forward pass")
+        parser.add_argument(
+            "--compile", action="store_true", default=None, help="compile the model first, for long encodes"
+        )
+        parser.add_argument("--precision", choices=PRECISIONS, help="of the forward pass")
         parser.add_argument(
             "--trust-remote-code", action="store_true", default=None, help="run a repository's own code"
         )
@@ -68,6 +74,10 @@ def _options(parser: argparse.ArgumentParser, *, encoding: bool = False, statist
 def _config(args: argparse.Namespace) -> RunConfig:
     suite = read_suite(args.suite) if args.suite else {}
     fields = RunConfig.__dataclass_fields__
+def _batch_size(text: str) -> int | str:
+    return text if text == "auto" else int(text)
+
+
     overrides = {key: value for key, value in vars(args).items() if key in fields}
     return run_config(suite, overrides)
 
@@ -236,3 +246,5 @@ def _say_embedded(references: tuple[EmbedRef, ...]) -> None:
         if reference.n_truncated:
             said += f", {reference.n_truncated:,} captions cut at the model's length"
         sys.stderr.write(f"{sets.encoder} on {sets.corpus}: {said}\n")
+        if reference.batches:
+            said += f", {' and '.join(f'{n} {modality}s' for modality, n in reference.batches.items())} a pass"

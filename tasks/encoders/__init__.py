@@ -7,7 +7,7 @@ torch before a model is loaded.
 from __future__ import annotations
 
 from tasks.encoders.adapters import ADAPTERS, Adapter
-from tasks.encoders.catalog import CatalogEntry, catalog, entry_from, spec_of
+from tasks.encoders.catalog import CatalogEntry, catalog, entry_from, entry_of, spec_of
 from tasks.encoders.encoder import Encoder, Prepared, encode_captions, encode_images
 from tasks.encoders.loading import load_encoder
 from tasks.encoders.resolving import resolve
@@ -22,6 +22,7 @@ __all__ = [
     "encode_captions",
     "encode_images",
     "entry_from",
+    "entry_of",
     "load_encoder",
     "resolve",
     "spec_of",

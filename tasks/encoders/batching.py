@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 
 NOMINAL_TOKENS = 32  # a batch size for captions means captions of so many tokens
 _MOST = 8  # times the batch size: a batch of very short captions does not grow beyond that
+_PADDING = 8  # a caption joins a batch if it is shorter than the longest one by no more than an eighth
+_PIECES = re.compile(r"[a-zA-Z]{1,12}|[^\W\d]{1,3}|\S")
 
 
 class Batch(NamedTuple):
@@ -57,13 +60,15 @@ def caption_batches(texts: Sequence[str], batch_size: int, *, by_length: bool) -
     Args:
         texts: The captions.
         batch_size: Captions of 32 tokens in one batch.
-        by_length: Shorter captions go in larger batches and longer ones in smaller, so that each batch costs about
-            the same; False: every batch has ``batch_size`` captions.
+        by_length: A batch is filled up to a number of tokens, not of captions, and ends early where captions become
+            shorter: hardly anything is computed for padding. False: every batch has ``batch_size`` captions.
 
     Examples:
-        >>> caption_batches(["a red bus", "x" * 500, "a dog"], 1, by_length=True)
+        >>> caption_batches(["a red bus", "x " * 99, "a dog"], 1, by_length=True)
+        [[1], [0], [2]]
+        >>> caption_batches(["a red bus", "x " * 99, "a fat dog"], 2, by_length=True)
         [[1], [0, 2]]
-        >>> caption_batches(["a red bus", "x" * 500, "a dog"], 2, by_length=False)
+        >>> caption_batches(["a red bus", "x " * 99, "a dog"], 2, by_length=False)
         [[1, 0], [2]]
     """
     tokens = [_estimated_tokens(text) for text in texts]
@@ -71,14 +76,24 @@ def caption_batches(texts: Sequence[str], batch_size: int, *, by_length: bool) -
     batches: list[list[int]] = []
     start = 0
     while start < len(order):
-        size = batch_size
+        batch = order[start : start + batch_size]
         if by_length:
-            size = min(max(1, batch_size * NOMINAL_TOKENS // tokens[order[start]]), _MOST * batch_size)
-        batches.append(order[start : start + size])
-        start += size
+            longest = tokens[order[start]]
+            size = min(max(1, batch_size * NOMINAL_TOKENS // longest), _MOST * batch_size)
+            batch = [i for i in order[start : start + size] if tokens[i] >= longest - longest // _PADDING]
+        batches.append(batch)
+        start += len(batch)
     return batches
 
 
 def _estimated_tokens(text: str) -> int:
-    """Roughly what a subword tokenizer makes of a caption: a token for four bytes, and two special ones."""
-    return len(text.encode()) // 4 + 2
+    """Roughly what a subword tokenizer makes of a caption, and two special tokens.
+
+    A token for each Latin word of up to twelve letters, for three letters of another script, for every digit and mark:
+    for English within a token of CLIP's own count, at a fraction of its cost.
+
+    Examples:
+        >>> _estimated_tokens("Two dogs play."), _estimated_tokens("一只红色的公共汽车")
+        (6, 5)
+    """
+    return len(_PIECES.findall(text)) + 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -71,6 +71,11 @@ def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
     adapter = ADAPTERS.get(str(row.get("adapter")))
     if adapter is None and "adapter" in row:
         faults.append(f"encoder {name!r}: adapter {row['adapter']!r} is unknown; known: {', '.join(ADAPTERS)}")
+    faults += [
+        f"encoder {name!r}: {key} must be a whole number from 1 on, got {row[key]!r}"
+        for key in ("image_batch", "caption_batch")
+        if key in row and not (isinstance(row[key], int) and row[key] >= 1)  # type: ignore[operator]
+    ]
     if faults or adapter is None:
         raise RequestError(faults)
     try:
@@ -92,8 +97,8 @@ def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
         raise RequestError(str(error)) from error
 
 
-def spec_of(name: str) -> EncoderSpec:
-    """The spec of a catalog row.
+def entry_of(name: str) -> CatalogEntry:
+    """The catalog row of that name.
 
     Raises:
         RequestError: No row has that name; the message lists the names.
@@ -101,4 +106,9 @@ def spec_of(name: str) -> EncoderSpec:
     known = catalog()
     if name not in known:
         raise RequestError(f"encoder {name!r} is unknown; known: {', '.join(known)}")
-    return replace(known[name].spec)
+    return known[name]
+
+
+def spec_of(name: str) -> EncoderSpec:
+    """The spec of a catalog row; raises as :func:`entry_of`."""
+    return entry_of(name).spec

@@ -53,7 +53,9 @@ class Verdict:
     detail: str
 
 
-def check_encoder(spec: EncoderSpec, *, device: str = "cpu", trust_remote_code: bool = False) -> Iterator[Verdict]:
+def check_encoder(
+    spec: EncoderSpec, *, device: str = "cpu", trust_remote_code: bool = False, compiled: bool = False
+) -> Iterator[Verdict]:
     """Load one model and look at every point; verdicts come as they are found.
 
     A model that does not load gives one failed verdict and no further ones.
@@ -63,7 +65,7 @@ def check_encoder(spec: EncoderSpec, *, device: str = "cpu", trust_remote_code: 
     """
     adapter_of(spec.adapter)
     try:
-        encoder, offline = _load(spec, device, trust_remote_code)
+        encoder, offline = _load(spec, device, trust_remote_code, compiled)
     except MissingWeightsError as error:
         yield Verdict(point="no missing weights", result="fail", detail=str(error))
         return
@@ -92,15 +94,19 @@ def check_loaded(encoder: Encoder, which: Mapping[str, Callable[[Encoder], str]]
             yield Verdict(point=name, result="fail", detail=f"{type(error).__name__}: {error}")
 
 
-def _load(spec: EncoderSpec, device: str, trust_remote_code: bool) -> tuple[Encoder, Verdict]:
+def _load(spec: EncoderSpec, device: str, trust_remote_code: bool, compiled: bool) -> tuple[Encoder, Verdict]:
     """The model, and whether it loads without the hub; if it does not, the hub is asked."""
+
+    def load() -> Encoder:
+        return load_encoder(resolve(spec), device=device, trust_remote_code=trust_remote_code, compiled=compiled)
+
     try:
         with _hub_switched_off():
-            encoder = load_encoder(resolve(spec), device=device, trust_remote_code=trust_remote_code)
+            encoder = load()
     except (WorkError, RequestError) as error:
         if isinstance(error, MissingWeightsError | RequestError):
             raise
-        encoder = load_encoder(resolve(spec), device=device, trust_remote_code=trust_remote_code)
+        encoder = load()
         return encoder, Verdict(point="loads offline", result="fail", detail=f"only with the hub: {error}")
     return encoder, Verdict(
         point="loads offline", result="pass", detail=f"{spec.checkpoint} at {encoder.spec.revision}"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from typing import Protocol, cast
+from collections.abc import Callable
+from typing import Any, Protocol, cast
 
 from store.errors import RequestError, WorkError
-from store.types import EncoderSpec
+from store.types import EncoderSpec, Modality
 from tasks.encoders.adapters import Adapter, adapter_of, unknown_options
 from tasks.encoders.encoder import Encoder
 from tasks.encoders.resolving import resolve
@@ -51,12 +52,29 @@ def load_encoder(
     module = cast("_AdapterModule", importlib.import_module(adapter.module))
     encoder = _loaded(module, adapter, resolved, device, trust_remote_code)
     if compiled:
-        import torch
-
         for modality, forward in encoder.forwards.items():
-            # captions come in many lengths, images in one
-            encoder.forwards[modality] = torch.compile(forward, dynamic=modality == "caption")
+            encoder.forwards[modality] = _compiled(forward, modality, spec)
     return encoder
+
+
+def _compiled(forward: Callable[..., Any], modality: Modality, spec: EncoderSpec) -> Callable[..., Any]:
+    """The forward pass through ``torch.compile``; where that cannot compile, one line with the next step."""
+    import torch
+    from torch._dynamo.exc import TorchDynamoException
+
+    # captions come in many lengths; images in one, but for the last batch of a corpus
+    fast = torch.compile(forward, dynamic=True if modality == "caption" else None)
+
+    def run(*inputs: Any, **named: Any) -> Any:
+        try:
+            return fast(*inputs, **named)
+        except TorchDynamoException as error:
+            raise WorkError(
+                f"encoder {spec.name!r}: torch cannot compile its {modality} pass ({type(error).__name__}: "
+                f"{_one_line(error)}); run it without --compile"
+            ) from error
+
+    return run
 
 
 def _loaded(

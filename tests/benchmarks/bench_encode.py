@@ -118,7 +118,7 @@ def beside_the_bare_forward_pass(folder: Path, *, turns: int, n_images: int) -> 
             store = EmbeddingStore.open(place, create=True)
             store.write_corpus(corpus)
             store.write_encoder(spec)
-            whole = SetEncoder(spec, store, EncodeSettings(device=device(), batch_size=BATCH), "bench")
+            whole = SetEncoder(spec, store, EncodeSettings(device=device(), image_batch=BATCH), "bench")
             whole._loaded = encoder  # loading is no part of either
             whole.encode(corpus, "image")
 

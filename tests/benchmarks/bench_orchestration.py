@@ -16,12 +16,12 @@ from pathlib import Path
 
 from flows.benchmark import benchmark
 from flows.config import RunConfig
+from flows.embed import encode_settings
 from flows.execution import call, start
 from flows.request import check_request
 from tasks.compare import compare_corpus
 from tasks.diagnose import diagnose_corpus
 from tasks.embed import embed_corpora, register_corpus
-from tasks.encoding import EncodeSettings
 from tasks.find import find_evaluations, find_sets
 from tasks.publish import publish_report
 from tasks.score import score
@@ -76,12 +76,12 @@ def _timed_bare(workspace: Path) -> float:
     specs = check_request(config)
     corpora = tuple(register_corpus.fn(what, store_uri=uri, sample=None, seed=0) for what in config.corpora)
     for spec in specs:
-        embed_corpora.fn(spec, corpora, store_uri=uri, settings=EncodeSettings(device="cpu"), run="bare")
-    statistic = {"store_uri": uri, "replicates": config.replicates, "seed": 0, "level": config.level, "run": "bare"}
+        embed_corpora.fn(spec, corpora, store_uri=uri, settings=encode_settings(config, spec), run="bare")
+    statistic = {"store_uri": uri, "resampling": config.resampling, "run": "bare"}
     for pair in find_sets.fn(uri, corpora=config.corpora, encoders=config.encoders):
         score.fn(pair, protocols=(), device="cpu", **statistic)
     evaluations = find_evaluations.fn(uri)
-    compare_corpus.fn(evaluations, **statistic)
+    compare_corpus.fn(evaluations, protocols=sorted(evaluations[0].evaluations), **statistic)
     diagnose_corpus.fn(evaluations, **statistic)
     publish_report.fn(store_uri=uri, reports_uri=config.reports_uri, run="bare")
     return time.perf_counter() - begun
