@@ -14,7 +14,7 @@ from flows.compare import compare
 from flows.config import RunConfig
 from flows.embed import embed
 from flows.evaluate import evaluate
-from flows.execution import call
+from flows.execution import call, timeout_seconds
 from flows.publish import publish
 from flows.request import check_request
 from flows.runs import recorded_run
@@ -30,7 +30,11 @@ class BenchmarkRef:
     report: str
 
 
-@flow(name="benchmark", flow_run_name="benchmark-{config.name}")
+@flow(
+    name="benchmark",
+    flow_run_name="benchmark {config.title}",
+    timeout_seconds=timeout_seconds(96),
+)
 def benchmark(config: RunConfig) -> BenchmarkRef:
     """Run the whole pipeline; a run that names no encoders evaluates what the store has."""
     if config.encoders or config.corpora:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prefect import flow
 
 from flows.config import RunConfig
-from flows.execution import call
+from flows.execution import call, timeout_seconds
 from flows.runs import recorded_run
 from store.errors import RequestError
 from tasks.combine import approximate, fuse, rerank
@@ -13,7 +13,7 @@ from tasks.find import find_evaluations
 from tasks.references import EvaluationRef
 
 
-@flow(name="rerank", flow_run_name="rerank-{first}-{second}")
+@flow(name="rerank", flow_run_name="rerank {first} {second}", timeout_seconds=timeout_seconds(24))
 def rerank_flow(config: RunConfig, first: str, second: str, depths: tuple[int, ...]) -> list[str]:
     """Retrieve with ``first``, order the top N again with ``second``, on every corpus of the run that has both."""
     groups = _together(config, (first, second))
@@ -32,7 +32,7 @@ def rerank_flow(config: RunConfig, first: str, second: str, depths: tuple[int, .
         ]
 
 
-@flow(name="fuse")
+@flow(name="fuse", flow_run_name="fuse {encoders}", timeout_seconds=timeout_seconds(24))
 def fuse_flow(config: RunConfig, encoders: tuple[str, ...]) -> list[str]:
     """Fuse the lists of several encoders by reciprocal ranks, on every corpus of the run that has them all."""
     groups = _together(config, encoders)
@@ -49,7 +49,7 @@ def fuse_flow(config: RunConfig, encoders: tuple[str, ...]) -> list[str]:
         ]
 
 
-@flow(name="approximate")
+@flow(name="approximate", flow_run_name="approximate {kinds} {config.title}", timeout_seconds=timeout_seconds(24))
 def approximate_flow(config: RunConfig, kinds: tuple[str, ...]) -> int:
     """Measure indexes for the run's encoders and corpora; returns the number of rows."""
     found = call(find_evaluations, config.store_uri, corpora=config.corpora, encoders=config.encoders)

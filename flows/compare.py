@@ -5,15 +5,22 @@ from __future__ import annotations
 from prefect import flow
 
 from flows.config import RunConfig
-from flows.execution import call
+from flows.execution import call, call_each, task_runner, timeout_seconds
 from flows.runs import recorded_run
 from tasks.compare import compare_corpus
 from tasks.diagnose import diagnose_corpus
 from tasks.find import find_evaluations
 from tasks.references import CompareRef, EvaluationRef
 
+PROTOCOLS_AT_ONCE = 4  # in one task: enough that opening the store is little of it, few enough to spread
 
-@flow(name="compare", flow_run_name="compare-{config.name}")
+
+@flow(
+    name="compare",
+    flow_run_name="compare {config.title}",
+    task_runner=task_runner(),
+    timeout_seconds=timeout_seconds(24),
+)
 def compare(
     config: RunConfig, run: str | None = None, corpora: tuple[str, ...] | None = None
 ) -> tuple[CompareRef, ...]:
@@ -23,29 +30,26 @@ def compare(
         config: What the run is asked to do.
         run: Id of the larger run that this is a step of.
         corpora: Names in the store; None: those of the configuration, or all where it names none.
+
+    Returns:
+        One reference per corpus and a few of its protocols.
     """
     evaluations = call(find_evaluations, config.store_uri, corpora=config.corpora if corpora is None else corpora)
     with recorded_run(config, "compare", run) as run_id:
         by_corpus: dict[str, list[EvaluationRef]] = {}
         for evaluation in evaluations:
             by_corpus.setdefault(evaluation.sets.corpus_fingerprint, []).append(evaluation)
-        return tuple(_compare(config, tuple(members), run_id) for members in by_corpus.values())
+        asked = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run_id}
+        groups = [tuple(members) for members in by_corpus.values()]
+        compared = call_each(
+            compare_corpus,
+            [{"evaluations": g, "protocols": part, **asked} for g in groups for part in _families(g)],
+        )
+        call_each(diagnose_corpus, [{"evaluations": group, **asked} for group in groups])
+        return tuple(compared)
 
 
-def _compare(config: RunConfig, evaluations: tuple[EvaluationRef, ...], run: str) -> CompareRef:
-    """Both steps of one corpus."""
-    compared = call(
-        compare_corpus,
-        evaluations,
-        store_uri=config.store_uri,
-        resampling=config.resampling,
-        run=run,
-    )
-    call(
-        diagnose_corpus,
-        evaluations,
-        store_uri=config.store_uri,
-        resampling=config.resampling,
-        run=run,
-    )
-    return compared
+def _families(evaluations: tuple[EvaluationRef, ...]) -> list[tuple[str, ...]]:
+    """The protocols of one corpus, a few at a time: p-values are adjusted within a protocol, never across."""
+    protocols = sorted({protocol for evaluation in evaluations for protocol in evaluation.evaluations})
+    return [tuple(protocols[at : at + PROTOCOLS_AT_ONCE]) for at in range(0, len(protocols), PROTOCOLS_AT_ONCE)]

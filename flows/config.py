@@ -32,13 +32,14 @@ from typing import Any, Literal
 
 from store.errors import RequestError
 from tasks.analysis.resampling import ADJUSTMENTS, METHODS, Adjustment, IntervalMethod, Resampling
+from tasks.references import corpus_name, encoder_name
 
 DEMO_CORPORA = ("shapes", "shapes-winoground", "shapes-multilingual")
 DEMO_ENCODERS = ("tiny-clip", "tiny-clip-plain", "tiny-colpali")
 WORKSPACE_VARIABLE = "CAPIM_WORKSPACE"
 DEFAULT_WORKSPACE = "workspace"
-
 PRECISIONS = ("float32", "bfloat16", "float16")
+
 Named = str | dict[str, Any]
 _NAMES = frozenset({"name", "reader", "adapter", "split", "language", "translator", "revision"})  # never paths
 
@@ -57,10 +58,10 @@ class RunConfig:
         batch_size: Items per forward pass; ``auto``: found by trying; None: the encoder's own, from its table or the
             catalog. A batch that does not fit into memory is halved in any case.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``; several with commas.
-        precision: Of the forward pass; None: the encoder's own default.
         shards: Parts that every set is encoded in, side by side on the task runner or by a run each.
-        replicates: Bootstrap replicates per interval.
+        precision: Of the forward pass; None: the encoder's own default.
         compile: Compile the forward passes with ``torch.compile`` first: worth it for long encodes.
+        replicates: Bootstrap replicates per interval.
         seed: Of everything random.
         level: Of every interval.
         interval: ``percentile`` or ``bca``.
@@ -77,10 +78,10 @@ class RunConfig:
     sample: int | None = None
     batch_size: int | Literal["auto"] | None = None
     device: str = "auto"
-    precision: str | None = None
     shards: int = 1
-    replicates: int = 10_000
+    precision: str | None = None
     compile: bool = False
+    replicates: int = 10_000
     seed: int = 0
     level: float = 0.95
     interval: IntervalMethod = "percentile"
@@ -109,6 +110,13 @@ class RunConfig:
             faults.append(f"precision must be float32, bfloat16 or float16, got {self.precision!r}")
         if faults:
             raise RequestError(faults)
+
+    @property
+    def title(self) -> str:
+        """What its runs are called: ``nightly: tiny-clip +2 on shapes +1``."""
+        whats = ([encoder_name(e) for e in self.encoders], [corpus_name(c) for c in self.corpora])
+        named = [names[0] + (f" +{len(names) - 1}" if len(names) > 1 else "") for names in whats if names]
+        return f"{self.name}: {' on '.join(named)}" if named else self.name
 
     def trusts(self, encoder: str) -> bool:
         """Whether an encoder's own code may run: by consent to all, or by ``remote_code = true`` in its table."""

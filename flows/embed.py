@@ -6,15 +6,19 @@ next. Nothing is computed twice: a set that is complete costs a look at the stor
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from prefect import flow
 
 from flows.config import RunConfig
-from flows.execution import announce, call
+from flows.execution import announce, call, call_each, task_runner, timeout_seconds
 from flows.request import check_request, checked_encoders, entry_named
 from flows.runs import recorded_run
+from store.errors import RequestError
 from store.types import EncoderSpec
-from tasks.embed import embed_corpora, register_corpus
-from tasks.encoding import EncodeSettings
+from tasks.embed import embed_corpora, embed_shard, is_complete, register_corpus
+from tasks.encoding import EncodeSettings, Shard
 from tasks.references import CorpusRef, EmbedRef
 
 
@@ -33,17 +37,42 @@ def encode_settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:
     )
 
 
-@flow(name="embed", flow_run_name="embed-{config.name}")
-def embed(config: RunConfig, run: str | None = None) -> tuple[EmbedRef, ...]:
+def _part(config: RunConfig, spec: EncoderSpec, corpora: tuple[CorpusRef, ...], run: str, shard: int) -> dict[str, Any]:
+    """What one shard is asked to do; several devices take turns."""
+    settings = encode_settings(config, spec)
+    devices = settings.device.split(",")
+    return {
+        "spec": spec,
+        "corpora": corpora,
+        "store_uri": config.store_uri,
+        "settings": replace(settings, device=devices[shard % len(devices)]),
+        "run": run,
+        "shard": shard,
+        "n_shards": config.shards,
+    }
+
+
+@flow(
+    name="embed",
+    flow_run_name="embed {config.title}",
+    task_runner=task_runner(),
+    timeout_seconds=timeout_seconds(72),
+)
+def embed(config: RunConfig, run: str | None = None, shard: int | None = None) -> tuple[EmbedRef, ...]:
     """Encode the run's corpora with the run's encoders.
 
     Args:
         config: What the run is asked to do.
         run: Id of the larger run that this is a step of.
+        shard: Which of ``config.shards`` parts to encode, from 1, where every part is a run of its own; whichever
+            run finds all parts there seals the sets. None: all parts, on the task runner.
 
     Returns:
-        One reference per encoder and corpus, encoders in the order of the configuration.
+        One reference per encoder and corpus, encoders in the order of the configuration; none while other runs' parts
+        are missing.
     """
+    if shard is not None and not 1 <= shard <= config.shards:
+        raise RequestError(f"shard must be between 1 and {config.shards} (shards), got {shard}")
     # before anything is written: a wrong name costs nothing
     encoders = check_request(config) if run is None else checked_encoders(config)
     with recorded_run(config, "embed", run) as run_id:
@@ -51,6 +80,14 @@ def embed(config: RunConfig, run: str | None = None) -> tuple[EmbedRef, ...]:
             call(register_corpus, what, store_uri=config.store_uri, sample=config.sample, seed=config.seed)
             for what in config.corpora
         )
+        parts = list(range(config.shards)) if shard is None else [shard - 1]
+        encoded: dict[str, list[Shard]] = {}
+        if config.shards > 1:
+            asked = [_part(config, spec, corpora, run_id, part) for spec in encoders for part in parts]
+            for part, done_part in zip(asked, call_each(embed_shard, asked), strict=True):
+                encoded.setdefault(part["spec"].fingerprint, []).append(done_part)
+        if shard is not None and not call(is_complete, encoders, corpora, store_uri=config.store_uri):
+            return ()
         done = [
             call(
                 embed_corpora,
@@ -59,6 +96,7 @@ def embed(config: RunConfig, run: str | None = None) -> tuple[EmbedRef, ...]:
                 store_uri=config.store_uri,
                 settings=encode_settings(config, spec),
                 run=run_id,
+                shards=encoded.get(spec.fingerprint, []),
             )
             for spec in encoders
         ]

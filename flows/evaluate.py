@@ -5,7 +5,7 @@ from __future__ import annotations
 from prefect import flow
 
 from flows.config import RunConfig
-from flows.execution import call, call_each, task_runner
+from flows.execution import call, call_each, task_runner, timeout_seconds
 from flows.runs import recorded_run
 from tasks.find import find_evaluations, find_sets
 from tasks.own_metric import own_metric
@@ -13,7 +13,12 @@ from tasks.references import EvaluationRef, SetsRef
 from tasks.score import score
 
 
-@flow(name="evaluate", flow_run_name="evaluate-{config.name}", task_runner=task_runner())
+@flow(
+    name="evaluate",
+    flow_run_name="evaluate {config.title}",
+    task_runner=task_runner(),
+    timeout_seconds=timeout_seconds(24),
+)
 def evaluate(
     config: RunConfig, run: str | None = None, sets: tuple[SetsRef, ...] | None = None
 ) -> tuple[EvaluationRef, ...]:
@@ -41,7 +46,7 @@ def evaluate(
         return tuple(call_each(score, [{"sets": pair, **asked} for pair in sets]))
 
 
-@flow(name="evaluate-own", flow_run_name="evaluate-{metric}")
+@flow(name="evaluate-own", flow_run_name="evaluate-own {metric} {config.title}", timeout_seconds=timeout_seconds(24))
 def evaluate_own(config: RunConfig, metric: str) -> list[str]:
     """A user's own metric (``module:function``) over what was evaluated; returns the ids of its result rows."""
     evaluations = call(find_evaluations, config.store_uri, corpora=config.corpora, encoders=config.encoders)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar, cast
 
-from prefect import Flow, Task
+from prefect import Flow, Task, tags
 from prefect.context import FlowRunContext
 from prefect.events import emit_event
 from prefect.settings import PREFECT_API_URL
@@ -20,6 +20,7 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from store.errors import RequestError
 
 RUNNER_VARIABLE = "CAPIM_TASK_RUNNER"
+TIMEOUT_VARIABLE = "CAPIM_TIMEOUT_HOURS"
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,7 +30,10 @@ def call(step: Flow[P, R] | Task[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Run a flow or task: under Prefect inside a flow run, as the plain function outside one."""
     if FlowRunContext.get() is None:
         return step.fn(*args, **kwargs)
-    return cast("Callable[P, R]", step)(*args, **kwargs)
+    if isinstance(step, Task):
+        return cast("Callable[P, R]", step)(*args, **kwargs)
+    with tags(step.name):
+        return cast("Callable[P, R]", step)(*args, **kwargs)
 
 
 def call_each(step: Task[P, R], asked: Sequence[Mapping[str, Any]]) -> list[R]:
@@ -68,6 +72,24 @@ def task_runner() -> TaskRunner[Any]:
     )
 
 
+def timeout_seconds(hours: float) -> float:
+    """How long a flow may take before it fails: ``$CAPIM_TIMEOUT_HOURS``, read when a flow is imported, else ``hours``.
+
+    What was encoded by then is kept.
+
+    Raises:
+        RequestError: The variable is no positive number.
+    """
+    asked = os.environ.get(TIMEOUT_VARIABLE) or str(hours)
+    try:
+        limit = float(asked)
+    except ValueError:
+        limit = 0.0
+    if not limit > 0:
+        raise RequestError(f"{TIMEOUT_VARIABLE}={asked!r} is not a number of hours above 0")
+    return 3600 * limit
+
+
 def announce(event: str, workspace: str, **payload: str | int | float) -> None:
     """Emit an event about a workspace that automations can wait for; nothing outside a flow run."""
     if FlowRunContext.get() is not None:
@@ -83,5 +105,6 @@ def start(flow: Flow[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """
     if PREFECT_API_URL.value() is None:
         return flow.fn(*args, **kwargs)
-    state = cast("Callable[..., Any]", flow)(*args, **kwargs, return_state=True)
+    with tags("from-a-shell", flow.name):
+        state = cast("Callable[..., Any]", flow)(*args, **kwargs, return_state=True)
     return cast("R", state.result(raise_on_failure=True))

@@ -5,12 +5,16 @@ from __future__ import annotations
 from prefect import flow
 
 from flows.config import RunConfig
-from flows.execution import call
+from flows.execution import call, timeout_seconds
 from flows.runs import recorded_run
 from tasks.publish import publish_report
 
 
-@flow(name="publish", flow_run_name="publish-{config.name}")
+@flow(
+    name="publish",
+    flow_run_name="publish {config.title}",
+    timeout_seconds=timeout_seconds(2),
+)
 def publish(config: RunConfig, run: str | None = None) -> str:
     """Write the report; returns the path of its HTML page."""
     with recorded_run(config, "report", run) as run_id:

@@ -26,7 +26,8 @@ def check_request(config: RunConfig) -> tuple[EncoderSpec, ...]:
     found, faults = _resolved(config)
     faults += unnamed(config)
     try:
-        faults += call(check_corpora, config.corpora, config.sample, config.seed)
+        unreadable: list[str] = call(check_corpora, config.corpora, config.sample, config.seed)
+        faults += unreadable
     except RequestError as error:
         faults += error.faults
     if faults:

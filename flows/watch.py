@@ -14,7 +14,7 @@ from prefect import flow
 from flows.config import RunConfig
 from flows.embed import embed
 from flows.evaluate import evaluate
-from flows.execution import announce, call
+from flows.execution import announce, call, timeout_seconds
 from flows.request import check_request
 from flows.runs import recorded_run
 from store.errors import WorkError
@@ -31,7 +31,11 @@ class WatchRef:
     findings: tuple[Finding, ...]
 
 
-@flow(name="watch", flow_run_name="watch-{config.name}")
+@flow(
+    name="watch",
+    flow_run_name="watch {config.title}",
+    timeout_seconds=timeout_seconds(24),
+)
 def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa: B008 - frozen; the form shows it
     """Compare with the last good run.
 

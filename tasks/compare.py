@@ -17,14 +17,20 @@ from tasks.shell import shell
 from tasks.stored_outcomes import read_outcomes
 
 
-@shell("compare", kind="analyse", run_name="compare-{evaluations[0].sets.corpus}")
+@shell("compare", kind="analyse", run_name="compare-{evaluations[0].sets.corpus}-{protocols[0]}")
 def compare_corpus(
-    evaluations: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str
+    evaluations: tuple[EvaluationRef, ...],
+    *,
+    protocols: Sequence[str],
+    store_uri: str,
+    resampling: Resampling,
+    run: str,
 ) -> CompareRef:
     """Pairwise comparisons of encoders that were evaluated on one corpus, into the store.
 
     Args:
         evaluations: All of one corpus.
+        protocols: Under which; each is a family of its own, over which p-values are adjusted.
         store_uri: Where outcomes are read and comparisons written.
         resampling: How intervals and flips are drawn, and p-values adjusted.
         run: Id of the run.
@@ -32,10 +38,9 @@ def compare_corpus(
     store = EmbeddingStore.open(store_uri)
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
-    shared = sorted({p for e in evaluations for p in e.evaluations})
     written = 0
-    with track(f"{sets.corpus} · comparing", total=len(shared), unit="protocols") as advance:
-        for protocol in asked_protocols(corpus, shared):
+    with track(f"{sets.corpus} · comparing", total=len(protocols), unit="protocols") as advance:
+        for protocol in asked_protocols(corpus, protocols):
             contenders = [
                 Contender(
                     encoder=e.sets.encoder,

@@ -20,7 +20,7 @@ from tasks.artifacts import shown_progress
 from tasks.corpora import open_corpus
 from tasks.corpora.change import describe_change
 from tasks.corpora.survey import survey
-from tasks.encoding import EncodedSet, EncodeSettings, SetEncoder
+from tasks.encoding import EncodeSettings, SetEncoder, Shard, set_key
 from tasks.progress import track
 from tasks.references import CorpusRef, EmbedRef, SetsRef
 from tasks.retries import may_pass
@@ -82,19 +82,24 @@ def register_corpus(what: str | dict[str, Any], *, store_uri: str, sample: int |
 
 @shell("embed", kind="encode", run_name="embed-{spec.name}")
 def embed_corpora(
-    spec: EncoderSpec, corpora: tuple[CorpusRef, ...], *, store_uri: str, settings: EncodeSettings, run: str
+    spec: EncoderSpec,
+    corpora: tuple[CorpusRef, ...],
+    *,
+    store_uri: str,
+    settings: EncodeSettings,
+    run: str,
+    shards: Sequence[Shard] = (),
 ) -> tuple[EmbedRef, ...]:
     """Encode images and captions of corpora with one model, block by block into the store, and seal the sets.
 
     The model is loaded when the first item is missing, and once for all corpora. Stopped at any moment, the next
-    call goes on where this one was.
+    call goes on where this one was. ``shards`` are what :func:`embed_shard` encoded before.
     """
     store = EmbeddingStore.open(store_uri, create=True)
     store.write_encoder(spec)
     devices = settings.device.split(",")
-    shards = (
-        _in_shards(devices, spec, corpora, store_uri=store_uri, settings=settings, run=run) if len(devices) > 1 else []
-    )
+    if len(devices) > 1 and not shards:
+        shards = _in_processes(devices, spec, corpora, store_uri=store_uri, settings=settings, run=run)
     settings = replace(settings, device=devices[0])
     references = []
     with closing(SetEncoder(spec, store, settings, run)) as encoder:
@@ -129,7 +134,7 @@ def embed_corpora(
     return tuple(references)
 
 
-def _in_shards(
+def _in_processes(
     devices: Sequence[str],
     spec: EncoderSpec,
     corpora: tuple[CorpusRef, ...],
@@ -137,7 +142,7 @@ def _in_shards(
     store_uri: str,
     settings: EncodeSettings,
     run: str,
-) -> list[list[list[EncodedSet]]]:
+) -> list[Shard]:
     """Encode on several devices side by side, in a process each; returns what each came to, by corpus and modality."""
     with ProcessPoolExecutor(len(devices), mp_context=get_context("spawn")) as pool:
         started = [
@@ -163,7 +168,7 @@ def encode_shard(
     run: str,
     shard: int,
     n_shards: int,
-) -> list[list[EncodedSet]]:
+) -> Shard:
     """One of ``n_shards`` parts of every set, on this process' own device; seals nothing."""
     store = EmbeddingStore.open(store_uri)
     with closing(SetEncoder(spec, store, settings, run)) as encoder:
@@ -171,6 +176,35 @@ def encode_shard(
             [encoder.encode(corpus, modality, shard=shard, n_shards=n_shards) for modality in MODALITIES]
             for corpus in (opened_corpus(reference, store_uri) for reference in corpora)
         ]
+
+
+@shell("embed-shard", kind="encode", run_name="embed-{spec.name}-shard-{shard}-of-{n_shards}")
+def embed_shard(
+    spec: EncoderSpec,
+    corpora: tuple[CorpusRef, ...],
+    *,
+    store_uri: str,
+    settings: EncodeSettings,
+    run: str,
+    shard: int,
+    n_shards: int,
+) -> Shard:
+    """One of ``n_shards`` parts of every set, counted from 0, wherever the task runner puts it; seals nothing."""
+    EmbeddingStore.open(store_uri, create=True).write_encoder(spec)
+    with shown_progress():
+        return encode_shard(spec, corpora, store_uri, settings, run, shard, n_shards)
+
+
+@shell("is-complete", kind="read")
+def is_complete(specs: Sequence[EncoderSpec], corpora: Sequence[CorpusRef], *, store_uri: str) -> bool:
+    """Whether every item of these sets is stored, sealed or not."""
+    store = EmbeddingStore.open(store_uri)
+    return not any(
+        len(store.missing(set_key(spec, corpus.name, corpus.fingerprint, modality), n_items))
+        for spec in specs
+        for corpus in corpora
+        for modality, n_items in zip(MODALITIES, (corpus.n_images, corpus.n_captions), strict=True)
+    )
 
 
 def _read(what: str | dict[str, Any], *, store_uri: str, sample: int | None, seed: int) -> Corpus:

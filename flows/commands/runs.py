@@ -25,7 +25,9 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the commands that run flows."""
     declare(commands, common, "demo", demo)
     _options(declare(commands, common, "run", run), encoding=True, statistics=True)
-    _options(declare(commands, common, "embed", embed), encoding=True)
+    parser = declare(commands, common, "embed", embed)
+    _options(parser, encoding=True)
+    parser.add_argument("--shard", type=int, metavar="K", help="only part K of --shards N: a run or a machine for each")
     parser = declare(commands, common, "evaluate", evaluate, rows=True)
     _options(parser, statistics=True)
     parser.add_argument("--metric", metavar="MODULE:FUNCTION", help="a metric of your own; prints its rows")
@@ -44,6 +46,7 @@ def _options(parser: argparse.ArgumentParser, *, encoding: bool = False, statist
         "--device", "--devices", help="auto, cpu, cuda:1, mps; cuda:0,cuda:1 side by side (default: auto)"
     )
     if encoding:
+        parser.add_argument("--shards", type=int, metavar="N", help="encode in N parts, side by side on a task runner")
         parser.add_argument("--sample", type=int, metavar="N", help="only N images of each corpus, drawn by --seed")
         parser.add_argument(
             "--batch-size",
@@ -71,13 +74,13 @@ def _options(parser: argparse.ArgumentParser, *, encoding: bool = False, statist
     parser.add_argument("--seed", type=int, help="of everything random (default: 0)")
 
 
-def _config(args: argparse.Namespace) -> RunConfig:
-    suite = read_suite(args.suite) if args.suite else {}
-    fields = RunConfig.__dataclass_fields__
 def _batch_size(text: str) -> int | str:
     return text if text == "auto" else int(text)
 
 
+def _config(args: argparse.Namespace) -> RunConfig:
+    suite = read_suite(args.suite) if args.suite else {}
+    fields = RunConfig.__dataclass_fields__
     overrides = {key: value for key, value in vars(args).items() if key in fields}
     return run_config(suite, overrides)
 
@@ -130,7 +133,9 @@ def embed(args: argparse.Namespace) -> int:
     from flows.execution import start
 
     with bars(quiet=args.quiet):
-        done = start(flow, config)
+        done = start(flow, config, shard=args.shard)
+    if not done:
+        sys.stderr.write(f"part {args.shard} of {config.shards} is encoded; the sets are sealed with the last part\n")
     _say_embedded(done)
     return 0
 
@@ -243,8 +248,8 @@ def _say_embedded(references: tuple[EmbedRef, ...]) -> None:
         sets = reference.sets
         kept = reference.n_items - reference.n_encoded
         said = f"{reference.n_encoded:,} items encoded, {kept:,} were in the store"
+        if reference.batches:
+            said += f", {' and '.join(f'{n} {modality}s' for modality, n in reference.batches.items())} a pass"
         if reference.n_truncated:
             said += f", {reference.n_truncated:,} captions cut at the model's length"
         sys.stderr.write(f"{sets.encoder} on {sets.corpus}: {said}\n")
-        if reference.batches:
-            said += f", {' and '.join(f'{n} {modality}s' for modality, n in reference.batches.items())} a pass"
