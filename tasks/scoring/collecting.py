@@ -1,4 +1,9 @@
-"""Strips of scores in, outcomes out: every judgement of one direction is answered from the same strip."""
+"""Strips of scores in, outcomes out: every judgement of one direction is answered from the same strip.
+
+A gallery that is a run of items is a view of the strip. Of others (captions of one ordinal, all but the sixth) the
+best items are nearly always among the best few hundred of the whole strip, which are selected once for all of them;
+where they are not, their columns are gathered.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,10 @@ from store.schema import TOP
 from tasks.scoring.judgements import RetrievalJudgement
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.ranking import Standing, ranks_of, standing_of
-from tasks.scoring.selection import best_of
+from tasks.scoring.selection import Best, best_of
+
+_SMALLEST = 12  # times the length of a list: the best of a smaller gallery are too rarely among the best of all
+_AMPLE = 1.5  # times as many as the gallery's share of the items would have
 
 
 class Strip(NamedTuple):
@@ -40,6 +48,17 @@ class _Search:
 
     gallery: NDArray[np.int32]
     asked: tuple[_Asked, ...]
+
+    @property
+    def is_run(self) -> bool:
+        """Whether the gallery is a run of items without gaps."""
+        return bool(self.gallery[-1] - self.gallery[0] + 1 == len(self.gallery))
+
+    def members(self, n_items: int) -> NDArray[np.bool_]:
+        """Which items are in the gallery, shape ``(n_items,)``."""
+        found = np.zeros(n_items, dtype=np.bool_)
+        found[self.gallery] = True
+        return found
 
 
 class _Sheet:
@@ -104,8 +123,7 @@ def collect(
     sheets = [_Sheet(judgement, top) for judgement in judgements]
     searches = _searches(judgements)
     for strip in strips:
-        for search in searches:
-            _answer(strip, search, sheets, top)
+        _answer(strip, searches, sheets, top)
     return {sheet.judgement.protocol.id: sheet.outcomes() for sheet in sheets}
 
 
@@ -121,28 +139,81 @@ def _searches(judgements: Sequence[RetrievalJudgement]) -> list[_Search]:
     return [_Search(gallery=gallery, asked=tuple(asked)) for gallery, asked in found.values()]
 
 
-def _answer(strip: Strip, search: _Search, sheets: Sequence[_Sheet], top: int) -> None:
-    """Fill in what this strip says about all queries of one gallery."""
-    spans = _spans(search, strip.start, strip.start + len(strip.scores))
-    if not spans:
-        return
-    n_items = len(search.gallery)
-    ords = np.unique(np.concatenate([span.ords for span in spans]))
-    scores = _of_gallery(_of_queries(strip.scores, ords - strip.start), search.gallery)
-    best = best_of(scores, top)
-    best_ords = search.gallery[best.positions]
+def _answer(strip: Strip, searches: Sequence[_Search], sheets: Sequence[_Sheet], top: int) -> None:
+    """Fill in what this strip says about its queries."""
+    stop = strip.start + len(strip.scores)
+    asked = [(search, spans) for search in searches if (spans := _spans(search, strip.start, stop))]
+    whole = _of_all_items(strip.scores, [search for search, _ in asked], top)
+    for search, spans in asked:
+        rows = _rows_of(np.concatenate([span.ords for span in spans]).astype(np.int64) - strip.start)
+        _fill(strip.start, _looked_up(strip.scores, rows, search, whole, top), spans, sheets)
+
+
+class _Lookup(NamedTuple):
+    """Some queries of a strip before one gallery."""
+
+    scores: Tensor  # shape (n_queries, n_items), items from `first` on
+    first: int
+    members: NDArray[np.bool_] | None  # which of these items are in the gallery; None: all
+    rows: NDArray[np.int64]  # of the strip
+    best: Best
+    known: Best  # lists to count in, over the gallery or over all items: the longest that there are
+
+
+def _looked_up(scores: Tensor, rows: NDArray[np.int64], search: _Search, whole: Best | None, top: int) -> _Lookup:
+    """The best of one gallery for some rows of a strip."""
+    gallery = search.gallery
+    if search.is_run:
+        first = int(gallery[0])
+        mine = _of_queries(scores[:, first : first + len(gallery)], rows)
+        if whole is not None and len(gallery) == scores.shape[1]:
+            return _Lookup(mine, first, None, rows, whole.rows(rows, top), whole.rows(rows))
+        best = best_of(mine, top)
+        return _Lookup(mine, first, None, rows, best, best)
+    mine, members, k = _of_queries(scores, rows), search.members(scores.shape[1]), min(top, len(gallery))
+    known = None
+    if whole is not None and _is_large(gallery, top):
+        known = whole.rows(rows)
+        best, enough = known.within(members, k)
+    else:
+        best = Best(np.empty((len(rows), k), np.float32), np.empty((len(rows), k), np.int64))
+        enough = np.zeros(len(rows), dtype=np.bool_)
+    if not enough.all():
+        columns = torch.from_numpy(gallery).to(scores.device)
+        short = torch.from_numpy(np.flatnonzero(~enough)).to(scores.device)
+        found = best_of(mine.index_select(0, short).index_select(1, columns), k)
+        best.scores[~enough], best.positions[~enough] = found.scores, gallery[found.positions]
+    return _Lookup(mine, 0, members, rows, best, known or best)
+
+
+def _of_all_items(scores: Tensor, searches: Sequence[_Search], top: int) -> Best | None:
+    """Best lists of all rows over all items, long enough for the galleries that are no runs; None if there are none."""
+    sizes = [len(search.gallery) for search in searches if not search.is_run and _is_large(search.gallery, top)]
+    if not sizes:
+        return None
+    return best_of(scores, int(_AMPLE * top * scores.shape[1] / min(sizes)))
+
+
+def _is_large(gallery: NDArray[np.int32], top: int) -> bool:
+    return len(gallery) >= _SMALLEST * top
+
+
+def _fill(start: int, found: _Lookup, spans: Sequence[_Asked], sheets: Sequence[_Sheet]) -> None:
+    """What is known about the queries of one gallery, into the sheets of all judgements that ask for them."""
+    n_items = found.scores.shape[1]
+    best_ords = found.best.positions + found.first
     pairs, entries = [], []
     for span in spans:
         sheet = sheets[span.judgement]
-        at = np.searchsorted(ords, span.ords)
+        at = np.searchsorted(found.rows, span.ords - start)
         sheet.top_ords[span.rows, : best_ords.shape[1]] = best_ords[at]
-        sheet.top_scores[span.rows, : best_ords.shape[1]] = best.scores[at]
+        sheet.top_scores[span.rows, : best_ords.shape[1]] = found.best.scores[at]
         which, entry = sheet.links(span.rows)
-        pairs.append(at[which] * n_items + np.searchsorted(search.gallery, sheet.judgement.relevant[entry]))
+        pairs.append(at[which] * n_items + sheet.judgement.relevant[entry] - found.first)
         entries.append(entry)
     # protocols share most of their relevant pairs: each pair is looked up once
     distinct, back = np.unique(np.concatenate(pairs), return_inverse=True)
-    standing = standing_of(scores, *np.divmod(distinct, n_items), best)
+    standing = standing_of(found.scores, *np.divmod(distinct, n_items), found.known, found.members)
     ends = np.cumsum([len(entry) for entry in entries])
     for span, entry, mine in zip(spans, entries, np.split(back, ends[:-1]), strict=True):
         sheet = sheets[span.judgement]
@@ -162,15 +233,16 @@ def _spans(search: _Search, start: int, stop: int) -> list[_Asked]:
     return spans
 
 
-def _of_queries(scores: Tensor, rows: NDArray[np.int32]) -> Tensor:
+def _rows_of(asked: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows to look up, ascending: those asked, with the others between them where these are the fewer."""
+    rows = np.unique(asked)
+    span = int(rows[-1] - rows[0]) + 1
+    return np.arange(rows[0], rows[-1] + 1) if 2 * len(rows) >= span else rows
+
+
+def _of_queries(scores: Tensor, rows: NDArray[np.int64]) -> Tensor:
     if len(rows) == len(scores):
         return scores
     if rows[-1] - rows[0] + 1 == len(rows):
         return scores[int(rows[0]) : int(rows[-1]) + 1]
     return scores.index_select(0, torch.from_numpy(rows).to(scores.device))
-
-
-def _of_gallery(scores: Tensor, gallery: NDArray[np.int32]) -> Tensor:
-    if gallery[-1] - gallery[0] + 1 == len(gallery):
-        return scores[:, int(gallery[0]) : int(gallery[-1]) + 1]
-    return scores.index_select(1, torch.from_numpy(gallery).to(scores.device))

@@ -23,7 +23,13 @@ class Standing(NamedTuple):
     level: NDArray[np.int64]  # gallery items with exactly this score, the item itself included
 
 
-def standing_of(scores: Tensor, rows: NDArray[np.int64], positions: NDArray[np.int64], best: Best) -> Standing:
+def standing_of(
+    scores: Tensor,
+    rows: NDArray[np.int64],
+    positions: NDArray[np.int64],
+    best: Best,
+    members: NDArray[np.bool_] | None = None,
+) -> Standing:
     """Items above and level with given items of given queries, counted over the whole gallery.
 
     An item that scores above the end of its query's best list is counted within the list; only the others cost a
@@ -33,16 +39,18 @@ def standing_of(scores: Tensor, rows: NDArray[np.int64], positions: NDArray[np.i
         scores: float32, shape ``(n_queries, n_items)``.
         rows: int64, shape ``(n,)``: which query.
         positions: int64, shape ``(n,)``: which item of the gallery.
-        best: The best lists of all queries.
+        best: The best lists of all queries, over the gallery or over all items.
+        members: Which items the gallery holds; all by default.
     """
     pairs = torch.from_numpy(rows).to(scores.device), torch.from_numpy(positions).to(scores.device)
     own = scores[pairs].cpu().numpy()
     lists = best.scores[rows]
-    above = np.count_nonzero(lists > own[:, None], axis=1)
-    level = np.count_nonzero(lists == own[:, None], axis=1)
-    if best.scores.shape[1] < scores.shape[1]:
+    listed = True if members is None else members[best.positions[rows]]
+    above = np.count_nonzero((lists > own[:, None]) & listed, axis=1)
+    level = np.count_nonzero((lists == own[:, None]) & listed, axis=1)
+    if best.scores.shape[1] < (scores.shape[1] if members is None else np.count_nonzero(members)):
         deep = np.flatnonzero(own <= lists[:, -1])
-        above[deep], level[deep] = count(scores, rows[deep], own[deep])
+        above[deep], level[deep] = count(scores, rows[deep], own[deep], members)
     return Standing(own, above, level)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _LAST = np.iinfo(np.int64).min  # a key that sorts behind every item
+_GROUPS = 5  # groups of items per place of the list, of which only the best of each is looked at
 _LOW = 0x7FFFFFFF
 _SCORES_PER_PASS = 1 << 26  # compared at once on a device other than a CPU
 
@@ -23,6 +24,33 @@ class Best(NamedTuple):
 
     scores: NDArray[np.float32]
     positions: NDArray[np.int64]
+
+    def rows(self, queries: NDArray[np.int64], k: int | None = None) -> Best:
+        """The lists of some queries, the first ``k`` items of them or all."""
+        return Best(self.scores[queries, :k], self.positions[queries, :k])
+
+    def within(self, members: NDArray[np.bool_], k: int) -> tuple[Best, NDArray[np.bool_]]:
+        """The first ``k`` of some items, and for which queries the lists hold that many.
+
+        Args:
+            members: Which places count.
+            k: At most as many as there are members.
+
+        Examples:
+            >>> best = Best(np.float32([[0.9, 0.8, 0.7], [0.9, 0.8, 0.7]]), np.array([[2, 0, 1], [0, 2, 3]]))
+            >>> some, enough = best.within(np.array([True, True, False, False]), 2)
+            >>> some.positions[enough].tolist(), enough.tolist()
+            ([[0, 1]], [True, False])
+        """
+        rows, at = np.nonzero(members[self.positions])
+        counts = np.bincount(rows, minlength=len(self.scores))
+        place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        kept = place < k
+        rows, at, place = rows[kept], at[kept], place[kept]
+        some = Best(np.empty((len(counts), k), np.float32), np.empty((len(counts), k), np.int64))
+        some.scores[rows, place] = self.scores[rows, at]
+        some.positions[rows, place] = self.positions[rows, at]
+        return some, counts >= k
 
 
 class Counts(NamedTuple):
@@ -35,8 +63,8 @@ class Counts(NamedTuple):
 def best_of(scores: Tensor, k: int) -> Best:
     """The ``k`` best items of every query; equal scores are in gallery order, also at the end of the list.
 
-    Selection functions say nothing about the order of equal scores. Only the ``k``-th highest score is taken from
-    one; all that reaches it is sorted by score and place together, packed into one integer.
+    Selection functions say nothing about the order of equal scores. They only give a score that at least ``k`` items
+    reach; all that reach it are sorted by score and place together, packed into one integer.
 
     Args:
         scores: float32, shape ``(n_queries, n_items)``, finite, ``n_items`` below 2**31.
@@ -50,9 +78,9 @@ def best_of(scores: Tensor, k: int) -> Best:
     k = min(k, scores.shape[1])
     if scores.device.type == "cpu":
         table = scores.numpy()
-        at = table.shape[1] - k
-        least = np.partition(table, at, axis=1)[:, at : at + 1]
-        rows, positions = np.divmod(np.flatnonzero(table >= least), table.shape[1])
+        flat = np.flatnonzero(table >= _reached_by(table, k))
+        rows = flat // table.shape[1]
+        positions = flat - rows * table.shape[1]
         found = table[rows, positions]
     else:
         least_ = torch.topk(scores, k, dim=1).values[:, -1:]
@@ -62,33 +90,56 @@ def best_of(scores: Tensor, k: int) -> Best:
     keys = _keys(found, positions)
     if len(keys) == len(scores) * k:
         table_of_keys = keys.reshape(len(scores), k)
-    else:  # scores tied with the k-th: some lists are longer and cut after sorting
+    else:  # more than k items reach the score: some lists are longer and cut after sorting
         counts = np.bincount(rows, minlength=len(scores))
         table_of_keys = np.full((len(scores), counts.max()), _LAST)
         table_of_keys[rows, np.arange(len(keys)) - np.repeat(np.cumsum(counts) - counts, counts)] = keys
     return _unpacked(np.sort(table_of_keys, axis=1)[:, : -k - 1 : -1])
 
 
-def count(scores: Tensor, rows: NDArray[np.int64], thresholds: NDArray[np.float32]) -> Counts:
+def _reached_by(table: NDArray[np.float32], k: int) -> NDArray[np.float32]:
+    """A score per row that at least ``k`` items reach, and few more; shape ``(n_queries, 1)``.
+
+    The ``k``-th highest of the best of groups: ``k`` groups have an item that reaches it. Taking the best of groups
+    is one run over the scores; a selection, which moves them about, then sees a fraction of them.
+    """
+    size = table.shape[1] // (_GROUPS * k)
+    if size > 1:
+        n_groups = table.shape[1] // size
+        groups = table[:, : n_groups * size].reshape(len(table), size, n_groups)
+        table = groups.max(axis=1)
+    at = table.shape[1] - k
+    return np.partition(table, at, axis=1)[:, at : at + 1]
+
+
+def count(
+    scores: Tensor, rows: NDArray[np.int64], thresholds: NDArray[np.float32], members: NDArray[np.bool_] | None = None
+) -> Counts:
     """How many scores of each named query are above and level with a threshold, by a pass over its gallery.
 
     Args:
         scores: float32, shape ``(n_queries, n_items)``.
         rows: int64, shape ``(n,)``.
         thresholds: float32, shape ``(n,)``.
+        members: Which items count; all by default.
     """
     above, reached = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
     if scores.device.type == "cpu":
         table = scores.numpy()
         hits = np.empty(table.shape[1], dtype=np.bool_)  # stays in the innermost cache, as does the row
         for pair, (row, threshold) in enumerate(zip(rows, thresholds, strict=True)):
-            above[pair] = np.count_nonzero(np.greater(table[row], threshold, out=hits))
-            reached[pair] = np.count_nonzero(np.greater_equal(table[row], threshold, out=hits))
+            for compare, counts in ((np.greater, above), (np.greater_equal, reached)):
+                compare(table[row], threshold, out=hits)
+                if members is not None:
+                    np.logical_and(hits, members, out=hits)
+                counts[pair] = np.count_nonzero(hits)
         return Counts(above, reached - above)
     step = max(1, _SCORES_PER_PASS // scores.shape[1])
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         strips = scores[torch.from_numpy(rows[part]).to(scores.device)]
+        if members is not None:
+            strips = strips[:, torch.from_numpy(members).to(scores.device)]
         least = torch.from_numpy(thresholds[part]).to(scores.device)[:, None]
         above[part] = (strips > least).sum(dim=1).cpu().numpy()
         reached[part] = (strips >= least).sum(dim=1).cpu().numpy()

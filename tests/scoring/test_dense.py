@@ -50,19 +50,36 @@ def check_against_oracle(outcomes: Outcomes, judgement: RetrievalJudgement, scor
 
 
 @pytest.mark.parametrize("memory_bytes", [1 << 30, 1 << 12], ids=["one matrix", "strips"])
-@pytest.mark.parametrize("counts", [[5] * 40, [6, 5, 5, 7], [1] * 33, [2, 1, 3]], ids=str)
+@pytest.mark.parametrize("top", [2, 100])  # of 2, most galleries are answered from the best of the whole corpus
+@pytest.mark.parametrize("counts", [[5] * 40, [6] + [5] * 39, [6, 5, 5, 7], [1] * 33, [2, 1, 3]], ids=str)
 def test_ranks_ties_and_lists_equal_counting_by_hand(
-    corpus_of: Callable[[list[int]], Corpus], counts: list[int], memory_bytes: int
+    corpus_of: Callable[[list[int]], Corpus], counts: list[int], top: int, memory_bytes: int
 ) -> None:
     corpus = corpus_of(counts)
     images, captions = exact_vectors(1, len(counts)), exact_vectors(2, sum(counts))
     judgements = judge_all(corpus, protocols_of(corpus))
-    found = score_dense(images, captions, judgements, memory_bytes=memory_bytes)
+    found = score_dense(images, captions, judgements, memory_bytes=memory_bytes, top=top)
     scores = captions @ images.T
     for judgement in judgements:
         assert isinstance(judgement, RetrievalJudgement)
         table = scores if judgement.protocol.direction == "t2i" else scores.T
         check_against_oracle(found[judgement.protocol.id], judgement, table)
+
+
+@pytest.mark.parametrize("top", [1, 3, 10])
+def test_galleries_whose_best_are_not_among_the_best_of_all_are_looked_at_alone(
+    corpus_of: Callable[[list[int]], Corpus], top: int
+) -> None:
+    """Captions 0 score highest everywhere, so lists over all captions hold hardly any of the others."""
+    corpus = corpus_of([5] * 130)
+    rng = np.random.default_rng(1)
+    images, captions = (rng.integers(-3, 4, size=(n, 6)).astype(np.float32) for n in (130, 650))
+    images[:, 0], captions[:, 0] = 1, np.where(np.arange(650) % 5 == 0, 64, 0)
+    judgements = judge_all(corpus, select(corpus, ["i2t/any", "i2t/symmetric-mean", "i2t/symmetric-first"]))
+    found = score_dense(images, captions, judgements, top=top)
+    for judgement in judgements:
+        assert isinstance(judgement, RetrievalJudgement)
+        check_against_oracle(found[judgement.protocol.id], judgement, images @ captions.T)
 
 
 def test_constant_scorer_gets_exactly_k_over_n(corpus_of: Callable[[list[int]], Corpus]) -> None:
