@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -46,15 +47,18 @@ class Finding:
 def verify(connection: Connection) -> Iterator[Finding]:
     """Checks every corpus, set and table, one finding for each, damaged ones included; writes nothing."""
     yield from _corpora(connection)
-    registered = {table_of(sealed.key): sealed for sealed in sealed_sets(connection)}
+    registered: dict[str, SealedSet] = {}
+    with suppress(WorkError):  # a register that cannot be read is a finding of its own, below
+        registered = {table_of(sealed.key): sealed for sealed in sealed_sets(connection)}
     for name, sealed in sorted(registered.items()):
-        yield _judged(name, partial(_sealed_set, connection, sealed))
+        yield _judged(name, partial(_sealed_set, connection, sealed), repairable=True)
     for name in connection.names():
         if name.startswith(SET_PREFIXES) and name not in registered:
-            yield _judged(name, partial(_unsealed_set, connection, name))
+            yield _judged(name, partial(_unsealed_set, connection, name), repairable=True)
         elif name in ANALYSES or name in REGISTERS:
-            yield _judged(name, partial(_readable, connection, name))
-    yield from _tags_of_results(connection, set(registered.values()))
+            yield _judged(name, partial(_readable, connection, name), repairable=True)
+    with suppress(WorkError):
+        yield from _tags_of_results(connection, set(registered.values()))
     left = leftovers(connection, timedelta(0))
     if left:
         size = sum(path.stat().st_size for path in left if path.exists())
@@ -75,16 +79,22 @@ def set_key(connection: Connection, name: str) -> SetKey:
     return key_from_json(metadata[b"capim.set"].decode())
 
 
-def _judged(what: str, check: Callable[[], Finding]) -> Finding:
-    """The finding of a check, or the error that it raised as a finding."""
+def _judged(what: str, check: Callable[[], Finding], *, repairable: bool = False) -> Finding:
+    """The finding of a check, or the error that it raised as a finding, with the way to make it good."""
     try:
         return check()
     except (RequestError, WorkError) as fault:
-        return Finding(what=what, state="damaged", detail=str(fault))
+        detail = str(fault)
+        if repairable and "store repair" not in detail:
+            detail += f". `capim store repair {what}` removes what cannot be read; the same run again makes it anew"
+        return Finding(what=what, state="damaged", detail=detail)
 
 
 def _corpora(connection: Connection) -> Iterator[Finding]:
-    for row in read(connection, "corpora").to_pylist():
+    rows: list[dict[str, str]] = []
+    with suppress(WorkError):
+        rows = read(connection, "corpora").to_pylist()
+    for row in rows:
         yield _judged(
             f"corpus {row['name']}",
             partial(_corpus, connection, row["name"], row["fingerprint"]),

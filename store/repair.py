@@ -1,4 +1,4 @@
-"""Taking damaged rows out of a set, so that the next `capim embed` makes these again and only these."""
+"""Taking damaged rows out, so that the next run makes these again and only these."""
 
 from __future__ import annotations
 
@@ -44,6 +44,27 @@ def repair(connection: Connection, key: SetKey, items: ItemIndex) -> int:
     remaining = connection.find(name)
     ords = remaining.to_table(columns=["ord"]).column("ord").to_numpy() if remaining is not None else []
     return len(items) - len(np.unique(ords))
+
+
+def repair_table(connection: Connection, name: str) -> int:
+    """Removes the files of an analysis or register that cannot be read; returns how many went.
+
+    What a run derives from the embeddings, and what it registers, it makes again where it is missing. Of ``runs`` and
+    ``batches`` the history of earlier runs is lost.
+    """
+    table = connection.find(name)
+    if table is None:
+        raise WorkError(f"table {name!r} is gone from {connection.uri}: restore it from a backup")
+    lost = []
+    for part in table.get_fragments():
+        try:
+            for _ in part.to_batches(batch_size=4096):
+                pass
+        except _LANCE_FAULTS:
+            lost.append(part.fragment_id)
+    if lost:
+        retrying(f"removing damaged files of {name!r}", lambda: _remove(table, lost, []))
+    return len(lost)
 
 
 def _damage(table: lance.LanceDataset, key: SetKey, items: ItemIndex) -> tuple[list[int], list[int]]:

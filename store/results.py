@@ -59,12 +59,26 @@ def read_rows(connection: Connection, table: str, equals: Mapping[str, str | Seq
     found = connection.find(table)
     if found is None:
         return _plain(schema).empty_table()
+    with storage_faults(f"reading table {table!r}"):
+        rows = found.to_table(columns=stored_columns(found, schema), filter=_condition(equals))
+    return completed(rows, _plain(schema))
+
+
+def read_values(connection: Connection, table: str, column: str, equals: Mapping[str, str | Sequence[str]]) -> set[str]:
+    """The different texts in one column of :func:`read_rows`, without reading the others."""
+    found = connection.find(table)
+    if found is None:
+        return set()
+    with storage_faults(f"reading table {table!r}"):
+        rows = found.to_table(columns=[column], filter=_condition(equals))
+    return set(pc.unique(rows.column(column)).to_pylist())
+
+
+def _condition(equals: Mapping[str, str | Sequence[str]]) -> str | None:
     conditions = [
         one_of(column, [wanted] if isinstance(wanted, str) else list(wanted)) for column, wanted in equals.items()
     ]
-    with storage_faults(f"reading table {table!r}"):
-        rows = found.to_table(columns=stored_columns(found, schema), filter=" AND ".join(conditions) or None)
-    return completed(rows, _plain(schema))
+    return " AND ".join(conditions) or None
 
 
 def _keep_few_files(connection: Connection, table: str) -> None:

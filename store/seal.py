@@ -109,6 +109,12 @@ def seal(connection: Connection, key: SetKey, items: ItemIndex, n_items: int) ->
     return found
 
 
+def is_intact(connection: Connection, key: SetKey) -> bool:
+    """Whether a set is sealed and its tag still stands for the version that was sealed; reads no row."""
+    state, table = sealed(connection, key), connection.find(table_of(key))
+    return state is not None and table is not None and _tags(table).get(state.tag) == state.version
+
+
 def tag_of(contents_digest: str) -> str:
     """The tag of a set with this digest."""
     return f"sealed-{contents_digest[:16]}"

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from store import compaction, corpora, difference, health, inventory, registers, removal, repair, room
+from store import compaction, corpora, difference, health, inventory, registers, removal, repair, room, seal
 from store.difference import SetDifference
+from store.errors import RequestError
 from store.handle import Handle
 from store.health import Finding
 from store.inventory import StoreInfo
 from store.removal import Removal
+from store.tables import ANALYSES, REGISTERS
 from store.types import EncoderSpec, Modality, SetKey
 
 
@@ -62,6 +64,10 @@ class Upkeep(Handle):
             dry_run=dry_run,
         )
 
+    def intact(self, key: SetKey) -> bool:
+        """Whether a set is sealed and the state that was sealed is still there; reads no row."""
+        return seal.is_intact(self.connection, key)
+
     def repair(self, key: SetKey) -> int:
         """Removes a set's damaged rows, so that the next embed encodes these again; returns how many are missing now.
 
@@ -69,6 +75,19 @@ class Upkeep(Handle):
         """
         items = corpora.item_index(self.connection, key.corpus, key.corpus_fingerprint, key.modality)
         return repair.repair(self.connection, key, items)
+
+    def repair_table(self, name: str) -> int:
+        """Removes the files of an analysis or register that cannot be read; returns how many went.
+
+        The next run makes again what they held; of ``runs`` and ``batches`` that history is lost.
+
+        Raises:
+            RequestError: There is no analysis or register of this name.
+        """
+        known = sorted({*ANALYSES, *REGISTERS})
+        if name not in known:
+            raise RequestError(f"there is no table {name!r} to repair; known are {', '.join(known)}")
+        return repair.repair_table(self.connection, name)
 
     def compact(
         self, *, history: timedelta = compaction.HISTORY_AGE, leftover_age: timedelta = compaction.LEFTOVER_AGE

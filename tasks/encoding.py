@@ -111,7 +111,7 @@ class SetEncoder:
         """
         table = corpus.images if modality == "image" else corpus.captions
         key = set_key(self.spec, corpus.name, corpus.fingerprint, modality)
-        if self._store.sealed(key) is not None:
+        if self._store.intact(key):
             return EncodedSet(n_items=len(table))
         missing = self._store.missing(key, len(table))
         missing = missing[missing % n_shards == shard]

@@ -59,9 +59,11 @@ def score(
     spoken = _all_languages(corpus, asked)
     together = digest16([evaluations[p.id] for p in spoken]) if spoken else ""
     known = _refreshed(store, [*evaluations.values(), both, together], run, resampling=resampling)
+    # comparisons and slices need the outcomes too, which a damaged store may have lost
+    there = store.values("outcomes", "protocol", evaluation=list(evaluations.values()))
     if keep_replicates:
-        known &= set(store.rows("replicates", evaluation=list(evaluations.values()))["protocol"].to_pylist())
-    todo = [protocol for protocol in asked if protocol.id not in known]
+        there &= store.values("replicates", "protocol", evaluation=list(evaluations.values()))
+    todo = [protocol for protocol in asked if protocol.id not in known & there]
     parts: dict[str, Part] = {}
     whose = {name: getattr(sets, name) for name in SetsRef.__dataclass_fields__}
     whence = {**whose, "image_tag": tags["image_tag"], "caption_tag": tags["caption_tag"], "run": run}
@@ -82,7 +84,7 @@ def score(
                 drawn = replicate_rows(outcomes, metrics, source, n_clusters=n_clusters, resampling=resampling)
                 store.write_rows("replicates", drawn, replace="result")
             advance(1)
-    if both and not {protocol.id for protocol in todo}.isdisjoint(HEADLINES):
+    if both and ("+".join(HEADLINES) not in known or not {protocol.id for protocol in todo}.isdisjoint(HEADLINES)):
         t2i, i2t = (read_outcomes(store, evaluations[p.id], p) for p in select(corpus, HEADLINES))
         row = rsum_row(
             t2i,

@@ -29,7 +29,7 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     parser.add_argument("b", help="another set")
     parser.add_argument("--other", metavar="WORKSPACE", help="workspace that the second set is in")
     parser = declare(parts, common, "repair", repair)
-    parser.add_argument("set", help="a set: its table name, the beginning of it, or a tag (capim store info)")
+    parser.add_argument("set", help="a set (its table name, the beginning of it, or a tag), or a table such as results")
     parser = declare(parts, common, "drop", drop)
     parser.add_argument("--encoder", help="sets of this encoder (name or fingerprint)")
     parser.add_argument("--corpus", help="sets of this corpus (name or fingerprint)")
@@ -93,11 +93,17 @@ def diff(args: argparse.Namespace) -> None:
 
 
 def repair(args: argparse.Namespace) -> None:
-    """Take the damaged rows out of an embedding set; `capim embed` makes just these again.
+    """Take the damaged rows out of an embedding set or another table; the same run makes just these again.
 
     Example: capim store repair single-shapes-image-0a1b
     """
+    from store.tables import ANALYSES, REGISTERS
+
     store = open_store(args.workspace)
+    if args.set in {*ANALYSES, *REGISTERS}:
+        lost = store.repair_table(args.set)
+        sys.stderr.write(f"{lost} unreadable files are gone; run `capim run` as before, it makes what they held\n")
+        return
     missing = store.repair(store.find_set(args.set))
     sys.stderr.write(f"{missing:,} items are missing now; run `capim embed` with the same corpus and encoder\n")
 

@@ -6,13 +6,16 @@ import os
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from store import EmbeddingStore, RequestError, WorkError
 from store.keys import table_of
+from store.schema import RUNS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -161,6 +164,26 @@ def test_after_a_repair_the_rows_of_a_lost_file_are_made_again(
     assert fresh.missing(key, 300).tolist() == list(range(100, 200))
     assert embed_again(fresh, key, make_corpus, make_spec, make_block) == 100
     assert {finding.state for finding in fresh.verify()} == {"sound"}
+
+
+@pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(file.read_bytes()[:50])])
+def test_of_a_table_only_the_unreadable_files_go(store, damage):
+    for run in ("r1", "r2", "r3"):
+        rows = {"run": run, "started": datetime.now(UTC), "name": "n", "config": "{}", "command": "c"}
+        rows |= {"versions": "{}", "host": "h", "state": "completed"}
+        store.write_rows("runs", pa.Table.from_pylist([rows], schema=RUNS))
+    files = sorted((Path(store.uri) / "runs.lance" / "data").iterdir(), key=lambda file: file.stat().st_mtime_ns)
+    damage(files[1])
+    finding = state_of(store, "runs")
+    assert finding.state == "damaged"
+    assert "capim store repair runs" in finding.detail
+    fresh = EmbeddingStore.open(store.uri)
+    assert fresh.repair_table("runs") == 1
+    assert fresh.repair_table("runs") == 0
+    assert sorted(fresh.rows("runs")["run"].to_pylist()) == ["r1", "r3"]
+    assert state_of(store, "runs").state == "sound"
+    with pytest.raises(RequestError, match="no table 'rums' to repair; known are batches,"):
+        fresh.repair_table("rums")
 
 
 def test_a_missing_tag_is_named_and_comes_back_with_the_next_seal(sealed):
