@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pyarrow.fs
 
+from store.errors import WorkError
+
 FIGURES = "figures"
 
 
@@ -27,11 +29,23 @@ def write_files(target: str | Path, files: Mapping[str, str]) -> None:
         target: A folder, made if need be, or an address; credentials and the endpoint of object storage come from the
             usual environment variables.
         files: Relative name to text.
+
+    Raises:
+        WorkError: The disk is full, the folder cannot be written, or the address does not answer.
     """
-    if is_address(target):
-        _put(str(target), files)
-        return
-    folder = Path(target)
+    try:
+        if is_address(target):
+            _put(str(target), files)
+        else:
+            _write(Path(target), files)
+    except OSError as fault:
+        raise WorkError(
+            f"writing the report to {target} failed: {fault}. The store has everything that it says: mend that and "
+            "run `capim report`"
+        ) from fault
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
