@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 UV     := $(or $(shell command -v uv),$(BIN)/uv)
 ONLY   ?=
 
-.PHONY: demo test check bench deploy requirements clean
+.PHONY: demo test check bench faults newcomer deploy requirements clean
 
 demo: $(VENV)/.ready
 	$(BIN)/capim demo
@@ -21,6 +21,14 @@ check: $(VENV)/.ready
 
 bench: $(VENV)/.ready
 	$(BIN)/python -m tests.benchmarks $(ONLY)
+
+# kills, full disks, cut networks, damaged files, hostile input: about eight minutes
+faults: $(VENV)/.ready
+	$(BIN)/python -m tests.faults
+
+# the pages' commands in a fresh clone with an empty home
+newcomer: $(VENV)/.ready
+	$(BIN)/python -m tests.newcomer
 
 deploy: export CAPIM_WORKSPACE ?= $(CURDIR)/workspace
 deploy: $(VENV)/.ready

@@ -15,7 +15,8 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "deployments" / "R
 README = PAGES[0].read_text(encoding="utf-8")
 
 
-def _blocks(text: str, language: str) -> list[str]:
+def blocks(text: str, language: str) -> list[str]:
+    """The fenced blocks of a page in one language, in order."""
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
@@ -26,7 +27,7 @@ def test_the_python_of_the_readme_runs_after_a_run(
     monkeypatch.chdir(tmp_path)
     assert main(["run", "--corpora", "shapes", "--encoders", "tiny-clip", "--replicates", "100", "--quiet"]) == 0
     capsys.readouterr()
-    [block] = _blocks(README, "python")
+    [block] = blocks(README, "python")
     exec(compile(block, "README.md", "exec"), {})
     said = capsys.readouterr().out
     assert "and is first for 82.7%" in said
@@ -36,7 +37,7 @@ def test_the_python_of_the_readme_runs_after_a_run(
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_capim_command_that_a_page_shows_is_one(page: Path) -> None:
     parser = build_parser()
-    for block in _blocks(page.read_text(encoding="utf-8"), "bash"):
+    for block in blocks(page.read_text(encoding="utf-8"), "bash"):
         for line in block.splitlines():
             words = shlex.split(line, comments=True)
             if words and words[0].endswith("capim"):

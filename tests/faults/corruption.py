@@ -1,0 +1,105 @@
+"""Files of the store that were damaged: named by ``store verify``, healed by what its message says to do.
+
+A flipped byte may also be one that nobody reads; then all vectors and figures have to be what they were.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.faults.fault import Failed, Fault, Scene, expect
+from tests.faults.ground import damaged, figures, findings, refuse_other_figures
+
+
+def flip(file: Path, scene: Scene) -> None:
+    """One bit of one byte changes."""
+    data = bytearray(file.read_bytes())
+    data[scene.random.randrange(len(data))] ^= 1 << scene.random.randrange(8)
+    file.write_bytes(data)
+
+
+def truncate(file: Path, scene: Scene) -> None:
+    """The end is gone."""
+    data = file.read_bytes()
+    file.write_bytes(data[: scene.random.randrange(1, len(data))])
+
+
+def empty(file: Path, scene: Scene) -> None:
+    """The file is there, its contents are not."""
+    file.write_bytes(b"")
+
+
+def delete(file: Path, scene: Scene) -> None:
+    """The file is gone."""
+    file.unlink()
+
+
+HURTS = {"a flipped bit": flip, "a truncated file": truncate, "an emptied file": empty, "a deleted file": delete}
+
+
+def corrupt(scene: Scene, table: str, hurt: str, part: str = "data/*") -> str:
+    """Damage a file of a table whose name begins so; then do what the store says until it is clean."""
+    scene.begin_from(scene.ground.whole)
+    folder = scene.random.choice(sorted(Path(scene.workspace, "store").glob(f"{table}*.lance")))
+    file = scene.random.choice(sorted(folder.glob(part)))
+    HURTS[hurt](file, scene)
+    name = folder.name.removesuffix(".lance")
+    found = damaged(findings(scene.capim, scene.workspace))
+    if not found:
+        expect(hurt == "a flipped bit", f"{hurt} of {name} was not noticed")
+        refuse_other_figures(scene.ground.figures, figures(scene.capim, scene.workspace))
+        return f"{file.name} of {name}: a bit that nobody reads"
+    expect(
+        any(_is_about(what, name) or name in detail for what, detail in found.items()), f"{name} hurt, named: {found}"
+    )
+    return f"{name}: {heal(scene, found)}"
+
+
+def _is_about(what: str, name: str) -> bool:
+    """Whether a finding is about a table: itself, or the corpus that it is a part of."""
+    return what == name or (what.startswith("corpus ") and f"-{what.removeprefix('corpus ')}-" in name)
+
+
+def heal(scene: Scene, found: dict[str, str]) -> str:
+    """Do what the messages say, one thing after the other; the run that follows is the last of it."""
+    said = []
+    for what, detail in found.items():
+        if "store repair" in detail:
+            scene.run("store", "repair", what).must(0)
+            said.append(f"repaired {what}")
+        elif match := re.search(r"drop the corpus|drop the set", detail):
+            subject = what.removeprefix("corpus ") if match[0] == "drop the corpus" else what.split("-")[1]
+            scene.run("store", "drop", "--corpus", subject).must(0)
+            said.append(f"dropped corpus {subject}")
+        elif "run" not in detail:
+            raise Failed(f"{what} is damaged and nothing says what to do: {detail}")
+    left = damaged(findings(scene.capim, scene.workspace))
+    return "; ".join(said) + (f"; then {len(left)} left for the run" if left else "")
+
+
+def _faults(table: str, hurts: tuple[str, ...] = tuple(HURTS), part: str = "data/*", what: str = "") -> list[Fault]:
+    return [
+        Fault("damaged files", f"{hurt}: {what or table}", lambda s, h=hurt: corrupt(s, table, h, part))
+        for hurt in hurts
+    ]
+
+
+# A table of results has no checksums: of its files, what cannot be read is noticed.
+UNREADABLE = ("a truncated file", "a deleted file")
+FAULTS = [
+    *_faults("single-", what="vectors"),
+    *_faults("multi-", what="multi-vectors"),
+    *_faults("corpus-captions-", what="captions"),
+    *_faults("corpus-images-", UNREADABLE, what="images"),
+    *_faults("outcomes", UNREADABLE),
+    *_faults("results", UNREADABLE),
+    *_faults("comparisons", ("an emptied file",)),
+    *_faults("slices", ("a deleted file",)),
+    *_faults("sets", UNREADABLE),
+    *_faults("encoders", ("a truncated file",)),
+    *_faults("corpora", ("a deleted file",)),
+    *_faults("survey", ("an emptied file",)),
+    *_faults("single-", ("a deleted file",), "_refs/tags/*", "the tag of a set"),
+    *_faults("single-", ("a truncated file", "a deleted file"), "_versions/*", "a manifest of a set"),
+]

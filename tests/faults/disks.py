@@ -1,0 +1,78 @@
+"""Disks that are full or read-only: a small file system in memory, on which the workspace lies."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from tests.faults.fault import Failed, Fault, NotTried, Scene, expect
+from tests.faults.kills import files
+
+PAGE = 4096
+AMPLE = 400_000_000
+SAID = re.compile(r"No space left|free space", re.IGNORECASE)
+
+
+def disk(scene: Scene, size: int) -> None:
+    """A file system of so many bytes at the workspace."""
+    if os.geteuid() != 0:
+        raise NotTried("a small file system needs root")
+    Path(scene.workspace).mkdir(parents=True)
+    _mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", scene.workspace)
+    scene.stack.callback(subprocess.run, ["umount", "-l", scene.workspace], check=False)
+
+
+def _mount(*words: str) -> None:
+    done = subprocess.run(["mount", *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NotTried(f"mount {' '.join(words)}: {done.stderr.strip()}")
+
+
+def _bytes(folder: Path) -> int:
+    return sum(-(-Path(path).stat().st_size // PAGE) * PAGE for path in files(folder))
+
+
+def fill(scene: Scene, *words: str, base: str | None) -> str:
+    """A command for which there is not enough room says so; what was stored before is whole."""
+    ground = scene.ground
+    begun = 0 if base is None else _bytes(getattr(ground, base))
+    needs = _bytes(ground.whole) - begun if words[0] == "run" else _bytes(ground.whole) // 4
+    disk(scene, AMPLE)
+    room = scene.random.randint(needs // 4, needs)
+    while room:
+        subprocess.run(f"rm -rf {scene.workspace}/*", shell=True, check=True)
+        _mount("-o", f"remount,size={AMPLE}", scene.workspace)
+        if base is not None:
+            subprocess.run(["cp", "-r", f"{getattr(ground, base)}/.", scene.workspace], check=True)
+        _mount("-o", f"remount,size={begun + room}", scene.workspace)
+        done = scene.run(*words)
+        if done.code:
+            done.must(1)
+            expect(SAID.search(done.err), f"the message does not name the disk: {done.err[-500:]}")
+            _mount("-o", f"remount,size={AMPLE}", scene.workspace)
+            return f"{room // 1000} kB free: {done.err.strip().splitlines()[-1][:110]}"
+        room //= 2
+    raise Failed(f"`capim {' '.join(words)}` needs no room")
+
+
+def read_only(scene: Scene) -> str:
+    """A workspace that cannot be written can be read, and says so when it should be written."""
+    disk(scene, AMPLE)
+    subprocess.run(["cp", "-r", f"{scene.ground.embedded}/.", scene.workspace], check=True)
+    _mount("-o", "remount,ro", scene.workspace)
+    scene.run("store", "verify").must(0)
+    done = scene.run("run").must(1)
+    expect("ead-only file system" in done.err, f"the message does not name the fault: {done.err[-500:]}")
+    _mount("-o", "remount,rw", scene.workspace)
+    return done.err.strip().splitlines()[-1][:110]
+
+
+FAULTS = [
+    *[Fault("full disks", f"encoding, {n}", lambda s: fill(s, "embed", base=None)) for n in "ab"],
+    *[Fault("full disks", f"scoring, {n}", lambda s: fill(s, "evaluate", base="embedded")) for n in "ab"],
+    Fault("full disks", "a whole run", lambda s: fill(s, "run", base=None)),
+    Fault("full disks", "reporting", lambda s: fill(s, "report", base="whole")),
+    Fault("full disks", "a read-only disk", read_only),
+]

@@ -1,0 +1,22 @@
+"""All faults, by kind."""
+
+from __future__ import annotations
+
+from tests.faults import corruption, disks, hostile, kills, networks, together
+from tests.faults.fault import Fault
+
+ALL: list[Fault] = [
+    *kills.FAULTS,
+    *disks.FAULTS,
+    *networks.FAULTS,
+    *corruption.FAULTS,
+    *hostile.FAULTS,
+    *together.FAULTS,
+]
+
+
+def chosen(*, quick: bool = False, only: str = "") -> list[Fault]:
+    """Faults whose kind or name has a text; of each kind the first where it has to be quick."""
+    faults = [fault for fault in ALL if only in fault.kind or only in fault.name]
+    first = {fault.kind: fault for fault in reversed(faults)}
+    return [fault for fault in faults if fault is first[fault.kind]] if quick else faults

@@ -1,0 +1,112 @@
+"""The undisturbed workspaces that faults begin from and are held against."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.faults.fault import expect
+from tests.faults.process import Capim
+
+SUITE = """
+name = "faults"
+encoders = ["tiny-clip", "tiny-colpali"]
+replicates = 200
+batch_size = 8
+device = "cpu"
+[[corpus]]
+name = "few"
+reader = "shapes"
+n_scenes = 10
+[[corpus]]
+name = "quads"
+reader = "shapes-winoground"
+n_quadruples = 6
+"""
+CORPORA = ("few", "quads")
+
+Figures = dict[tuple[str, str, str, str], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Workspaces after ``capim embed`` and after ``capim run``, never written to, and the figures of the latter."""
+
+    folder: Path
+    capim: Capim
+    figures: Figures
+
+    @property
+    def suite(self) -> Path:
+        """The suite file of all runs."""
+        return self.folder / "suite.toml"
+
+    @property
+    def embedded(self) -> Path:
+        """The workspace after ``capim embed``."""
+        return self.folder / "embedded"
+
+    @property
+    def whole(self) -> Path:
+        """The workspace after ``capim run``."""
+        return self.folder / "whole"
+
+    def refuse_difference(self, workspace: str | Path, capim: Capim | None = None) -> None:
+        """Run the suite again; then the store is clean and every figure is the undisturbed run's."""
+        capim = capim or self.capim
+        capim("run", str(self.suite), "--workspace", str(workspace), "--quiet").must(0)
+        refuse_damage(capim, workspace)
+        refuse_other_figures(self.figures, figures(capim, workspace))
+
+
+def prepare(folder: Path) -> Ground:
+    """The ground in this folder."""
+    capim = Capim(folder / "said")
+    (folder / "suite.toml").write_text(SUITE)
+    capim("embed", str(folder / "suite.toml"), "--workspace", str(folder / "embedded"), "--quiet").must(0)
+    shutil.copytree(folder / "embedded", folder / "whole")
+    capim("run", str(folder / "suite.toml"), "--workspace", str(folder / "whole"), "--quiet").must(0)
+    refuse_damage(capim, folder / "whole")
+    return Ground(folder, capim, figures(capim, folder / "whole"))
+
+
+def findings(capim: Capim, workspace: str | Path) -> list[dict[str, str]]:
+    """What ``capim store verify`` says of every thing."""
+    done = capim("store", "verify", "--workspace", str(workspace), "--format", "json").must(0, 1)
+    found: list[dict[str, str]] = json.loads(done.out)
+    expect((done.code == 1) == bool(damaged(found)), f"verify ended with {done.code} and found {found}")
+    return found
+
+
+def damaged(found: list[dict[str, str]]) -> dict[str, str]:
+    """What is damaged, and how."""
+    return {finding["what"]: finding["detail"] for finding in found if finding["state"] == "damaged"}
+
+
+def refuse_damage(capim: Capim, workspace: str | Path) -> None:
+    """``capim store verify`` finds all sound; temporary files of killed writers may lie about."""
+    wrong = [f for f in findings(capim, workspace) if f["state"] != "sound" and f["what"] != "temporary files"]
+    expect(not wrong, f"the store is not clean: {wrong}")
+
+
+def figures(capim: Capim, workspace: str | Path) -> Figures:
+    """All rows of ``capim results`` of the suite's corpora, without which run made them and when."""
+    words = ("results", "--workspace", str(workspace), "--format", "json", "--corpus", ",".join(CORPORA))
+    rows = json.loads(capim(*words).must(0).out)
+    found = {(row["encoder"], row["corpus"], row["protocol"], row["metric"]): row for row in rows}
+    expect(len(found) == len(rows), f"{len(rows)} rows of results of which only {len(found)} are different")
+    return {key: {k: v for k, v in row.items() if k not in ("run", "created")} for key, row in found.items()}
+
+
+def refuse_other_figures(expected: Figures, found: Figures) -> None:
+    """The same rows, equal to the last digit in value and interval and all else but run and time."""
+    missing, more = expected.keys() - found.keys(), found.keys() - expected.keys()
+    expect(not missing and not more, f"results missing: {sorted(missing)[:3]}, results too many: {sorted(more)[:3]}")
+    other = [(key, expected[key], found[key]) for key in expected if expected[key] != found[key]]
+    if other:
+        key, before, after = other[0]
+        columns = {c: (before[c], after[c]) for c in before if before[c] != after[c]}
+        expect(not other, f"{len(other)} of {len(expected)} rows differ, first {key}: {columns}")

@@ -1,0 +1,226 @@
+"""What a newcomer does: every command of the pages, as written, in an empty folder with an empty home.
+
+``python -m tests.newcomer`` clones this repository's last commit, follows README.md and deployments/README.md (and the
+commands that CONTRIBUTING.md names) from top to bottom, and prints a line for each. Nothing is there beforehand
+but the tools that the README asks for: no caches, no home, no virtual environment; certificates, proxies and package
+indexes that the machine's environment names are kept. ``--with-tests`` runs ``make test`` too,
+``--only README.md`` one page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.test_readme import PAGES, ROOT, blocks
+
+LONGEST_SECONDS = 3600
+KEPT = re.compile(
+    r"PATH|LANG|TERM|SHELL|.*_proxy|.*_PROXY|.*CERT.*|.*CA_BUNDLE|.*CAINFO|PIP_(?!CACHE).*|UV_(?!CACHE).*|PYENV_ROOT"
+)
+FENCES = re.compile(r"```(bash|python|toml)\n(.*?)```", re.DOTALL)
+INLINE = re.compile(r"`(capim [^`]+)`")
+# In running text the pages shorten `.venv/bin/capim` to `capim`.
+SHORTENED = re.compile(r"^capim\b")
+
+
+class Unlike(NamedTuple):
+    """A command that does not simply end with 0 here."""
+
+    said: str  # a pattern that its output has to match then
+    why: str
+
+
+# What cannot work on a machine without the hub, a GPU or the reader's own files. It may work elsewhere: then it has to
+# end with 0. Here it has to end with an error that a newcomer can act on.
+MAY_FAIL = {
+    r"--encoders laion-clip-h,siglip-so400m": Unlike(
+        r"(?s)coco-karpathy.*--images|laion-clip-h.*hub|hub.*laion-clip-h|cuda", "COCO's images, the hub and a GPU"
+    ),
+    r"capim run products\.toml": Unlike(r"path/to/folder", "its corpus and its checkpoint are the reader's own"),
+}
+# These go on until they are stopped: what they say once they are at work.
+STAYS = {
+    r"prefect worker start": r"(?i)worker .*started|polling|Discovered",
+    r"deployments\.serve": r"(?i)serv|deployment",
+}
+ONLY_WITH_TESTS = re.compile(r"^make test")
+PLACEHOLDER = re.compile(r"…|\b(NAME|OLD|NEW)\b|:function")
+
+
+class Step(NamedTuple):
+    """Something that a page tells its reader to do."""
+
+    page: str
+    language: str
+    text: str
+
+
+class Outcome(NamedTuple):
+    """What came of a step."""
+
+    verdict: str  # done, "as foretold", "left out", FAILED
+    seconds: float
+    detail: str
+
+
+def steps(page: Path) -> Iterator[Step]:
+    """What a page says, in its order: lines of its commands, its Python, its TOML, and the commands in its text."""
+    text, name = page.read_text(encoding="utf-8"), str(page.relative_to(ROOT))
+    place = 0
+    for match in FENCES.finditer(text):
+        yield from _in_text(text[place : match.start()], name)
+        place = match.end()
+        language, block = match.groups()
+        if block not in blocks(text, language):
+            raise ValueError(f"{name}: a block that tests/test_readme.py does not see: {block!r:.60}")
+        lines = [line for line in block.splitlines() if line.strip()] if language == "bash" else [block]
+        yield from (Step(name, language, line) for line in lines)
+    yield from _in_text(text[place:], name)
+
+
+def _in_text(text: str, page: str) -> Iterator[Step]:
+    """Commands within sentences and tables; one that is only named is asked for its help."""
+    for command in dict.fromkeys(INLINE.findall(text)):
+        words = command.split()
+        yield Step(page, "text", f"{command} --help" if words[0] == "capim" and len(words) == 2 else command)
+
+
+class Newcomer:
+    """A shell in an empty home; remembers what was exported."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.clone = folder, folder / "capim"
+        self.environment = {name: value for name, value in os.environ.items() if KEPT.fullmatch(name)}
+        self.environment |= {"HOME": str(folder / "home"), "UV_CACHE_DIR": str(folder / "home" / "uv")}
+        (folder / "home").mkdir(parents=True)
+        self.exports: list[str] = []
+        self.staying: list[subprocess.Popen[bytes]] = []
+
+    def take(self, step: Step, *, with_tests: bool) -> Outcome:
+        """Do what a step says."""
+        if step.language == "text" and PLACEHOLDER.search(step.text):
+            return Outcome("left out", 0.0, "the reader has to fill something in")
+        if ONLY_WITH_TESTS.match(step.text) and not with_tests:
+            return Outcome("left out", 0.0, "takes minutes: --with-tests")
+        if step.language == "toml":
+            (self.clone / "products.toml").write_text(step.text)
+            return Outcome("done", 0.0, "written as products.toml")
+        if step.language == "python":
+            (self.clone / "question.py").write_text(step.text)
+            return self._run(".venv/bin/python question.py", step.text)
+        if step.text.startswith("export "):
+            self.exports.append(step.text)
+        return self._run(SHORTENED.sub(".venv/bin/capim", step.text), step.text)
+
+    def _run(self, command: str, written: str) -> Outcome:
+        begun = time.monotonic()
+        said = self.folder / "said"
+        with said.open("wb") as stream:
+            words = ["bash", "-c", "\n".join([*self.exports, command])]
+            process = subprocess.Popen(
+                words, cwd=self.clone, env=self.environment, stdout=stream, stderr=stream, start_new_session=True
+            )
+        ready = next((there for pattern, there in STAYS.items() if re.search(pattern, written)), None)
+        if ready is not None:
+            self.staying.append(process)
+            return self._there(process, said, ready, begun)
+        try:
+            code = process.wait(LONGEST_SECONDS)
+        except subprocess.TimeoutExpired:
+            _stop(process)
+            return Outcome("FAILED", time.monotonic() - begun, f"not done within {LONGEST_SECONDS} s: {_tail(said)}")
+        seconds = time.monotonic() - begun
+        if code == 0:
+            return Outcome("done", seconds, _tail(said))
+        text = said.read_text("utf-8", "replace")
+        for pattern, unlike in MAY_FAIL.items():
+            if re.search(pattern, written) and re.search(unlike.said, text) and "Traceback" not in text:
+                return Outcome("as foretold", seconds, f"needs {unlike.why}; exit {code}: {_tail(said)}")
+        return Outcome("FAILED", seconds, f"exit {code}: {_tail(said, 1500)}")
+
+    def _there(self, process: subprocess.Popen[bytes], said: Path, ready: str, begun: float) -> Outcome:
+        """Wait until something that stays is at work."""
+        while time.monotonic() - begun < 180:
+            text = said.read_text("utf-8", "replace")
+            if re.search(ready, text):
+                said.rename(self.folder / f"said-{process.pid}")
+                return Outcome("done", time.monotonic() - begun, "at work, and left so")
+            if process.poll() is not None:
+                break
+            time.sleep(0.5)
+        return Outcome("FAILED", time.monotonic() - begun, f"did not come up: {_tail(said, 1500)}")
+
+    def leave(self) -> None:
+        """Close the page: stop what stays, forget what was exported."""
+        for process in reversed(self.staying):
+            _stop(process)
+        self.staying.clear()
+        if any("PREFECT_API_URL" in line for line in self.exports):
+            words = ["bash", "-c", ".venv/bin/prefect server stop"]
+            subprocess.run(words, cwd=self.clone, env=self.environment, check=False, capture_output=True)
+        self.exports.clear()
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGINT, signal.SIGKILL):
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(process.pid, number)
+            process.wait(20)
+            return
+
+
+def _tail(said: Path, n: int = 110) -> str:
+    """The last that was said, in one line."""
+    return " ".join(said.read_text("utf-8", "replace").split())[-n:]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Follow the pages; returns 1 if a step did not do what its page says."""
+    parser = argparse.ArgumentParser(prog="python -m tests.newcomer", description=__doc__)
+    parser.add_argument("--with-tests", action="store_true", help="run `make test` too")
+    parser.add_argument("--only", help="one page, e.g. README.md")
+    parser.add_argument("--keep", action="store_true", help="keep the folder")
+    args = parser.parse_args(argv)
+    folder = Path(tempfile.mkdtemp(prefix="newcomer-"))
+    print(f"a newcomer in {folder}", flush=True)
+    newcomer = Newcomer(folder)
+    subprocess.run(["git", "clone", "--quiet", "--depth", "1", ROOT.as_uri(), newcomer.clone], check=True)
+    outcomes: list[Outcome] = []
+    order = [PAGES[0], PAGES[2], PAGES[1]]  # deployments/README.md goes on where the README ends
+    try:
+        for page in order:
+            for step in steps(page):
+                if args.only not in (None, step.page):
+                    continue
+                outcome = newcomer.take(step, with_tests=args.with_tests)
+                outcomes.append(outcome)
+                head = step.text.strip().splitlines()[0]
+                print(f"{outcome.verdict:<12} {outcome.seconds:6.1f} s  {step.page}: {head}", flush=True)
+                if outcome.verdict != "done":
+                    print(f"{'':22}{outcome.detail}", flush=True)
+            newcomer.leave()
+    finally:
+        newcomer.leave()
+        if not args.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    counts = {verdict: sum(o.verdict == verdict for o in outcomes) for verdict in ("done", "as foretold", "left out")}
+    failed = len(outcomes) - sum(counts.values())
+    said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    print(f"newcomer: {len(outcomes)} steps: {said}, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
