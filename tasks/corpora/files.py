@@ -68,6 +68,8 @@ def read_json(file: Path) -> Any:
         raise RequestError(f"{file}: not JSON at line {error.lineno}, column {error.colno}: {error.msg}") from error
     except UnicodeDecodeError as error:
         raise RequestError(f"{file}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+    except RecursionError as error:
+        raise RequestError(f"{file}: lists or objects within one another, deeper than any corpus has them") from error
     except OSError as error:
         raise RequestError(f"{file}: cannot be read ({error.strerror})") from error
 

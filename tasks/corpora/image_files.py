@@ -75,7 +75,7 @@ def present(
         names: The names that a file may have.
 
     Raises:
-        RequestError: Files are missing and that is an error, or a name leaves the folder.
+        RequestError: Files are missing and that is an error, or a name leaves the folder or cannot be one.
     """
     if missing not in ("error", "skip"):
         raise RequestError(f"missing = {missing!r}: must be 'error' or 'skip'")
@@ -86,8 +86,8 @@ def present(
         try:
             found = (name for folder in folders for name in candidates if folder.path(name).is_file())
             key = next(found, None)
-        except PermissionError as error:
-            raise RequestError(f"{origin}: {error}") from error
+        except OSError as error:  # the name leaves the folder, or is longer than a file's can be
+            raise RequestError(f"{origin}: {error!s:.300}") from error
         if key is None:
             lost.append(row)
         else:
