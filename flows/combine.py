@@ -33,8 +33,8 @@ def rerank_flow(config: RunConfig, first: str, second: str, depths: tuple[int, .
 
 
 @flow(name="fuse", flow_run_name="fuse {encoders}", timeout_seconds=timeout_seconds(24))
-def fuse_flow(config: RunConfig, encoders: tuple[str, ...]) -> list[str]:
-    """Fuse the lists of several encoders by reciprocal ranks, on every corpus of the run that has them all."""
+def fuse_flow(config: RunConfig, encoders: tuple[str, ...], weights: tuple[float, ...] = ()) -> list[str]:
+    """Fuse several encoders, by reciprocal ranks or by weights, on every corpus of the run that has them all."""
     groups = _together(config, encoders)
     with recorded_run(config, "fuse") as run:
         return [
@@ -42,6 +42,7 @@ def fuse_flow(config: RunConfig, encoders: tuple[str, ...]) -> list[str]:
                 fuse,
                 members,
                 store_uri=config.store_uri,
+                weights=weights,
                 resampling=config.resampling,
                 run=run,
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,8 @@ from tasks.metrics import METRICS, metrics_of
 from tasks.progress import track
 from tasks.references import EvaluationRef
 from tasks.scoring.approximate import measure
-from tasks.scoring.fusion import reciprocal_rank_fusion
+from tasks.scoring.collecting import Strip
+from tasks.scoring.fusion import dense_scores, late_scores, reciprocal_rank_fusion, weighted_sum
 from tasks.scoring.judgements import RetrievalJudgement
 from tasks.scoring.multivectors import gather
 from tasks.scoring.outcomes import Outcomes
@@ -30,6 +31,7 @@ from tasks.stored_outcomes import in_query_order, read_outcomes
 
 PROTOCOL = "t2i/all"
 SHOWN = ("R@1", "R@5", "R@10")
+RRF = "reciprocal-rank"
 
 
 @shell("rerank", kind="analyse", run_name="rerank-{first.sets.encoder}-{second.sets.encoder}-{first.sets.corpus}")
@@ -71,19 +73,34 @@ def rerank(
 
 
 @shell("fuse", kind="analyse", run_name="fuse-{members[0].sets.corpus}")
-def fuse(members: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str) -> str:
-    """Reciprocal rank fusion of stored lists, as an encoder of its own; returns its name."""
+def fuse(
+    members: tuple[EvaluationRef, ...],
+    *,
+    store_uri: str,
+    weights: Sequence[float],
+    resampling: Resampling,
+    run: str,
+) -> str:
+    """Several encoders as one: the weighted sum of their scores, or without weights reciprocal rank fusion.
+
+    Returns:
+        The name that they go by from now on: ``A-with-B``, or ``A-with-B-weighted``.
+    """
     store = EmbeddingStore.open(store_uri)
     sets = members[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     protocol, judgement = _question(corpus)
-    name = "-with-".join(member.sets.encoder for member in members)
-    spec = _pair(name, "fusion", members, {"rule": "reciprocal-rank"})
-    fused = reciprocal_rank_fusion([_outcomes(store, m, protocol, judgement) for m in members], judgement)
+    name = "-with-".join(member.sets.encoder for member in members) + ("-weighted" if weights else "")
+    options = {"rule": "weighted-sum", "weights": ", ".join(f"{w:g}" for w in weights)} if weights else {"rule": RRF}
+    spec = _pair(name, "fusion", members, options)
+    if weights:
+        scores = [_scores(store, member, corpus, judgement) for member in members]
+        fused = weighted_sum(scores, weights, judgement, shape=(len(corpus.captions), len(corpus.images)))
+    else:
+        fused = reciprocal_rank_fusion([_outcomes(store, m, protocol, judgement) for m in members], judgement)
     results = _store(store, fused, spec, corpus, run, resampling, kept=True)
-    _write_slices(
-        store, corpus, protocol, {name: (fused, spec)}, _slices(results, "fusion", name, "reciprocal rank", {}), run
-    )
+    slices = _slices(results, "fusion", name, " ".join(options.values()).replace("-", " "), {})
+    _write_slices(store, corpus, protocol, {name: (fused, spec)}, slices, run)
     return name
 
 
@@ -162,6 +179,25 @@ def _second_scores(store: EmbeddingStore, second: EvaluationRef, corpus: Corpus)
     return dense_pairs(
         store.vectors(encoder=encoder, corpus=whole, modality="caption").matrix,
         store.vectors(encoder=encoder, corpus=whole, modality="image").matrix,
+    )
+
+
+def _scores(
+    store: EmbeddingStore, member: EvaluationRef, corpus: Corpus, judgement: RetrievalJudgement
+) -> Iterator[Strip]:
+    """An encoder's scores of all captions with all images."""
+    encoder, whole = member.sets.encoder_fingerprint, corpus.fingerprint
+    if store.encoder(encoder).vectors == "multi":
+        captions = gather(store.multivectors(encoder=encoder, corpus=whole, modality="caption"), "caption")
+        return late_scores(
+            lambda: store.multivectors(encoder=encoder, corpus=whole, modality="image"),
+            captions,
+            n_images=len(corpus.images),
+        )
+    return dense_scores(
+        store.vectors(encoder=encoder, corpus=whole, modality="image").matrix,
+        store.vectors(encoder=encoder, corpus=whole, modality="caption").matrix,
+        judgement,
     )
 
 

@@ -26,7 +26,8 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--depths", type=names, default=DEPTHS, metavar="N,M", help="the N (default: 1,5,10,20,50,100)")
     _shared(parser)
     parser = declare(commands, common, "fuse", fuse)
-    parser.add_argument("--encoders", type=names, required=True, metavar="A,B", help="encoders whose lists are fused")
+    parser.add_argument("--encoders", type=names, required=True, metavar="A,B", help="encoders that are fused")
+    parser.add_argument("--weights", type=names, default=(), metavar="U,V", help="of their scores: a weighted sum")
     _shared(parser)
     parser = declare(commands, common, "ann", ann)
     parser.add_argument("--encoders", type=names, default=(), metavar="A,B", help="single-vector encoders")
@@ -69,18 +70,33 @@ def rerank(args: argparse.Namespace) -> None:
 
 
 def fuse(args: argparse.Namespace) -> None:
-    """Fuse the stored lists of several encoders by reciprocal ranks, as an encoder of its own.
+    """Fuse several encoders into one: the stored lists by reciprocal ranks, or the scores by --weights.
 
-    Example: capim fuse --encoders tiny-clip,tiny-colpali --corpora shapes
+    A weighted sum adds cosines; late interaction joins it per caption token, which is as large as a cosine.
+
+    Example: capim fuse --encoders tiny-clip,tiny-colpali --corpora shapes --weights 0.7,0.3
     """
     if len(args.encoders) < 2:
         raise RequestError(f"fusing needs two encoders or more, got {', '.join(args.encoders) or 'none'}")
+    weights = _weights(args.weights, args.encoders)
     from flows.combine import fuse_flow
     from flows.execution import start
 
     with bars(quiet=args.quiet):
-        done = start(fuse_flow, _config(args), args.encoders)
+        done = start(fuse_flow, _config(args), args.encoders, weights)
     sys.stdout.writelines(f"{name}\n" for name in done)
+
+
+def _weights(asked: tuple[str, ...], encoders: tuple[str, ...]) -> tuple[float, ...]:
+    try:
+        weights = tuple(float(weight) for weight in asked)
+    except ValueError as error:
+        raise RequestError(f"--weights takes numbers, got {', '.join(asked)}") from error
+    if weights and len(weights) != len(encoders):
+        raise RequestError(f"--weights needs one number per encoder, got {len(weights)} for {len(encoders)}")
+    if weights and not (all(0 <= weight < float("inf") for weight in weights) and any(weights)):
+        raise RequestError(f"--weights must be finite, not negative and not all 0, got {', '.join(asked)}")
+    return weights
 
 
 def ann(args: argparse.Namespace) -> None:

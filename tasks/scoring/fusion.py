@@ -2,43 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from store.schema import TOP
+from tasks.scoring.collecting import Strip, collect
+from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, dense_strips, full_float32
 from tasks.scoring.judgements import RetrievalJudgement
+from tasks.scoring.maxsim import strips_of
+from tasks.scoring.multivectors import Blocks, Ragged
 from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.pairwise import float32_scores, score_table
 from tasks.scoring.ranking import Standing, ranks_of
 
 RRF_CONSTANT = 60  # Cormack, Clarke and Buettcher, SIGIR 2009
 
 
-def weighted(vectors: Sequence[NDArray[np.float32]], weights: Sequence[float]) -> NDArray[np.float32]:
-    """Vectors whose product is the weighted sum of the encoders' products: score them like any encoder's.
+def dense_scores(
+    images: NDArray[np.float32], captions: NDArray[np.float32], judgement: RetrievalJudgement
+) -> Iterator[Strip]:
+    """A single-vector encoder's scores for a weighted sum, from its vectors in corpus order."""
+    with full_float32():
+        yield from dense_strips(images, captions, [judgement], device="cpu", memory_bytes=DEFAULT_MEMORY_BYTES)
+
+
+def late_scores(images: Blocks, captions: Ragged, *, n_images: int) -> Iterator[Strip]:
+    """A multi-vector encoder's scores for a weighted sum: per caption token, so that they are as large as cosines."""
+    with full_float32():
+        table = float32_scores(images, captions, n_images=n_images, device="cpu", memory_bytes=DEFAULT_MEMORY_BYTES)
+    for strip in strips_of(table, DEFAULT_MEMORY_BYTES):
+        counts = captions.counts[strip.start : strip.start + len(strip.scores), None]
+        yield strip._replace(scores=strip.scores / torch.from_numpy(counts.astype(np.float32)))
+
+
+def weighted_sum(
+    members: Sequence[Iterator[Strip]],
+    weights: Sequence[float],
+    judgement: RetrievalJudgement,
+    *,
+    shape: tuple[int, int],
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    top: int = TOP,
+) -> Outcomes:
+    """Outcomes of the weighted sum of the encoders' scores.
 
     Args:
-        vectors: Per encoder, float32 unit vectors of the same items, shapes ``(n, dim of the encoder)``.
+        members: Per encoder, its scores (:func:`dense_scores`, :func:`late_scores`), queries in rows.
         weights: Per encoder, not negative, at least one positive.
-
-    Returns:
-        float32, shape ``(n, sum of dims)``: each encoder's vectors times the root of its weight, side by side.
+        judgement: What is asked.
+        shape: Queries and items of the corpus.
+        memory_bytes: Sums that take more than half of it are kept in a temporary file.
+        top: Length of the best lists.
 
     Raises:
-        ValueError: Numbers of items or weights that do not fit, or unusable weights.
-
-    Examples:
-        >>> a, b = np.float32([[1, 0]]), np.float32([[0, 1]])
-        >>> fused = weighted([a, b], [0.75, 0.25])
-        >>> float((fused @ fused.T)[0, 0])  # 0.75 * 1 + 0.25 * 1
-        1.0
+        ValueError: Not a weight for each encoder, or weights that are negative, not finite or all 0.
     """
-    if len(vectors) != len(weights) or len({len(v) for v in vectors}) != 1:
-        raise ValueError(f"{len(weights)} weights for encoders with {[len(v) for v in vectors]} items; they must agree")
-    if min(weights) < 0 or max(weights) <= 0 or not np.isfinite(weights).all():
+    if len(weights) != len(members):
+        raise ValueError(f"{len(weights)} weights for {len(members)} encoders; give each its own")
+    if not np.isfinite(weights).all() or min(weights) < 0 or max(weights) <= 0:
         raise ValueError(f"weights must be finite, not negative and not all 0, got {list(weights)}")
-    return np.concatenate([np.float32(np.sqrt(w)) * v for v, w in zip(vectors, weights, strict=True)], axis=1)
+    table = score_table(shape, np.float32, memory_bytes // 2)
+    table[:] = 0
+    for member, weight in zip(members, weights, strict=True):
+        for strip in member:
+            rows = slice(strip.start, strip.start + len(strip.scores))
+            table[rows] += np.float32(weight) * strip.scores.cpu().numpy()
+    return collect(strips_of(table, memory_bytes), [judgement], top=top)[judgement.protocol.id]
 
 
 def reciprocal_rank_fusion(

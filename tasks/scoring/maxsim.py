@@ -155,7 +155,7 @@ def outcomes_of_scores(
         (per_token, scores.T, captions.counts.astype(np.float32)),
     ):
         if asked:
-            found |= collect(_strips(table, memory_bytes, divisors), asked, top=top)
+            found |= collect(strips_of(table, memory_bytes, divisors), asked, top=top)
     for judgement in judgements:
         if isinstance(judgement, ChoiceJudgement):
             sets = scores[judgement.captions[:, :, None], judgement.images[:, None, :]]
@@ -163,7 +163,10 @@ def outcomes_of_scores(
     return found
 
 
-def _strips(table: NDArray[np.float32], memory_bytes: int, divisors: NDArray[np.float32] | None) -> Iterator[Strip]:
+def strips_of(
+    table: NDArray[np.float32], memory_bytes: int, divisors: NDArray[np.float32] | None = None
+) -> Iterator[Strip]:
+    """The rows of a score table, a strip at a time; every column over its divisor, if there are any."""
     step = max(1, min(memory_bytes // 32, _STRIP_BYTES) // (4 * table.shape[1]))
     for start in range(0, len(table), step):
         part = np.ascontiguousarray(table[start : start + step])

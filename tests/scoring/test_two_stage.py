@@ -15,7 +15,7 @@ from tasks.metrics import METRICS
 from tasks.scoring.approximate import measure
 from tasks.scoring.blocks import score_blocks
 from tasks.scoring.dense import score_dense
-from tasks.scoring.fusion import reciprocal_rank_fusion, weighted
+from tasks.scoring.fusion import dense_scores, late_scores, reciprocal_rank_fusion, weighted_sum
 from tasks.scoring.judgements import RetrievalJudgement
 from tasks.scoring.multivectors import gather
 from tasks.scoring.outcomes import Outcomes
@@ -126,14 +126,41 @@ def test_multi_vector_pairs_are_maxsim_scores() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_weighted_vectors_score_the_weighted_sum(corpus_of: Callable[[list[int]], Corpus]) -> None:
-    (images_a, captions_a), (images_b, captions_b) = two_encoders(20, 2)
-    fused = weighted([captions_a, captions_b], [0.3, 0.7]) @ weighted([images_a, images_b], [0.3, 0.7]).T
-    np.testing.assert_allclose(fused, 0.3 * captions_a @ images_a.T + 0.7 * captions_b @ images_b.T, atol=1e-6)
-    with pytest.raises(ValueError, match="not all 0"):
-        weighted([captions_a], [0.0])
-    with pytest.raises(ValueError, match="must agree"):
-        weighted([captions_a, images_a], [1, 1])
+def test_a_weighted_sum_ranks_by_the_sum_of_cosines_and_scores_per_token(
+    corpus_of: Callable[[list[int]], Corpus],
+) -> None:
+    corpus = corpus_of([2] * 20)
+    judgement = judged(corpus, "t2i/all")
+    (images, captions), _ = two_encoders(20, 2)
+    rng = np.random.default_rng(5)
+    late = [[unit(rng.standard_normal((rng.integers(2, 9), 8))) for _ in range(n)] for n in (20, 40)]
+
+    def blocks(items: list[NDArray[np.float32]]) -> Iterator[Block]:
+        offsets = np.concatenate([[0], np.cumsum([len(v) for v in items])]).astype(np.int64)
+        yield Block(np.arange(len(items), dtype=np.int32), np.concatenate(items), offsets)
+
+    members = [
+        dense_scores(images, captions, judgement),
+        late_scores(lambda: blocks(late[0]), gather(blocks(late[1]), "caption"), n_images=20),
+    ]
+    found = weighted_sum(members, [0.3, 0.7], judgement, shape=(40, 20))
+    per_token = [[(c @ i.T).max(axis=1).mean() for i in late[0]] for c in late[1]]
+    table = 0.3 * captions @ images.T + 0.7 * np.array(per_token)
+    np.testing.assert_array_equal(found.top_ords, np.argsort(-table, axis=1, kind="stable"))
+    np.testing.assert_allclose(found.best_score, table[np.arange(40), np.arange(40) // 2], atol=1e-6)
+    assert found.rank_low.tolist() == [1 + (row > row[q // 2]).sum() for q, row in enumerate(table)]
+
+
+def test_weights_that_say_nothing_are_refused(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    judgement = judged(corpus_of([1, 1]), "t2i/all")
+    for weights, message in (
+        ([0.0], "not all 0"),
+        ([-1.0], "not negative"),
+        ([float("nan")], "finite"),
+        ([1, 1], "each its own"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            weighted_sum([iter(())], weights, judgement, shape=(2, 2))
 
 
 def test_reciprocal_rank_fusion_equals_its_formula(corpus_of: Callable[[list[int]], Corpus]) -> None:
