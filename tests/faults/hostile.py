@@ -41,10 +41,15 @@ def write(folder: Path, images: dict[str, bytes], texts: dict[str, list[str]] | 
     return folder
 
 
-def run(scene: Scene, folder: Path) -> str:
-    """``capim run`` on a folder, in the workspace beside the suite's corpora; what it said."""
-    words = ("run", "--corpora", str(folder), "--encoders", "tiny-clip", "--replicates", "200", "--device", "cpu")
-    return scene.capim(*words, "--quiet", "--workspace", scene.workspace).must(0).err
+def run(scene: Scene, folder: Path, *, report: bool = False) -> str:
+    """Encode and score a folder in the workspace, beside the suite's corpora; what the encode said."""
+    to = ("--device", "cpu", "--quiet", "--workspace", scene.workspace)
+    said = scene.capim("embed", "--corpora", str(folder), "--encoders", "tiny-clip", *to).must(0).err
+    whose = ("--corpora", folder.name, "--encoders", "tiny-clip", "--replicates", "200")
+    scene.capim("evaluate", *whose, *to).must(0)
+    if report:
+        scene.capim("report", "--quiet", "--workspace", scene.workspace).must(0)
+    return said
 
 
 def rows(scene: Scene, folder: Path) -> dict[tuple[str, str], tuple[object, ...]]:
@@ -103,7 +108,7 @@ def hostile_texts(scene: Scene) -> str:
     for number, text in enumerate(TEXTS):
         texts[names[number % len(names)][0]].append(text)
     folder = write(scene.folder / "texts", dict(names), texts)
-    run(scene, folder)
+    run(scene, folder, report=True)
     refuse_damage(scene.capim, scene.workspace)
     query = "SELECT text FROM captions WHERE corpus = 'texts'"
     done = scene.capim("query", query, "--format", "json", "--workspace", scene.workspace).must(0)

@@ -35,7 +35,7 @@ PRELOADED = (
     "tasks.encoders.hf_dual",
     "tasks.encoders.colvision",
 )
-LONGEST_SECONDS = 240.0
+LONGEST_SECONDS = 400.0
 FIXED = {
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",
