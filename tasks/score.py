@@ -34,7 +34,7 @@ from tasks.shell import shell
 from tasks.stored_outcomes import in_query_order, read_outcomes
 
 HEADLINES = ("t2i/all", "i2t/any")
-PARTS_AT_ONCE = 4  # languages and translators whose outcomes are in memory together
+PARTS_AT_ONCE = 21  # languages of one translator whose outcomes are in memory together: at COCO's size half a GiB
 
 
 @shell("score", kind="score", run_name="score-{sets.encoder}-{sets.corpus}")
@@ -168,23 +168,26 @@ def _outcomes(
 
 
 def _portions(protocols: Sequence[EvalProtocol]) -> Iterator[list[EvalProtocol]]:
-    """Protocols to be scored together: all that share a gallery, and a few languages at a time.
+    """Protocols to be scored together: all that share a gallery, and languages of one translator.
+
+    Languages of one translator are compared with one reference, which every portion scores once.
 
     Examples:
         >>> def protocol(id): return EvalProtocol(id=id, direction="t2i", title="")
-        >>> ids = ["t2i/all", "i2t/any", *(f"t2i/{language}/google" for language in "abcde")]
-        >>> [len(portion) for portion in _portions([protocol(id) for id in ids])]
-        [2, 4, 1]
+        >>> ids = ["t2i/all", "i2t/any", "t2i/de/bing", "t2i/en/bing", "t2i/de/google"]
+        >>> [[p.id for p in portion] for portion in _portions([protocol(id) for id in ids])]
+        [['t2i/all', 'i2t/any'], ['t2i/de/bing', 't2i/en/bing'], ['t2i/de/google']]
     """
 
-    def part(protocol: EvalProtocol) -> str:
-        return "/".join(language_part(protocol) or ())
+    def part(protocol: EvalProtocol) -> tuple[str, str]:
+        language, translator = language_part(protocol) or ("", "")
+        return translator, language
 
-    parts = [list(members) for _, members in groupby(sorted(protocols, key=part), key=part)]
-    if parts and not part(parts[0][0]):
-        yield parts.pop(0)
-    for start in range(0, len(parts), PARTS_AT_ONCE):
-        yield [protocol for members in parts[start : start + PARTS_AT_ONCE] for protocol in members]
+    ordered = sorted(protocols, key=part)
+    for _, of_translator in groupby(ordered, key=lambda protocol: part(protocol)[0]):
+        parts = [list(members) for _, members in groupby(of_translator, key=part)]
+        for start in range(0, len(parts), PARTS_AT_ONCE):
+            yield [protocol for members in parts[start : start + PARTS_AT_ONCE] for protocol in members]
 
 
 def _score(
