@@ -1,7 +1,8 @@
 """All flows on one machine, without a work pool: ``python -m deployments.serve``.
 
-Reads the same ``prefect.yaml`` that `make deploy` registers, so that schedules, triggers and parameters are
-written down once. Runs as long as the process lives; each run is a subprocess of its own.
+Reads the same ``prefect.yaml`` that `make deploy` registers, so that schedules, triggers, limits and parameters are
+written down once. Runs as long as the process lives; each run is a subprocess of its own, with this process'
+environment: pools and their job variables (time limit, task runner) do not exist here.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from typing import Any, cast
 import yaml
 from prefect import Flow, serve
 from prefect.client.schemas.actions import DeploymentScheduleCreate
+from prefect.client.schemas.objects import ConcurrencyLimitConfig
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.deployments.runner import RunnerDeployment
 from prefect.events import DeploymentEventTrigger
 from prefect.flows import load_flow_from_entrypoint
+from prefect.types.entrypoint import EntrypointType
 from prefect.utilities.templating import apply_values
 
 FILE = Path(__file__).with_name("prefect.yaml")
@@ -31,6 +34,7 @@ def runner_deployments() -> list[RunnerDeployment]:
 
 
 def _runner_deployment(entry: dict[str, Any]) -> RunnerDeployment:
+    limit = entry.get("concurrency_limit")
     flow: Flow[..., Any] = load_flow_from_entrypoint(entry["entrypoint"], use_placeholder_flow=False)
     schedules = [
         DeploymentScheduleCreate(
@@ -47,7 +51,8 @@ def _runner_deployment(entry: dict[str, Any]) -> RunnerDeployment:
         parameters=entry["parameters"],
         schedules=schedules or None,
         triggers=[DeploymentEventTrigger.model_validate(trigger) for trigger in entry.get("triggers", [])],
-        concurrency_limit=entry.get("concurrency_limit", {}).get("limit"),
+        entrypoint_type=EntrypointType.MODULE_PATH,
+        concurrency_limit=ConcurrencyLimitConfig.model_validate(limit) if limit else None,
     )
     return cast("RunnerDeployment", deployment)  # a coroutine only inside an event loop
 

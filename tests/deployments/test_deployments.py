@@ -27,6 +27,7 @@ def test_a_deployment_says_what_it_is_for_and_where_it_runs(deployment: dict[str
     assert deployment["description"].endswith(".")
     assert deployment["tags"]
     assert deployment["work_pool"]["name"] in {"capim-cpu", "capim-gpu"}
+    assert float(deployment["work_pool"]["job_variables"]["env"]["CAPIM_TIMEOUT_HOURS"]) > 0
 
 
 def test_whatever_encodes_on_a_gpu_runs_one_at_a_time() -> None:
