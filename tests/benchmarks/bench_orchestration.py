@@ -1,6 +1,7 @@
 """What orchestration costs: the pipeline as ``capim run`` calls it, beside the same functions called one by one.
 
-Both run in this process, in turns, on workspaces of their own. Run alone:
+Both run in this process, in turns, on workspaces of their own; so does the pipeline as runs that a Prefect server
+knows. And the whole demo on object storage, with two writers at once. Run alone:
 ``python -m tests.benchmarks.bench_orchestration``.
 """
 
@@ -12,7 +13,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.benchmark import benchmark
 from flows.config import RunConfig
@@ -26,6 +31,8 @@ from tasks.find import find_evaluations, find_sets
 from tasks.publish import publish_report
 from tasks.score import score
 from tests.benchmarks.rows import Row
+from tests.deployments.conftest import installation_at
+from tests.deployments.object_storage import WORKSPACE, bucket, run_at_once
 
 MINUTE_SECONDS = 60.0
 
@@ -34,13 +41,16 @@ def run(quick: bool = False) -> list[Row]:
     """The share of a one-minute run that plain mode adds, and where it comes from."""
     os.environ.pop("PREFECT_API_URL", None)
     turns = 1 if quick else 5
-    bare, plain = [], []
-    with tempfile.TemporaryDirectory() as folder:
+    bare, plain, served = [], [], []
+    with tempfile.TemporaryDirectory() as folder, _server(Path(folder) / "prefect") as api:
         _timed_bare(Path(folder) / "warm")
+        _timed_with_server(Path(folder) / "warm-served", api)
         for turn in range(turns):
             bare.append(_timed_bare(Path(folder) / f"bare-{turn}"))
             plain.append(_timed_plain(Path(folder) / f"plain-{turn}"))
+            served.append(_timed_with_server(Path(folder) / f"served-{turn}", api))
     added = statistics.median(p - b for p, b in zip(plain, bare, strict=True))
+    by_server = statistics.median(s - p for s, p in zip(served, plain, strict=True))
     imports = statistics.median(_import_seconds() for _ in range(turns))
     calls = 100 if quick else 1000
     per_call = _call_seconds(calls)
@@ -55,6 +65,8 @@ def run(quick: bool = False) -> list[Row]:
         ),
         Row("plain mode: one step", 1e6 * per_call, "µs", "", "", f"mean of {calls} calls"),
         Row("importing Prefect", imports, "s", "", "", "in a fresh process, once per command"),
+        Row("with a server: one run", by_server, "s", "", "plain mode", f"median of {turns} turns"),
+        *([] if quick else [_two_demos()]),
     ]
 
 
@@ -67,6 +79,33 @@ def _timed_plain(workspace: Path) -> float:
     begun = time.perf_counter()
     start(benchmark, _config(workspace))
     return time.perf_counter() - begun
+
+
+def _timed_with_server(workspace: Path, api: str) -> float:
+    with temporary_settings({PREFECT_API_URL: api}):
+        return _timed_plain(workspace)
+
+
+@contextmanager
+def _server(home: Path) -> Iterator[str]:
+    """A Prefect server of its own; gives the address of its API."""
+    home.mkdir()
+    installation = installation_at(home, home)
+    installation.start_server()
+    try:
+        yield installation.api
+    finally:
+        installation.stop_server()
+
+
+def _two_demos() -> Row:
+    """The whole demo, report included, twice at once into one bucket."""
+    demo = ["demo", "--workspace", WORKSPACE]
+    with bucket() as reach:
+        begun = time.perf_counter()
+        run_at_once([demo, demo], reach, seconds=1200)
+        seconds = time.perf_counter() - begun
+    return Row("two whole demos at once into one S3 bucket", seconds, "s", "", "", "moto's server on loopback")
 
 
 def _timed_bare(workspace: Path) -> float:

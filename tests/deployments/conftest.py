@@ -18,12 +18,13 @@ import httpx
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = float(os.environ.get("CAPIM_TEST_PATIENCE") or 1)  # above 1 where the machine has other work
 PREFECT = str(Path(sys.executable).with_name("prefect"))
 
 
 def until(what: str, look: Callable[[], Any], *, seconds: float = 120) -> Any:
     """Ask again until the answer is not empty."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + PATIENCE * seconds
     while time.monotonic() < end:
         with suppress(httpx.TransportError):
             if answer := look():
@@ -66,7 +67,7 @@ class Installation:
     def shell(self, *words: str, seconds: float = 150) -> str:
         """What a command says, standard error after standard output; it has to end well."""
         done = subprocess.run(
-            words, env=self.env, cwd=ROOT, check=False, capture_output=True, text=True, timeout=seconds
+            words, env=self.env, cwd=ROOT, check=False, capture_output=True, text=True, timeout=PATIENCE * seconds
         )
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
         return done.stdout + done.stderr
@@ -90,12 +91,14 @@ class Installation:
         filters = {"deployments": {"id": {"any_": [found["id"]]}}, "sort": "EXPECTED_START_TIME_ASC"}
         return list(self.post("/flow_runs/filter", filters))
 
-    def begin(self, deployment: str, config: dict[str, Any], **more: Any) -> str:
-        """A run of a deployment with these fields of its configuration; returns its id."""
+    def begin(self, deployment: str, config: dict[str, Any], *, hours: float | None = None, **more: Any) -> str:
+        """A run of a deployment with these fields of its configuration, and time limit; returns its id."""
         found = self.get(f"/deployments/name/{deployment}")
         merged = {**found["parameters"]["config"], "workspace": str(self.workspace), **config}
-        parameters = {**found["parameters"], **more, "config": merged}
-        return str(self.post(f"/deployments/{found['id']}/create_flow_run", {"parameters": parameters})["id"])
+        asked: dict[str, Any] = {"parameters": {**found["parameters"], **more, "config": merged}}
+        if hours is not None:
+            asked["job_variables"] = {"env": {"CAPIM_TIMEOUT_HOURS": str(hours)}}
+        return str(self.post(f"/deployments/{found['id']}/create_flow_run", asked)["id"])
 
     def ended(self, run: str, *, seconds: float = 120) -> str:
         """The state that a run ended in."""
@@ -139,15 +142,11 @@ def _children(pid: int) -> list[int]:
     return []
 
 
-@pytest.fixture(scope="session")
-def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """A server with both pools and everything of ``prefect.yaml`` deployed."""
-    home = tmp_path_factory.mktemp("prefect")
-    workspace = tmp_path_factory.mktemp("workspace")
+def installation_at(home: Path, workspace: Path) -> Installation:
+    """A server that is not started yet, on a free port, that looks at its work every second."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    made = Installation(home=home, workspace=workspace, port=port)
+        made = Installation(home=home, workspace=workspace, port=free.getsockname()[1])
     made.env = {
         **os.environ,
         "PREFECT_HOME": str(home),
@@ -163,8 +162,23 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
     }
-    made.start_server()
+    return made
+
+
+@pytest.fixture
+def installation(installed: Installation) -> Installation:
+    """The session's server and deployments; started again if an earlier test took it down."""
+    if installed.server is None:
+        installed.start_server()
+    return installed
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """A server with both pools and everything of ``prefect.yaml`` deployed."""
+    made = installation_at(tmp_path_factory.mktemp("prefect"), tmp_path_factory.mktemp("workspace"))
     try:
+        made.start_server()
         for pool in ("capim-cpu", "capim-gpu"):
             made.prefect("work-pool", "create", pool, "--type", "process", "--overwrite")
         made.prefect("work-pool", "set-concurrency-limit", "capim-gpu", "1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -14,9 +15,11 @@ from flows.config import RunConfig
 from flows.embed import embed
 from flows.execution import start
 from store import EmbeddingStore
+from store.errors import RequestError
 from tasks.device_lock import held, lock_file
 
 ROOT = Path(__file__).resolve().parents[2]
+CAPIM = str(Path(sys.executable).with_name("capim"))
 HOLDER = """import time; from tasks.device_lock import held
 with held({0!r}):
     print('held', flush=True); time.sleep({1})
@@ -53,6 +56,24 @@ def test_a_killed_process_leaves_the_device_free() -> None:
 
 
 @pytest.mark.slow
+def test_an_encode_without_a_server_waits_for_a_device_that_another_process_has(tmp_path: Path) -> None:
+    suite = tmp_path / "suite.toml"
+    suite.write_text('encoders = ["tiny-clip"]\n[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 4\n')
+    alone = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
+    other = holder("cpu:0", 250)  # the processor under a name that is locked, as a card's would be
+    words = [CAPIM, "embed", str(suite), "--workspace", str(tmp_path), "--device", "cpu:0"]
+    process = subprocess.Popen(words, env=alone, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    said = next(line for line in process.stderr if "cpu:0" in line)
+    assert said.startswith("cpu:0 is encoding for another process; waiting until it is free")
+    assert EmbeddingStore.open(f"{tmp_path}/store").rows("batches").num_rows == 0
+    other.kill()
+    other.wait(timeout=20)
+    assert "24 items encoded" in process.communicate(timeout=250)[1]
+    assert process.returncode == 0
+
+
+@pytest.mark.slow
 def test_shards_on_two_devices_give_the_store_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     matrices = {}
@@ -75,3 +96,27 @@ def test_shards_on_two_devices_give_the_store_of_one(tmp_path: Path, monkeypatch
         ]
     for one, two in zip(matrices["cpu"], matrices["cpu,cpu"], strict=True):
         assert np.allclose(one, two, atol=2e-3)  # other batches, other order of sums, float16 in the store
+
+
+@pytest.mark.slow
+def test_parts_of_a_set_are_runs_of_their_own_and_the_last_one_seals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    config = RunConfig(
+        workspace=str(tmp_path),
+        corpora=({"name": "few", "reader": "shapes", "n_scenes": 10},),
+        encoders=("tiny-clip",),
+        device="cpu",
+        shards=2,
+    )
+    with pytest.raises(RequestError, match=r"between 1 and 2 \(shards\), got 3"):
+        start(embed, config, shard=3)
+    assert start(embed, config, shard=2) == ()
+    store = EmbeddingStore.open(config.store_uri)
+    assert not store.sealed_sets()
+    [done] = start(embed, config, shard=1)
+    assert (done.n_items, done.n_encoded, len(store.sealed_sets())) == (60, 30, 2)
+    [again] = start(embed, config)
+    assert again.n_encoded == 0
+    assert store.rows("batches")["n_items"].to_numpy().sum() == 60

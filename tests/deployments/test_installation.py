@@ -72,6 +72,12 @@ def test_all_deployments_are_registered_and_the_nights_ahead_are_scheduled(insta
     assert {run["expected_start_time"][11:16] for run in ahead} == {"02:00"}
 
 
+def test_the_form_of_a_deployment_refuses_what_its_flow_would(installation: Any) -> None:
+    for wrong in ({"replicates": "many"}, {"corpora": 3}, {"interval": "guess"}):
+        with pytest.raises(httpx.HTTPStatusError, match=r"409|422"):
+            installation.begin("benchmark/nightly-benchmark", wrong)
+
+
 def test_a_scheduled_run_fires_by_itself_and_leaves_leaderboard_and_link(installation: Any) -> None:
     nightly = installation.get("/deployments/name/benchmark/nightly-benchmark")
     soon = {
@@ -92,6 +98,11 @@ def test_a_scheduled_run_fires_by_itself_and_leaves_leaderboard_and_link(install
     found = installation.get(f"/flow_runs/{run}")
     assert found["auto_scheduled"]
     assert {"capim", "benchmark"} <= set(found["tags"])
+    assert found["name"] == "benchmark nightly: tiny-clip on few"
+    [step] = installation.post("/flow_runs/filter", {"flow_runs": {"tags": {"all_": ["evaluate"]}}})
+    assert step["name"] == "evaluate nightly: tiny-clip on few"
+    tasks = installation.post("/task_runs/filter", {"task_runs": {"tags": {"all_": ["capim-score"]}}})
+    assert [task["name"] for task in tasks] == ["score-tiny-clip-few"]
     artifacts = installation.post("/artifacts/filter", {"artifacts": {"key": {"any_": ["leaderboard", "report"]}}})
     shown = {artifact["key"]: artifact["data"] for artifact in artifacts}
     [row] = json.loads(shown["leaderboard"])
@@ -116,7 +127,7 @@ def test_an_encode_from_a_shell_is_followed_by_its_report(installation: Any) -> 
     }
 
 
-def test_a_cancelled_encode_goes_on_where_it_stopped(installation: Any) -> None:
+def test_a_cancelled_encode_goes_on_where_it_stopped_and_so_does_one_that_took_too_long(installation: Any) -> None:
     with installation.worker("capim-gpu"):
         run = installation.begin("embed/encode-on-gpu", slow("cancelled"))
         begun(installation, run, "cancelled")
@@ -128,6 +139,10 @@ def test_a_cancelled_encode_goes_on_where_it_stopped(installation: Any) -> None:
         assert installation.ended(run) == "CANCELLED"
         kept = stored(installation, "cancelled")
         assert 0 < kept < ITEMS
+        late = installation.begin("embed/encode-on-gpu", slow("cancelled"), hours=3 / 3600)
+        assert installation.ended(late) == "FAILED"
+        assert installation.get(f"/flow_runs/{late}")["state"]["name"] == "TimedOut"
+        assert kept <= stored(installation, "cancelled") < ITEMS
         again = installation.begin("embed/encode-on-gpu", slow("cancelled"))
         assert installation.ended(again) == "COMPLETED"
     assert is_whole(installation, "cancelled")
@@ -180,6 +195,26 @@ def test_failures_and_regressions_reach_a_webhook(installation: Any) -> None:
     texts = {message["subject"]: message["text"] for message in told}
     assert texts["capim: a regression"] == "w: R@1 changed"
     assert texts["capim: a run failed"].endswith("no such store")
+
+
+def test_one_machine_serves_everything_without_a_pool(installation: Any) -> None:
+    with (installation.home / "serve.log").open("ab") as log:
+        words = [sys.executable, "-m", "deployments.serve"]
+        serving = subprocess.Popen(words, env=installation.env, cwd=installation.home, stdout=log, stderr=log)
+
+    def served() -> bool:
+        found = installation.post("/deployments/filter", {})
+        return len(found) == 5 and all(not each["work_pool_name"] and not each["paused"] for each in found)
+
+    try:
+        installation.until("everything is served", served)
+        run = installation.begin("watch/weekly-watch", FEW)
+        assert installation.ended(run) == "COMPLETED"
+    finally:
+        installation.kill(serving)
+    assert installation.get("/deployments/name/watch/weekly-watch")["global_concurrency_limit"]["limit"] == 1
+    watched = installation.post("/artifacts/filter", {"artifacts": {"key": {"any_": ["watch"]}}})
+    assert [each["flow_run_id"] for each in watched] == [run]
 
 
 def test_with_the_server_gone_in_the_middle_what_was_encoded_is_kept(installation: Any) -> None:

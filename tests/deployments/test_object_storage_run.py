@@ -3,75 +3,77 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from flows.config import DEMO_CORPORA, DEMO_ENCODERS
 from store import EmbeddingStore
+from tests.deployments.object_storage import WORKSPACE, bucket, run_at_once
 
-CAPIM = str(Path(sys.executable).with_name("capim"))
 SUITE = """
 encoders = ["{encoder}"]
 replicates = 200
 device = "cpu"
-corpora = ["shapes-winoground"]
+[[corpus]]
+name = "pairs"
+reader = "shapes-winoground"
+n_quadruples = 20
 [[corpus]]
 name = "few"
 reader = "shapes"
 n_scenes = 12
 """
+WHOLE_DEMO = "CAPIM_TEST_WHOLE_DEMO"  # half a minute of two idle cores: `make bench ONLY=orchestration` does it too
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An empty bucket on moto's server, which speaks S3 on loopback."""
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    endpoint = f"http://127.0.0.1:{server.get_host_and_port()[1]}"
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_REGION": "us-east-1",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": endpoint,
-    }.items():
-        monkeypatch.setenv(name, value)
-    boto3.client("s3").create_bucket(Bucket="capim")
-    yield "s3://capim/work"
-    server.stop()
+def reach(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """An empty bucket, within reach of this process too."""
+    with bucket() as found:
+        for name, value in found.items():
+            monkeypatch.setenv(name, value)
+        yield found
 
 
-@pytest.mark.slow
-def test_two_runs_write_one_store_and_their_reports_to_s3(bucket: str, tmp_path: Path) -> None:
+def check_reports(pages: list[str]) -> None:
+    """Both reports are whole, and in the bucket."""
     import boto3
 
-    environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
-    running = []
-    for encoder in ("tiny-clip", "tiny-clip-plain"):
-        suite = tmp_path / f"{encoder}.toml"
-        suite.write_text(SUITE.format(encoder=encoder))
-        words = [CAPIM, "run", str(suite), "--workspace", bucket]
-        running.append(
-            subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        )
-    pages = []
-    for process in running:
-        page, said = process.communicate(timeout=250)
-        assert process.returncode == 0, said
-        pages.append(page.strip())
     objects = boto3.client("s3")
     for page in pages:
         key = page.removeprefix("s3://capim/")
         assert objects.get_object(Bucket="capim", Key=key)["Body"].read().startswith(b"<!")
         assert objects.head_object(Bucket="capim", Key=key.replace("report.html", "results.json"))["ContentLength"]
-    store = EmbeddingStore.open(f"{bucket}/store")
+
+
+@pytest.mark.slow
+def test_two_runs_write_one_store_and_their_reports_to_s3(reach: dict[str, str], tmp_path: Path) -> None:
+    commands = []
+    for encoder in ("tiny-clip", "tiny-clip-plain"):
+        suite = tmp_path / f"{encoder}.toml"
+        suite.write_text(SUITE.format(encoder=encoder))
+        commands.append(["run", str(suite), "--workspace", WORKSPACE])
+    check_reports(run_at_once(commands, reach, seconds=280))
+    store = EmbeddingStore.open(f"{WORKSPACE}/store")
     assert len(store.sealed_sets()) == 8
     assert set(store.rows("runs")["state"].to_pylist()) == {"completed"}
     for encoder in ("tiny-clip", "tiny-clip-plain"):
         assert len(store.vectors(encoder=encoder, corpus="few", modality="caption").ids) == 60
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(WHOLE_DEMO not in os.environ, reason=f"{WHOLE_DEMO}=1 runs it; the benchmarks run it too")
+def test_two_whole_demos_at_once_leave_one_store_on_s3(reach: dict[str, str]) -> None:
+    check_reports(run_at_once([["demo", "--workspace", WORKSPACE]] * 2, reach, seconds=1700))
+    store = EmbeddingStore.open(f"{WORKSPACE}/store")
+    assert len(store.sealed_sets()) == 2 * len(DEMO_CORPORA) * len(DEMO_ENCODERS)
+    assert store.rows("runs")["state"].to_pylist() == ["completed"] * 2
+    for corpus in DEMO_CORPORA:
+        whole = store.corpus(corpus)
+        for encoder in ("tiny-clip", "tiny-clip-plain"):
+            for modality, n_items in (("image", len(whole.images)), ("caption", len(whole.captions))):
+                ids = store.vectors(encoder=encoder, corpus=corpus, modality=modality).ids
+                assert len(ids) == len(set(ids)) == n_items

@@ -1,9 +1,8 @@
-"""The same evaluation on threads, on a Dask cluster and without any engine gives the same rows."""
+"""The same benchmark on threads, on a Dask cluster and without any engine gives the same rows."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from flows.execution import RUNNER_VARIABLE, task_runner
+from flows.execution import RUNNER_VARIABLE, TIMEOUT_VARIABLE, task_runner, timeout_seconds
 from store import EmbeddingStore
 from store.errors import RequestError
 
 CAPIM = str(Path(sys.executable).with_name("capim"))
-COMPARED = ["encoder", "corpus", "protocol", "metric", "value", "low", "high", "n_queries", "n_clusters"]
+KEYS = {"results": "result", "comparisons": "comparison", "slices": "slice"}
+OF_THIS_RUN = {"run", "created", "image_tag", "caption_tag"}
 
 
 def test_an_unknown_task_runner_is_refused_with_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,9 +26,33 @@ def test_an_unknown_task_runner_is_refused_with_the_known_ones(monkeypatch: pyte
         task_runner()
 
 
-def rows(workspace: Path) -> list[dict[str, Any]]:
-    found = EmbeddingStore.open(str(workspace / "store")).rows("results").select(COMPARED)
-    return found.sort_by([(name, "ascending") for name in COMPARED[:4]]).to_pylist()
+def test_a_time_limit_is_hours_from_the_environment_or_the_flows_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(TIMEOUT_VARIABLE, raising=False)
+    assert timeout_seconds(24) == 24 * 3600
+    monkeypatch.setenv(TIMEOUT_VARIABLE, "0.5")
+    assert timeout_seconds(24) == 1800
+    for wrong in ("never", "0", "-1", "nan"):
+        monkeypatch.setenv(TIMEOUT_VARIABLE, wrong)
+        with pytest.raises(RequestError, match="is not a number of hours above 0"):
+            timeout_seconds(24)
+
+
+def rows(workspace: Path) -> dict[str, list[dict[str, Any]]]:
+    """Everything that the benchmark computed from the vectors, without whose run it was and what the clock said."""
+    store = EmbeddingStore.open(str(workspace / "store"))
+    found = {}
+    for table, key in KEYS.items():
+        listed = store.rows(table).sort_by(key).to_pylist()
+        kept = [row for row in listed if row.get("analysis") != "hardware"]
+        found[table] = [{name: row[name] for name in row.keys() - OF_THIS_RUN} for row in kept]
+    return found
+
+
+def n_results(uri: str) -> int:
+    try:
+        return EmbeddingStore.open(uri).rows("results").num_rows
+    except RequestError:  # there is no store yet
+        return 0
 
 
 @pytest.mark.prefect
@@ -39,27 +63,24 @@ def test_dask_with_a_worker_killed_gives_the_rows_of_threads_and_of_plain_functi
 ) -> None:
     from distributed import LocalCluster
 
-    encoded = tmp_path / "encoded"
     suite = tmp_path / "suite.toml"
     suite.write_text(
-        'encoders = ["tiny-clip", "tiny-clip-plain"]\nreplicates = 300\ndevice = "cpu"\n'
-        'corpora = ["shapes-winoground"]\n[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 20\n'
+        'encoders = ["tiny-clip", "tiny-clip-plain"]\nreplicates = 300\ndevice = "cpu"\nshards = 2\n'
+        '[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 20\n'
+        '[[corpus]]\nname = "pairs"\nreader = "shapes-winoground"\nn_quadruples = 20\n'
     )
     alone = {name: value for name, value in installation.env.items() if name != "PREFECT_API_URL"}
-    subprocess.run([CAPIM, "embed", str(suite), "--workspace", str(encoded)], env=alone, check=True, timeout=200)
     found = {}
     with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
         for name, runner in (("plain", None), ("threads", "threads:2"), ("dask", f"dask:{cluster.scheduler_address}")):
             workspace = tmp_path / name
-            shutil.copytree(encoded, workspace)
             env = alone if runner is None else {**installation.env, RUNNER_VARIABLE: runner}
-            words = [CAPIM, "evaluate", str(suite), "--workspace", str(workspace)]
-            process = subprocess.Popen(words, env=env)
+            process = subprocess.Popen([CAPIM, "run", str(suite), "--workspace", str(workspace)], env=env)
             if name == "dask":
-                store = EmbeddingStore.open(str(workspace / "store"))
-                installation.until("a task is done", lambda store=store: store.rows("results").num_rows)
+                uri = str(workspace / "store")
+                installation.until("a task is done", lambda uri=uri: n_results(uri))
                 os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
-            assert process.wait(timeout=200) == 0
+            assert process.wait(timeout=300) == 0
             found[name] = rows(workspace)
-    assert found["plain"]
+    assert all(found["plain"].values())
     assert found["plain"] == found["threads"] == found["dask"]

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from flows.config import RunConfig, read_suite, run_config
-from store.errors import RequestError
+from flows.request import checked_encoders
+from store.errors import RequestError, WorkError
 
 
 def test_all_faults_of_a_configuration_come_together() -> None:
@@ -64,3 +65,17 @@ def test_consent_to_remote_code_is_for_all_or_for_the_encoder_whose_table_says_s
     assert config.trusts("own")
     assert not config.trusts("jina-clip-v1")
     assert RunConfig(encoders=("jina-clip-v1",), trust_remote_code=True).trusts("jina-clip-v1")
+
+
+def test_a_run_is_called_after_what_it_runs() -> None:
+    asked = RunConfig(name="nightly", encoders=("tiny-clip", {"name": "mine"}), corpora=("../data/coco_photos",))
+    assert asked.title == "nightly: tiny-clip +1 on coco_photos"
+    assert RunConfig(name="after-encode").title == "after-encode"
+
+
+def test_what_is_wrong_with_a_request_comes_before_a_hub_that_does_not_answer() -> None:
+    far = {"name": "far", "adapter": "hf_dual", "checkpoint": "nobody/nothing", "dim": 4}
+    with pytest.raises(RequestError, match="adapter 'nope' is unknown"):
+        checked_encoders(RunConfig(encoders=(far, far | {"name": "wrong", "adapter": "nope"})))
+    with pytest.raises(WorkError, match="nobody/nothing"):
+        checked_encoders(RunConfig(encoders=(far,)))
