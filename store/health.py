@@ -51,12 +51,12 @@ def verify(connection: Connection) -> Iterator[Finding]:
     with suppress(WorkError):  # a register that cannot be read is a finding of its own, below
         registered = {table_of(sealed.key): sealed for sealed in sealed_sets(connection)}
     for name, sealed in sorted(registered.items()):
-        yield _judged(name, partial(_sealed_set, connection, sealed), repairable=True)
+        yield _judged(name, partial(_sealed_set, connection, sealed), _repair(name))
     for name in connection.names():
         if name.startswith(SET_PREFIXES) and name not in registered:
-            yield _judged(name, partial(_unsealed_set, connection, name), repairable=True)
+            yield _judged(name, partial(_unsealed_set, connection, name), _repair(name))
         elif name in ANALYSES or name in REGISTERS:
-            yield _judged(name, partial(_readable, connection, name), repairable=True)
+            yield _judged(name, partial(_readable, connection, name), _repair(name))
     with suppress(WorkError):
         yield from _tags_of_results(connection, set(registered.values()))
     left = leftovers(connection, timedelta(0))
@@ -79,15 +79,17 @@ def set_key(connection: Connection, name: str) -> SetKey:
     return key_from_json(metadata[b"capim.set"].decode())
 
 
-def _judged(what: str, check: Callable[[], Finding], *, repairable: bool = False) -> Finding:
+def _judged(what: str, check: Callable[[], Finding], remedy: str) -> Finding:
     """The finding of a check, or the error that it raised as a finding, with the way to make it good."""
     try:
         return check()
     except (RequestError, WorkError) as fault:
-        detail = str(fault)
-        if repairable and "store repair" not in detail:
-            detail += f". `capim store repair {what}` removes what cannot be read; the same run again makes it anew"
-        return Finding(what=what, state="damaged", detail=detail)
+        said = any(way in str(fault) for way in ("store repair", "drop the corpus", "drop the set and encode it again"))
+        return Finding(what=what, state="damaged", detail=str(fault) if said else f"{fault}. {remedy}")
+
+
+def _repair(table: str) -> str:
+    return f"`capim store repair {table}` removes what cannot be read; the same run again makes it anew"
 
 
 def _corpora(connection: Connection) -> Iterator[Finding]:
@@ -98,6 +100,8 @@ def _corpora(connection: Connection) -> Iterator[Finding]:
         yield _judged(
             f"corpus {row['name']}",
             partial(_corpus, connection, row["name"], row["fingerprint"]),
+            f"Restore its tables from a backup, or drop the corpus (`capim store drop --corpus {row['name']}`) and run "
+            "again: it is read in and encoded anew",
         )
 
 

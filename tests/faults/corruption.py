@@ -47,9 +47,10 @@ def corrupt(scene: Scene, table: str, hurt: str, part: str = "data/*") -> str:
     name = folder.name.removesuffix(".lance")
     found = damaged(findings(scene.capim, scene.workspace))
     if not found:
-        expect(hurt == "a flipped bit", f"{hurt} of {name} was not noticed")
+        # the manifest of an older version may go; data of this one may not
+        expect(hurt == "a flipped bit" or part != "data/*", f"{hurt} of {name} was not noticed")
         refuse_other_figures(scene.ground.figures, figures(scene.capim, scene.workspace))
-        return f"{file.name} of {name}: a bit that nobody reads"
+        return f"{file.name} of {name}: nobody reads that"
     expect(
         any(_is_about(what, name) or name in detail for what, detail in found.items()), f"{name} hurt, named: {found}"
     )
