@@ -1,0 +1,153 @@
+"""The embedding store at 1.5 million captions and at a million images: does it slow down, what memory does it take.
+
+Each measurement is a process of its own, so that its peak memory is its own.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from tests.benchmarks.rows import Row
+from tests.benchmarks.store_blocks import (
+    REPOSITORY,
+    captioned,
+    command,
+    dense_blocks,
+    images,
+    measured,
+    opened,
+    peak_mb,
+    resident_mb,
+    timed,
+)
+
+CAPTIONS_ROWS = {"n": 1_500_000, "dim": 768, "block": 4096}
+MILLION = {"n": 1_000_000, "dim": 768, "block": 4096}
+
+
+def run(quick: bool = False) -> list[Row]:
+    """Every figure; ``quick`` divides the sizes by 50 and shows only that it works."""
+    rows = []
+    for step in (captions, million):
+        with tempfile.TemporaryDirectory() as folder:
+            rows += step(Path(folder), 50 if quick else 1)
+    return rows
+
+
+def captions(folder: Path, divide: int) -> list[Row]:
+    size = CAPTIONS_ROWS | {"n": CAPTIONS_ROWS["n"] // divide}
+    found = measured("store_scale", "fill", folder, size | {"modality": "caption"})
+    name = f"{size['n']:,} captions × {size['dim']} float16"
+    return [
+        Row(
+            f"processor time per row, last tenth over first, {name}",
+            found["slowdown"],
+            "×",
+            "<= 1.2",
+            "",
+            f"by the clock {found['wall_slowdown']:.2f}; {found['speed']:.0f} MB/s",
+        ),
+        Row(
+            f"memory gained over the second half, {name}",
+            found["growth_mb"],
+            "MB",
+            "< 100",
+            "",
+            f"peak {found['peak_mb']:.0f} MB; 0 with MALLOC_MMAP_THRESHOLD_=1000000: the allocator's fragments",
+        ),
+    ]
+
+
+def million(folder: Path, divide: int) -> list[Row]:
+    size = MILLION | {"n": MILLION["n"] // divide, "modality": "image"}
+    half = dict(size, stop=0.5)
+    killed = subprocess.Popen(
+        command("store_scale", "fill", folder, half), stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
+    )
+    assert killed.stdout is not None
+    killed.stdout.readline()  # half is written
+    time.sleep(0.05)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    found = measured("store_scale", "fill", folder, size)
+    sealed = measured("store_scale", "seal_and_read", folder, size)
+    name = f"{size['n']:,} × {size['dim']} float16"
+    return [
+        Row(f"rows kept by a kill at about half, {name}", found["found"] / size["n"], "share", ">= 0.45"),
+        Row(
+            f"processor time per row, last tenth over first, {name}",
+            found["slowdown"],
+            "×",
+            "<= 1.2",
+            "",
+            f"after the kill; by the clock {found['wall_slowdown']:.2f}",
+        ),
+        Row(f"peak memory of writing, {name}", found["peak_mb"], "MB", "< 2048"),
+        Row(f"peak memory of sealing and reading in windows, {name}", sealed["peak_mb"], "MB", "< 2048"),
+        Row(f"seal, {name}", sealed["seal_seconds"], "s"),
+        Row(f"read, {name}", sealed["read_seconds"], "s", "", "", f"{sealed['rows']:,.0f} rows, all bits as given"),
+    ]
+
+
+# --- the measurements, each in a process of its own ---------------------------------------------------------------
+def measure_fill(folder: Path, size: dict[str, object]) -> dict[str, float]:
+    """Writes what is missing of a set; prints ``half`` on the way if it is to be killed there."""
+    n, dim, block = int(str(size["n"])), int(str(size["dim"])), int(str(size["block"]))
+    modality = str(size["modality"])
+    corpus = images(n) if modality == "image" else captioned(n)
+    store, spec, key = opened(folder / "store", corpus, dim, modality=modality)
+    missing = store.missing(key, n)
+    stop = float(str(size.get("stop", 2.0))) * n
+    taken, processor, memory = [], [], []
+    for one in dense_blocks(n, dim, block, modality, start=int(missing[0])):
+        start, busy = time.perf_counter(), time.process_time()
+        store.put(key, spec, one)
+        taken.append((time.perf_counter() - start) / len(one))
+        processor.append((time.process_time() - busy) / len(one))
+        memory.append(resident_mb())
+        if one.ords[-1] >= stop:
+            print("half", flush=True)
+            stop = 2.0 * n
+    tenth = max(1, len(taken) // 10)
+    return {
+        "found": n - len(missing),
+        # Of the processor: the clock on the wall also shows other work on the machine and the disk's own cache.
+        "slowdown": float(np.median(processor[-tenth - 1 : -1]) / np.median(processor[1 : tenth + 1])),
+        "wall_slowdown": float(np.quantile(taken[-tenth - 1 : -1], 0.25) / np.quantile(taken[1 : tenth + 1], 0.25)),
+        "speed": dim * 2 / 1e6 / float(np.median(taken)),
+        "growth_mb": float(np.median(memory[-tenth:]) - np.median(memory[len(memory) // 2 :][:tenth])),
+        "peak_mb": peak_mb(),
+    }
+
+
+def measure_seal_and_read(folder: Path, size: dict[str, int]) -> dict[str, float]:
+    n, dim, block = size["n"], size["dim"], size["block"]
+    store, _, key = opened(folder / "store", images(n), dim)
+    seal_seconds = timed(lambda: store.seal(key, n_items=n))
+    start = time.perf_counter()
+    rows = 0
+    expected = dense_blocks(n, dim, block, "image")
+    for got in store.iter_vectors(encoder="e", corpus="bench", modality="image", window=block):
+        given = next(expected).embeddings.values.astype(np.float16).astype(np.float32)
+        if not np.array_equal(got.matrix, given):
+            raise RuntimeError(f"rows from {rows} on are not what was written")
+        rows += len(got)
+    return {
+        "seal_seconds": seal_seconds,
+        "read_seconds": time.perf_counter() - start,
+        "rows": rows,
+        "peak_mb": peak_mb(),
+    }
+
+
+if __name__ == "__main__":
+    _, step, folder, size = sys.argv
+    print(json.dumps(globals()[f"measure_{step}"](Path(folder), json.loads(size))))
