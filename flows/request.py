@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from flows.config import RunConfig, unnamed
 from flows.execution import call
-from store.errors import RequestError
+from store.errors import RequestError, WorkError
 from store.types import EncoderSpec, Precision
 from tasks.embed import check_corpora
 from tasks.encoders import CatalogEntry, entry_from, entry_of, spec_of
@@ -48,14 +48,23 @@ def checked_encoders(config: RunConfig) -> tuple[EncoderSpec, ...]:
 
 
 def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], list[str]]:
-    """The encoders that can be resolved, and what is wrong with the others."""
+    """The encoders that can be resolved, and what is wrong with the others.
+
+    Raises:
+        WorkError: The hub does not answer for one of them, and nothing is wrong with any other.
+    """
     found: list[EncoderSpec] = []
     faults: list[str] = []
+    unanswered: WorkError | None = None
     for entry in config.encoders:
         try:
             found.append(_spec(entry, config))
         except RequestError as error:
             faults.extend(error.faults)
+        except WorkError as error:
+            unanswered = unanswered or error
+    if unanswered is not None and not faults:
+        raise unanswered
     different = {(spec.name, spec.fingerprint) for spec in found}
     for name, count in Counter(name for name, _ in different).items():
         if count > 1:

@@ -75,7 +75,10 @@ def _options(parser: argparse.ArgumentParser, *, encoding: bool = False, statist
 
 
 def _batch_size(text: str) -> int | str:
-    return text if text == "auto" else int(text)
+    try:
+        return text if text == "auto" else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number or auto, got {text!r}") from None
 
 
 def _config(args: argparse.Namespace) -> RunConfig:

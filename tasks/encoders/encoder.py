@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor, nn
 
-Inputs: TypeAlias = "Mapping[str, Tensor | list[Any]]"
+Inputs: TypeAlias = "Mapping[str, Tensor | list[Any] | str]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Prepared:
 
     Attributes:
         modality: Images or captions.
-        inputs: What the model takes, by name. Every tensor and list has one row per item.
+        inputs: What the model takes, by name. Every tensor and list has one row per item; a text is for all of them.
         n_tokens: int32, shape ``(n,)``: tokens the model will see, special tokens included, padding not; for
             images the number of patches, 0 where the model does not say.
         truncated: bool, shape ``(n,)``: the item was longer than the model takes.
@@ -47,7 +47,7 @@ class Prepared:
         rows = slice(start, stop)
         return Prepared(
             modality=self.modality,
-            inputs={name: value[rows] for name, value in self.inputs.items()},
+            inputs={name: v if isinstance(v, str) else v[rows] for name, v in self.inputs.items()},
             n_tokens=self.n_tokens[rows],
             truncated=self.truncated[rows],
         )

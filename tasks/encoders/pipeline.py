@@ -156,13 +156,16 @@ def encode_stream(
         )
     plan = plan_batches(replicas[0], work, batch_size)
     pool = ThreadPoolExecutor(max_workers=workers or min(16, usable_cores()), thread_name_prefix="prepare")
+    # joining and pinning a batch takes as long as a GPU's pass over it: neither the pass nor the workers wait for it
+    joiner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="join")
     try:
-        batches = Shared(_prepared(replicas[0], work, plan, pool, ahead * len(replicas)))
+        batches = Shared(_prepared(replicas[0], work, plan, pool, joiner, ahead * len(replicas)))
         streams = [_encoded(replica, work.ords, batches, batch_size) for replica in replicas]
         with contextlib.closing(in_background(streams, depth=2)) as blocks:
             yield from blocks
     finally:
         pool.shutdown(cancel_futures=True)
+        joiner.shutdown(cancel_futures=True)
 
 
 def plan_batches(encoder: Encoder, work: ImageWork | CaptionWork, batch_size: int) -> list[Batch]:
@@ -233,26 +236,36 @@ def _forward(encoder: Encoder, prepared: Prepared, limit: int | None) -> tuple[l
 
 
 def _prepared(
-    encoder: Encoder, work: ImageWork | CaptionWork, plan: Sequence[Batch], pool: ThreadPoolExecutor, ahead: int
+    encoder: Encoder,
+    work: ImageWork | CaptionWork,
+    plan: Sequence[Batch],
+    pool: ThreadPoolExecutor,
+    joiner: ThreadPoolExecutor,
+    ahead: int,
 ) -> Iterator[_Ready]:
     """Prepared batches in the order of the plan, of which the next few are under way."""
-    waiting: deque[list[Future[_Part]]] = deque()
-    todo = iter(plan)
-    for number, batch in enumerate(plan):
-        for coming in itertools.islice(todo, ahead + 1 - len(waiting)):
+    waiting: deque[Future[_Ready]] = deque()
+    todo = iter(enumerate(plan))
+    for _ in plan:
+        for number, coming in itertools.islice(todo, ahead + 1 - len(waiting)):
             chunk = _CHUNK if isinstance(work, ImageWork) and encoder.joins_images else len(coming.firsts)
-            parts = [coming.firsts[i : i + chunk] for i in range(0, len(coming.firsts), chunk)]
-            waiting.append([pool.submit(_prepare, encoder, work, part) for part in parts])
-        done = [future.result() for future in waiting.popleft()]
-        begun = time.perf_counter()
-        prepared = assemble([part.prepared for part in done], encoder.device)
-        yield _Ready(
-            number,
-            batch,
-            prepared,
-            sum(part.decode_seconds for part in done),
-            sum(part.preprocess_seconds for part in done) + time.perf_counter() - begun,
-        )
+            items = [coming.firsts[i : i + chunk] for i in range(0, len(coming.firsts), chunk)]
+            parts = [pool.submit(_prepare, encoder, work, part) for part in items]
+            waiting.append(joiner.submit(_joined, encoder, number, coming, parts))
+        yield waiting.popleft().result()
+
+
+def _joined(encoder: Encoder, number: int, batch: Batch, parts: Sequence[Future[_Part]]) -> _Ready:
+    done = [part.result() for part in parts]
+    begun = time.perf_counter()
+    prepared = assemble([part.prepared for part in done], encoder.device)
+    return _Ready(
+        number,
+        batch,
+        prepared,
+        sum(part.decode_seconds for part in done),
+        sum(part.preprocess_seconds for part in done) + time.perf_counter() - begun,
+    )
 
 
 def _prepare(encoder: Encoder, work: ImageWork | CaptionWork, items: Sequence[int]) -> _Part:

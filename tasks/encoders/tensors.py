@@ -59,7 +59,10 @@ def join(parts: Sequence[Prepared]) -> Prepared:
     inputs: dict[str, Any] = {}
     for name, first in parts[0].inputs.items():
         values: list[Any] = [part.inputs[name] for part in parts]
-        inputs[name] = torch.cat(values) if isinstance(first, Tensor) else [item for value in values for item in value]
+        if isinstance(first, Tensor):
+            inputs[name] = torch.cat(values)
+        else:
+            inputs[name] = first if isinstance(first, str) else [item for value in values for item in value]
     return Prepared(
         modality=parts[0].modality,
         inputs=inputs,

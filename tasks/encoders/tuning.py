@@ -84,7 +84,7 @@ def _batch(encoder: Encoder, modality: Modality, size: int) -> Prepared:
 def _rate(encoder: Encoder, batch: Prepared, clock: Callable[[], float] = time.perf_counter) -> float:
     encoder.embed(batch)
     seconds: list[float] = []
-    while sum(seconds) < _TIMED_SECONDS:
+    while not seconds or sum(seconds) < _TIMED_SECONDS:
         begun = clock()
         encoder.embed(batch)
         seconds.append(clock() - begun)

@@ -16,9 +16,11 @@ from store.types import EncoderSpec
 from tasks.encoders import encode_captions, encode_images, hf_dual, load_encoder
 from tasks.encoders.checkpoint import folder_of
 from tasks.encoders.conformance import POINTS, check_loaded
+from tasks.encoders.pipeline import CaptionWork, encode_stream
 from tests.encoders.families.openclip import build_own_tokenizer, from_transformers_clip
 from tests.encoders.families.others import build_coco_sm_module
 from tests.encoders.families.table import CASES
+from tests.encoders.families.vocabulary import bert_tokenizer
 
 CAPTIONS = ["a red circle left of a blue square", "A Green triangle, above a yellow circle!", "", "the " * 200]
 
@@ -134,6 +136,24 @@ def test_the_same_weights_in_two_formats_give_the_same_vectors(family, tmp_path)
 )
 def test_the_fast_way_to_pixels_is_taken(name, family) -> None:
     assert load_encoder(family(name))._recipe is not None
+
+
+def test_a_text_model_of_sentence_transformers_equals_its_own_loop(tmp_path) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import Pooling, Transformer
+    from transformers import BertConfig, BertModel
+
+    tokenizer = bert_tokenizer(tmp_path / "bert")
+    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    BertModel(BertConfig(vocab_size=len(tokenizer), **small)).save_pretrained(tmp_path / "bert")
+    tokenizer.save_pretrained(tmp_path / "bert")
+    theirs = SentenceTransformer(modules=[Transformer(str(tmp_path / "bert")), Pooling(32)], device="cpu")
+    theirs.save(str(tmp_path / "model"))
+    spec = EncoderSpec(name="t", adapter="sentence_transformers", checkpoint=str(tmp_path / "model"), dim=32)
+    work = CaptionWork(ords=np.arange(3, dtype=np.int32), texts=CAPTIONS[:3])
+    for batch in encode_stream(load_encoder(spec), work, batch_size=1):
+        expected = theirs.encode([CAPTIONS[i] for i in batch.ords], normalize_embeddings=True)
+        assert_same(batch.embeddings, expected)
 
 
 def test_a_coco_sm_module_runs_unchanged(tmp_path) -> None:

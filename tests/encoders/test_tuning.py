@@ -7,8 +7,14 @@ import time
 import pytest
 
 from store.errors import WorkError
+from tasks.encoders import tuning
 from tasks.encoders.tuning import find_batch_size
 from tests.encoders.toy import ToyEncoder
+
+
+@pytest.fixture(autouse=True)
+def timed_once(monkeypatch) -> None:
+    monkeypatch.setattr(tuning, "_TIMED_SECONDS", 0.0)
 
 
 class Slow(ToyEncoder):

@@ -1,0 +1,103 @@
+"""A model into a store: batch sizes never change a vector, and trouble leaves what was stored."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flows.config import RunConfig
+from flows.embed import encode_settings
+from store import EmbeddingStore
+from store.errors import RequestError, WorkError
+from store.types import Corpus
+from tasks.corpora import open_corpus
+from tasks.encoders import entry_from, load_encoder, resolve, spec_of, tuning
+from tasks.encoding import EncodeSettings, SetEncoder, set_key
+
+OWN = {"name": "own", "adapter": "hf_dual", "checkpoint": "package:tiny/clip", "dim": 64}
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return open_corpus({"name": "few", "reader": "shapes", "n_scenes": 5})
+
+
+@pytest.fixture
+def store(tmp_path, corpus) -> EmbeddingStore:
+    store = EmbeddingStore.open(str(tmp_path / "store"), create=True)
+    store.write_corpus(corpus)
+    return store
+
+
+def set_encoder(store: EmbeddingStore, **settings) -> SetEncoder:
+    spec = resolve(spec_of("tiny-clip"))
+    store.write_encoder(spec)
+    return SetEncoder(spec, store, EncodeSettings(device="cpu", **settings), "test")
+
+
+def vectors(store: EmbeddingStore, corpus: Corpus) -> np.ndarray:
+    return store.vectors(encoder="tiny-clip", corpus=corpus.name, modality="caption").matrix
+
+
+def test_the_run_decides_on_batches_then_the_encoders_own_table_then_the_catalog() -> None:
+    own = OWN | {"image_batch": 3}
+    spec = entry_from("own", {key: value for key, value in own.items() if key != "name"}).spec
+
+    def batches(spec, **fields):
+        settings = encode_settings(RunConfig(encoders=(own, "tiny-clip"), **fields), spec)
+        return settings.image_batch, settings.caption_batch
+
+    assert batches(spec) == (3, 256)
+    assert batches(spec_of("tiny-clip")) == (128, 512)
+    assert batches(spec, batch_size=7) == (7, 7)
+    assert batches(spec, batch_size="auto") == (None, None)
+
+
+@pytest.mark.parametrize("value", [0, "many"])
+def test_a_batch_size_that_is_none_is_refused(value) -> None:
+    row = {key: entry for key, entry in OWN.items() if key != "name"}
+    with pytest.raises(RequestError, match="caption_batch must be a whole number from 1 on"):
+        entry_from("own", row | {"caption_batch": value})
+    with pytest.raises(RequestError, match="batch_size must be at least 1, or 'auto'"):
+        RunConfig(batch_size=value)
+
+
+def test_a_batch_size_found_by_trying_is_reported_and_changes_no_vector(store, corpus, monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(tuning, "_TIMED_SECONDS", 0.0)
+    monkeypatch.setattr(tuning, "MOST_ON_CPU", {"image": 8, "caption": 8})
+    found = set_encoder(store, image_batch=None, caption_batch=None).encode(corpus, "caption")
+    assert found.batch_size in (4, 8)
+    assert set(store.rows("batches")["batch_size"].to_pylist()) == {found.batch_size}
+    other = EmbeddingStore.open(str(tmp_path / "other"), create=True)
+    other.write_corpus(corpus)
+    assert set_encoder(other, caption_batch=3).encode(corpus, "caption").batch_size == 3
+    np.testing.assert_allclose(vectors(store, corpus), vectors(other, corpus), atol=1e-3)  # stored in float16
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [(None, r"NaN, infinite or zero.*nothing of this batch was kept"), (MemoryError, "alone does not fit.* is kept")],
+)
+def test_trouble_in_the_model_keeps_what_was_stored(error, message, store, corpus, monkeypatch) -> None:
+    encoder = load_encoder(resolve(spec_of("tiny-clip")))
+    forward, passes = encoder.forwards["caption"], []
+
+    def trouble(**inputs):
+        passes.append(len(inputs["input_ids"]))
+        if len(passes) < 4:
+            return forward(**inputs)
+        if error is not None:
+            raise error
+        return forward(**inputs).pooler_output * float("nan")
+
+    encoder.forwards["caption"] = trouble
+    monkeypatch.setattr("tasks.encoding.load_encoder", lambda *_, **__: encoder)
+    first = set_encoder(store, caption_batch=2)
+    with pytest.raises(WorkError, match=message):
+        first.encode(corpus, "caption")
+    first.close()
+    key = set_key(first.spec, corpus.name, corpus.fingerprint, "caption")
+    n_kept = len(corpus.captions) - len(store.missing(key, len(corpus.captions)))
+    assert n_kept >= sum(passes[:3])
+    encoder.forwards["caption"] = forward
+    assert set_encoder(store, caption_batch=2).encode(corpus, "caption").n_encoded == len(corpus.captions) - n_kept
