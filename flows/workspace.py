@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
+from flows.config import RunConfig
 from store import EmbeddingStore
-
-
-def store_uri(workspace: str) -> str:
-    """Where a workspace keeps its store."""
-    return f"{workspace.rstrip('/')}/store"
 
 
 def open_store(workspace: str) -> EmbeddingStore:
@@ -16,4 +12,4 @@ def open_store(workspace: str) -> EmbeddingStore:
     Raises:
         RequestError: There is no store; says how to make one.
     """
-    return EmbeddingStore.open(store_uri(workspace))
+    return EmbeddingStore.open(RunConfig(workspace=workspace).store_uri)

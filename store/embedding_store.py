@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,15 @@ from store.seal import SealedSet
 from store.types import EncoderSpec, Modality, SetKey
 from store.upkeep import Upkeep
 from store.vectors import MultiVectors, Vectors
+
+
+class _Selection(NamedTuple):
+    """Some positions of a set: whose, the items of its corpus, which positions, and the sealed state if it has one."""
+
+    key: SetKey
+    items: ItemIndex
+    ords: NDArray[np.int32]
+    state: SealedSet | None
 
 
 class EmbeddingStore(Catalogue, Upkeep):
@@ -141,20 +151,19 @@ class EmbeddingStore(Catalogue, Upkeep):
             RequestError: There is no such set, or it is not sealed.
             WorkError: A row was changed on disk.
         """
-        key, items, wanted, state = self._selection(encoder, corpus, modality, language, translator, partial)
-        if key.vectors == "multi":
-            raise RequestError(f"encoder {encoder!r} gives many vectors per item: read them with multivectors()")
+        chosen = self._selection(encoder, corpus, modality, language, translator, partial)
+        _refuse_many(chosen)
         conditions = [
             f"{column} = {registers.quoted(text)}"
             for column, text in (("language", language), ("translator", translator))
             if text is not None
         ]
         return vectors.read_matrix(
-            vectors.open_set(self.connection, key, state),
-            key,
-            items,
-            wanted,
-            sealed=state,
+            vectors.open_set(self.connection, chosen.key, chosen.state),
+            chosen.key,
+            chosen.items,
+            chosen.ords,
+            sealed=chosen.state,
             condition=" AND ".join(conditions) or None,
         )
 
@@ -173,12 +182,10 @@ class EmbeddingStore(Catalogue, Upkeep):
 
         Memory stays at one block, whatever the size of the set. Arguments and errors as for :meth:`vectors`.
         """
-        key, items, wanted, state = self._selection(encoder, corpus, modality, language, translator, partial)
-        if key.vectors == "single":
+        chosen = self._selection(encoder, corpus, modality, language, translator, partial)
+        if chosen.key.vectors == "single":
             raise RequestError(f"encoder {encoder!r} gives one vector per item: read them with vectors()")
-        table = vectors.open_set(self.connection, key, state)
-        blocks = vectors.read_blocks(table, key, items, wanted, sealed=state, window=window)
-        return (vectors.ragged(rows, items) for rows in blocks)
+        return (vectors.ragged(rows, chosen.items) for rows in self._blocks(chosen, window))
 
     def iter_vectors(
         self,
@@ -192,12 +199,10 @@ class EmbeddingStore(Catalogue, Upkeep):
         partial: bool = False,
     ) -> Iterator[Vectors]:
         """The vectors of a single-vector encoder in blocks of ``window`` items, for sets larger than memory."""
-        key, items, wanted, state = self._selection(encoder, corpus, modality, language, translator, partial)
-        if key.vectors == "multi":
-            raise RequestError(f"encoder {encoder!r} gives many vectors per item: read them with multivectors()")
-        table = vectors.open_set(self.connection, key, state)
-        blocks = vectors.read_blocks(table, key, items, wanted, sealed=state, window=window)
-        return (vectors.dense(rows, items, state.tag if state else "") for rows in blocks)
+        chosen = self._selection(encoder, corpus, modality, language, translator, partial)
+        _refuse_many(chosen)
+        tag = chosen.state.tag if chosen.state else ""
+        return (vectors.dense(rows, chosen.items, tag) for rows in self._blocks(chosen, window))
 
     def stored_blocks(
         self,
@@ -211,9 +216,7 @@ class EmbeddingStore(Catalogue, Upkeep):
         partial: bool = False,
     ) -> Iterator[StoredRows]:
         """Rows of any set as they are stored (type and bits), in blocks of ``window`` items, in corpus order."""
-        key, items, wanted, state = self._selection(encoder, corpus, modality, language, translator, partial)
-        table = vectors.open_set(self.connection, key, state)
-        return vectors.read_blocks(table, key, items, wanted, sealed=state, window=window)
+        return self._blocks(self._selection(encoder, corpus, modality, language, translator, partial), window)
 
     def read_positions(self, key: SetKey, ords: NDArray[np.int32]) -> StoredRows:
         """Some positions of a sealed set as they are stored, in the order given; at least one."""
@@ -254,13 +257,17 @@ class EmbeddingStore(Catalogue, Upkeep):
         language: str | None,
         translator: str | None,
         partial: bool,
-    ) -> tuple[SetKey, ItemIndex, NDArray[np.int32], SealedSet | None]:
-        """A set, the items of its corpus, the positions asked for and the sealed state; checked, nothing read yet."""
+    ) -> _Selection:
+        """What was asked for, checked; nothing of the set is read yet."""
         key = self.key(encoder=encoder, corpus=corpus, modality=modality)
         items = self._index(key)
-        wanted = items.subset(language, translator)
+        ords = items.subset(language, translator)
         state = seal.sealed(self.connection, key) if partial else self._sealed_or_refuse(key)
-        return key, items, wanted, state
+        return _Selection(key, items, ords, state)
+
+    def _blocks(self, chosen: _Selection, window: int) -> Iterator[StoredRows]:
+        table = vectors.open_set(self.connection, chosen.key, chosen.state)
+        return vectors.read_blocks(table, chosen.key, chosen.items, chosen.ords, sealed=chosen.state, window=window)
 
     def _sealed_or_refuse(self, key: SetKey) -> SealedSet:
         state = seal.sealed(self.connection, key)
@@ -270,3 +277,8 @@ class EmbeddingStore(Catalogue, Upkeep):
                 f"{self.uri}. Run `capim embed` to the end, or ask for what is there with partial=True"
             )
         return state
+
+
+def _refuse_many(chosen: _Selection) -> None:
+    if chosen.key.vectors == "multi":
+        raise RequestError(f"encoder {chosen.key.encoder!r} gives many vectors per item: read them with multivectors()")

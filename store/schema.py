@@ -1,7 +1,8 @@
 """The columns of every table, in one place.
 
-``FORMAT`` is raised whenever a stored table changes its columns; ``store.embeddings`` refuses a newer store and
-says how to migrate an older one. A nullable column says so; everything else is never null.
+A column may be added: ``store.evolution`` gives it to tables that an older release made. ``FORMAT`` is raised when one
+is renamed, removed or means something else; ``store.formats`` then refuses a newer store and says how to migrate an
+older one. A nullable column says so; everything else is never null.
 """
 
 from __future__ import annotations
