@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from importlib import import_module
@@ -27,6 +28,7 @@ from store.errors import RequestError, WorkError
 if TYPE_CHECKING:
     import lance
     import lancedb
+    from lance.fragment import FragmentMetadata
 
 T = TypeVar("T")
 
@@ -188,13 +190,41 @@ class Connection:
                     raise
                 return existing
 
-    def append(self, table: lance.LanceDataset, rows: pa.Table | pa.RecordBatchReader) -> lance.LanceDataset:
-        """Adds rows as one new version; appends of several writers never conflict. All of them are there, or none."""
+    def append(self, table: lance.LanceDataset, parts: Sequence[Callable[[], pa.RecordBatch]]) -> lance.LanceDataset:
+        """Adds rows as one new version; appends of several writers never conflict. All of them are there, or none.
+
+        Args:
+            table: At its latest version.
+            parts: Each makes some of the rows, is called in a thread of its own and becomes a file of its own.
+        """
         lance = load_lance()
 
-        return lance.write_dataset(
-            rows, table, mode="append", data_storage_version=STORAGE_VERSION, storage_options=self.options or None
+        def write(part: Callable[[], pa.RecordBatch]) -> list[FragmentMetadata]:
+            rows = pa.Table.from_batches([part()])
+            options = self.options or None
+            written: list[FragmentMetadata] = lance.fragment.write_fragments(
+                rows, table, mode="append", data_storage_version=STORAGE_VERSION, storage_options=options
+            )
+            return written
+
+        with ThreadPoolExecutor(len(parts)) as pool:
+            running = [pool.submit(write, part) for part in parts]
+        try:
+            fragments = [fragment for one in running for fragment in one.result()]
+        except Exception:
+            self._remove_files(table, [part for one in running if not one.exception() for part in one.result()])
+            raise
+        operation = lance.LanceOperation.Append(fragments)
+        return lance.LanceDataset.commit(
+            table, operation, read_version=table.version, storage_options=self.options or None
         )
+
+    def _remove_files(self, table: lance.LanceDataset, fragments: Sequence[FragmentMetadata]) -> None:
+        """Removes files of a write that failed in part; in object storage the garbage collection does it after days."""
+        if self.is_local:
+            for fragment in fragments:
+                for file in fragment.files:
+                    (Path(table.uri) / "data" / file.path).unlink(missing_ok=True)
 
     @cached_property
     def database(self) -> lancedb.DBConnection:

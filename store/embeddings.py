@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +30,9 @@ from store.types import Embeddings, EncoderSpec, SetKey
 
 if TYPE_CHECKING:
     import lance
+
+_PARTS = 2  # files that a block is written as, at once; more would leave more small files than they save time
+_PART_BYTES = 2 << 20  # of vectors; a smaller block is one file
 
 
 class SetWriter:
@@ -65,21 +69,25 @@ class SetWriter:
             fresh = np.flatnonzero(~self._present[block.ords])
             if not len(fresh):
                 return 0
-            rows = to_rows(self._key, spec, block, self._items, fresh)
-            self._append(rows)
+            self._append(spec, block, fresh)
             self._present[block.ords] = True
         return len(fresh)
 
-    def _append(self, rows: pa.Table) -> None:
-        name = table_of(self._key)
+    def _append(self, spec: EncoderSpec, block: Block, fresh: NDArray[np.int64]) -> None:
+        name, schema, number = table_of(self._key), set_schema(self._key, spec), put_number()
+        n_bytes = block.embeddings.values.nbytes * len(fresh) // len(block)
+        parts = [
+            partial(to_rows, schema, block, self._items, chosen, number)
+            for chosen in np.array_split(fresh, max(1, min(_PARTS, n_bytes // _PART_BYTES)))
+        ]
 
         def append() -> lance.LanceDataset:
             latest = self._connection.latest(name, self._table)
             if latest is None:
                 raise WorkError(f"set {name!r} was dropped while it was written: run the same `capim embed` again")
-            return self._connection.append(widen(latest, rows.schema), rows)
+            return self._connection.append(widen(latest, schema), parts)
 
-        self._table = retrying(f"writing {rows.num_rows} rows to {name!r}", append)
+        self._table = retrying(f"writing {len(fresh)} rows to {name!r}", append)
         if self._table.version == self._version + 1:
             self._version += 1  # nobody else wrote in between
 
@@ -113,39 +121,49 @@ class SetWriter:
         self._present[:] = False
 
 
-def to_rows(key: SetKey, spec: EncoderSpec, block: Block, items: ItemIndex, chosen: NDArray[np.int64]) -> pa.Table:
-    """The chosen rows of a checked block as they are stored: components cast, checksums computed."""
+def to_rows(
+    schema: pa.Schema, block: Block, items: ItemIndex, chosen: NDArray[np.int64], number: int
+) -> pa.RecordBatch:
+    """The chosen rows of a checked block as they are stored: components cast, checksums computed.
+
+    Args:
+        schema: Of the set.
+        block: Checked.
+        items: Of the set's corpus.
+        chosen: Rows of the block, ascending.
+        number: Of the write, from :func:`put_number`.
+    """
     ords = np.ascontiguousarray(block.ords[chosen], dtype=np.int32)
     embeddings = block.embeddings
-    values, offsets = stored_values(spec, embeddings, chosen)
+    multi = embeddings.offsets is not None
+    kind = schema.field("vectors").type.value_type if multi else schema.field("vector").type
+    values, offsets = stored_values(embeddings, chosen, kind.value_type.to_pandas_dtype())
     norms = embeddings.norms[chosen].astype(np.float32)
     n_tokens = embeddings.n_tokens[chosen].astype(np.int32)
     truncated = embeddings.truncated[chosen].astype(bool)
-    schema = set_schema(key, spec)
     n = len(ords)
-    flat = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), spec.dim)
-    if spec.vectors == "single":
-        vectors = {"vector": flat}
-    else:
-        lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), flat)
-        vectors = {"vectors": lists, "n_vectors": pa.array(np.diff(offsets).astype(np.int32))}
+    flat = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), kind.list_size)
     columns = {
         "item_id": items.ids.take(pa.array(ords)),
         "ord": pa.array(ords),
-        **vectors,
         "norm": pa.array(norms),
         "n_tokens": pa.array(n_tokens),
         "truncated": pa.array(truncated),
         "input_sha": pa.array([block.input_shas[row] for row in chosen.tolist()], pa.string()),
         "crc": pa.array(row_checksums(values, offsets, row_seeds(ords, norms, n_tokens, truncated))),
         "batch_id": pa.repeat(pa.scalar(block.batch_id, pa.string()), n),
-        "put": pa.repeat(pa.scalar(put_number(), pa.int64()), n),
+        "put": pa.repeat(pa.scalar(number, pa.int64()), n),
     }
+    if multi:
+        columns["vectors"] = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), flat)
+        columns["n_vectors"] = pa.array(np.diff(offsets).astype(np.int32))
+    else:
+        columns["vector"] = flat
     if items.languages is not None and items.translators is not None:
         columns["language"] = items.languages.take(pa.array(ords))
         columns["translator"] = items.translators.take(pa.array(ords))
-    arrays = [columns[name].cast(schema.field(name).type) for name in schema.names]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    arrays = [columns[field.name].cast(field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def put_number() -> int:
@@ -158,18 +176,22 @@ def put_number() -> int:
 
 
 def stored_values(
-    spec: EncoderSpec, embeddings: Embeddings, chosen: NDArray[np.int64]
+    embeddings: Embeddings, chosen: NDArray[np.int64], dtype: type[np.floating]
 ) -> tuple[NDArray[np.floating], NDArray[np.int64]]:
-    """The chosen items' components in the type they are stored in, one vector after the other, and their offsets."""
-    dtype = np.float16 if spec.storage == "float16" else np.float32
-    everything = len(chosen) == len(embeddings)
+    """The chosen items' components in the type they are stored in, one vector after the other, and their offsets.
+
+    ``chosen`` is ascending; items that follow each other are cast where they lie, without a copy before.
+    """
+    first, stop = int(chosen[0]), int(chosen[-1]) + 1
+    following = stop - first == len(chosen)
     if embeddings.offsets is None:
-        values = embeddings.values if everything else embeddings.values[chosen]
+        values = embeddings.values[first:stop] if following else embeddings.values[chosen]
         return np.ascontiguousarray(values, dtype=dtype), np.arange(len(chosen) + 1, dtype=np.int64)
     counts = embeddings.counts[chosen]
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    if everything:
-        return np.ascontiguousarray(embeddings.values, dtype=dtype), offsets
     starts = embeddings.offsets[:-1][chosen]
-    rows = np.repeat(starts - offsets[:-1], counts) + np.arange(offsets[-1])
-    return np.ascontiguousarray(embeddings.values[rows], dtype=dtype), offsets
+    if following:
+        values = embeddings.values[starts[0] : starts[0] + offsets[-1]]
+    else:
+        values = embeddings.values[np.repeat(starts - offsets[:-1], counts) + np.arange(offsets[-1])]
+    return np.ascontiguousarray(values, dtype=dtype), offsets
