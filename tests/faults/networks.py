@@ -160,11 +160,11 @@ def hub_away(scene: Scene) -> str:
     scene.begin_from(scene.ground.whole)
     environment = {**FIXED, "HF_HOME": str(scene.folder / "hub")}
     del environment["HF_HUB_OFFLINE"]
-    words = ("run", "--corpora", "shapes", "--encoders", "openai-clip-b32,tiny-clip", "--quiet")
+    words = ("run", "--corpora", "shapes", "--encoders", "openai-clip-l-336,tiny-clip", "--quiet")
     code, said, seconds = _alone(scene, *words, environment=environment)
     expect(code in (1, 2), f"ended with {code}: {said[-600:]}")
     expect("Traceback" not in said and "unexpected" not in said, f"no words for users: {said[-900:]}")
-    expect("openai-clip-b32" in said, f"the message does not name the model: {said[-600:]}")
+    expect("openai-clip-l-336" in said and "unknown" not in said, f"the message does not name the model: {said[-600:]}")
     return f"exit {code} in {seconds:.0f} s: {said.strip().splitlines()[-1][:140]}"
 
 
