@@ -46,6 +46,18 @@ def captions(n_images: int = 40, per_image: int = 5, *, seed: int = 1, skill: fl
     return replace(outcomes, clusters=clusters, rank_high=outcomes.rank_high + ties)
 
 
+def test_ties_lost_and_won_are_weighted_as_the_value_is() -> None:
+    """Folds and categories of unequal size count alike: all three figures of a row are means of one kind."""
+    outcomes = captions()
+    weights = np.where(np.arange(len(outcomes)) < 40, 3.0, 0.5)
+    [row] = result_rows(
+        replace(outcomes, weights=weights), RECALLS[:1], PROVENANCE, n_clusters=40, resampling=draws(50)
+    ).to_pylist()
+    for column, hits in (("value_low", outcomes.rank_high <= 1), ("value_high", outcomes.rank_low <= 1)):
+        assert row[column] == pytest.approx(np.average(hits, weights=weights))
+    assert row["value_low"] < row["value"] < row["value_high"]
+
+
 def test_every_result_row_holds_its_value_between_its_ends() -> None:
     rows = result_rows(
         captions(), [*RECALLS, METRICS["MRR"], METRICS["median_rank"], METRICS["mean_rank"]], PROVENANCE,

@@ -80,13 +80,14 @@ def test_negative_similarities_are_not_beaten_by_padding(corpus_of: Callable[[li
     ("spoil", "message"),
     [
         (lambda items: items.vectors[1].__setitem__(0, np.nan), "not finite, first in image 1"),
+        (lambda items: items.vectors[4].__setitem__(0, -np.inf), "not finite, first in image 4"),
         (lambda items: items.vectors[5].__setitem__(0, 0), "zero, first in image 5"),
         (lambda items: items.vectors.__setitem__(2, items.vectors[2][:0]), "image 2 has no vectors"),
         (lambda items: items.vectors.pop(), "has image 5, but there are embeddings of 5"),
         (lambda items: items.vectors.clear(), "no image vectors"),
         (lambda items: setattr(items, "vectors", [v[:, :4] for v in items.vectors]), "4 dimensions, captions 8"),
     ],
-    ids=["NaN", "zero", "item without vectors", "missing item", "none", "dimensions"],
+    ids=["NaN", "infinite", "zero", "item without vectors", "missing item", "none", "dimensions"],
 )
 def test_unusable_multi_vectors_are_refused_by_name(
     corpus_of: Callable[[list[int]], Corpus], spoil: Callable[[Items], None], message: str
