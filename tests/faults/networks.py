@@ -164,7 +164,7 @@ def hub_away(scene: Scene) -> str:
     code, said, seconds = _alone(scene, *words, environment=environment)
     expect(code in (1, 2), f"ended with {code}: {said[-600:]}")
     expect("Traceback" not in said and "unexpected" not in said, f"no words for users: {said[-900:]}")
-    expect("openai-clip-l-336" in said and "unknown" not in said, f"the message does not name the model: {said[-600:]}")
+    expect("clip-vit-large-patch14-336" in said, f"the message does not name the model: {said[-600:]}")
     return f"exit {code} in {seconds:.0f} s: {said.strip().splitlines()[-1][:140]}"
 
 
