@@ -9,22 +9,26 @@ from __future__ import annotations
 import functools
 import importlib
 import json
+import os
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-CAPIM = Path(sys.executable).with_name("capim")
 EVERY_SECONDS = 0.05
 
 # function -> step; a step's time is without that of the steps inside it
 STEPS = {
+    "tasks.embed:open_corpus": "reading the corpus",
+    "tasks.embed:survey": "reading the corpus",
+    "tasks.encoding:load_encoder": "loading the model",
+    "tasks.encoding:SetEncoder.encode": "encoding",
     "tasks.score:evaluate": "scoring",
     "tasks.score:result_rows": "intervals",
     "tasks.score:rsum_row": "intervals",
@@ -37,6 +41,14 @@ STEPS = {
     "store.catalogue:Catalogue.rows": "reading rows",
     "store.catalogue:Catalogue.corpus": "reading rows",
     "store.catalogue:Catalogue.write_rows": "writing rows",
+}
+
+
+# command -> modules of its steps, so that none is imported for a stopwatch's sake; others use all
+STEPS_OF = {
+    "evaluate": ("tasks.score", "store."),
+    "compare": ("tasks.compare", "tasks.diagnose", "store."),
+    "report": ("tasks.publish", "store."),
 }
 
 
@@ -53,13 +65,15 @@ class Taken(NamedTuple):
         return self.peak_bytes / 2**30
 
 
-def watched(command: Sequence[str | Path], env: Mapping[str, str] | None = None) -> Taken:
+def watched(command: Sequence[str | Path]) -> Taken:
     """Runs a command to its end.
 
     Raises:
         RuntimeError: It failed; says its last lines.
     """
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        # modules stay compiled from run to run, as they do for a user
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         begun = time.perf_counter()
         process = psutil.Popen([str(word) for word in command], stdout=out, stderr=err, cwd=REPOSITORY, env=env)
         highest, busy = 0, 0.0
@@ -107,6 +121,13 @@ def capim(*words: str | Path) -> Stepwise:
     return Stepwise(taken, seconds, processor)
 
 
+def planted_store(folder: Path, **how: object) -> dict[str, float]:
+    """What ``tests.benchmarks.planted`` found while it made a store in a process of its own."""
+    made = watched([sys.executable, "-m", "tests.benchmarks.planted", folder, json.dumps(how)])
+    found: dict[str, float] = json.loads(made.output.splitlines()[-1])
+    return found
+
+
 class Stopwatch:
     """Time by step, of the innermost step that is on."""
 
@@ -150,6 +171,8 @@ def main(target: str, words: Sequence[str]) -> int:
     from flows.cli import main as command
 
     for place, step in STEPS.items():
+        if not place.startswith(STEPS_OF.get(words[0], "")):
+            continue
         module, _, path = place.partition(":")
         *owners, name = path.split(".")
         owner = functools.reduce(getattr, owners, importlib.import_module(module))

@@ -43,6 +43,15 @@ def build_laion(folder: Path) -> None:
     _write(folder, {"embed_dim": 32, "vision_cfg": VISION, "text_cfg": TEXT}, OPENAI, pickle=False)
 
 
+def build_vit_b_32(folder: Path) -> None:
+    """openai's ViT-B/32 as open_clip has it, in full size."""
+    vision = {"image_size": 224, "layers": 12, "width": 768, "patch_size": 32}
+    text = TEXT | {"width": 512, "heads": 8, "layers": 12}
+    model = {"embed_dim": 512, "quick_gelu": True, "vision_cfg": vision, "text_cfg": text}
+    preprocess = OPENAI | {"interpolation": "bicubic", "resize_mode": "shortest"}
+    _write(folder, model, preprocess, pickle=False)
+
+
 def build_own_tokenizer(folder: Path) -> None:
     """A folder that brings its tokenizer, as converted checkpoints do."""
     tokenizer = clip_tokenizer()

@@ -1,0 +1,94 @@
+"""How time and memory grow with the corpus: the same commands on a store of 1, 2, 4 and 8 times the items.
+
+Exponents are slopes of the processor's time (of memory: of the peak above the smallest run's start-up) over the number
+of items, both as logarithms, by least squares over the sizes. Scoring compares every caption with every image: there
+the exponent of what is there by nature is 2. All else should be linear.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from tests.benchmarks.commands import capim, planted_store
+from tests.benchmarks.rows import Row
+from tests.reports.large import MODELS
+
+SIZES = (625, 1250, 2500, 5000)
+ENCODERS = [name for name in MODELS if name.startswith(("dfn5b", "jina", "xlm"))]
+BAR = "<= 1.15"
+# step -> its command; the steps that should be linear
+LINEAR = {
+    "writing embeddings": "plant",
+    "reading vectors": "evaluate",
+    "intervals": "evaluate",
+    "writing rows": "evaluate",
+    "comparisons": "compare",
+    "diagnosis": "compare",
+    "report": "report",
+}
+
+
+def run(quick: bool = False) -> list[Row]:
+    """Rows of RESULTS.md; ``quick`` takes two sizes of a hundred images or two."""
+    sizes = (100, 200) if quick else SIZES
+    found = [measured(n) for n in sizes]
+    rows = [
+        _row(f"exponent of time: {step}", sizes, [one[step] for one in found], "s", "" if quick else BAR)
+        for step in LINEAR
+    ]
+    rows.append(_row("exponent of time: scoring", sizes, [one["scoring"] for one in found], "s", "", "items x gallery"))
+    for command in ("plant", "evaluate", "compare", "report"):
+        # above what the program itself takes: the line through the sizes, at no items
+        held = [one[f"{command}, GiB"] for one in found]
+        start = max(0.0, float(np.polyfit(sizes, held, 1)[1]))
+        rows.append(
+            _row(
+                f"exponent of peak memory: {command}",
+                sizes,
+                held,
+                "GiB",
+                "" if quick else BAR,
+                f"{start:.2f} GiB of it at no items",
+            )
+        )
+    return rows
+
+
+def measured(n_images: int) -> dict[str, float]:
+    """Processor seconds by step, and GiB by command."""
+    with tempfile.TemporaryDirectory() as folder:
+        workspace = Path(folder)
+        planted = planted_store(workspace / "store", n_images=n_images, encoders=ENCODERS, n_patches=0, pictures=True)
+        found = {"writing embeddings": planted["processor"], "plant, GiB": planted["peak_gib"]}
+        for command in ("evaluate", "compare", "report"):
+            done = capim(command, "--workspace", workspace)
+            found[f"{command}, GiB"] = done.taken.peak_gib
+            found |= {step: done.processor[step] for step, where in LINEAR.items() if where == command}
+            if command == "evaluate":
+                found["scoring"] = done.processor["scoring"]
+    return found
+
+
+def exponent(sizes: tuple[int, ...], values: list[float]) -> float:
+    """Slope of the logarithms.
+
+    Examples:
+        >>> round(exponent((1, 2, 4), [3.0, 12.0, 48.0]), 6)
+        2.0
+    """
+    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+
+
+def _row(name: str, sizes: tuple[int, ...], values: list[float], unit: str, bar: str, more: str = "") -> Row:
+    listed = ", ".join(f"{value:.2f}" for value in values)
+    note = f"{listed} {unit} at {', '.join(map(str, sizes))} images with 5 captions each, {len(ENCODERS)} encoders"
+    return Row(name, exponent(sizes, values), "", bar, note=f"{note}; {more}" if more else note)
+
+
+if __name__ == "__main__":
+    for row in run(quick="--quick" in sys.argv):
+        print(f"{row.name:40s} {row.value:6.2f} {row.bar:8s} {row.note}")

@@ -1,0 +1,200 @@
+"""From a folder of photographs to recalls: ``capim run`` beside CLIP_benchmark's and mteb's retrieval runs.
+
+Everybody gets the same open_clip ViT-B/32 (full size, random weights, in the hub's form), the same files and the same
+threads, and runs as a program of its own, imports and loading included: CLIP_benchmark by its console script, mteb with
+its own open_clip encoder and retrieval task, capim as ``capim run`` into an empty workspace, then again into it.
+What capim does beyond the peers (intervals, tests, diagnosis, report) is in its time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from PIL import Image
+
+from store import EmbeddingStore
+from tasks.corpora import open_corpus
+from tasks.encoders.memory import usable_cores
+from tests.benchmarks.bench_encode import PHOTOS
+from tests.benchmarks.commands import Taken, capim, watched
+from tests.benchmarks.rows import Row
+from tests.encoders.families.hub import add_to_cache
+from tests.encoders.families.openclip import build_vit_b_32
+
+CUTOFFS = (1, 5, 10)
+REPOSITORY = "capim/vit-b-32"
+CLIP_BENCHMARK = """
+import sys, json, time
+from clip_benchmark import cli
+inner, started = cli.zeroshot_retrieval.evaluate, []
+def evaluate(*args, **kwargs):
+    begun = time.perf_counter()
+    found = inner(*args, **kwargs)
+    started.append(time.perf_counter() - begun)
+    return found
+cli.zeroshot_retrieval.evaluate = evaluate
+cli.main()
+print("seconds", started[0])
+"""
+
+
+class Run(NamedTuple):
+    """A program's run: what it took, its seconds without imports and loading, and its recalls by name."""
+
+    taken: Taken
+    inner: float
+    recalls: dict[str, float]
+
+
+def run(quick: bool = False) -> list[Row]:
+    """Rows of RESULTS.md; ``quick`` takes 8 photographs and 8 scenes."""
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work)
+        data = folder / "data"
+        n_images, n_captions = write_data(data, n_photos=8 if quick else 91, n_scenes=8 if quick else 500)
+        checkpoint = folder / "vit-b-32"
+        build_vit_b_32(checkpoint)
+        add_to_cache(folder / "hub" / "hub", REPOSITORY, checkpoint)
+        os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub"), "OMP_NUM_THREADS": str(usable_cores())}
+        cold = by_capim(folder, data, checkpoint)
+        warm = by_capim(folder, data, checkpoint)
+        peers = {"CLIP_benchmark": by_clip_benchmark(folder, data, checkpoint), "mteb": by_mteb(folder, data)}
+        low, high = ties(folder)
+    size = f"{n_images} images, {n_captions:,} captions, ViT-B/32"
+    rows = [
+        Row("capim run, nothing stored", cold.taken.seconds, "s", note=f"{size}; {_inner(cold)}"),
+        Row("capim run, all stored", warm.taken.seconds, "s", note=f"the same command again; {_inner(warm)}"),
+    ]
+    bar = "" if quick else ">= 1"
+    for name, peer in peers.items():
+        rows += [
+            Row(f"{name}'s time over capim's, nothing stored", peer.taken.seconds / cold.taken.seconds, "times", bar,
+                name, f"{peer.taken.seconds:.1f} and {cold.taken.seconds:.1f} s, imports and loading included"),
+            Row(f"{name}'s time over capim's, without imports and loading", peer.inner / cold.inner, "times", "",
+                name, f"{peer.inner:.1f} and {cold.inner:.1f} s"),
+            Row(f"{name}'s time over capim's, all stored", peer.taken.seconds / warm.taken.seconds, "times", "",
+                name, "it encodes at every run"),
+            Row(f"{name}'s peak memory over capim's", peer.taken.peak_bytes / cold.taken.peak_bytes, "times", "",
+                name, f"{peer.taken.peak_gib:.2f} and {cold.taken.peak_gib:.2f} GiB, child processes included"),
+            Row(f"largest difference of a recall from {name}'s", apart(cold, peer), "", "<= 1e-6",
+                name, "R@1, 5, 10 in both directions: any of the relevant items among the first k"),
+        ]  # fmt: skip
+    shares = [abs(peers["mteb"].recalls[f"i2t share@{k}"] - cold.recalls[f"i2t any@{k}"]) for k in CUTOFFS]
+    return [
+        *rows,
+        Row("largest difference of a recall from mteb's recall_at_k, i2t", max(shares), "", "", "mteb",
+            "another definition: the share of an image's captions that are found; its hit_rate_at_k is compared above"),
+        Row("widest range of a recall by ties", max(high[m] - low[m] for m in low), "", note="capim, cold"),
+        Row("change of a recall from the first to the second run", apart(cold, warm), "", "<= 0"),
+    ]  # fmt: skip
+
+
+def write_data(folder: Path, *, n_photos: int, n_scenes: int) -> tuple[int, int]:
+    """One folder that all can read: JPEGs, ``captions.json`` (COCO), ``captions.txt`` (CLIP_benchmark's Flickr form).
+
+    Returns:
+        Images and captions; captions are told apart by their text, so that no two runs can disagree about equals.
+    """
+    (folder / "images").mkdir(parents=True)
+    written = json.loads((PHOTOS / "captions.json").read_text())
+    texts: dict[str, list[str]] = {}
+    for photo in random.Random(0).sample(written["images"], n_photos):
+        name = photo["file_name"]
+        (folder / "images" / name).write_bytes((PHOTOS / "images" / name).read_bytes())
+        texts[name] = [one["caption"] for one in written["annotations"] if one["image_id"] == photo["id"]]
+    scenes = open_corpus({"name": "scenes", "reader": "shapes", "n_scenes": n_scenes})
+    by_image: dict[str, list[str]] = {}
+    for row in scenes.captions.select(["image_id", "text"]).to_pylist():
+        by_image.setdefault(row["image_id"], []).append(row["text"])
+    for row in scenes.images.select(["id", "key"]).to_pylist():
+        name = f"{row['id']}.jpg"
+        drawn = folder / "drawn.png"
+        drawn.write_bytes(scenes.source.read(row["key"]))
+        Image.open(drawn).convert("RGB").save(folder / "images" / name, quality=95)
+        texts[name] = by_image[row["id"]]
+    seen: set[str] = set()
+    for name, captions in texts.items():
+        texts[name] = [new for text in captions if (new := text.strip()) not in seen and not seen.add(new)]
+    places = list(texts)
+    annotations = [(name, text) for name, captions in texts.items() for text in captions]
+    content: dict[str, Any] = {
+        "images": [{"id": at, "file_name": name} for at, name in enumerate(places)],
+        "annotations": [
+            {"id": at, "image_id": places.index(name), "caption": text} for at, (name, text) in enumerate(annotations)
+        ],
+    }
+    (folder / "captions.json").write_text(json.dumps(content))
+    lines = ["image,caption", *(f"{name},{text}" for name, text in annotations)]
+    (folder / "captions.txt").write_text("\n".join(lines) + "\n")
+    return len(texts), len(annotations)
+
+
+def by_capim(folder: Path, data: Path, checkpoint: Path) -> Run:
+    """``capim run`` into a workspace of the folder; float32 in the store, so that recalls are those of the model."""
+    suite = folder / "suite.toml"
+    suite.write_text(
+        f'corpora = ["{data}"]\ndevice = "cpu"\nprotocols = ["t2i/all", "i2t/any"]\n[[encoder]]\nname = "vit-b-32"\n'
+        f'adapter = "openclip"\ncheckpoint = "{checkpoint}"\ndim = 512\nstorage = "float32"\n'
+    )
+    done = capim("run", suite, "--workspace", folder / "capim")
+    inner = sum(seconds for step, seconds in done.seconds.items() if step not in ("the rest", "loading the model"))
+    recalls = {f"{direction} any@{k}": value for (direction, k), value in stored(folder, "value").items()}
+    return Run(done.taken, inner, recalls)
+
+
+def stored(folder: Path, column: str) -> dict[tuple[str, int], float]:
+    """A column of the results by direction and cutoff."""
+    rows = EmbeddingStore.open(folder / "capim" / "store").rows("results", metric=[f"R@{k}" for k in CUTOFFS])
+    return {(row["protocol"][:3], int(row["metric"][2:])): row[column] for row in rows.to_pylist()}
+
+
+def ties(folder: Path) -> tuple[dict[tuple[str, int], float], dict[tuple[str, int], float]]:
+    """Recalls with all ties lost, and all won."""
+    return stored(folder, "value_low"), stored(folder, "value_high")
+
+
+def by_clip_benchmark(folder: Path, data: Path, checkpoint: Path) -> Run:
+    """Its console script's own ``main``, with a stopwatch around its evaluation."""
+    target = folder / "clip_benchmark.json"
+    taken = watched(
+        [sys.executable, "-c", CLIP_BENCHMARK, "eval", "--model", "ViT-B-32-quickgelu",
+         "--pretrained", checkpoint / "open_clip_model.safetensors", "--dataset", "flickr30k",
+         "--dataset_root", data / "images", "--annotation_file", data / "captions.txt", "--task", "zeroshot_retrieval",
+         "--recall_k", *map(str, CUTOFFS), "--batch_size", "64", "--num_workers", str(usable_cores()), "--no_amp",
+         "--output", target],
+    )  # fmt: skip
+    metrics = json.loads(target.read_text())["metrics"]
+    names = {"t2i": "image_retrieval_recall", "i2t": "text_retrieval_recall"}
+    recalls = {f"{direction} any@{k}": metrics[f"{name}@{k}"] for direction, name in names.items() for k in CUTOFFS}
+    return Run(taken, float(taken.output.split()[-1]), recalls)
+
+
+def by_mteb(folder: Path, data: Path) -> Run:
+    """mteb's evaluation of both directions."""
+    target = folder / "mteb.json"
+    taken = watched([sys.executable, "-m", "tests.benchmarks.retrieval_by_mteb", REPOSITORY, data, target])
+    found = json.loads(target.read_text())
+    return Run(taken, found["seconds"], found["recalls"])
+
+
+def apart(ours: Run, theirs: Run) -> float:
+    """The largest difference of a recall that both know."""
+    return max(abs(value - theirs.recalls[name]) for name, value in ours.recalls.items())
+
+
+def _inner(run: Run) -> str:
+    return f"{run.inner:.1f} s without imports and loading; {run.taken.peak_gib:.2f} GiB"
+
+
+if __name__ == "__main__":
+    begun = time.perf_counter()
+    for row in run(quick="--quick" in sys.argv):
+        print(f"{row.name:65s} {row.value:10.4g} {row.unit:6s} {row.bar:8s} {row.note}")
+    print(f"{time.perf_counter() - begun:.0f} s")

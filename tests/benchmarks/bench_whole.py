@@ -1,0 +1,113 @@
+"""The whole point, timed: nine encoders on COCO's 25,010 captions and 5,000 images, from the store to the report.
+
+The store is planted (``tests.benchmarks.planted``) in a process of its own and not timed; then ``capim evaluate``,
+``capim compare`` and ``capim report`` run as a user would run them, with stopwatches in them: all protocols, CxC and
+ECCV Caption among them, 10,000 replicates, all pairs of encoders, every diagnosis. No model is loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from store import EmbeddingStore
+from store.schema import TOP
+from store.types import EncoderSpec, Modality
+from tasks.asked import asked_protocols
+from tasks.scoring.maxsim import score_maxsim
+from tasks.scoring.protocols import judge_all
+from tests.benchmarks.bench_maxsim import Block
+from tests.benchmarks.commands import Stepwise, capim, planted_store
+from tests.benchmarks.planted import MULTI, Hidden, karpathy
+from tests.benchmarks.rows import Row
+from tests.reports.large import MODELS
+from tests.reports.stand_in import spec
+
+COMMANDS = ("evaluate", "compare", "report")
+# vectors per image of the late-interaction encoder: ColPali's 1,030 pooled sixteenfold
+PATCHES = 64
+FULL_PATCHES = 1030
+
+
+def run(quick: bool = False) -> list[Row]:
+    """Rows of RESULTS.md; ``quick`` takes 200 images and three encoders."""
+    n_images = 200 if quick else 5000
+    encoders = [*MODELS][4:7] if quick else [*MODELS]
+    with tempfile.TemporaryDirectory() as folder:
+        workspace = Path(folder)
+        planted_store(workspace / "store", n_images=n_images, encoders=encoders, n_patches=PATCHES, pictures=True)
+        done = {name: capim(name, "--workspace", workspace) for name in COMMANDS}
+        store = EmbeddingStore.open(workspace / "store")
+        results = store.rows("results", metric="R@1", protocol="t2i/all")["value"].to_pylist()
+        counts = {table: store.rows(table).num_rows for table in ("results", "comparisons", "slices")}
+        n_protocols = len(set(store.rows("results")["protocol"].to_pylist()))
+    total = sum(each.taken.seconds for each in done.values())
+    peak = max(each.taken.peak_gib for each in done.values())
+    what = f"{len(encoders)} encoders, one of them {PATCHES} vectors per image and 12 to 28 per caption"
+    written = ", ".join(f"{n:,} {table}" for table, n in counts.items())
+    return [
+        Row("from the store to the report", total / 60, "minutes", "" if quick else "<= 15",
+            note=f"{what}; {n_protocols} protocols; {written}; R@1 {min(results):.3f} to {max(results):.3f}"),
+        Row("its processor time", sum(each.taken.processor for each in done.values()) / 60, "minutes"),
+        Row("its peak memory", peak, "GiB", "" if quick else "<= 4",
+            note=", ".join(f"{name} {each.taken.peak_gib:.2f}" for name, each in done.items())),
+        *steps(done, total),
+        *full_late_interaction(quick),
+    ]  # fmt: skip
+
+
+def steps(done: dict[str, Stepwise], total: float) -> list[Row]:
+    """Where the time goes, the longest step first."""
+    seconds: Counter[tuple[str, str]] = Counter()
+    processor: Counter[tuple[str, str]] = Counter()
+    for command, each in done.items():
+        for step in each.seconds:
+            seconds[command, step] += each.seconds[step]
+            processor[command, step] += each.processor[step]
+    return [
+        Row(
+            f"{command}: {step}",
+            taken,
+            "s",
+            note=f"{taken / total:.1%} of the time; {processor[command, step]:.1f} s of the processors",
+        )
+        for (command, step), taken in seconds.most_common()
+        if taken >= 0.001 * total
+    ]
+
+
+def full_late_interaction(quick: bool) -> list[Row]:
+    """What scoring ColPali's full 1,030 vectors per image would take, from a part of the pairs."""
+    corpus = karpathy(40 if quick else 300)
+    model = spec(MULTI, dim=MODELS[MULTI][0], vectors="multi")
+    n_images, n_captions = corpus.images.num_rows, corpus.captions.num_rows
+    hidden = Hidden(corpus)
+    made = {modality: list(blocks_of(hidden, model, modality)) for modality in ("image", "caption")}
+    judgements = judge_all(corpus, asked_protocols(corpus, vectors="multi"))
+    top = max(1, TOP * n_images // 5000)  # the same share of the images as in full, so that as many pairs are decided
+    begun = time.perf_counter()
+    score_maxsim(lambda: iter(made["image"]), lambda: iter(made["caption"]), judgements, top=top)
+    seconds = (time.perf_counter() - begun) * (25_010 / n_captions) * (5000 / n_images)
+    n_vectors = sum(len(block.values) for block in made["caption"]) / n_captions
+    work = 2e-12 * 25_010 * n_vectors * 5000 * FULL_PATCHES * 128
+    note = f"two passes (captions ask, images ask) of {work:.0f} TFLOP each, from {n_captions:,} x {n_images} measured"
+    return [Row("MaxSim at ColPali's full size, estimated", seconds / 60, "minutes", note=note)]
+
+
+def blocks_of(hidden: Hidden, model: EncoderSpec, modality: Modality) -> Iterator[Block]:
+    """The multi-vectors of one modality as a store hands them out."""
+    start = 0
+    for values, offsets, n in hidden.blocks(model, modality, FULL_PATCHES):
+        yield Block(np.arange(start, start + n, dtype=np.int32), values.astype(np.float16), offsets)
+        start += n
+
+
+if __name__ == "__main__":
+    for row in run(quick="--quick" in sys.argv):
+        sys.stdout.write(f"{row.name:55} {row.value:9.2f} {row.unit:8} {row.bar:8} {row.note}\n")
