@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -201,7 +201,7 @@ def _scores(
     )
 
 
-def _pair(name: str, adapter: str, members: Sequence[EvaluationRef], options: dict[str, str | int]) -> EncoderSpec:
+def _pair(name: str, adapter: str, members: Sequence[EvaluationRef], options: Mapping[str, str | int]) -> EncoderSpec:
     """What stands for several encoders together; it has no vectors of its own."""
     fingerprints = [member.sets.encoder_fingerprint for member in members]
     return EncoderSpec(
@@ -210,7 +210,7 @@ def _pair(name: str, adapter: str, members: Sequence[EvaluationRef], options: di
         checkpoint="+".join(member.sets.encoder for member in members),
         revision=f"of-{digest16(fingerprints)}",
         dim=1,
-        options=options,
+        options=dict(options),
     )
 
 
