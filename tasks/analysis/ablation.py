@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -154,10 +154,15 @@ def dense_forms(vectors: Single, *, storage: str) -> Iterator[Form]:
     yield Form("normalisation", "", "none", half, together(lambda i, c: (i * norms[0], c * norms[1])))
     yield Form("normalisation", "", "centred per modality", half, each(variants.centred))
     yield Form("normalisation", "", "whitened", half, together(variants.whitened))
+    axes = cache(partial(variants.principal_axes, images, captions))
+
+    def projected(kept: int) -> Callable[[Matrix], Matrix]:
+        return lambda vectors: variants.normalised(vectors @ axes()[:, :kept])
+
     for kept in (dim, *(dim // part for part in (2, 4, 8) if dim // part >= FEWEST)):
         name, size = f"{kept} components", kept * BYTES["float16"]
         yield Form("truncation", "", name, size, each(partial(variants.truncated, dim=kept)))
-        yield Form("pca", "", name, size, together(partial(variants.principal, dim=kept)))
+        yield Form("pca", "", name, size, each(projected(kept)))
 
 
 def multi_forms(vectors: Multi, *, storage: str) -> Iterator[Form]:
@@ -178,8 +183,9 @@ def multi_forms(vectors: Multi, *, storage: str) -> Iterator[Form]:
     for kind in _QUANTISED:
         change = partial(variants.quantised, kind=kind, reach=reach)
         yield Form("quantisation", "", kind, per_image * BYTES[kind], each(change))
+    trees = variants.token_trees(images)
     for factor in (1, *POOLED):
-        merged = variants.pooled(images, factor)
+        merged = variants.pooled(images, trees, factor)
         size = len(merged.values) / n * dim * BYTES["float16"]
         yield Form("pooling", "", f"1 of {factor}", size, partial(multi_hits, merged, captions))
 

@@ -6,6 +6,8 @@ stored is said by the bytes beside it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
@@ -97,12 +99,11 @@ def whitened(images: Matrix, captions: Matrix) -> tuple[Matrix, Matrix]:
     return first, second
 
 
-def principal(images: Matrix, captions: Matrix, dim: int) -> tuple[Matrix, Matrix]:
-    """Both modalities on the ``dim`` directions in which they vary most together, not centred, then unit rows."""
+def principal_axes(images: Matrix, captions: Matrix) -> Matrix:
+    """Directions in which both modalities vary together, not centred, the widest first; shape ``(dim, dim)``."""
     stacked = np.concatenate([images, captions]).astype(np.float64)
     _, axes = np.linalg.eigh(stacked.T @ stacked)
-    leading = axes[:, ::-1][:, :dim].astype(np.float32)
-    return normalised(images @ leading), normalised(captions @ leading)
+    return np.ascontiguousarray(axes[:, ::-1], dtype=np.float32)
 
 
 def truncated(vectors: Matrix, dim: int) -> Matrix:
@@ -110,20 +111,33 @@ def truncated(vectors: Matrix, dim: int) -> Matrix:
     return normalised(vectors[:, :dim])
 
 
-def pooled(vectors: Ragged, factor: int) -> Ragged:
+def token_trees(vectors: Ragged) -> list[NDArray[np.float64]]:
+    """Ward's tree over each item's vectors, as SciPy's linkage matrix; empty for an item of one vector."""
+    trees = []
+    for start, stop in zip(vectors.offsets[:-1], vectors.offsets[1:], strict=True):
+        own = vectors.values[start:stop]
+        upper = np.maximum((1 - own @ own.T)[np.triu_indices(len(own), 1)], 0)
+        trees.append(linkage(upper, method="ward") if len(own) > 1 else np.empty((0, 4)))
+    return trees
+
+
+def pooled(vectors: Ragged, trees: Sequence[NDArray[np.float64]], factor: int) -> Ragged:
     """Each item's vectors merged to a ``factor``-th of their number: means of Ward clusters, unit rows.
 
     Clavié et al., Reducing the Footprint of Multi-Vector Retrieval with Minimal Performance Impact via Token Pooling,
     2024 (arXiv 2409.14683), section 3: hierarchical clustering over cosine distances.
+
+    Args:
+        vectors: Of all items.
+        trees: Of :func:`token_trees`: the same for every factor.
+        factor: How many vectors become one, about.
     """
     pieces, lengths = [], [0]
-    for start, stop in zip(vectors.offsets[:-1], vectors.offsets[1:], strict=True):
+    for start, stop, tree in zip(vectors.offsets[:-1], vectors.offsets[1:], trees, strict=True):
         own = vectors.values[start:stop]
         n = max(1, len(own) // factor)
         if n < len(own):
-            distance = 1 - own @ own.T
-            upper = np.maximum(distance[np.triu_indices(len(own), 1)], 0)
-            label = fcluster(linkage(upper, method="ward"), n, criterion="maxclust") - 1
+            label = fcluster(tree, n, criterion="maxclust") - 1
             sums = np.zeros((int(label.max()) + 1, own.shape[1]), dtype=np.float32)
             np.add.at(sums, label, own)
             own = normalised(sums)

@@ -13,7 +13,17 @@ from tasks.analysis.calibration import calibration_error
 from tasks.analysis.embedded import Ragged
 from tasks.analysis.gap import centre_distance, mean_cosine
 from tasks.analysis.low_precision import hits_scored_in
-from tasks.analysis.variants import centred, normalised, pooled, principal, quantised, rounded, truncated, whitened
+from tasks.analysis.variants import (
+    centred,
+    normalised,
+    pooled,
+    principal_axes,
+    quantised,
+    rounded,
+    token_trees,
+    truncated,
+    whitened,
+)
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.metrics import METRICS
 from tasks.scoring.dense import score_dense
@@ -72,7 +82,8 @@ def test_whitened_vectors_spread_far_more_evenly() -> None:
 def test_a_projection_onto_all_directions_keeps_every_cosine() -> None:
     rng = np.random.default_rng(4)
     images, captions = unit(rng, 30, 6), unit(rng, 40, 6)
-    turned_images, turned_captions = principal(images, captions, 6)
+    axes = principal_axes(images, captions)
+    turned_images, turned_captions = images @ axes, captions @ axes
     assert turned_captions @ turned_images.T == pytest.approx(captions @ images.T, abs=1e-5)
 
 
@@ -85,15 +96,16 @@ def test_shortened_vectors_are_unit_vectors_again() -> None:
 def test_pooling_merges_near_vectors_and_keeps_every_item() -> None:
     near = normalised(np.float32([[1, 0, 0], [1, 0.01, 0], [0, 1, 0], [0, 1, 0.01], [0, 0, 1]]))
     vectors = Ragged(values=near, offsets=np.array([0, 4, 5]))
-    half = pooled(vectors, 2)
+    trees = token_trees(vectors)
+    half = pooled(vectors, trees, 2)
     assert half.offsets.tolist() == [0, 2, 3]
     assert sorted(np.abs(half.values[:2]).argmax(axis=1).tolist()) == [0, 1]
-    assert np.array_equal(pooled(vectors, 1).values, near)
+    assert np.array_equal(pooled(vectors, trees, 1).values, near)
 
 
 def test_equal_vectors_can_be_pooled() -> None:
     same = Ragged(values=np.tile(np.float32([[1, 0]]), (6, 1)), offsets=np.array([0, 6]))
-    assert np.unique(pooled(same, 3).values, axis=0).tolist() == [[1.0, 0.0]]
+    assert np.unique(pooled(same, token_trees(same), 3).values, axis=0).tolist() == [[1.0, 0.0]]
 
 
 def judgements() -> tuple[list[RetrievalJudgement], np.ndarray, np.ndarray]:
