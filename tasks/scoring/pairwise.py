@@ -50,14 +50,21 @@ def image_as_query(
     images: Blocks, captions: Ragged, *, n_images: int, device: str, memory_bytes: int
 ) -> NDArray[np.float32]:
     """Sum over an image's patches of the best token of the caption, float32, shape ``(n_captions, n_images)``."""
-    tokens = torch.from_numpy(captions.values).to(device)
+    groups = []
+    for length in np.unique(captions.counts):
+        # captions of one length together, their first tokens before their second ones: the best token of many
+        # captions is then one elementwise maximum
+        who = np.flatnonzero(captions.counts == length)
+        places = captions.offsets[who] + np.arange(length)[:, None]
+        groups.append((who, places.shape, padded(torch.from_numpy(captions.values[places.ravel()]).to(device))))
 
     def one(patches: Tensor) -> NDArray[np.float32]:
         sums = np.zeros(captions.n, dtype=np.float32)
         rows = padded(patches)
         for first in range(0, len(patches), 64):
-            products = (rows[first : first + 64] @ tokens.T)[: len(patches) - first].cpu().numpy()
-            sums += np.maximum.reduceat(products, captions.offsets[:-1], axis=1).sum(axis=0)
+            for who, shape, tokens in groups:
+                products = (rows[first : first + 64] @ tokens.T)[: len(patches) - first, : shape[0] * shape[1]]
+                sums[who] += products.reshape(-1, *shape).amax(dim=1).cpu().numpy().sum(axis=0)
         return sums
 
     return _all_images(one, images, captions, n_images, device, memory_bytes, repeat=False)
