@@ -22,8 +22,9 @@ from tasks.scoring.multivectors import (
 )
 from tasks.scoring.opening import mark_open
 from tasks.scoring.orientations import orientation_of
-from tasks.scoring.pairwise import one_thread_each, score_table
+from tasks.scoring.pairwise import score_table
 from tasks.scoring.screening import Bound, Screened, bound_of, screen_of, screened
+from tasks.scoring.threads import one_thread_each
 
 _STRIP_PAIRS = 1 << 22
 

@@ -120,11 +120,30 @@ def collect(
     Returns:
         Protocol id -> outcomes, in the order of ``judgements``.
     """
-    sheets = [_Sheet(judgement, top) for judgement in judgements]
-    searches = _searches(judgements)
+    collector = Collector(judgements, top=top)
     for strip in strips:
-        _answer(strip, searches, sheets, top)
-    return {sheet.judgement.protocol.id: sheet.outcomes() for sheet in sheets}
+        collector.answer(strip)
+    return collector.outcomes()
+
+
+class Collector:
+    """Fills in the outcomes of all judgements of one direction, strip by strip.
+
+    Strips may come in any order, and from several threads at once: no two of them tell of the same query.
+    """
+
+    def __init__(self, judgements: Sequence[RetrievalJudgement], *, top: int = TOP) -> None:
+        self._top = top
+        self._sheets = [_Sheet(judgement, top) for judgement in judgements]
+        self._searches = _searches(judgements)
+
+    def answer(self, strip: Strip) -> None:
+        """Fill in what a strip says about its queries; its scores are free again afterwards."""
+        _answer(strip, self._searches, self._sheets, self._top)
+
+    def outcomes(self) -> dict[str, Outcomes]:
+        """Protocol id -> outcomes, in the order of the judgements, once all strips were answered."""
+        return {sheet.judgement.protocol.id: sheet.outcomes() for sheet in self._sheets}
 
 
 def _searches(judgements: Sequence[RetrievalJudgement]) -> list[_Search]:

@@ -8,10 +8,11 @@ get bit-identical scores on any device, so that an English caption written for t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import cycle
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,9 +22,10 @@ from torch import Tensor
 
 from store.schema import TOP
 from tasks.scoring.choices import choose
-from tasks.scoring.collecting import Strip, collect
+from tasks.scoring.collecting import Collector, Strip
 from tasks.scoring.judgements import ChoiceJudgement, Judgement, RetrievalJudgement
 from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.threads import one_thread_each
 
 _ALIGNED = 16  # rows of a block: see the module's first lines
 _STRIP_SHARE = 32  # a strip and what ranking it allocates stay below the budget by this factor
@@ -73,13 +75,15 @@ def score_dense(
         if to_images and to_captions and matrix_bytes <= memory_bytes - 8 * strip_bytes:
             by_image = torch.empty((len(images), len(captions)), device=device)
             strips = _products(sides.captions, sides.images, strip_bytes, keep=by_image)
-            found |= collect(_ahead(strips), to_images, top=top)
-            found |= collect(_rows(by_image, sides.captions, strip_bytes), to_captions, top=top)
+            found |= _answered(strips, to_images, top=top, device=device)
+            found |= _answered(_rows(by_image, sides.captions, strip_bytes), to_captions, top=top, device=device)
         else:
             if to_images:
-                found |= collect(_ahead(_products(sides.captions, sides.images, strip_bytes)), to_images, top=top)
+                strips = _products(sides.captions, sides.images, strip_bytes)
+                found |= _answered(strips, to_images, top=top, device=device)
             if to_captions:
-                found |= collect(_ahead(_products(sides.images, sides.captions, strip_bytes)), to_captions, top=top)
+                strips = _products(sides.images, sides.captions, strip_bytes)
+                found |= _answered(strips, to_captions, top=top, device=device)
     for judgement in judgements:
         if isinstance(judgement, ChoiceJudgement):
             found[judgement.protocol.id] = choose(judgement, _choice_scores(images, captions, judgement))
@@ -94,11 +98,15 @@ def dense_strips(
     device: str,
     memory_bytes: int,
 ) -> Iterator[Strip]:
-    """The strips that judgements of one direction are answered from; arguments as for :func:`score_dense`."""
+    """The strips that judgements of one direction are answered from, each valid until the next.
+
+    Arguments are those of :func:`score_dense`.
+    """
     _check(images, captions, judgements)
     sides = _side(images, device), _side(captions, device)
     gallery, queries = sides if judgements[0].protocol.direction == "t2i" else sides[::-1]
-    yield from _products(queries, gallery, min(memory_bytes // _STRIP_SHARE, _STRIP_BYTES))
+    for strip in _products(queries, gallery, min(memory_bytes // _STRIP_SHARE, _STRIP_BYTES)):
+        yield strip()
 
 
 def _check(images: NDArray[np.float32], captions: NDArray[np.float32], judgements: Sequence[Judgement]) -> None:
@@ -189,43 +197,56 @@ def _repeated(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[
     return copies[same], originals[same]
 
 
-def _products(queries: _Side, gallery: _Side, strip_bytes: int, keep: Tensor | None = None) -> Iterator[Strip]:
-    """Strips of ``queries @ gallery.T``; each is valid until the next but one. ``keep`` gets them transposed.
+def _answered(
+    strips: Iterable[Callable[[], Strip]], judgements: Sequence[RetrievalJudgement], *, top: int, device: str
+) -> dict[str, Outcomes]:
+    """Outcomes of one direction; on a CPU, every thread computes a strip and ranks it while it is in its caches."""
+    collector = Collector(judgements, top=top)
+
+    def answer(strip: Callable[[], Strip]) -> None:
+        with torch.inference_mode():  # a mode of the thread, not of the process
+            collector.answer(strip())
+
+    with one_thread_each(device) as each:
+        deque(each(answer, strips), maxlen=0)
+    return collector.outcomes()
+
+
+def _products(
+    queries: _Side, gallery: _Side, strip_bytes: int, keep: Tensor | None = None
+) -> Iterator[Callable[[], Strip]]:
+    """What makes the strips of ``queries @ gallery.T``, each valid until its thread makes the next one.
+
+    ``keep`` gets them transposed.
 
     A strip is transposed while it is still in the processor's caches, which was measured at six times the speed of
     reading columns out of the finished matrix.
     """
     step = max(_ALIGNED, strip_bytes // (4 * gallery.n) // _ALIGNED * _ALIGNED)
-    buffers = [torch.empty((step, len(gallery.vectors)), device=gallery.vectors.device) for _ in range(2)]
-    for start, buffer in zip(range(0, queries.n, step), cycle(buffers), strict=False):
+    of_thread = threading.local()
+
+    def strip(start: int) -> Strip:
+        if not hasattr(of_thread, "buffer"):
+            of_thread.buffer = torch.empty((step, len(gallery.vectors)), device=gallery.vectors.device)
         block = queries.vectors[start : start + step]
         rows = min(step, queries.n - start)
         if len(block) % _ALIGNED:
             block = torch.nn.functional.pad(block, (0, 0, 0, _ALIGNED - len(block) % _ALIGNED))
-        scores = torch.mm(block, gallery.vectors.T, out=buffer[: len(block)])[:rows, : gallery.n]
+        scores = torch.mm(block, gallery.vectors.T, out=of_thread.buffer[: len(block)])[:rows, : gallery.n]
         if keep is not None:
             keep[:, start : start + rows] = scores.T
-        yield Strip(start, _level_copies(scores, gallery))
+        return Strip(start, _level_copies(scores, gallery))
+
+    return (partial(strip, start) for start in range(0, queries.n, step))
 
 
-def _ahead(strips: Iterator[Strip]) -> Iterator[Strip]:
-    """The strips, each computed while the one before is being ranked: ranking alone would leave cores idle."""
-
-    def following() -> Strip | None:
-        with torch.inference_mode():  # a mode of the thread, not of the process
-            return next(strips, None)
-
-    with ThreadPoolExecutor(1) as worker:
-        coming = worker.submit(following)
-        while (strip := coming.result()) is not None:
-            coming = worker.submit(following)
-            yield strip
-
-
-def _rows(matrix: Tensor, gallery: _Side, strip_bytes: int) -> Iterator[Strip]:
+def _rows(matrix: Tensor, gallery: _Side, strip_bytes: int) -> Iterator[Callable[[], Strip]]:
     step = max(1, strip_bytes // (4 * matrix.shape[1]))
-    for start in range(0, len(matrix), step):
-        yield Strip(start, _level_copies(matrix[start : start + step], gallery))
+
+    def strip(start: int) -> Strip:
+        return Strip(start, _level_copies(matrix[start : start + step], gallery))
+
+    return (partial(strip, start) for start in range(0, len(matrix), step))
 
 
 def _level_copies(scores: Tensor, gallery: _Side) -> Tensor:

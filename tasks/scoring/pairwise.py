@@ -6,11 +6,9 @@ ones are the definition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from tempfile import TemporaryFile
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,8 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
 
 from tasks.scoring.multivectors import Blocks, Ragged, best_patch, checked, padded, summed, vectors_of
-
-Each: TypeAlias = Callable[[Callable[[int], Any], Iterable[int]], Iterator[Any]]
+from tasks.scoring.threads import one_thread_each
 
 
 def float32_scores(
@@ -76,24 +73,6 @@ def score_table(shape: tuple[int, int], dtype: DTypeLike, memory_bytes: int) -> 
         return np.empty(shape, dtype=dtype)
     with TemporaryFile() as file:
         return np.memmap(file, dtype=dtype, mode="w+", shape=shape)
-
-
-@contextmanager
-def one_thread_each(device: str) -> Iterator[Each]:
-    """A ``map`` over images. On a CPU: as many workers as torch has threads, each computing on one thread.
-
-    Many small products on hot threads are what a processor does best here: a product that is itself spread over
-    threads waits for the last of them, and an idle thread takes milliseconds to wake.
-    """
-    workers = torch.get_num_threads()
-    if device != "cpu" or workers == 1:
-        yield map
-        return
-    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        try:
-            yield pool.map
-        finally:
-            torch.set_num_threads(workers)
 
 
 def _all_images(
