@@ -104,6 +104,25 @@ def test_results_computed_anew_from_stored_outcomes_are_the_same_to_the_last_dig
 
 
 @pytest.mark.slow
+def test_another_interval_and_another_adjustment_can_be_asked_for_and_taken_back(
+    workspace: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    before = _results(workspace, capsys)
+    copy = tmp_path / "workspace"
+    shutil.copytree(workspace, copy)
+    same = ["--workspace", str(copy), "--corpora", "shapes-winoground", "--replicates", "500", "--quiet"]
+    assert main(["evaluate", *same, "--device", "cpu", "--interval", "bca"]) == 0
+    assert "bca" in {row["interval"] for row in _results(copy, capsys, "--corpus", "shapes-winoground")}
+    assert main(["compare", *same, "--adjustment", "benjamini-hochberg"]) == 0
+    capsys.readouterr()
+    query = "SELECT DISTINCT adjustment FROM comparisons WHERE corpus = 'shapes-winoground'"
+    assert main(["query", query, "--format", "json", "--workspace", str(copy)]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"adjustment": "benjamini-hochberg"}]
+    assert main(["evaluate", *same, "--device", "cpu"]) == 0
+    assert _figures(_results(copy, capsys)) == _figures(before)
+
+
+@pytest.mark.slow
 def test_the_report_is_one_page_with_markdown_and_numbers_beside_it(workspace: Path) -> None:
     [report] = sorted((workspace / "reports").glob("*/report.html"))[:1]
     html = report.read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import threading
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
@@ -11,6 +12,10 @@ from store.types import EncoderSpec, Modality
 from tasks.encoders.adapters import Adapter, adapter_of, unknown_options
 from tasks.encoders.encoder import Encoder
 from tasks.encoders.resolving import resolve
+
+# transformers imports its parts when they are asked for, which two threads must not do at once: one of them finds
+# names missing
+_LOADING = threading.Lock()
 
 
 class _AdapterModule(Protocol):
@@ -84,7 +89,8 @@ def _loaded(
     from tasks.encoders.memory import is_out_of_memory
 
     try:
-        return module.load(spec, device=device, trust_remote_code=trust_remote_code)
+        with _LOADING:
+            return module.load(spec, device=device, trust_remote_code=trust_remote_code)
     except (RequestError, WorkError):
         raise
     except ImportError as error:

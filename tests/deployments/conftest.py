@@ -85,6 +85,9 @@ class Installation:
         answer.raise_for_status()
         return answer.json()
 
+    def delete(self, path: str) -> None:
+        httpx.delete(f"{self.api}{path}", timeout=30).raise_for_status()
+
     def runs(self, deployment: str) -> list[dict[str, Any]]:
         """Runs of a deployment (``flow/name``), the oldest first."""
         found = self.get(f"/deployments/name/{deployment}")

@@ -198,6 +198,8 @@ def test_failures_and_regressions_reach_a_webhook(installation: Any) -> None:
 
 
 def test_one_machine_serves_everything_without_a_pool(installation: Any) -> None:
+    for each in installation.post("/deployments/filter", {}):  # a machine where nothing was deployed to a pool
+        installation.delete(f"/deployments/{each['id']}")
     with (installation.home / "serve.log").open("ab") as log:
         words = [sys.executable, "-m", "deployments.serve"]
         serving = subprocess.Popen(words, env=installation.env, cwd=installation.home, stdout=log, stderr=log)

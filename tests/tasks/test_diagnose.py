@@ -10,6 +10,7 @@ import pytest
 from store import Block, Embeddings, EmbeddingStore
 from store.types import Corpus, EncoderSpec, Modality
 from tasks.analysis.embedded import Multi, Single
+from tasks.analysis.resampling import Resampling
 from tasks.corpora.shapes import read_shapes
 from tasks.diagnose import diagnose_corpus
 from tasks.references import EvaluationRef, SetsRef
@@ -76,9 +77,7 @@ def evaluations(store: EmbeddingStore, corpus: Corpus) -> tuple[EvaluationRef, .
             store_uri=store.uri,
             protocols=["t2i/all", "i2t/any", "t2i/first"],
             device="cpu",
-            replicates=100,
-            seed=0,
-            level=0.95,
+            resampling=Resampling(replicates=100),
             run="r",
         )
         for spec in SPECS
@@ -86,7 +85,7 @@ def evaluations(store: EmbeddingStore, corpus: Corpus) -> tuple[EvaluationRef, .
 
 
 def diagnose(store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], run: str) -> int:
-    return diagnose_corpus.fn(evaluations, store_uri=store.uri, replicates=100, seed=0, level=0.95, run=run)
+    return diagnose_corpus.fn(evaluations, store_uri=store.uri, resampling=Resampling(replicates=100), run=run)
 
 
 def test_a_second_diagnosis_replaces_the_first_and_says_the_same(
