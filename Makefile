@@ -47,6 +47,6 @@ clean:
 $(VENV)/.ready: requirements.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || $(UV) venv --quiet $(VENV)
 	test -x "$(UV)" || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(UV) pip install --quiet --python $(BIN)/python -r requirements.txt
+	$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python -r requirements.txt
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps -e .
 	touch $@
