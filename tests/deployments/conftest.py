@@ -76,7 +76,13 @@ class Installation:
         return self.shell(PREFECT, "--no-prompt", *words)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        answer = httpx.post(f"{self.api}{path}", json=body, timeout=30)
+        """The server's answer; while its database is busy (503) it is asked again, as Prefect's own client does."""
+
+        def asked() -> httpx.Response | None:
+            answer = httpx.post(f"{self.api}{path}", json=body, timeout=30)
+            return None if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else answer
+
+        answer: httpx.Response = until(f"the server can do {path}", asked, seconds=30)
         answer.raise_for_status()
         return answer.json()
 
