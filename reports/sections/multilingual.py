@@ -185,7 +185,7 @@ def _report(evidence: Evidence, corpus: str, encoder: str) -> Table:
         caption=f"{encoder} on {corpus}, per language and translator",
         columns=(
             Column(heading="language"),
-            *(Column(heading=f"{d} {metric_title(m)}", numeric=True) for d, m in columns),
+            *_measured(columns),
             Column(heading="translator"),
         ),
         rows=tuple(rows),
@@ -234,13 +234,18 @@ def _reduced(evidence: Evidence, corpus: str, encoder: str) -> Table:
         caption=f"{encoder} on {corpus}, reduced: mean over translators; below, mean ± sd over languages",
         columns=(
             Column(heading="language"),
-            *(Column(heading=f"{d} {metric_title(m)}", numeric=True) for d, m in columns),
+            *_measured(columns),
         ),
         rows=tuple(rows),
         dense=True,
         folded=f"{encoder}: the reduced table",
         note="Fractions with three decimals and standard deviations with n − 1, as COCO-SM prints them.",
     )
+
+
+def _measured(columns: list[tuple[str, str]]) -> tuple[Column, ...]:
+    """A column of figures for each direction and metric."""
+    return tuple(Column(heading=f"{d} {metric_title(m)}", numeric=True) for d, m in columns)
 
 
 def _over_all(evidence: Evidence, corpus: str, encoder: str) -> Table | None:
@@ -258,7 +263,7 @@ def _over_all(evidence: Evidence, corpus: str, encoder: str) -> Table | None:
         caption=f"{encoder} on {corpus}, over all languages",
         columns=(
             Column(heading="over"),
-            *(Column(heading=f"{d} {metric_title(m)}", numeric=True) for d, m in columns),
+            *_measured(columns),
         ),
         rows=tuple(rows),
         dense=True,
