@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ T = TypeVar("T")
 
 STORAGE_VERSION = "2.2"  # 2.3 cannot be read across releases; 2.0 to 2.2 can
 _PRIMARY_KEY = {b"lance-schema:unenforced-primary-key": b"true"}
+_SOURCE = re.compile(r",? ?(?:/home/|/rustc/|/root/\.cargo/|rust/)\S*\.rs")  # where in its code Lance noticed a fault
 _LANCE_FAULTS = (OSError, RuntimeError, ValueError)
 
 
@@ -78,7 +80,7 @@ def storage_faults(what: str) -> Iterator[None]:
 def _explain(message: str) -> str:
     """The fault in one line, with the next step where there is one."""
     line = " ".join(message.split())
-    line = line.split(", /home/")[0].split(", rust/")[0][:400]
+    line = _SOURCE.split(line)[0][:400]
     lower = line.lower()
     if "no space left" in lower:
         return f"{line}. Nothing of this write was kept; free space and run the same command again, it continues"

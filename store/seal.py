@@ -217,10 +217,11 @@ def _at_tag(connection: Connection, name: str, tag: str | None) -> lance.LanceDa
 
 
 def drop_repeats(table: lance.LanceDataset) -> None:
-    """Deletes every row of a position but that of the lowest write number."""
-    rows = table.scanner(columns=["ord", "put"], with_row_id=True).to_table()
-    ords, puts = rows.column("ord").to_numpy(), rows.column("put").to_numpy()
-    order = np.lexsort((puts, ords))
+    """Deletes every row of a position but that of the lowest write number, in older sets without one the first."""
+    numbered = "put" in table.schema.names
+    rows = table.scanner(columns=["ord", "put"] if numbered else ["ord"], with_row_id=True).to_table()
+    ords = rows.column("ord").to_numpy()
+    order = np.lexsort((rows.column("put").to_numpy(), ords)) if numbered else np.argsort(ords, kind="stable")
     repeats = np.zeros(len(ords), dtype=bool)
     repeats[order[1:]] = ords[order[1:]] == ords[order[:-1]]
     if repeats.any():

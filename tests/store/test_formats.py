@@ -53,6 +53,14 @@ def test_a_set_that_the_first_release_began_is_finished_by_this_one(
     assert first.seal(key, n_items=40).rows == 40
 
 
+def test_a_sealed_set_from_before_writes_had_numbers_is_sealed_again(first):
+    key = first.key(encoder="enc", corpus="toy", modality="image")
+    before, table = first.sealed(key), first.connection.find(table_of(key))
+    table.drop_columns(["put"])
+    table.tags.delete(before.tag)
+    assert first.seal(key, n_items=20).digest == before.digest
+
+
 def test_rows_of_the_first_release_have_todays_columns_and_new_rows_join_them(first):
     (old,) = first.rows("outcomes").to_pylist()
     assert old["evaluation"] == "old"
