@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 
@@ -55,58 +56,102 @@ def score(
     tags = _tags(store, sets)
     scored_from = [sets.encoder_fingerprint, sets.corpus_fingerprint, tags["image_digest"], tags["caption_digest"]]
     evaluations = {p.id: digest16([*scored_from, p.id, SCORER_VERSION]) for p in asked}
-    both = digest16([evaluations[p] for p in HEADLINES]) if evaluations.keys() >= set(HEADLINES) else ""
+    scoring = _Scoring(store, sets, corpus, evaluations, resampling, run, tags["image_tag"], tags["caption_tag"])
+    headlines = select(corpus, HEADLINES) if evaluations.keys() >= set(HEADLINES) else []
     spoken = _all_languages(corpus, asked)
-    together = digest16([evaluations[p.id] for p in spoken]) if spoken else ""
-    known = _refreshed(store, [*evaluations.values(), both, together], run, resampling=resampling)
+    together = [scoring.joint(group) for group in (headlines, spoken) if group]
+    known = scoring.refreshed([*evaluations.values(), *together])
     # comparisons and slices need the outcomes too, which a damaged store may have lost
     there = store.values("outcomes", "protocol", evaluation=list(evaluations.values()))
     if keep_replicates:
         there &= store.values("replicates", "protocol", evaluation=list(evaluations.values()))
     todo = [protocol for protocol in asked if protocol.id not in known & there]
+    n_scored = 0
     parts: dict[str, Part] = {}
-    whose = {name: getattr(sets, name) for name in SetsRef.__dataclass_fields__}
-    whence = {**whose, "image_tag": tags["image_tag"], "caption_tag": tags["caption_tag"], "run": run}
-    fresh: set[str] = set()
     with track(f"{sets.encoder} · {sets.corpus} · scoring", total=len(asked), unit="protocols") as advance:
         advance(len(asked) - len(todo))
-        for outcomes, is_fresh in _outcomes(store, sets, corpus, todo, evaluations, device):
-            protocol = outcomes.protocol
-            fresh |= {protocol.id} if is_fresh else set()
-            n_clusters = cluster_count(corpus, protocol)
-            if protocol in spoken:
-                parts[protocol.id] = part_of(outcomes, n_clusters=n_clusters)
-            source = Provenance(**whence, evaluation=evaluations[protocol.id])
-            metrics = metrics_of(outcomes)
-            results = result_rows(outcomes, metrics, source, n_clusters=n_clusters, resampling=resampling)
-            store.write_rows("results", results, replace="result")
-            if keep_replicates:
-                drawn = replicate_rows(outcomes, metrics, source, n_clusters=n_clusters, resampling=resampling)
-                store.write_rows("replicates", drawn, replace="result")
+        for outcomes, is_fresh in _outcomes(scoring, todo, device):
+            n_scored += is_fresh
+            if outcomes.protocol in spoken:
+                parts[outcomes.protocol.id] = scoring.part(outcomes)
+            scoring.write_results(outcomes, keep_replicates=keep_replicates)
             advance(1)
-    if both and ("+".join(HEADLINES) not in known or not {protocol.id for protocol in todo}.isdisjoint(HEADLINES)):
-        t2i, i2t = (read_outcomes(store, evaluations[p.id], p) for p in select(corpus, HEADLINES))
-        row = rsum_row(
-            t2i,
-            i2t,
-            Provenance(**whence, evaluation=both),
-            n_clusters=len(corpus.images),
-            resampling=resampling,
-        )
-        store.write_rows("results", row, replace="result")
+    anew = {protocol.id for protocol in todo}
+    if headlines and ("+".join(HEADLINES) not in known or not anew.isdisjoint(HEADLINES)):
+        scoring.write_rsum(headlines)
     if spoken and (parts or not any("*" in name for name in known)):
-        for protocol in spoken:
-            if protocol.id not in parts:
-                stored = read_outcomes(store, evaluations[protocol.id], protocol)
-                parts[protocol.id] = part_of(stored, n_clusters=len(corpus.images))
-        rows = language_rows(
-            list(parts.values()),
-            Provenance(**whence, evaluation=together),
-            reference=corpus.languages_reference,
-            resampling=resampling,
+        scoring.write_languages(spoken, parts)
+    return EvaluationRef(sets=sets, evaluations=evaluations, n_scored=n_scored)
+
+
+@dataclass(frozen=True)
+class _Scoring:
+    """What is scored, and where its results go."""
+
+    store: EmbeddingStore
+    sets: SetsRef
+    corpus: Corpus
+    evaluations: Mapping[str, str]
+    resampling: Resampling
+    run: str
+    image_tag: str
+    caption_tag: str
+
+    def joint(self, protocols: Sequence[EvalProtocol]) -> str:
+        """The evaluation of a figure that is computed from those of several protocols."""
+        return digest16([self.evaluations[protocol.id] for protocol in protocols])
+
+    def part(self, outcomes: Outcomes) -> Part:
+        """What means over languages need of one of them."""
+        return part_of(outcomes, n_clusters=cluster_count(self.corpus, outcomes.protocol))
+
+    def stored(self, protocol: EvalProtocol) -> Outcomes:
+        """The outcomes of a protocol that was scored."""
+        return read_outcomes(self.store, self.evaluations[protocol.id], protocol)
+
+    def refreshed(self, evaluations: Sequence[str]) -> set[str]:
+        """Protocols whose results were computed in this very way before; they become this run's, newest, unchanged."""
+        rows = self.store.rows("results", evaluation=evaluations).to_pylist()
+        how = (self.resampling.replicates, self.resampling.seed, self.resampling.level)
+        same = [row for row in rows if (row["replicates"], row["seed"], row["level"]) == how]
+        other_methods = {row["protocol"] for row in same if row["interval"] in {*METHODS} - {self.resampling.method}}
+        known = [row for row in same if row["protocol"] not in other_methods]
+        now = datetime.now(UTC)
+        self._write(
+            "results", pa.Table.from_pylist([{**row, "run": self.run, "created": now} for row in known], schema=RESULTS)
         )
-        store.write_rows("results", rows, replace="result")
-    return EvaluationRef(sets=sets, evaluations=evaluations, n_scored=len(fresh))
+        return {row["protocol"] for row in known}
+
+    def write_results(self, outcomes: Outcomes, *, keep_replicates: bool) -> None:
+        """Every metric of a protocol with its interval, and every draw if asked."""
+        metrics, source = metrics_of(outcomes), self._source(self.evaluations[outcomes.protocol.id])
+        n_clusters = cluster_count(self.corpus, outcomes.protocol)
+        rows = result_rows(outcomes, metrics, source, n_clusters=n_clusters, resampling=self.resampling)
+        self._write("results", rows)
+        if keep_replicates:
+            drawn = replicate_rows(outcomes, metrics, source, n_clusters=n_clusters, resampling=self.resampling)
+            self._write("replicates", drawn)
+
+    def write_rsum(self, headlines: Sequence[EvalProtocol]) -> None:
+        """The sum of six recalls, from the outcomes of both directions."""
+        t2i, i2t = (self.stored(protocol) for protocol in headlines)
+        source, n_clusters = self._source(self.joint(headlines)), len(self.corpus.images)
+        self._write("results", rsum_row(t2i, i2t, source, n_clusters=n_clusters, resampling=self.resampling))
+
+    def write_languages(self, spoken: Sequence[EvalProtocol], parts: Mapping[str, Part]) -> None:
+        """Means over languages; ``parts`` are those at hand, the others are made of stored outcomes."""
+        every = [parts.get(protocol.id) or self.part(self.stored(protocol)) for protocol in spoken]
+        source, reference = self._source(self.joint(spoken)), self.corpus.languages_reference
+        self._write("results", language_rows(every, source, reference=reference, resampling=self.resampling))
+
+    def _source(self, evaluation: str) -> Provenance:
+        whose = {name: getattr(self.sets, name) for name in SetsRef.__dataclass_fields__}
+        return Provenance(
+            **whose, evaluation=evaluation, run=self.run, image_tag=self.image_tag, caption_tag=self.caption_tag
+        )
+
+    def _write(self, table: str, rows: pa.Table) -> None:
+        self.store.write_rows(table, rows, replace="result")
 
 
 def _all_languages(corpus: Corpus, asked: Sequence[EvalProtocol]) -> list[EvalProtocol]:
@@ -130,28 +175,9 @@ def _tags(store: EmbeddingStore, sets: SetsRef) -> dict[str, str]:
     return tags
 
 
-def _refreshed(store: EmbeddingStore, evaluations: Sequence[str], run: str, resampling: Resampling) -> set[str]:
-    """Protocols whose results were computed in this very way before; they become this run's, the newest, unchanged."""
-    rows = store.rows("results", evaluation=[evaluation for evaluation in evaluations if evaluation]).to_pylist()
-    how = (resampling.replicates, resampling.seed, resampling.level)
-    same = [row for row in rows if (row["replicates"], row["seed"], row["level"]) == how]
-    other_methods = {row["protocol"] for row in same if row["interval"] in {*METHODS} - {resampling.method}}
-    known = [row for row in same if row["protocol"] not in other_methods]
-    now = datetime.now(UTC)
-    refreshed = [{**row, "run": run, "created": now} for row in known]
-    store.write_rows("results", pa.Table.from_pylist(refreshed, schema=RESULTS), replace="result")
-    return {row["protocol"] for row in known}
-
-
-def _outcomes(
-    store: EmbeddingStore,
-    sets: SetsRef,
-    corpus: Corpus,
-    protocols: Sequence[EvalProtocol],
-    evaluations: Mapping[str, str],
-    device: str,
-) -> Iterator[tuple[Outcomes, bool]]:
+def _outcomes(scoring: _Scoring, protocols: Sequence[EvalProtocol], device: str) -> Iterator[tuple[Outcomes, bool]]:
     """The outcomes of every protocol, stored or scored and stored now, in query order; and whether they are new."""
+    store, sets, evaluations = scoring.store, scoring.sets, scoring.evaluations
     whose = {name: getattr(sets, name) for name in SetsRef.__dataclass_fields__}
     missing = []
     for protocol in protocols:
@@ -161,7 +187,7 @@ def _outcomes(
         else:
             missing.append(protocol)
     for portion in _portions(missing):
-        for outcomes in _score(store, sets, corpus, portion, device).values():
+        for outcomes in _score(store, sets, scoring.corpus, portion, device).values():
             rows = outcomes.to_arrow(evaluation=evaluations[outcomes.protocol.id], **whose)
             store.write_rows("outcomes", rows, replace="evaluation")
             yield Outcomes.from_arrow(in_query_order(rows), outcomes.protocol), True
