@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from flows.commands.declare import declare, names
-from flows.config import RunConfig
+from flows.commands.declare import declare, interval_options, names
+from flows.config import RunConfig, run_config
 from flows.progress import bars
 from store.errors import RequestError
 
@@ -37,14 +37,12 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def _shared(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--corpora", type=names, default=(), metavar="C,D", help="corpora in the store (default: all)")
-    parser.add_argument("--replicates", type=int, default=10_000, help="bootstrap replicates (default: 10000)")
-    parser.add_argument("--seed", type=int, default=0, help="of the draws (default: 0)")
+    interval_options(parser)
 
 
 def _config(args: argparse.Namespace, encoders: tuple[str, ...] = ()) -> RunConfig:
-    return RunConfig(
-        workspace=args.workspace, corpora=args.corpora, encoders=encoders, replicates=args.replicates, seed=args.seed
-    )
+    told = {name: getattr(args, name) for name in ("workspace", "corpora", "replicates", "level", "interval", "seed")}
+    return run_config({}, {**told, "encoders": encoders})
 
 
 def rerank(args: argparse.Namespace) -> None:

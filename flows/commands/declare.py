@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from flows.output import FORMATS
+from tasks.analysis.resampling import METHODS
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse gives it no public name
@@ -41,3 +42,11 @@ def declare(
 def names(text: str) -> tuple[str, ...]:
     """``"a,b"`` as a tuple, blanks left out."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def interval_options(parser: argparse.ArgumentParser) -> None:
+    """Add how intervals are computed; what is not given stays as the suite or ``RunConfig`` has it."""
+    parser.add_argument("--replicates", type=int, metavar="N", help="bootstrap replicates (default: 10000)")
+    parser.add_argument("--level", type=float, metavar="P", help="of the intervals (default: 0.95)")
+    parser.add_argument("--interval", choices=METHODS, help="of every figure (default: percentile)")
+    parser.add_argument("--seed", type=int, help="of everything random (default: 0)")

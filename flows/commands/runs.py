@@ -6,12 +6,12 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from flows.commands.declare import declare, names
+from flows.commands.declare import declare, interval_options, names
 from flows.config import PRECISIONS, RunConfig, demo_config, read_suite, run_config, unnamed
 from flows.output import RESULT_COLUMNS, plain, print_rows
 from flows.progress import bars
 from store.errors import RequestError
-from tasks.analysis.resampling import ADJUSTMENTS, METHODS
+from tasks.analysis.resampling import ADJUSTMENTS
 
 if TYPE_CHECKING:
     from flows.commands import Commands
@@ -63,15 +63,14 @@ def _options(parser: argparse.ArgumentParser, *, encoding: bool = False, statist
         )
     if statistics:
         parser.add_argument("--protocols", type=names, metavar="P,Q", help="ids (capim list protocols; default: all)")
-        parser.add_argument("--replicates", type=int, metavar="N", help="bootstrap replicates (default: 10000)")
+        interval_options(parser)
         parser.add_argument("--bootstrap-iterations", dest="replicates", type=int, help=argparse.SUPPRESS)  # V29's name
         parser.add_argument(
             "--keep-replicates", action="store_true", default=None, help="store every draw, for tests of your own"
         )
-        parser.add_argument("--level", type=float, metavar="P", help="of the intervals (default: 0.95)")
-        parser.add_argument("--interval", choices=METHODS, help="of every figure (default: percentile)")
         parser.add_argument("--adjustment", choices=ADJUSTMENTS, help="of p-values over all pairs (default: holm)")
-    parser.add_argument("--seed", type=int, help="of everything random (default: 0)")
+    else:
+        parser.add_argument("--seed", type=int, help="of everything random (default: 0)")
 
 
 def _batch_size(text: str) -> int | str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 
 from reports import format as show
 from reports.evidence import Evidence
 from reports.page import Block, Cell, Column, Section, Table, Text
+
+USUAL_LEVEL = 0.95  # of intervals, where a command does not say
 
 
 def section(evidence: Evidence) -> Section:
@@ -192,11 +195,16 @@ def _commands(evidence: Evidence) -> Table:
     for corpus in sorted(evidence.corpora):
         for protocol in evidence.protocols(corpus):
             found = evidence.of(corpus, protocol)
-            settings = found[0]
-            command = (
-                f"capim evaluate --corpora {corpus} --encoders {','.join(sorted({r['encoder'] for r in found}))} "
-                f"--protocols {protocol} --replicates {settings['replicates']} --seed {settings['seed']}"
-            )
+            options = {
+                "corpora": corpus,
+                "encoders": ",".join(sorted({row["encoder"] for row in found})),
+                "protocols": _asked_for(protocol),
+                **{name: found[0][name] for name in ("replicates", "seed")},
+                "level": "" if found[0]["level"] == USUAL_LEVEL else found[0]["level"],
+                "interval": "bca" if any(row["interval"] == "bca" for row in found) else "",
+            }
+            words = [word for name, value in options.items() if value != "" for word in (f"--{name}", str(value))]
+            command = shlex.join(["capim", "evaluate", *words])
             rows.append((Cell(text=corpus), Cell(text=protocol), Cell(text=command)))
     return Table(
         id="commands",
@@ -206,6 +214,16 @@ def _commands(evidence: Evidence) -> Table:
         folded="How to make the figures of each protocol again",
         note="A corpus that is a folder of your own is named here as the store names it; give its path instead.",
     )
+
+
+def _asked_for(protocol: str) -> str:
+    """What ``--protocols`` must name for a figure of this protocol; empty, which is all, for means over languages.
+
+    Examples:
+        >>> _asked_for("t2i/all+i2t/any"), _asked_for("i2t/any@image-as-query"), _asked_for("t2i/*/*@without-en")
+        ('t2i/all,i2t/any', 'i2t/any@image-as-query', '')
+    """
+    return "" if "*" in protocol else protocol.replace("+", ",")
 
 
 def _versions(evidence: Evidence) -> Table | None:
