@@ -31,6 +31,8 @@ newcomer: $(VENV)/.ready
 	$(BIN)/python -m tests.newcomer
 
 deploy: export CAPIM_WORKSPACE ?= $(CURDIR)/workspace
+deploy: export DO_NOT_TRACK ?= 1
+deploy: export PREFECT_SERVER_ANALYTICS_ENABLED ?= false
 deploy: $(VENV)/.ready
 	$(BIN)/prefect --no-prompt deploy --prefect-file deployments/prefect.yaml --all
 
