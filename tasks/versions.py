@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
@@ -22,8 +23,13 @@ LIBRARIES = (
 @cache
 def library_versions() -> dict[str, str]:
     """Library -> version, of those that are installed, and Python's own."""
-    found = {"python": ".".join(map(str, sys.version_info[:3]))}
-    for name in LIBRARIES:
+    return {"python": ".".join(map(str, sys.version_info[:3])), **versions_of(LIBRARIES)}
+
+
+def versions_of(names: Iterable[str]) -> dict[str, str]:
+    """Library -> version, in this order, those left out that are not installed."""
+    found = {}
+    for name in names:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
