@@ -10,6 +10,7 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from store.compaction import leftovers
@@ -18,6 +19,7 @@ from store.corpora import item_index, read_corpus
 from store.errors import RequestError, WorkError
 from store.keys import key_from_json, table_of
 from store.registers import read
+from store.results import refuse_changed_rows
 from store.rows import refuse_damage, scan
 from store.seal import SealedSet, examine, sealed_sets
 from store.tables import ANALYSES, REGISTERS
@@ -142,13 +144,14 @@ def _unsealed_set(connection: Connection, name: str) -> Finding:
 
 
 def _readable(connection: Connection, name: str) -> Finding:
-    """Every column of every row can be decoded."""
+    """Every column of every row can be decoded and is what was written."""
     table = connection.find(name)
     if table is None:
         raise WorkError(f"the folder of table {name!r} is there, its manifests are not: restore it from a backup")
     n_rows = 0
     with storage_faults(f"reading table {name!r}"):
         for batch in table.scanner(batch_size=4096).to_batches():
+            refuse_changed_rows(name, pa.Table.from_batches([batch]))
             n_rows += batch.num_rows
     return Finding(what=name, state="sound", detail=f"{n_rows} rows")
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from store.connection import Connection, load_lance, retrying
 from store.corpora import ItemIndex
 from store.errors import WorkError
 from store.keys import table_of
 from store.registers import forget
+from store.results import changed_rows
 from store.rows import columns_of, unpack
 from store.seal import sealed
 from store.types import SetKey
@@ -46,8 +48,15 @@ def repair(connection: Connection, key: SetKey, items: ItemIndex) -> int:
     return len(items) - len(np.unique(ords))
 
 
-def repair_table(connection: Connection, name: str) -> int:
-    """Removes the files of an analysis or register that cannot be read; returns how many went.
+class Removed(NamedTuple):
+    """What a repair took out of a table."""
+
+    files: int
+    rows: int
+
+
+def repair_table(connection: Connection, name: str) -> Removed:
+    """Removes the files of an analysis or register that cannot be read, and rows whose checksum is wrong.
 
     What a run derives from the embeddings, and what it registers, it makes again where it is missing. Of ``runs`` and
     ``batches`` the history of earlier runs is lost.
@@ -55,16 +64,17 @@ def repair_table(connection: Connection, name: str) -> int:
     table = connection.find(name)
     if table is None:
         raise WorkError(f"table {name!r} is gone from {connection.uri}: restore it from a backup")
-    lost = []
+    lost, row_ids = [], []
     for part in table.get_fragments():
         try:
-            for _ in part.to_batches(batch_size=4096):
-                pass
+            for batch in part.to_batches(with_row_id=True, batch_size=4096):
+                wrong = changed_rows(name, pa.Table.from_batches([batch]))
+                row_ids += batch.column("_rowid").to_numpy()[wrong].tolist()
         except _LANCE_FAULTS:
             lost.append(part.fragment_id)
-    if lost:
-        retrying(f"removing damaged files of {name!r}", lambda: _remove(table, lost, []))
-    return len(lost)
+    if lost or row_ids:
+        retrying(f"removing what is damaged of {name!r}", lambda: _remove(table, lost, row_ids))
+    return Removed(len(lost), len(row_ids))
 
 
 def _damage(table: lance.LanceDataset, key: SetKey, items: ItemIndex) -> tuple[list[int], list[int]]:

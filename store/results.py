@@ -1,22 +1,25 @@
 """Rows that analyses write: outcomes, results, comparisons, slices, batches, runs.
 
 Every table has a declared primary key. Writing is one commit: the old rows of what is replaced go and the new ones come
-at the same moment, or nothing happens.
+at the same moment, or nothing happens. Every row is stored with a checksum over its columns, compared when it is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from store.checksums import column_checksums
 from store.compaction import compact, row_bytes
 from store.connection import Connection, retrying, storage_faults
-from store.errors import RequestError
-from store.evolution import completed, stored_columns, widen
+from store.errors import RequestError, WorkError
+from store.evolution import TRUE_OF_OLDER_ROWS, completed, stored_columns, widen
 from store.registers import one_of
-from store.tables import ANALYSES, primary_key
+from store.tables import ANALYSES, CHECKSUM, primary_key
 
 _MOST_FILES = 64
 
@@ -29,11 +32,12 @@ def write_rows(connection: Connection, table: str, rows: pa.Table, replace: str 
         raise RequestError(f"table {table!r} has no column {replace!r} to replace by; it has {', '.join(schema.names)}")
     if not rows.num_rows:
         return 0
-    key = primary_key(schema)
+    key, stored = primary_key(schema), schema.append(CHECKSUM)
+    rows = rows.append_column(CHECKSUM, pa.array(column_checksums(rows, TRUE_OF_OLDER_ROWS)))
 
     def merge() -> int:
         found = connection.find(table)
-        current = connection.create(table, schema) if found is None else widen(found, schema)
+        current = connection.create(table, stored) if found is None else widen(found, stored)
         builder = current.merge_insert(key).when_not_matched_insert_all()
         if replace is not None:
             builder = builder.when_matched_update_all()
@@ -60,8 +64,35 @@ def read_rows(connection: Connection, table: str, equals: Mapping[str, str | Seq
     if found is None:
         return _plain(schema).empty_table()
     with storage_faults(f"reading table {table!r}"):
-        rows = found.to_table(columns=stored_columns(found, schema), filter=_condition(equals))
+        rows = found.to_table(columns=stored_columns(found, schema.append(CHECKSUM)), filter=_condition(equals))
+    refuse_changed_rows(table, rows)
     return completed(rows, _plain(schema))
+
+
+def changed_rows(table: str, rows: pa.Table) -> NDArray[np.bool_]:
+    """Which rows, as read with their checksums, are not what was written.
+
+    Rows of a table without checksums, a register or one that an older release made, are taken as they are.
+    """
+    if CHECKSUM.name not in rows.column_names:
+        return np.zeros(len(rows), dtype=bool)
+    kept = rows.column(CHECKSUM.name).combine_chunks()
+    sums = column_checksums(completed(rows, _plain(_schema(table))), TRUE_OF_OLDER_ROWS)
+    changed: NDArray[np.bool_] = (kept.fill_null(0).to_numpy() != sums) & kept.is_valid().to_numpy(zero_copy_only=False)
+    return changed
+
+
+def refuse_changed_rows(table: str, rows: pa.Table) -> None:
+    """Raises if any row's checksum is wrong, with the number of such rows and the key of the first."""
+    changed = rows.filter(pa.array(changed_rows(table, rows)))
+    if not len(changed):
+        return
+    first = changed.select(primary_key(_schema(table))).slice(0, 1).to_pylist()[0]
+    raise WorkError(
+        f"table {table!r}: {len(changed)} rows were changed on disk (checksum differs), first "
+        f"{', '.join(f'{name} {value!r}' for name, value in first.items())}; nothing of them is used. Run `capim store "
+        f"repair {table}`, it removes these rows, and the same run again, which makes them anew"
+    )
 
 
 def read_values(connection: Connection, table: str, column: str, equals: Mapping[str, str | Sequence[str]]) -> set[str]:

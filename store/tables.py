@@ -129,6 +129,9 @@ ANALYSES = {
 }
 """Tables that ``EmbeddingStore.write_rows`` writes, with the key that makes a row unique."""
 
+CHECKSUM = pa.field("checksum", pa.uint64())
+"""What every table of ``ANALYSES`` has beside: ``store.checksums.column_checksums`` of the row; null in older ones."""
+
 REGISTERS = {
     FORMATS_TABLE: FORMATS,
     "encoders": ENCODERS,

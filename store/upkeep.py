@@ -12,6 +12,7 @@ from store.handle import Handle
 from store.health import Finding
 from store.inventory import StoreInfo
 from store.removal import Removal
+from store.repair import Removed
 from store.tables import ANALYSES, REGISTERS
 from store.types import EncoderSpec, Modality, SetKey
 
@@ -76,8 +77,8 @@ class Upkeep(Handle):
         items = corpora.item_index(self.connection, key.corpus, key.corpus_fingerprint, key.modality)
         return repair.repair(self.connection, key, items)
 
-    def repair_table(self, name: str) -> int:
-        """Removes the files of an analysis or register that cannot be read; returns how many went.
+    def repair_table(self, name: str) -> Removed:
+        """Removes the files of an analysis or register that cannot be read, and rows that were changed on disk.
 
         The next run makes again what they held; of ``runs`` and ``batches`` that history is lost.
 

@@ -101,8 +101,11 @@ def repair(args: argparse.Namespace) -> None:
 
     store = open_store(args.workspace)
     if args.set in {*ANALYSES, *REGISTERS}:
-        lost = store.repair_table(args.set)
-        sys.stderr.write(f"{lost} unreadable files are gone; run `capim run` as before, it makes what they held\n")
+        files, rows = store.repair_table(args.set)
+        sys.stderr.write(
+            f"{files} unreadable files and {rows:,} changed rows are gone; run `capim run` as before, it makes what "
+            "they held\n"
+        )
         return
     missing = store.repair(store.find_set(args.set))
     sys.stderr.write(f"{missing:,} items are missing now; run `capim embed` with the same corpus and encoder\n")

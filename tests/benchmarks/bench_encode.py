@@ -36,15 +36,22 @@ from tasks.corpora import open_corpus
 from tasks.corpora.decode import decode_image
 from tasks.encoders import load_encoder, resolve
 from tasks.encoders.batching import NOMINAL_TOKENS
-from tasks.encoders.device import choose_device
 from tasks.encoders.encoder import Encoder, Prepared
 from tasks.encoders.memory import peak_bytes, usable_cores
 from tasks.encoders.pipeline import CaptionWork, ImageWork, encode_stream
 from tasks.encoders.torchvision_remedy import ensure_torchvision
+from tests.benchmarks.encode_models import linear_layers, write_clip, write_minilm
+from tests.benchmarks.encode_peers import (
+    BATCH,
+    PHOTOS,
+    clip_benchmark_captions,
+    clip_benchmark_images,
+    device,
+    mixed_captions,
+    opened,
+    photographs,
+)
 from tests.benchmarks.rows import Row
-
-PHOTOS = Path(__file__).resolve().parents[3] / "shared" / "data" / "coco_photos"
-BATCH = 32
 
 
 def run(quick: bool = False) -> list[Row]:
@@ -86,11 +93,13 @@ def beside_the_peers(folder: Path, turns: int, *, n_images: int, n_captions: int
         "CLIP_benchmark": clip_benchmark_images(folder / "openclip", files),
     }
     unpadded = without_padding(ours, captions)
+    layers = [layer.to(device()) for layer in linear_layers(checkpoint)]
     texts = {
         "capim": lambda: drain(ours, caption_work(captions)),
         "sentence-transformers": lambda: theirs.encode(captions, batch_size=BATCH, show_progress_bar=False),
         "CLIP_benchmark": clip_benchmark_captions(folder / "openclip", captions),
         "no padding": lambda: [ours.embed(batch) for batch in unpadded],
+        "products alone": products_alone(layers, sum(int(batch.n_tokens.sum()) for batch in unpadded)),
     }
     rows = []
     for unit, n, contest, bar in (("images", len(files), images, ">= 1.2"), ("captions", len(captions), texts, ">= 2")):
@@ -100,9 +109,23 @@ def beside_the_peers(folder: Path, turns: int, *, n_images: int, n_captions: int
             Row(f"{unit} per second, small CLIP", times(seconds, "capim", peer), "times", bar, peer, rates)
             for peer in ("sentence-transformers", "CLIP_benchmark")
         ]
-    most = times(seconds, "no padding", "sentence-transformers")
-    note = "all captions tokenised beforehand, batches of one length: the most that a loop around this pass can win"
-    return [*rows, Row("bare passes without padding, small CLIP", most, "times", "", "sentence-transformers", note)]
+    return [
+        *rows,
+        Row(
+            "bare passes without padding, small CLIP",
+            times(seconds, "no padding", "sentence-transformers"),
+            "times",
+            peer="sentence-transformers",
+            note="all captions tokenised beforehand, batches of one length",
+        ),
+        Row(
+            "products of the linear layers alone, small CLIP",
+            times(seconds, "products alone", "sentence-transformers"),
+            "times",
+            peer="sentence-transformers",
+            note="float32, over the real tokens: what no loop around this model can pass on this processor",
+        ),
+    ]
 
 
 def beside_sentence_transformers(folder: Path, turns: int, *, n_captions: int) -> list[Row]:
@@ -139,6 +162,23 @@ def without_padding(encoder: Encoder, captions: Sequence[str]) -> list[Prepared]
         size = max(1, BATCH * NOMINAL_TOKENS // length)
         batches += [alike[start : start + size] for start in range(0, len(alike), size)]
     return [encoder.prepare_captions(batch) for batch in batches]
+
+
+def products_alone(layers: Sequence[Any], n_tokens: int) -> Callable[[], None]:
+    """Every layer applied to as many tokens, a thousand at a time, in place of the whole model."""
+    import torch
+
+    pieces = [min(1024, n_tokens - start) for start in range(0, n_tokens, 1024)]
+    widths = {layer.in_features for layer in layers}
+    tokens = {(n, width): torch.randn(n, width, device=device()) for n in set(pieces) for width in widths}
+
+    def run() -> None:
+        with torch.inference_mode():
+            for n in pieces:
+                for layer in layers:
+                    layer(tokens[n, layer.in_features])
+
+    return run
 
 
 def beside_the_bare_forward_pass(folder: Path, *, turns: int, n_images: int) -> list[Row]:
@@ -197,79 +237,6 @@ def full_size(folder: Path, *, n_images: int, n_captions: int) -> list[Row]:
     return rows
 
 
-def device() -> str:
-    """A GPU where there is one."""
-    return choose_device("auto").split(":")[0]
-
-
-def write_clip(folder: Path, *, vision: tuple[int, int, int, int], text: tuple[int, int]) -> None:
-    """A transformers CLIP: (side, patch, width, layers) and (width, layers), 512 dimensions."""
-    import torch
-    from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel
-
-    side, patch, width, layers = vision
-    tokenizer = real_clip_tokenizer()
-    ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
-    config = CLIPConfig(
-        projection_dim=512,
-        text_config=ids | {
-            "vocab_size": len(tokenizer), "hidden_size": text[0], "intermediate_size": 4 * text[0],
-            "num_hidden_layers": text[1], "num_attention_heads": text[0] // 64, "max_position_embeddings": 77,
-        },
-        vision_config={
-            "hidden_size": width, "intermediate_size": 4 * width, "num_hidden_layers": layers,
-            "num_attention_heads": max(1, width // 64), "image_size": side, "patch_size": patch,
-        },
-    )  # fmt: skip
-    torch.manual_seed(0)
-    CLIPModel(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    crop = {"height": side, "width": side}
-    CLIPImageProcessor(size={"shortest_edge": side}, crop_size=crop).save_pretrained(folder)
-
-
-def write_minilm(folder: Path) -> None:
-    """A sentence-transformers model of the size of all-MiniLM-L6-v2, with CLIP's tokenizer."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.models import Pooling, Transformer
-    from transformers import BertConfig, BertModel
-
-    tokenizer = real_clip_tokenizer()
-    config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536,
-        pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
-    BertModel(config).save_pretrained(folder / "bert")
-    tokenizer.save_pretrained(folder / "bert")
-    modules = [Transformer(str(folder / "bert"), max_seq_length=256), Pooling(384)]
-    SentenceTransformer(modules=modules, device="cpu").save(str(folder))
-
-
-def real_clip_tokenizer() -> Any:
-    """CLIP's own 49,408 entries, from the copy that comes with open_clip: captions have their true lengths."""
-    from open_clip.tokenizer import SimpleTokenizer
-    from transformers import CLIPTokenizer
-
-    source = SimpleTokenizer()
-    names = {"<start_of_text>": "<|startoftext|>", "<end_of_text>": "<|endoftext|>"}
-    vocabulary = {names.get(entry, entry): i for entry, i in source.encoder.items()}
-    return CLIPTokenizer(vocab=vocabulary, merges=list(source.bpe_ranks), model_max_length=77)
-
-
-def photographs() -> list[Path]:
-    """The photographs of the shared data."""
-    return sorted((PHOTOS / "images").iterdir())
-
-
-def mixed_captions(n: int = 512) -> list[str]:
-    """COCO's captions, one in nine of them longer: two to five of them in a row."""
-    written = json.loads((PHOTOS / "captions.json").read_text())["annotations"]
-    captions = [entry["caption"] for entry in written]
-    long = [" ".join(captions[i : i + 2 + i // 8 % 4]) for i in range(0, len(captions), 8)]
-    rng = np.random.default_rng(0)
-    return [str(caption) for caption in rng.permutation([*captions, *long])[:n]]
-
-
 def image_work(files: Sequence[Path]) -> ImageWork:
     """Photographs as the flow reads them."""
     ords = np.arange(len(files), dtype=np.int32)
@@ -293,61 +260,6 @@ def drain(encoder: Encoder, work: ImageWork | CaptionWork, *, batch_size: int = 
     with closing(encode_stream(encoder, work, batch_size=batch_size)) as stream:
         for _ in stream:
             pass
-
-
-def opened(files: Sequence[Path]) -> list[object]:
-    """What sentence-transformers is given: opened pictures, which it decodes in its loop."""
-    from PIL import Image
-
-    return [Image.open(file) for file in files]
-
-
-def clip_benchmark_images(folder: Path, files: Sequence[Path]) -> Callable[[], object]:
-    """CLIP_benchmark's retrieval loop over photographs, with as many loader processes as there are cores."""
-    import torch
-    from clip_benchmark.datasets.builder import image_captions_collate_fn
-    from PIL import Image
-
-    model, transform, _ = open_clip_model(folder)
-    model.encode_text = lambda tokens: torch.ones(len(tokens), 512)  # only the images are timed
-
-    class Photographs(torch.utils.data.Dataset):
-        def __len__(self) -> int:
-            return len(files)
-
-        def __getitem__(self, index: int) -> tuple[object, list[str]]:
-            return transform(Image.open(files[index])), ["-"]
-
-    loader = torch.utils.data.DataLoader(
-        Photographs(), batch_size=BATCH, num_workers=usable_cores(), collate_fn=image_captions_collate_fn
-    )
-    return lambda: their_loop(model, loader, lambda texts: torch.ones(len(texts), 1))
-
-
-def clip_benchmark_captions(folder: Path, captions: Sequence[str]) -> Callable[[], object]:
-    """CLIP_benchmark's retrieval loop over captions; the pictures cost nothing."""
-    import torch
-
-    model, _, tokenizer = open_clip_model(folder)
-    model.encode_image = lambda pixels: torch.ones(len(pixels), 512)
-    batches = [captions[i : i + BATCH] for i in range(0, len(captions), BATCH)]
-    loader = [(torch.zeros(len(batch), 1), [[caption] for caption in batch]) for batch in batches]
-    return lambda: their_loop(model, loader, tokenizer)
-
-
-def their_loop(model: object, loader: object, tokenizer: object) -> object:
-    """CLIP_benchmark's own ``evaluate``."""
-    from clip_benchmark.metrics.zeroshot_retrieval import evaluate
-
-    return evaluate(model, loader, tokenizer, device(), amp=False, recall_k_list=[1])
-
-
-def open_clip_model(folder: Path) -> tuple[object, object, object]:
-    """The same weights as an open_clip model."""
-    import open_clip
-
-    model, transform = open_clip.create_model_from_pretrained(f"local-dir:{folder}")
-    return model.to(device()).eval(), transform, open_clip.get_tokenizer(f"local-dir:{folder}")
 
 
 def in_turns(contest: dict[str, Callable[[], object]], turns: int) -> dict[str, list[float]]:

@@ -22,8 +22,8 @@ from PIL import Image
 from store import EmbeddingStore
 from tasks.corpora import open_corpus
 from tasks.encoders.memory import usable_cores
-from tests.benchmarks.bench_encode import PHOTOS
 from tests.benchmarks.commands import Taken, capim, watched
+from tests.benchmarks.encode_peers import PHOTOS
 from tests.benchmarks.rows import Row
 from tests.encoders.families.hub import add_to_cache
 from tests.encoders.families.openclip import build_vit_b_32

@@ -86,17 +86,17 @@ def _faults(table: str, hurts: tuple[str, ...] = tuple(HURTS), part: str = "data
     ]
 
 
-# A table of results has no checksums: of its files, what cannot be read is noticed.
+# Registers have no checksums: of their files, what cannot be read is noticed.
 UNREADABLE = ("a truncated file", "a deleted file")
 FAULTS = [
     *_faults("single-", what="vectors"),
     *_faults("multi-", what="multi-vectors"),
     *_faults("corpus-captions-", what="captions"),
     *_faults("corpus-images-", UNREADABLE, what="images"),
-    *_faults("outcomes", UNREADABLE),
-    *_faults("results", UNREADABLE),
-    *_faults("comparisons", ("an emptied file",)),
-    *_faults("slices", ("a deleted file",)),
+    *_faults("outcomes"),
+    *_faults("results"),
+    *_faults("comparisons", ("a flipped bit", "an emptied file")),
+    *_faults("slices", ("a flipped bit", "a deleted file")),
     *_faults("sets", UNREADABLE),
     *_faults("encoders", ("a truncated file",)),
     *_faults("corpora", ("a deleted file",)),

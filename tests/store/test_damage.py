@@ -178,12 +178,43 @@ def test_of_a_table_only_the_unreadable_files_go(store, damage):
     assert finding.state == "damaged"
     assert "capim store repair runs" in finding.detail
     fresh = EmbeddingStore.open(store.uri)
-    assert fresh.repair_table("runs") == 1
-    assert fresh.repair_table("runs") == 0
+    assert fresh.repair_table("runs") == (1, 0)
+    assert fresh.repair_table("runs") == (0, 0)
     assert sorted(fresh.rows("runs")["run"].to_pylist()) == ["r1", "r3"]
     assert state_of(store, "runs").state == "sound"
     with pytest.raises(RequestError, match="no table 'rums' to repair; known are batches,"):
         fresh.repair_table("rums")
+
+
+def test_a_figure_that_was_changed_on_disk_is_named_never_read_and_repaired(store):
+    rows = {"started": datetime.now(UTC), "name": "n", "config": "{}", "command": "c", "versions": "{}", "host": "h"}
+    for run in ("r1", "r2", "r3"):
+        row = {"run": run, "state": f"completed {run}", **rows}
+        store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS))
+    for file in (Path(store.uri) / "runs.lance" / "data").iterdir():
+        file.write_bytes(file.read_bytes().replace(b"completed r2", b"completed r7"))
+    fresh = EmbeddingStore.open(store.uri)
+    finding = state_of(fresh, "runs")
+    assert finding.state == "damaged"
+    assert "1 rows were changed on disk (checksum differs), first run 'r2'" in finding.detail
+    assert "capim store repair runs" in finding.detail
+    with pytest.raises(WorkError, match="table 'runs': 1 rows were changed on disk"):
+        fresh.rows("runs")
+    assert fresh.rows("runs", run="r1")["state"].to_pylist() == ["completed r1"]
+    assert fresh.repair_table("runs") == (0, 1)
+    assert sorted(fresh.rows("runs")["run"].to_pylist()) == ["r1", "r3"]
+
+
+def test_rows_without_checksums_are_taken_as_they_are_and_get_one_when_written_again(store):
+    row = {"run": "r1", "started": datetime.now(UTC), "name": "n", "config": "{}", "command": "c", "versions": "{}"}
+    rows = pa.Table.from_pylist([row | {"host": "h", "state": "completed"}], schema=RUNS)
+    store.write_rows("runs", rows)
+    store.connection.find("runs").drop_columns(["checksum"])  # as an older release made it
+    assert store.rows("runs").equals(rows)
+    assert store.write_rows("runs", rows, replace="run") == 1
+    assert store.connection.find("runs").to_table(columns=["checksum"])["checksum"].null_count == 0
+    assert store.rows("runs").equals(rows)
+    assert state_of(store, "runs").state == "sound"
 
 
 def test_a_missing_tag_is_named_and_comes_back_with_the_next_seal(sealed):

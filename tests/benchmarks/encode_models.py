@@ -1,0 +1,69 @@
+"""Checkpoints with random weights, of true sizes and with CLIP's own tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def linear_layers(checkpoint: Path) -> list[Any]:
+    """Those of a transformers CLIP's text tower."""
+    import torch
+    from transformers import CLIPModel
+
+    tower = CLIPModel.from_pretrained(checkpoint).text_model
+    return [module for module in tower.modules() if isinstance(module, torch.nn.Linear)]
+
+
+def write_clip(folder: Path, *, vision: tuple[int, int, int, int], text: tuple[int, int]) -> None:
+    """A transformers CLIP: (side, patch, width, layers) and (width, layers), 512 dimensions."""
+    import torch
+    from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel
+
+    side, patch, width, layers = vision
+    tokenizer = real_clip_tokenizer()
+    ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+    config = CLIPConfig(
+        projection_dim=512,
+        text_config=ids | {
+            "vocab_size": len(tokenizer), "hidden_size": text[0], "intermediate_size": 4 * text[0],
+            "num_hidden_layers": text[1], "num_attention_heads": text[0] // 64, "max_position_embeddings": 77,
+        },
+        vision_config={
+            "hidden_size": width, "intermediate_size": 4 * width, "num_hidden_layers": layers,
+            "num_attention_heads": max(1, width // 64), "image_size": side, "patch_size": patch,
+        },
+    )  # fmt: skip
+    torch.manual_seed(0)
+    CLIPModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    crop = {"height": side, "width": side}
+    CLIPImageProcessor(size={"shortest_edge": side}, crop_size=crop).save_pretrained(folder)
+
+
+def write_minilm(folder: Path) -> None:
+    """A sentence-transformers model of the size of all-MiniLM-L6-v2, with CLIP's tokenizer."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import Pooling, Transformer
+    from transformers import BertConfig, BertModel
+
+    tokenizer = real_clip_tokenizer()
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536,
+        pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    BertModel(config).save_pretrained(folder / "bert")
+    tokenizer.save_pretrained(folder / "bert")
+    modules = [Transformer(str(folder / "bert"), max_seq_length=256), Pooling(384)]
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder))
+
+
+def real_clip_tokenizer() -> Any:
+    """CLIP's own 49,408 entries, from the copy that comes with open_clip: captions have their true lengths."""
+    from open_clip.tokenizer import SimpleTokenizer
+    from transformers import CLIPTokenizer
+
+    source = SimpleTokenizer()
+    names = {"<start_of_text>": "<|startoftext|>", "<end_of_text>": "<|endoftext|>"}
+    vocabulary = {names.get(entry, entry): i for entry, i in source.encoder.items()}
+    return CLIPTokenizer(vocab=vocabulary, merges=list(source.bpe_ranks), model_max_length=77)

@@ -1,0 +1,89 @@
+"""The photographs and captions that everybody encodes, and the loops of those who encode them beside capim."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tasks.encoders.device import choose_device
+from tasks.encoders.memory import usable_cores
+
+PHOTOS = Path(__file__).resolve().parents[3] / "shared" / "data" / "coco_photos"
+BATCH = 32
+
+
+def device() -> str:
+    """A GPU where there is one."""
+    return choose_device("auto").split(":")[0]
+
+
+def photographs() -> list[Path]:
+    """The photographs of the shared data."""
+    return sorted((PHOTOS / "images").iterdir())
+
+
+def mixed_captions(n: int = 512) -> list[str]:
+    """COCO's captions, one in nine of them longer: two to five of them in a row."""
+    written = json.loads((PHOTOS / "captions.json").read_text())["annotations"]
+    captions = [entry["caption"] for entry in written]
+    long = [" ".join(captions[i : i + 2 + i // 8 % 4]) for i in range(0, len(captions), 8)]
+    rng = np.random.default_rng(0)
+    return [str(caption) for caption in rng.permutation([*captions, *long])[:n]]
+
+
+def opened(files: Sequence[Path]) -> list[object]:
+    """What sentence-transformers is given: opened pictures, which it decodes in its loop."""
+    from PIL import Image
+
+    return [Image.open(file) for file in files]
+
+
+def clip_benchmark_images(folder: Path, files: Sequence[Path]) -> Callable[[], object]:
+    """CLIP_benchmark's retrieval loop over photographs, with as many loader processes as there are cores."""
+    import torch
+    from clip_benchmark.datasets.builder import image_captions_collate_fn
+    from PIL import Image
+
+    model, transform, _ = open_clip_model(folder)
+    model.encode_text = lambda tokens: torch.ones(len(tokens), 512)  # only the images are timed
+
+    class Photographs(torch.utils.data.Dataset):
+        def __len__(self) -> int:
+            return len(files)
+
+        def __getitem__(self, index: int) -> tuple[object, list[str]]:
+            return transform(Image.open(files[index])), ["-"]
+
+    loader = torch.utils.data.DataLoader(
+        Photographs(), batch_size=BATCH, num_workers=usable_cores(), collate_fn=image_captions_collate_fn
+    )
+    return lambda: their_loop(model, loader, lambda texts: torch.ones(len(texts), 1))
+
+
+def clip_benchmark_captions(folder: Path, captions: Sequence[str]) -> Callable[[], object]:
+    """CLIP_benchmark's retrieval loop over captions; the pictures cost nothing."""
+    import torch
+
+    model, _, tokenizer = open_clip_model(folder)
+    model.encode_image = lambda pixels: torch.ones(len(pixels), 512)
+    batches = [captions[i : i + BATCH] for i in range(0, len(captions), BATCH)]
+    loader = [(torch.zeros(len(batch), 1), [[caption] for caption in batch]) for batch in batches]
+    return lambda: their_loop(model, loader, tokenizer)
+
+
+def their_loop(model: object, loader: object, tokenizer: object) -> object:
+    """CLIP_benchmark's own ``evaluate``."""
+    from clip_benchmark.metrics.zeroshot_retrieval import evaluate
+
+    return evaluate(model, loader, tokenizer, device(), amp=False, recall_k_list=[1])
+
+
+def open_clip_model(folder: Path) -> tuple[object, object, object]:
+    """The same weights as an open_clip model."""
+    import open_clip
+
+    model, transform = open_clip.create_model_from_pretrained(f"local-dir:{folder}")
+    return model.to(device()).eval(), transform, open_clip.get_tokenizer(f"local-dir:{folder}")
