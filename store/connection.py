@@ -86,9 +86,10 @@ def _explain(message: str) -> str:
         return f"{line}. Nothing of this write was kept; free space and run the same command again, it continues"
     if "permission denied" in lower or "read-only file system" in lower:
         return f"{line}. The folder cannot be written: check its owner and mode, or name another store"
-    if "not found" in lower or "no such file" in lower:
+    if any(sign in lower for sign in ("not found", "no such file", "invalid range")):
         return (
-            f"{line}. A file of the table is gone: run `capim store verify`, restore it from a backup or drop the set"
+            f"{line}. A file of the table is gone or cut short: run `capim store verify`, restore it from a backup or "
+            "drop the set"
         )
     return line
 

@@ -17,7 +17,7 @@ from store.compaction import leftovers
 from store.connection import Connection, storage_faults
 from store.corpora import item_index, read_corpus
 from store.errors import RequestError, WorkError
-from store.keys import key_from_json, table_of
+from store.keys import SET_PREFIXES, key_from_json, table_of
 from store.registers import read
 from store.results import refuse_changed_rows
 from store.rows import refuse_damage, scan
@@ -27,7 +27,6 @@ from store.types import SetKey
 from store.vectors import open_set
 
 State: TypeAlias = Literal["sound", "unfinished", "damaged"]
-SET_PREFIXES = ("single-", "multi-")
 CORPUS_PREFIX = "corpus-"
 
 

@@ -11,12 +11,11 @@ from store.compaction import data_bytes
 from store.connection import Connection, storage_faults
 from store.corpora import item_index
 from store.errors import RequestError, WorkError
-from store.health import SET_PREFIXES, set_key
-from store.keys import table_of
-from store.registers import read
+from store.health import set_key
+from store.keys import SET_PREFIXES, table_of
 from store.results import read_rows
+from store.schema import FORMAT
 from store.seal import SealedSet, sealed_sets
-from store.tables import FORMATS_TABLE
 from store.types import SetKey
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -82,7 +81,7 @@ def info(connection: Connection) -> StoreInfo:
     ]
     return StoreInfo(
         uri=connection.uri,
-        format=max(read(connection, FORMATS_TABLE).column("format").to_pylist()),
+        format=FORMAT,  # a store of another one does not open
         sets=pa.Table.from_pylist(sets, schema=SETS_INFO),
         tables=pa.Table.from_pylist([_table_row(connection, name) for name in names], schema=TABLES_INFO),
     )

@@ -8,6 +8,8 @@ from typing import Any
 
 from store.types import EncoderSpec, SetKey, canonical_json
 
+SET_PREFIXES = ("single-", "multi-")  # of tables that hold an embedding set
+
 
 def table_of(key: SetKey) -> str:
     """The table of an embedding set. The encoder's name is not part of it: renaming a model encodes nothing again.

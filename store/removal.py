@@ -9,8 +9,8 @@ from functools import partial
 from store.compaction import HISTORY_AGE, LEFTOVER_AGE, compact, data_bytes, drop_old_versions, row_bytes, sweep
 from store.connection import Connection, retrying
 from store.errors import RequestError
-from store.health import CORPUS_PREFIX, SET_PREFIXES, set_key
-from store.keys import corpus_table, table_of
+from store.health import CORPUS_PREFIX, set_key
+from store.keys import SET_PREFIXES, corpus_table, table_of
 from store.registers import forget, read
 from store.seal import drop_repeats, sealed_sets
 from store.tables import ANALYSES, CORPUS_PARTS, REGISTERS

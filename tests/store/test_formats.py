@@ -113,3 +113,17 @@ def test_parts_of_a_corpus_are_those_of_the_schema(store, make_corpus):
     for part, schema in CORPUS_PARTS.items():
         corpus = store.corpus("toy")
         assert getattr(corpus, part).schema.equals(schema)
+
+
+def test_a_store_whose_format_cannot_be_read_opens_with_what_its_sets_say_and_is_mended(first, caplog):
+    for file in (Path(first.uri) / "formats.lance" / "data").iterdir():
+        file.write_bytes(file.read_bytes()[:20])
+    again = EmbeddingStore.open(first.uri)
+    assert "`capim store repair formats` mends it" in caplog.text
+    assert [finding.what for finding in again.verify() if finding.state == "damaged"] == ["formats"]
+    assert again.repair_table("formats") == (1, 0)
+    caplog.clear()
+    mended = EmbeddingStore.open(first.uri)
+    assert not caplog.text
+    assert mended.connection.find("formats").to_table()["format"].to_pylist() == [1]
+    assert "damaged" not in {finding.state for finding in mended.verify()}
