@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,14 +10,16 @@ from numpy.typing import NDArray
 
 from tasks.scoring.judgements import ChoiceJudgement, Judgement, RetrievalJudgement
 from tasks.scoring.multivectors import (
+    PATCHES_AT_ONCE,
     Blocks,
     MultiVectorBlock,
     Ragged,
+    alike,
     best_patch,
     checked,
     padded,
+    stacked,
     summed,
-    vectors_of,
 )
 from tasks.scoring.opening import mark_open
 from tasks.scoring.orientations import orientation_of
@@ -95,13 +96,8 @@ def exactly(
         return np.empty(0, dtype=np.float32)
     some = captions.only(chosen)
     tokens = padded(torch.from_numpy(some.values).to(device))
-    best = best_patch(tokens, vectors_of(block, item).to(device)).cpu().numpy()
+    best = best_patch(tokens, stacked(block, [item]).to(device))[0].cpu().numpy()
     return summed(best[: len(some.values)], some.offsets[:-1])
-
-
-class _Column(NamedTuple):
-    screened: Screened
-    exact: NDArray[np.float32]
 
 
 def _screen(
@@ -114,18 +110,22 @@ def _screen(
     largest_norm = 0.0
     with one_thread_each(device) as each:
         for start, block in checked(images(), "image", captions.values.shape[1], expected=len(needed)):
+            groups = alike(block, min(len(block.ords), len(needed) - start), most=PATCHES_AT_ONCE)
 
-            def one(item: int, start: int = start, block: MultiVectorBlock = block) -> _Column:
-                column = screened(screen, vectors_of(block, item).to(device))
-                return _Column(column, exactly(captions, needed[start + item], block, item, device))
+            def some(
+                items: list[int], start: int = start, block: MultiVectorBlock = block
+            ) -> tuple[Screened, list[NDArray[np.float32]]]:
+                found = screened(screen, stacked(block, items).to(device))
+                return found, [exactly(captions, needed[start + item], block, item, device) for item in items]
 
-            for item, column in enumerate(each(one, range(min(len(block.ords), len(needed) - start)))):
-                image = start + item
-                scores[:, image] = column.screened.scores
-                scores[needed[image], image] = column.exact
-                np.maximum(magnitudes, column.screened.magnitudes, out=magnitudes)
-                residuals[image] = column.screened.residual
-                largest_norm = max(largest_norm, column.screened.norm)
+            for items, (found, exact) in zip(groups, each(some, groups), strict=True):
+                ords = [start + item for item in items]
+                scores[:, ords] = found.scores.T
+                for image, values in zip(ords, exact, strict=True):
+                    scores[needed[image], image] = values
+                np.maximum(magnitudes, found.magnitudes.max(axis=0), out=magnitudes)
+                residuals[ords] = found.residuals
+                largest_norm = max(largest_norm, found.norm)
     return bound_of(screen, largest_magnitudes=magnitudes, residuals=residuals, largest_norm=largest_norm)
 
 

@@ -3,9 +3,9 @@
 ``score(caption, image) = sum over caption tokens of max over image patches of their cosine`` (ColBERT, Khattab and
 Zaharia 2020; ColPali, Faysse et al. 2024).
 
-Where the device multiplies bfloat16 in hardware, all pairs are screened in bfloat16 first, and every pair that the
-rounding-error bound of ``tasks.scoring.screening`` leaves open is scored again in float32. Ranks, ties and best lists
-are those of float32; scores that decide nothing stay screened and are stored nowhere.
+Where the device multiplies bfloat16 in hardware and images have many vectors, all pairs are screened in bfloat16 first,
+and every pair that the rounding-error bound of ``tasks.scoring.screening`` leaves open is scored again in float32.
+Ranks, ties and best lists are those of float32; scores that decide nothing stay screened and are stored nowhere.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tasks.scoring.screening import half_is_fast
 Method: TypeAlias = Literal["certified", "float32"]
 
 _STRIP_BYTES = 1 << 24
+_WORTH_SCREENING = 128  # vectors per image: at 32 twice as slow as float32 alone, at 1,030 1.5 times as fast
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,8 @@ def score_maxsim(
         memory_bytes: What may be allocated beyond the captions' vectors; a score matrix that takes more than half of
             it is kept in a temporary file.
         top: Length of the best lists.
-        method: ``certified`` where the device has fast bfloat16, else ``float32``; both give the same outcomes.
+        method: ``certified`` where the device has fast bfloat16 and images have many vectors, else ``float32``; both
+            give the same outcomes.
 
     Returns:
         Protocol id -> outcomes, in the order of ``judgements``.
@@ -107,8 +109,7 @@ def maxsim(
 ) -> MaxSim:
     """Scores that rank like float32 under the judgements; arguments as for :func:`score_maxsim`."""
     n_images = n_images_of(judgements)
-    if method is None:
-        method = "certified" if half_is_fast(device) else "float32"
+    method = method or _method_for(images, device)
     if method == "float32":
         scores = float32_scores(images, captions, n_images=n_images, device=device, memory_bytes=memory_bytes)
         return MaxSim(scores, method, 1.0)
@@ -116,6 +117,14 @@ def maxsim(
         images, captions, judgements, n_images=n_images, device=device, memory_bytes=memory_bytes, top=top
     )
     return MaxSim(scores, method, rescored)
+
+
+def _method_for(images: Blocks, device: str) -> Method:
+    """Screening pays where products are what takes the time, not the gathering of captions that are scored again."""
+    if not half_is_fast(device):
+        return "float32"
+    first = next(iter(images()), None)
+    return "float32" if first is not None and first.offsets[-1] < _WORTH_SCREENING * len(first.ords) else "certified"
 
 
 def n_images_of(judgements: Sequence[Judgement]) -> int:

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 ALIGNED = 16
-TOKENS_PER_PRODUCT = 256  # a product with 1,030 patches stays in the caches of one processor core
+PATCHES_AT_ONCE = 512  # of several images that have few: every token is then read from memory once for all of them
+_CORE_BYTES = 1 << 20  # of a product: stays in the caches of one processor core, and is worth a call
+_DEVICE_BYTES = 1 << 28  # of a product on a GPU
 
 
 class MultiVectorBlock(Protocol):
@@ -130,23 +132,57 @@ def vectors_of(block: MultiVectorBlock, item: int, *, repeat: bool = True) -> Te
     return values.repeat(-(-ALIGNED // len(values)), 1) if repeat and len(values) < ALIGNED else values
 
 
+def stacked(block: MultiVectorBlock, items: list[int], *, repeat: bool = True) -> Tensor:
+    """float32 vectors of items that have equally many, shape ``(k, n, dim)``; ``repeat`` as in :func:`vectors_of`."""
+    return torch.stack([vectors_of(block, item, repeat=repeat) for item in items])
+
+
+def alike(block: MultiVectorBlock, n_items: int, *, most: int) -> list[list[int]]:
+    """The first items of a block in groups of equally many vectors, together at most so many: one product for each.
+
+    Examples:
+        >>> from types import SimpleNamespace
+        >>> alike(SimpleNamespace(offsets=np.array([0, 2, 5, 7, 9])), 4, most=4)
+        [[0, 2], [3], [1]]
+    """
+    counts = np.diff(block.offsets[: n_items + 1])
+    groups = []
+    for count in np.unique(counts):
+        items, size = np.flatnonzero(counts == count).tolist(), max(1, most // int(count))
+        groups += [items[start : start + size] for start in range(0, len(items), size)]
+    return groups
+
+
 def padded(tokens: Tensor) -> Tensor:
     """Zero rows up to a multiple of 16; whoever adds them leaves their scores out."""
     return torch.nn.functional.pad(tokens, (0, 0, 0, -len(tokens) % ALIGNED))
 
 
+def pieces(n: int, *, row_bytes: int, device: torch.device) -> Iterator[slice]:
+    """Runs of rows whose product is neither too large for the caches nor too small to be worth a call.
+
+    Examples:
+        >>> [(part.start, part.stop) for part in pieces(600, row_bytes=4 * 1030, device=torch.device("cpu"))]
+        [(0, 240), (240, 480), (480, 720)]
+    """
+    at_once = (_CORE_BYTES if device.type == "cpu" else _DEVICE_BYTES) // row_bytes
+    step = max(ALIGNED, at_once // ALIGNED * ALIGNED)
+    for first in range(0, n, step):
+        yield slice(first, first + step)
+
+
 def best_patch(tokens: Tensor, patches: Tensor) -> Tensor:
-    """The float32 similarity of every token with its best patch, shape ``(n_tokens,)``.
+    """The float32 similarity of every token with the best patch of every image, shape ``(k, n_tokens)``.
 
     Args:
         tokens: float32, shape ``(n_tokens, dim)``, ``n_tokens`` a multiple of 16.
-        patches: float32, shape ``(n_patches, dim)``, at least 16.
+        patches: float32, shape ``(k, n_patches, dim)``, at least 16 of each image.
     """
-    best = torch.empty(len(tokens), dtype=tokens.dtype, device=tokens.device)
-    across = patches.T
-    for first in range(0, len(tokens), TOKENS_PER_PRODUCT):
-        part = slice(first, first + TOKENS_PER_PRODUCT)
-        torch.amax(tokens[part] @ across, dim=1, out=best[part])
+    best = torch.empty((len(patches), len(tokens)), dtype=tokens.dtype, device=tokens.device)
+    across = patches.flatten(0, 1).T
+    for part in pieces(len(tokens), row_bytes=4 * across.shape[1], device=tokens.device):
+        products = tokens[part] @ across
+        best[:, part] = products.view(-1, *patches.shape[:2]).amax(dim=2).T
     return best
 
 

@@ -15,8 +15,21 @@ import torch
 from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
 
-from tasks.scoring.multivectors import Blocks, Ragged, best_patch, checked, padded, summed, vectors_of
+from tasks.scoring.multivectors import (
+    PATCHES_AT_ONCE,
+    Blocks,
+    MultiVectorBlock,
+    Ragged,
+    alike,
+    best_patch,
+    checked,
+    padded,
+    stacked,
+    summed,
+)
 from tasks.scoring.threads import one_thread_each
+
+_CAPTIONS_AT_ONCE = 64  # of one length: their products with as many patches stay in the caches of one processor core
 
 
 def float32_scores(
@@ -25,11 +38,11 @@ def float32_scores(
     """Every pair in float32, shape ``(n_captions, n_images)``."""
     tokens = padded(torch.from_numpy(captions.values).to(device))
 
-    def one(patches: Tensor) -> NDArray[np.float32]:
+    def some(patches: Tensor) -> NDArray[np.float32]:
         best = best_patch(tokens, patches).cpu().numpy()
-        return summed(best[: len(captions.values)], captions.offsets[:-1])
+        return summed(best[:, : len(captions.values)], captions.offsets[:-1])
 
-    return _all_images(one, images, captions, n_images, device, memory_bytes)
+    return _all_images(some, images, captions, n_images, device, memory_bytes)
 
 
 def float64_scores(images: Blocks, captions: Ragged) -> NDArray[np.float64]:
@@ -51,20 +64,25 @@ def image_as_query(
     for length in np.unique(captions.counts):
         # captions of one length together, their first tokens before their second ones: the best token of many
         # captions is then one elementwise maximum
-        who = np.flatnonzero(captions.counts == length)
-        places = captions.offsets[who] + np.arange(length)[:, None]
-        groups.append((who, places.shape, padded(torch.from_numpy(captions.values[places.ravel()]).to(device))))
+        of_length = np.flatnonzero(captions.counts == length)
+        at_once = _CAPTIONS_AT_ONCE if device == "cpu" else len(of_length)
+        for first in range(0, len(of_length), at_once):
+            who = of_length[first : first + at_once]
+            places = captions.offsets[who] + np.arange(length)[:, None]
+            tokens = padded(torch.from_numpy(captions.values[places.ravel()]).to(device))
+            groups.append((who, places.shape, tokens.T.contiguous()))
 
-    def one(patches: Tensor) -> NDArray[np.float32]:
-        sums = np.zeros(captions.n, dtype=np.float32)
-        rows = padded(patches)
-        for first in range(0, len(patches), 64):
+    def some(patches: Tensor) -> NDArray[np.float32]:
+        sums = np.zeros((len(patches), captions.n), dtype=np.float32)
+        for first in range(0, patches.shape[1], PATCHES_AT_ONCE):
+            part = patches[:, first : first + PATCHES_AT_ONCE]
+            rows, n_rows = padded(part.flatten(0, 1)), part.shape[0] * part.shape[1]
             for who, shape, tokens in groups:
-                products = (rows[first : first + 64] @ tokens.T)[: len(patches) - first, : shape[0] * shape[1]]
-                sums[who] += products.reshape(-1, *shape).amax(dim=1).cpu().numpy().sum(axis=0)
+                products = (rows @ tokens)[:n_rows, : shape[0] * shape[1]]
+                sums[:, who] += products.reshape(*part.shape[:2], *shape).amax(dim=2).sum(dim=1).cpu().numpy()
         return sums
 
-    return _all_images(one, images, captions, n_images, device, memory_bytes, repeat=False)
+    return _all_images(some, images, captions, n_images, device, memory_bytes, repeat=False)
 
 
 def score_table(shape: tuple[int, int], dtype: DTypeLike, memory_bytes: int) -> NDArray[Any]:
@@ -76,7 +94,7 @@ def score_table(shape: tuple[int, int], dtype: DTypeLike, memory_bytes: int) -> 
 
 
 def _all_images(
-    one: Callable[[Tensor], NDArray[np.float32]],
+    score: Callable[[Tensor], NDArray[np.float32]],
     images: Blocks,
     captions: Ragged,
     n_images: int,
@@ -85,12 +103,26 @@ def _all_images(
     *,
     repeat: bool = True,
 ) -> NDArray[np.float32]:
-    """A column per image from ``one(patches)``; ``repeat`` allows repeating patches up to 16."""
+    """A column per image from ``score``.
+
+    Args:
+        score: From patches of some images that have equally many, shape ``(k, n_patches, dim)``, to their scores with
+            all captions, shape ``(k, n_captions)``.
+        images: Multi-vectors of all images.
+        captions: Multi-vectors of all captions.
+        n_images: How many images are scored.
+        device: Where the patches go.
+        memory_bytes: Half of it for scores.
+        repeat: Whether patches may be repeated up to 16.
+    """
     table = score_table((captions.n, n_images), np.float32, memory_bytes // 2)
     with one_thread_each(device) as each:
         for start, block in checked(images(), "image", captions.values.shape[1], expected=n_images):
-            count = min(len(block.ords), n_images - start)
-            columns = each(lambda item: one(vectors_of(block, item, repeat=repeat).to(device)), range(count))  # noqa: B023
-            for item, column in enumerate(columns):
-                table[:, start + item] = column
+            groups = alike(block, min(len(block.ords), n_images - start), most=PATCHES_AT_ONCE)
+
+            def one(items: list[int], block: MultiVectorBlock = block) -> NDArray[np.float32]:
+                return score(stacked(block, items, repeat=repeat).to(device))
+
+            for items, columns in zip(groups, each(one, groups), strict=True):
+                table[:, [start + item for item in items]] = columns.T
     return table

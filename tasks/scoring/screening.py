@@ -18,9 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.scoring.multivectors import Ragged, padded, summed
+from tasks.scoring.multivectors import Ragged, padded, pieces, summed
 
-_TOKENS_PER_PRODUCT = 256
 _BFLOAT16_ROUNDOFF = 2.0**-8
 _FLOAT32_ROUNDOFF = 2.0**-24
 
@@ -74,33 +73,34 @@ def screen_of(captions: Ragged, device: str) -> Screen:
 
 
 class Screened(NamedTuple):
-    """One image against all captions."""
+    """Some images against all captions."""
 
-    scores: NDArray[np.float32]  # shape (n_captions,)
-    magnitudes: NDArray[np.float32]  # shape (n_captions,): sum over tokens of |best patch|
-    residual: float  # largest |y - y'| of its patches
-    norm: float  # largest |y|
+    scores: NDArray[np.float32]  # shape (k, n_captions)
+    magnitudes: NDArray[np.float32]  # shape (k, n_captions): sum over tokens of |best patch|
+    residuals: NDArray[np.float32]  # shape (k,): largest |y - y'| of its patches
+    norm: float  # largest |y| of all
 
 
 def screened(screen: Screen, patches: Tensor) -> Screened:
-    """Scores of one image with all captions, from bfloat16 products.
+    """Scores of some images with all captions, from bfloat16 products.
 
     Args:
         screen: The captions.
-        patches: float32 vectors of the image, on the device of the captions.
+        patches: float32 vectors of images that have equally many, on the captions' device: ``(k, n_patches, dim)``.
     """
     half = patches.bfloat16()
-    best = torch.empty(len(screen.tokens), device=half.device, dtype=torch.float32)
-    for first in range(0, len(screen.tokens), _TOKENS_PER_PRODUCT):
-        part = slice(first, first + _TOKENS_PER_PRODUCT)
+    rows = half.flatten(0, 1)
+    best = torch.empty((len(half), len(screen.tokens)), device=half.device, dtype=torch.float32)
+    n_bytes = 2 if half.device.type == "cpu" else 4
+    for part in pieces(len(screen.tokens), row_bytes=n_bytes * len(rows), device=half.device):
         across = screen.tokens[part].T
-        product = half @ across if half.device.type == "cpu" else torch.mm(half, across, out_dtype=torch.float32)
-        best[part] = product.amax(dim=0)
-    values = best[: screen.n_tokens].cpu().numpy()
+        product = rows @ across if half.device.type == "cpu" else torch.mm(rows, across, out_dtype=torch.float32)
+        best[:, part] = product.view(*half.shape[:2], -1).amax(dim=1)
+    values = best[:, : screen.n_tokens].cpu().numpy()
     scores = summed(values, screen.starts)
     magnitudes = summed(np.abs(values), screen.starts) if values.min() < 0 else scores
-    residual = float((patches - half.float()).norm(dim=1).max())
-    return Screened(scores, magnitudes, residual, float(patches.norm(dim=1).max()))
+    residuals = (patches - half.float()).norm(dim=2).amax(dim=1).cpu().numpy()
+    return Screened(scores, magnitudes, residuals, float(patches.norm(dim=2).max()))
 
 
 def bound_of(
@@ -115,7 +115,7 @@ def bound_of(
     Args:
         screen: The captions.
         largest_magnitudes: Per caption, the largest of :attr:`Screened.magnitudes` over the images.
-        residuals: Per image, :attr:`Screened.residual`.
+        residuals: Per image, :attr:`Screened.residuals`.
         largest_norm: Largest :attr:`Screened.norm` of all images.
     """
     of_product = _BFLOAT16_ROUNDOFF if screen.tokens.device.type == "cpu" else 0.0

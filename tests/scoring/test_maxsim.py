@@ -15,10 +15,10 @@ from store.types import Corpus
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.scoring.evaluate import evaluate
 from tasks.scoring.maxsim import maxsim, score_maxsim
-from tasks.scoring.multivectors import gather, vectors_of
+from tasks.scoring.multivectors import gather, stacked
 from tasks.scoring.orientations import with_orientations
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.pairwise import float64_scores
+from tasks.scoring.pairwise import float32_scores, float64_scores, image_as_query
 from tasks.scoring.protocols import judge_all, protocols_of, select
 from tasks.scoring.screening import bound_of, screen_of, screened
 
@@ -135,16 +135,43 @@ def test_no_screened_score_is_further_from_the_exact_one_than_its_bound(seed: in
     captions.vectors = [(v * scale).astype(np.float16) for v in captions.vectors]
     tokens = gather(captions(), "caption")
     screen = screen_of(tokens, "cpu")
-    columns = [screened(screen, vectors_of(block, k)) for block in images() for k in range(len(block.ords))]
+    columns = [screened(screen, stacked(block, [k])) for block in images() for k in range(len(block.ords))]
     bound = bound_of(
         screen,
-        largest_magnitudes=np.max([column.magnitudes for column in columns], axis=0),
-        residuals=np.array([column.residual for column in columns], dtype=np.float32),
+        largest_magnitudes=np.max([column.magnitudes[0] for column in columns], axis=0),
+        residuals=np.concatenate([column.residuals for column in columns]),
         largest_norm=max(column.norm for column in columns),
     )
-    table = np.stack([column.scores for column in columns], axis=1)
+    table = np.concatenate([column.scores for column in columns]).T
     off = np.abs(table - float64_scores(images, tokens))
     assert (off <= bound.at(slice(None), slice(None))).all()
+
+
+@pytest.mark.parametrize("score", [float32_scores, image_as_query])
+@pytest.mark.parametrize("counts", [[32] * 40, [20, 33, 20, 700, 33, 20], [7] * 9, [1030, 1030]])
+def test_scores_do_not_depend_on_the_images_that_are_scored_beside(
+    counts: list[int], score: Callable[..., NDArray[np.float32]]
+) -> None:
+    images, captions = Items(0, len(counts), 128, window=16), gather(Items(1, 50, 128)(), "caption")
+    images.vectors = [np.resize(v, (count, 128)) for v, count in zip(images.vectors, counts, strict=True)]
+    how = {"device": "cpu", "memory_bytes": 1 << 30}
+    together = score(images, captions, n_images=len(counts), **how)
+    for item, vectors in enumerate(images.vectors):
+        alone = Items(0, 1, 128)
+        alone.vectors = [vectors]
+        np.testing.assert_array_equal(together[:, [item]], score(alone, captions, n_images=1, **how))
+
+
+@pytest.mark.parametrize(("vectors", "method"), [(32, "float32"), (200, "certified")])
+def test_images_of_few_vectors_are_not_screened(
+    corpus_of: Callable[[list[int]], Corpus], monkeypatch: pytest.MonkeyPatch, vectors: int, method: str
+) -> None:
+    monkeypatch.setattr("tasks.scoring.maxsim.half_is_fast", lambda _: True)
+    corpus = corpus_of([1] * 6)
+    images, captions = Items(0, 6, 16, longest=vectors), Items(1, 6, 16)
+    images.vectors = [np.resize(v, (vectors, 16)) for v in images.vectors]
+    made = maxsim(images, gather(captions(), "caption"), judge_all(corpus, protocols_of(corpus)), top=2)
+    assert made.method == method
 
 
 def test_only_pairs_that_decide_something_are_scored_again(corpus_of: Callable[[list[int]], Corpus]) -> None:
