@@ -125,6 +125,11 @@ def _queries(judgement: RetrievalJudgement, kept: NDArray[np.intp]) -> Retrieval
     )
 
 
+def renumbered(judgement: RetrievalJudgement) -> RetrievalJudgement:
+    """The judgement for a matrix that holds the vectors of its queries alone, in their order."""
+    return replace(judgement, queries=np.arange(len(judgement.queries), dtype=np.int32))
+
+
 def dense_forms(vectors: Single, *, storage: str) -> Iterator[Form]:
     """Precision, normalisation, truncation and projection of single vectors.
 
@@ -136,23 +141,26 @@ def dense_forms(vectors: Single, *, storage: str) -> Iterator[Form]:
     reach = np.maximum(np.abs(images).max(axis=0), np.abs(captions).max(axis=0))
 
     def each(change: Callable[[Matrix], Matrix]) -> Callable[[RetrievalJudgement], Scored]:
-        return lambda judgement: dense_hits(change(images), change(captions), judgement)
+        return lambda asked: dense_hits(change(images), change(captions[asked.queries]), renumbered(asked))
 
     def together(change: Callable[[Matrix, Matrix], tuple[Matrix, Matrix]]) -> Callable[[RetrievalJudgement], Scored]:
-        return lambda judgement: dense_hits(*change(images, captions), judgement)
+        return lambda asked: dense_hits(*change(images, captions), asked)
+
+    def scored_in(kind: str) -> Callable[[RetrievalJudgement], Scored]:
+        return lambda asked: hits_scored_in(kind, images, captions[asked.queries], renumbered(asked))
 
     for kind in ROUNDED:
         size = dim * BYTES[kind]
         if BYTES[kind] <= BYTES[storage]:
             yield Form("precision", "stored in", kind, size, each(partial(variants.rounded, kind=kind)))
-        yield Form("precision", "scored in", kind, size, partial(hits_scored_in, kind, images, captions))
+        yield Form("precision", "scored in", kind, size, scored_in(kind))
     for kind in _QUANTISED:
         change = partial(variants.quantised, kind=kind, reach=reach)
         yield Form("precision", "stored in", kind, dim * BYTES[kind], each(change))
-    yield Form("normalisation", "", "L2", half, together(lambda i, c: (i, c)))
+    yield Form("normalisation", "", "L2", half, each(lambda vectors: vectors))
     norms = vectors.images.norms[:, None], vectors.captions.norms[:, None]
     yield Form("normalisation", "", "none", half, together(lambda i, c: (i * norms[0], c * norms[1])))
-    yield Form("normalisation", "", "centred per modality", half, each(variants.centred))
+    yield Form("normalisation", "", "centred per modality", half, together(variants.centred))
     yield Form("normalisation", "", "whitened", half, together(variants.whitened))
     axes = cache(partial(variants.principal_axes, images, captions))
 
@@ -204,9 +212,8 @@ def multi_hits(images: Ragged, captions: Ragged, judgement: RetrievalJudgement) 
     from tasks.scoring.maxsim import score_maxsim
 
     asked = captions.take(judgement.queries)
-    renumbered = replace(judgement, queries=np.arange(len(judgement.queries), dtype=np.int32))
     started = time.perf_counter()
-    found = score_maxsim(images.blocks, asked.blocks, [renumbered], top=1)
+    found = score_maxsim(images.blocks, asked.blocks, [renumbered(judgement)], top=1)
     return _scored(found[judgement.protocol.id], time.perf_counter() - started)
 
 

@@ -8,7 +8,9 @@ share of given answers that are right, recall the share of all queries that get 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +27,8 @@ from tasks.scoring.protocols import judge
 SCALES = (5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 KEPT = (1.0, 0.9, 0.75, 0.5, 0.25, 0.1)  # shares of the queries that are answered
 BINS = 15
-_BLOCK_BYTES = 64 << 20
+_BLOCK_BYTES = 64 << 20  # of scores, for one product
+_CACHED_BYTES = 1 << 19  # of scores, for one thread
 
 
 def temperatures(subject: Subject) -> Iterator[Slice]:
@@ -122,17 +125,30 @@ def _probabilities(
     gallery = judgement.galleries[0]
     confidence = np.empty((len(SCALES), len(judgement.queries)))
     likelihood = np.empty_like(confidence)
+    searched = items[gallery].T
     rows = max(1, _BLOCK_BYTES // (4 * len(gallery)))
-    for start in range(0, len(judgement.queries), rows):
-        stop = min(start + rows, len(judgement.queries))
-        scores = queries[judgement.queries[start:stop]] @ items[gallery].T
-        below = scores - scores.max(axis=1, keepdims=True)
-        own = judgement.relevant[judgement.offsets[start] : judgement.offsets[stop]]
-        row = np.repeat(np.arange(stop - start), judgement.n_relevant[start:stop])
-        relevant = below[row, np.searchsorted(gallery, own)]
-        for at, scale in enumerate(SCALES):
-            total = np.exp(np.float32(scale) * below).sum(axis=1, dtype=np.float64)
-            right = np.bincount(row, weights=np.exp(scale * relevant.astype(np.float64)), minlength=stop - start)
-            confidence[at, start:stop] = 1 / total
-            likelihood[at, start:stop] = np.log(np.maximum(right, np.finfo(np.float64).tiny)) - np.log(total)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for start in range(0, len(judgement.queries), rows):
+            stop = min(start + rows, len(judgement.queries))
+            scores = queries[judgement.queries[start:stop]] @ searched
+            scores -= scores.max(axis=1, keepdims=True)
+            own = judgement.relevant[judgement.offsets[start] : judgement.offsets[stop]]
+            row = np.repeat(np.arange(stop - start), judgement.n_relevant[start:stop])
+            relevant = scores[row, np.searchsorted(gallery, own)]
+            pieces = np.array_split(scores, max(1, scores.nbytes // _CACHED_BYTES))
+            totals = np.concatenate(list(pool.map(_totals, pieces)), axis=1)
+            confidence[:, start:stop] = 1 / totals
+            for at, scale in enumerate(SCALES):
+                right = np.bincount(row, weights=np.exp(scale * relevant.astype(np.float64)), minlength=stop - start)
+                likelihood[at, start:stop] = np.log(np.maximum(right, np.finfo(np.float64).tiny)) - np.log(totals[at])
     return confidence, likelihood
+
+
+def _totals(below: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Per scale and row the sum of exponentials, shape ``(len(SCALES), n_rows)``."""
+    scaled = np.empty_like(below)
+    sums = []
+    for scale in SCALES:
+        np.exp(np.multiply(below, np.float32(scale), out=scaled), out=scaled)
+        sums.append(scaled.sum(axis=1, dtype=np.float64))
+    return np.stack(sums)

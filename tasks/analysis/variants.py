@@ -79,9 +79,12 @@ def normalised(vectors: Matrix) -> Matrix:
     return unit.astype(np.float32)
 
 
-def centred(vectors: Matrix) -> Matrix:
-    """Unit rows after the modality's own mean is taken away (the cure for the modality gap)."""
-    return normalised(vectors - vectors.mean(axis=0, dtype=np.float64).astype(np.float32))
+def centred(images: Matrix, captions: Matrix) -> tuple[Matrix, Matrix]:
+    """Unit rows after each modality's own mean is taken away (the cure for the modality gap)."""
+    first, second = (
+        normalised(part - part.mean(axis=0, dtype=np.float64).astype(np.float32)) for part in (images, captions)
+    )
+    return first, second
 
 
 def whitened(images: Matrix, captions: Matrix) -> tuple[Matrix, Matrix]:

@@ -67,7 +67,7 @@ def test_centring_closes_the_modality_gap() -> None:
     rng = np.random.default_rng(2)
     images, captions = normalised(unit(rng, 200, 8) + 1), normalised(unit(rng, 200, 8) - 1)
     assert centre_distance(images, captions) > 1
-    assert centre_distance(centred(images), centred(captions)) < 0.1
+    assert centre_distance(*centred(images, captions)) < 0.1
 
 
 def test_whitened_vectors_spread_far_more_evenly() -> None:
