@@ -121,7 +121,8 @@ def write_data(folder: Path, *, n_photos: int, n_scenes: int) -> tuple[int, int]
         texts[name] = by_image[row["id"]]
     seen: set[str] = set()
     for name, captions in texts.items():
-        texts[name] = [new for text in captions if (new := text.strip()) not in seen and not seen.add(new)]
+        # CLIP_benchmark's form has a caption per line
+        texts[name] = [new for text in captions if (new := " ".join(text.split())) not in seen and not seen.add(new)]
     places = list(texts)
     annotations = [(name, text) for name, captions in texts.items() for text in captions]
     content: dict[str, Any] = {
