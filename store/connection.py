@@ -87,10 +87,7 @@ def _explain(message: str) -> str:
     if "permission denied" in lower or "read-only file system" in lower:
         return f"{line}. The folder cannot be written: check its owner and mode, or name another store"
     if any(sign in lower for sign in ("not found", "no such file", "invalid range")):
-        return (
-            f"{line}. A file of the table is gone or cut short: run `capim store verify`, restore it from a backup or "
-            "drop the set"
-        )
+        return f"{line}. A file of the table is gone or cut short: `capim store verify` says what to do"
     return line
 
 

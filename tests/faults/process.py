@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -138,6 +139,7 @@ def import_libraries() -> None:
 
 def _command(words: Sequence[str], folder: str, environment: Mapping[str, str]) -> None:
     """What ``capim`` does, in a fork."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
     for name, descriptor in (("out", 1), ("err", 2)):
         os.dup2(os.open(Path(folder) / name, os.O_WRONLY | os.O_CREAT), descriptor)
     faulthandler.dump_traceback_later(LONGEST_SECONDS - 10)
