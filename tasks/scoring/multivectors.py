@@ -19,6 +19,7 @@ ALIGNED = 16
 PATCHES_AT_ONCE = 512  # of several images that have few: every token is then read from memory once for all of them
 _CORE_BYTES = 1 << 20  # of a product: stays in the caches of one processor core, and is worth a call
 _DEVICE_BYTES = 1 << 28  # of a product on a GPU
+_TILED = 64  # rows: a bfloat16 product of 496 takes 1.4 times as long as one of 512
 
 
 class MultiVectorBlock(Protocol):
@@ -163,10 +164,10 @@ def pieces(n: int, *, row_bytes: int, device: torch.device) -> Iterator[slice]:
 
     Examples:
         >>> [(part.start, part.stop) for part in pieces(600, row_bytes=4 * 1030, device=torch.device("cpu"))]
-        [(0, 240), (240, 480), (480, 720)]
+        [(0, 256), (256, 512), (512, 768)]
     """
-    at_once = (_CORE_BYTES if device.type == "cpu" else _DEVICE_BYTES) // row_bytes
-    step = max(ALIGNED, at_once // ALIGNED * ALIGNED)
+    at_once = (_CORE_BYTES if device.type == "cpu" else _DEVICE_BYTES) / row_bytes
+    step = max(ALIGNED, round(at_once / _TILED) * _TILED)
     for first in range(0, n, step):
         yield slice(first, first + step)
 
