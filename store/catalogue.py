@@ -79,9 +79,9 @@ class Catalogue(Handle):
         """Rows of an analysis whose columns hold the given texts; several texts mean any of them."""
         return results.read_rows(self.connection, table, equals)
 
-    def values(self, table: str, column: str, **equals: str | Sequence[str]) -> set[str]:
-        """The different texts in one column of :meth:`rows`, without reading the others."""
-        return results.read_values(self.connection, table, column, equals)
+    def counts(self, table: str, column: str, **equals: str | Sequence[str]) -> dict[str, int]:
+        """How many of :meth:`rows` have each text in one column, without reading the others."""
+        return results.count_rows(self.connection, table, column, equals)
 
     def outcomes(
         self,

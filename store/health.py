@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from store.compaction import leftovers
 from store.connection import Connection, storage_faults
-from store.corpora import item_index, read_corpus
+from store.corpora import ItemIndex, item_index, read_corpus
 from store.errors import RequestError, WorkError
 from store.keys import SET_PREFIXES, key_from_json, table_of
 from store.registers import read
@@ -28,6 +28,8 @@ from store.vectors import open_set
 
 State: TypeAlias = Literal["sound", "unfinished", "damaged"]
 CORPUS_PREFIX = "corpus-"
+_ELSEWHERE = "what is said of that corpus, or of table 'corpora', helps here too; then run again"
+_REMEDIES = ("store repair", "drop the corpus", "drop the set and encode it again", _ELSEWHERE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +87,18 @@ def _judged(what: str, check: Callable[[], Finding], remedy: str) -> Finding:
     try:
         return check()
     except (RequestError, WorkError) as fault:
-        said = any(way in str(fault) for way in ("store repair", "drop the corpus", "drop the set and encode it again"))
+        said = any(way in str(fault) for way in _REMEDIES)
         return Finding(what=what, state="damaged", detail=str(fault) if said else f"{fault}. {remedy}")
+
+
+def _items(connection: Connection, key: SetKey) -> ItemIndex:
+    """The items of a set's corpus."""
+    try:
+        return item_index(connection, key.corpus, key.corpus_fingerprint, key.modality)
+    except (RequestError, WorkError) as fault:
+        raise WorkError(
+            f"its vectors cannot be compared with corpus {key.corpus!r}, which cannot be read: {_ELSEWHERE}"
+        ) from fault
 
 
 def _repair(table: str) -> str:
@@ -120,7 +132,7 @@ def _corpus(connection: Connection, name: str, fingerprint: str) -> Finding:
 
 def _sealed_set(connection: Connection, sealed: SealedSet) -> Finding:
     key = sealed.key
-    items = item_index(connection, key.corpus, key.corpus_fingerprint, key.modality)
+    items = _items(connection, key)
     contents = examine(open_set(connection, key, sealed), key, items)
     if contents.digest != sealed.digest:
         raise WorkError(
@@ -131,7 +143,7 @@ def _sealed_set(connection: Connection, sealed: SealedSet) -> Finding:
 
 def _unsealed_set(connection: Connection, name: str) -> Finding:
     key = set_key(connection, name)
-    items = item_index(connection, key.corpus, key.corpus_fingerprint, key.modality)
+    items = _items(connection, key)
     table = connection.find(name)
     seen = np.zeros(len(items), dtype=bool)
     with storage_faults(f"reading set {name!r}"):

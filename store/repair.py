@@ -58,23 +58,31 @@ class Removed(NamedTuple):
 def repair_table(connection: Connection, name: str) -> Removed:
     """Removes the files of an analysis or register that cannot be read, and rows whose checksum is wrong.
 
-    What a run derives from the embeddings, and what it registers, it makes again where it is missing. Of ``runs`` and
-    ``batches`` the history of earlier runs is lost.
+    Rows of evaluations are written and found as wholes: with a changed row go all rows of the evaluations around it,
+    because the changed bit may be in an evaluation's very name. What a run derives from the embeddings, and what it
+    registers, it makes again where it is missing. Of ``runs`` and ``batches`` the history of earlier runs is lost.
     """
     table = connection.find(name)
     if table is None:
         raise WorkError(f"table {name!r} is gone from {connection.uri}: restore it from a backup")
-    lost, row_ids = [], []
+    lost, row_ids, torn = [], [], set[str]()
+    n_rows = table.count_rows()
     for part in table.get_fragments():
         try:
             for batch in part.to_batches(with_row_id=True, batch_size=4096):
-                wrong = changed_rows(name, pa.Table.from_batches([batch]))
-                row_ids += batch.column("_rowid").to_numpy()[wrong].tolist()
+                changed = changed_rows(name, pa.Table.from_batches([batch]))
+                row_ids += batch.column("_rowid").to_numpy()[changed].tolist()
+                if changed.any() and "evaluation" in batch.schema.names:
+                    torn |= {*batch.column("evaluation").to_pylist()}
         except _LANCE_FAULTS:
             lost.append(part.fragment_id)
+            n_rows -= part.count_rows()
     if lost or row_ids:
         retrying(f"removing what is damaged of {name!r}", lambda: _remove(table, lost, row_ids))
-    return Removed(len(lost), len(row_ids))
+        forget(connection, name, "evaluation", sorted(torn))
+        table.checkout_latest()
+        return Removed(len(lost), n_rows - table.count_rows())
+    return Removed(0, 0)
 
 
 def _damage(table: lance.LanceDataset, key: SetKey, items: ItemIndex) -> tuple[list[int], list[int]]:

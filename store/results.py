@@ -6,6 +6,7 @@ at the same moment, or nothing happens. Every row is stored with a checksum over
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -95,14 +96,16 @@ def refuse_changed_rows(table: str, rows: pa.Table) -> None:
     )
 
 
-def read_values(connection: Connection, table: str, column: str, equals: Mapping[str, str | Sequence[str]]) -> set[str]:
-    """The different texts in one column of :func:`read_rows`, without reading the others."""
+def count_rows(
+    connection: Connection, table: str, column: str, equals: Mapping[str, str | Sequence[str]]
+) -> dict[str, int]:
+    """How many rows of :func:`read_rows` have each text in one column, without reading the others."""
     found = connection.find(table)
     if found is None:
-        return set()
+        return {}
     with storage_faults(f"reading table {table!r}"):
         rows = found.to_table(columns=[column], filter=_condition(equals))
-    return set(pc.unique(rows.column(column)).to_pylist())
+    return dict(Counter(rows.column(column).to_pylist()))
 
 
 def _condition(equals: Mapping[str, str | Sequence[str]]) -> str | None:

@@ -30,7 +30,7 @@ from tasks.references import EvaluationRef, SetsRef
 from tasks.scoring.evaluate import SCORER_VERSION, evaluate
 from tasks.scoring.languages import CaptionParts
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols import protocols_of, select
+from tasks.scoring.protocols import judge, protocols_of, select
 from tasks.shell import shell
 from tasks.stored_outcomes import in_query_order, read_outcomes
 
@@ -61,11 +61,12 @@ def score(
     spoken = _all_languages(corpus, asked)
     together = [scoring.joint(group) for group in (headlines, spoken) if group]
     known = scoring.refreshed([*evaluations.values(), *together])
-    # comparisons and slices need the outcomes too, which a damaged store may have lost
-    there = store.values("outcomes", "protocol", evaluation=list(evaluations.values()))
+    # comparisons and slices need the outcomes too, which a damaged store may have lost, or some of them
+    stored = store.counts("outcomes", "protocol", evaluation=list(evaluations.values()))
+    there = {protocol for protocol, n_queries in stored.items() if n_queries == known.get(protocol)}
     if keep_replicates:
-        there &= store.values("replicates", "protocol", evaluation=list(evaluations.values()))
-    todo = [protocol for protocol in asked if protocol.id not in known & there]
+        there &= store.counts("replicates", "protocol", evaluation=list(evaluations.values())).keys()
+    todo = [protocol for protocol in asked if protocol.id not in there]
     n_scored = 0
     parts: dict[str, Part] = {}
     with track(f"{sets.encoder} · {sets.corpus} · scoring", total=len(asked), unit="protocols") as advance:
@@ -109,8 +110,12 @@ class _Scoring:
         """The outcomes of a protocol that was scored."""
         return read_outcomes(self.store, self.evaluations[protocol.id], protocol)
 
-    def refreshed(self, evaluations: Sequence[str]) -> set[str]:
-        """Protocols whose results were computed in this very way before; they become this run's, newest, unchanged."""
+    def refreshed(self, evaluations: Sequence[str]) -> dict[str, int]:
+        """Results that were computed in this very way before become this run's, newest, unchanged.
+
+        Returns:
+            Their protocols, each with the number of its queries.
+        """
         rows = self.store.rows("results", evaluation=evaluations).to_pylist()
         how = (self.resampling.replicates, self.resampling.seed, self.resampling.level)
         same = [row for row in rows if (row["replicates"], row["seed"], row["level"]) == how]
@@ -120,7 +125,7 @@ class _Scoring:
         self._write(
             "results", pa.Table.from_pylist([{**row, "run": self.run, "created": now} for row in known], schema=RESULTS)
         )
-        return {row["protocol"] for row in known}
+        return {row["protocol"]: row["n_queries"] for row in known}
 
     def write_results(self, outcomes: Outcomes, *, keep_replicates: bool) -> None:
         """Every metric of a protocol with its interval, and every draw if asked."""
@@ -182,7 +187,7 @@ def _outcomes(scoring: _Scoring, protocols: Sequence[EvalProtocol], device: str)
     missing = []
     for protocol in protocols:
         rows = store.rows("outcomes", evaluation=evaluations[protocol.id])
-        if rows.num_rows:
+        if rows.num_rows and rows.num_rows == len(judge(scoring.corpus, protocol).query_ids):
             yield Outcomes.from_arrow(in_query_order(rows), protocol), False
         else:
             missing.append(protocol)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli import main
+from store import EmbeddingStore
 
 RUN = [
     "run",
@@ -100,6 +101,23 @@ def test_results_computed_anew_from_stored_outcomes_are_the_same_to_the_last_dig
     evaluate = ["evaluate", "--workspace", str(copy), "--device", "cpu", "--quiet"]
     assert main([*evaluate, "--replicates", "400"]) == 0
     assert main([*evaluate, "--replicates", "500"]) == 0
+    assert _figures(_results(copy, capsys)) == _figures(before)
+
+
+@pytest.mark.slow
+def test_outcomes_of_which_some_were_lost_are_scored_again(
+    workspace: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    before = _results(workspace, capsys)
+    copy = tmp_path / "workspace"
+    shutil.copytree(workspace, copy)
+    outcomes = EmbeddingStore.open(copy / "store").connection.find("outcomes")
+    n_rows = outcomes.count_rows()
+    outcomes.delete("query_ord = 7 AND encoder = 'tiny-clip' AND protocol LIKE 't2i/%'")
+    assert outcomes.count_rows() < n_rows
+    assert main(["evaluate", "--workspace", str(copy), "--device", "cpu", "--quiet", "--replicates", "500"]) == 0
+    assert outcomes.checkout_latest() is None
+    assert outcomes.count_rows() == n_rows
     assert _figures(_results(copy, capsys)) == _figures(before)
 
 

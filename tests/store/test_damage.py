@@ -15,7 +15,7 @@ import pytest
 
 from store import EmbeddingStore, RequestError, WorkError
 from store.keys import table_of
-from store.schema import RUNS
+from store.schema import OUTCOMES, RUNS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -203,6 +203,29 @@ def test_a_figure_that_was_changed_on_disk_is_named_never_read_and_repaired(stor
     assert fresh.rows("runs", run="r1")["state"].to_pylist() == ["completed r1"]
     assert fresh.repair_table("runs") == (0, 1)
     assert sorted(fresh.rows("runs")["run"].to_pylist()) == ["r1", "r3"]
+
+
+def test_with_a_changed_outcome_goes_its_whole_evaluation(store):
+    filler = {field.name: "x" if field.type == pa.string() else 1 for field in OUTCOMES if not field.nullable}
+    for evaluation in ("e1", "e2"):
+        rows = [{**filler, "evaluation": evaluation, "query_id": f"{evaluation}-{i}"} for i in range(30)]
+        store.write_rows("outcomes", pa.Table.from_pylist(rows, schema=OUTCOMES))
+    for file in (Path(store.uri) / "outcomes.lance" / "data").iterdir():
+        file.write_bytes(file.read_bytes().replace(b"e2-17", b"e2-71"))
+    fresh = EmbeddingStore.open(store.uri)
+    assert fresh.repair_table("outcomes") == (0, 30)
+    assert fresh.counts("outcomes", "evaluation") == {"e1": 30}
+
+
+def test_of_a_corpus_that_cannot_be_read_only_the_corpus_is_to_be_mended(sealed):
+    store, key, _ = sealed
+    for folder in Path(store.uri).glob(f"corpus-{key.modality}s-*"):
+        for file in (folder / "data").iterdir():
+            file.unlink()
+    said = {finding.what: finding.detail for finding in EmbeddingStore.open(store.uri).verify()}
+    assert f"drop the corpus (`capim store drop --corpus {key.corpus}`)" in said[f"corpus {key.corpus}"]
+    assert "what is said of that corpus, or of table 'corpora', helps here too" in said[table_of(key)]
+    assert "store repair" not in said[table_of(key)]
 
 
 def test_rows_without_checksums_are_taken_as_they_are_and_get_one_when_written_again(store):
