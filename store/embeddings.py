@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import lance
 
 _PARTS = 2  # files that a block is written as, at once; more would leave more small files than they save time
-_PART_BYTES = 2 << 20  # of vectors; a smaller block is one file
+_PART_BYTES = 8 << 20  # of float32 vectors; a smaller block is one file: every commit lists all files of the set
 
 
 class SetWriter:
