@@ -48,6 +48,7 @@ MAY_FAIL = {
     r"--encoders laion-clip-h,siglip-so400m": Unlike(
         r"(?s)coco-karpathy.*--images|laion-clip-h.*hub|hub.*laion-clip-h|cuda", "COCO's images, the hub and a GPU"
     ),
+    r"capim embed suite\.toml": Unlike(r"suite\.toml does not exist", "the suite is the reader's own"),
     r"capim run products\.toml": Unlike(r"path/to/folder", "its corpus and its checkpoint are the reader's own"),
 }
 # These go on until they are stopped: what they say once they are at work.
