@@ -54,6 +54,9 @@ def find_evaluations(
 ) -> tuple[EvaluationRef, ...]:
     """What was evaluated, imported outcomes included: of every encoder and corpus name the newest state.
 
+    In the order in which names are given, else by name: which encoder comes first in a comparison must not depend on
+    whose results were written first.
+
     Raises:
         RequestError: Nothing was evaluated by these names.
     """
@@ -71,4 +74,10 @@ def find_evaluations(
         newest[sets.encoder, sets.corpus] = EvaluationRef(sets=sets, evaluations=evaluations, n_scored=0)
     if not newest:
         raise RequestError(f"the store {store.uri} has no results to compare; run `capim evaluate` first")
-    return tuple(newest.values())
+    places = [{name: place for place, name in enumerate(wanted[kind])} for kind in ("corpus", "encoder")]
+
+    def order(names: tuple[str, str]) -> tuple[tuple[int, str], ...]:
+        encoder, corpus = names
+        return tuple((place.get(name, 0), name) for place, name in zip(places, (corpus, encoder), strict=True))
+
+    return tuple(newest[names] for names in sorted(newest, key=order))
