@@ -30,7 +30,7 @@ from tasks.references import EvaluationRef, SetsRef
 from tasks.scoring.evaluate import SCORER_VERSION, evaluate
 from tasks.scoring.languages import CaptionParts
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols import judge, protocols_of, select
+from tasks.scoring.protocols import judge_all, protocols_of, select
 from tasks.shell import shell
 from tasks.stored_outcomes import in_query_order, read_outcomes
 
@@ -71,7 +71,7 @@ def score(
     parts: dict[str, Part] = {}
     with track(f"{sets.encoder} · {sets.corpus} · scoring", total=len(asked), unit="protocols") as advance:
         advance(len(asked) - len(todo))
-        for outcomes, is_fresh in _outcomes(scoring, todo, device):
+        for outcomes, is_fresh in _outcomes(scoring, todo, stored, device):
             n_scored += is_fresh
             if outcomes.protocol in spoken:
                 parts[outcomes.protocol.id] = scoring.part(outcomes)
@@ -180,18 +180,22 @@ def _tags(store: EmbeddingStore, sets: SetsRef) -> dict[str, str]:
     return tags
 
 
-def _outcomes(scoring: _Scoring, protocols: Sequence[EvalProtocol], device: str) -> Iterator[tuple[Outcomes, bool]]:
-    """The outcomes of every protocol, stored or scored and stored now, in query order; and whether they are new."""
+def _outcomes(
+    scoring: _Scoring, protocols: Sequence[EvalProtocol], stored: Mapping[str, int], device: str
+) -> Iterator[tuple[Outcomes, bool]]:
+    """The outcomes of every protocol, in query order, and whether they are new: else they were ``stored``, all of them.
+
+    What is not, or not of every query, is scored and stored now.
+    """
     store, sets, evaluations = scoring.store, scoring.sets, scoring.evaluations
+    begun = [protocol for protocol in protocols if protocol.id in stored]
+    judged = judge_all(scoring.corpus, begun) if begun else []
+    whole = {j.protocol.id for j in judged if len(j.query_ids) == stored[j.protocol.id]}
+    for protocol in begun:
+        if protocol.id in whole:
+            yield scoring.stored(protocol), False
     whose = {name: getattr(sets, name) for name in SetsRef.__dataclass_fields__}
-    missing = []
-    for protocol in protocols:
-        rows = store.rows("outcomes", evaluation=evaluations[protocol.id])
-        if rows.num_rows and rows.num_rows == len(judge(scoring.corpus, protocol).query_ids):
-            yield Outcomes.from_arrow(in_query_order(rows), protocol), False
-        else:
-            missing.append(protocol)
-    for portion in _portions(missing):
+    for portion in _portions([protocol for protocol in protocols if protocol.id not in whole]):
         for outcomes in _score(store, sets, scoring.corpus, portion, device).values():
             rows = outcomes.to_arrow(evaluation=evaluations[outcomes.protocol.id], **whose)
             store.write_rows("outcomes", rows, replace="evaluation")
