@@ -18,7 +18,7 @@ from flows.execution import call, timeout_seconds
 from flows.publish import publish
 from flows.request import check_request
 from flows.runs import recorded_run
-from tasks.references import EmbedRef
+from tasks.runtime.references import EmbedRef
 
 
 @dataclass(frozen=True, kw_only=True)

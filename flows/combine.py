@@ -9,8 +9,8 @@ from flows.execution import call, timeout_seconds
 from flows.runs import recorded_run
 from store.errors import RequestError
 from tasks.combine import approximate, fuse, rerank
-from tasks.find import find_evaluations
-from tasks.references import EvaluationRef
+from tasks.discover import find_evaluations
+from tasks.runtime.references import EvaluationRef
 
 
 @flow(name="rerank", flow_run_name="rerank {first} {second}", timeout_seconds=timeout_seconds(24))

@@ -9,8 +9,8 @@ from flows.execution import call, call_each, task_runner, timeout_seconds
 from flows.runs import recorded_run
 from tasks.compare import compare_corpus
 from tasks.diagnose import diagnose_corpus
-from tasks.find import find_evaluations
-from tasks.references import CompareRef, EvaluationRef
+from tasks.discover import find_evaluations
+from tasks.runtime.references import CompareRef, EvaluationRef
 
 PROTOCOLS_AT_ONCE = 4  # in one task: enough that opening the store is little of it, few enough to spread
 

@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from store.errors import RequestError
-from tasks.analysis.resampling import ADJUSTMENTS, METHODS, Adjustment, IntervalMethod, Resampling
-from tasks.references import corpus_name, encoder_name
+from tasks.runtime.references import corpus_name, encoder_name
+from tasks.statistics.resampling import ADJUSTMENTS, METHODS, Adjustment, IntervalMethod, Resampling
 
 DEMO_CORPORA = ("shapes", "shapes-winoground", "shapes-multilingual")
 DEMO_ENCODERS = ("tiny-clip", "tiny-clip-plain", "tiny-colpali")

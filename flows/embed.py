@@ -18,8 +18,8 @@ from flows.runs import recorded_run
 from store.errors import RequestError
 from store.types import EncoderSpec
 from tasks.embed import embed_corpora, embed_shard, is_complete, register_corpus
-from tasks.encoding import EncodeSettings, Shard
-from tasks.references import CorpusRef, EmbedRef
+from tasks.runtime.encoding import EncodeSettings, Shard
+from tasks.runtime.references import CorpusRef, EmbedRef
 
 
 def encode_settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:

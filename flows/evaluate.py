@@ -7,9 +7,9 @@ from prefect import flow
 from flows.config import RunConfig
 from flows.execution import call, call_each, task_runner, timeout_seconds
 from flows.runs import recorded_run
-from tasks.find import find_evaluations, find_sets
-from tasks.own_metric import own_metric
-from tasks.references import EvaluationRef, SetsRef
+from tasks.custom_metric import custom_metric
+from tasks.discover import find_evaluations, find_sets
+from tasks.runtime.references import EvaluationRef, SetsRef
 from tasks.score import score
 
 
@@ -55,7 +55,7 @@ def evaluate_own(config: RunConfig, metric: str) -> list[str]:
             result
             for evaluation in evaluations
             for result in call(
-                own_metric,
+                custom_metric,
                 evaluation,
                 metric,
                 store_uri=config.store_uri,

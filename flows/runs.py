@@ -20,7 +20,7 @@ from flows.config import RunConfig
 from store import EmbeddingStore
 from store.errors import RequestError
 from store.schema import RUNS
-from tasks.versions import library_versions
+from tasks.runtime.versions import library_versions
 
 
 @contextmanager

@@ -18,8 +18,8 @@ from flows.execution import announce, call, timeout_seconds
 from flows.request import check_request
 from flows.runs import recorded_run
 from store.errors import WorkError
-from tasks.analysis.regression import Finding, WatchRule
-from tasks.artifacts import show_table
+from tasks.reference.regression import Finding, WatchRule
+from tasks.runtime.artifacts import show_table
 from tasks.watch import watch_libraries, watch_metrics, watch_vectors
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reports import format as show
-from reports.evidence import Evidence, Source
-from reports.gallery import Thumbnail
-from reports.page import Report, Section
-from reports.reading import Describe, read_evidence
+from reports.elements.gallery import Thumbnail
+from reports.elements.page import Report, Section
+from reports.elements.thumbnails import data_uri
+from reports.rows.reading import Describe, read_evidence
+from reports.rows.report_data import Evidence, Source
 from reports.sections import (
     ablations,
     compositional,
@@ -23,7 +24,6 @@ from reports.sections import (
     throughput,
     verdict,
 )
-from reports.thumbnails import data_uri
 
 COLOPHON = (
     "Made by capim from stored rows; the same rows give the same bytes. Every number here is also in results.json "
@@ -52,7 +52,7 @@ def build_report(source: Source, *, run: str | None = None, describe: Describe |
     Args:
         source: A ``store.EmbeddingStore``, or whatever reads like one.
         run: Only the figures that this run wrote; by default the newest of each.
-        describe: See :func:`reports.reading.read_evidence`.
+        describe: See :func:`reports.rows.reading.read_evidence`.
 
     Raises:
         RequestError: The store has no results; says what to run.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from reports import format as show
-from reports.cells import POINTS, RANKS, metric_title, range_text, value_text
-from reports.changes import Change, Snapshot, causes, changes, load_snapshot
-from reports.evidence import SMALLER_IS_BETTER
-from reports.page import Block, Cell, Column, Mark, Notice, Report, Section, Table, Text
-from reports.place import write_files
-from reports.ranking import ALPHA
+from reports.destination import write_files
+from reports.elements.cells import POINTS, RANKS, metric_title, range_text, value_text
+from reports.elements.page import Block, Cell, Column, Mark, Notice, Report, Section, Table, Text
 from reports.render import render_html, render_markdown
+from reports.rows.changes import Change, Snapshot, causes, changes, load_snapshot
+from reports.rows.ranking import ALPHA
+from reports.rows.report_data import SMALLER_IS_BETTER
 from store.types import digest16
 
 NOTE = (
@@ -136,7 +136,7 @@ def _row(c: Change) -> tuple[Cell, ...]:
         *(
             Cell(
                 text=value_text(metric, r["value"]),
-                note=range_text(metric, r["low"], r["high"]),
+                note=range_text(metric, r["ci_low"], r["ci_high"]),
                 sort=show.exact(r["value"]),
             )
             for r in (c.old, c.new)

@@ -17,8 +17,8 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from reports import charts
-from reports.page import Chart, Report
+from reports.elements import charts
+from reports.elements.page import Chart, Report
 
 TEMPLATES = Path(__file__).parent / "templates"
 LIGHT_INK, DARK_INK = "#1c211e", "#e5e9e4"

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reports import format as show
-from reports.gallery import Grid, Hit, Thumbnail
-from reports.page import Report, Section
+from reports.elements.gallery import Grid, Hit, Thumbnail
+from reports.elements.page import Report, Section
+from reports.elements.thumbnails import data_uri
 from reports.render import render_html
-from reports.thumbnails import data_uri
 from store.types import digest16
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from reports.build import report_of
-from reports.evidence import Evidence, Source, plain
-from reports.page import Chart, Report
-from reports.place import FIGURES, write_files
-from reports.reading import Describe, read_evidence
+from reports.destination import FIGURES, write_files
+from reports.elements.page import Chart, Report
 from reports.render import figure_files, render_html, render_markdown
+from reports.rows.reading import Describe, read_evidence
+from reports.rows.report_data import Evidence, Source, plain
 
 SCHEMA = "capim-report/1"
 
@@ -28,7 +28,7 @@ def write_report(store: Source, target: str | Path, *, run: str | None = None, d
         target: A folder, made if need be, or ``s3://…``; figures of an older report that the new one does not have
             are removed from it.
         run: Only the figures of this run; by default the newest of each.
-        describe: See :func:`reports.reading.read_evidence`.
+        describe: See :func:`reports.rows.reading.read_evidence`.
 
     Returns:
         The path or address of ``report.html``.

@@ -6,12 +6,12 @@ A notebook needs two lines::
     store = EmbeddingStore.open("workspace/store")
 """
 
-from store.checks import Block
 from store.embedding_store import EmbeddingStore
 from store.errors import RequestError, WorkError
-from store.seal import SealedSet
-from store.types import Corpus, Embeddings, EncoderSpec, EvalProtocol, Modality, SetKey, SurveyedImage
-from store.vectors import MultiVectors, Vectors
+from store.sets.checks import Block
+from store.sets.reading import MultiVectors, Vectors
+from store.sets.seal import SealedSet
+from store.types import Corpus, Embeddings, EncoderSpec, EvalProtocol, IndexedImage, Modality, SetKey
 
 __all__ = [
     "Block",
@@ -20,12 +20,12 @@ __all__ = [
     "Embeddings",
     "EncoderSpec",
     "EvalProtocol",
+    "IndexedImage",
     "Modality",
     "MultiVectors",
     "RequestError",
     "SealedSet",
     "SetKey",
-    "SurveyedImage",
     "Vectors",
     "WorkError",
 ]

@@ -9,20 +9,23 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store import corpora, registers, seal, vectors
-from store.catalogue import Catalogue
-from store.checks import Block, check_block, check_key
-from store.connection import Connection
-from store.corpora import ItemIndex
-from store.embeddings import SetWriter
 from store.errors import RequestError
-from store.formats import open_format
 from store.keys import table_of
-from store.rows import StoredRows
-from store.seal import SealedSet
+from store.maintenance.maintenance import Maintenance
+from store.sets import reading as vectors
+from store.sets import seal
+from store.sets.checks import Block, check_block, check_key
+from store.sets.decoding import StoredRows
+from store.sets.reading import MultiVectors, Vectors
+from store.sets.seal import SealedSet
+from store.sets.writing import SetWriter
+from store.tables import corpora
+from store.tables import metadata as registers
+from store.tables.catalogue import Catalogue
+from store.tables.connection import Connection
+from store.tables.corpora import ItemIndex
+from store.tables.formats import open_format
 from store.types import EncoderSpec, Modality, SetKey
-from store.upkeep import Upkeep
-from store.vectors import MultiVectors, Vectors
 
 
 class _Selection(NamedTuple):
@@ -34,7 +37,7 @@ class _Selection(NamedTuple):
     state: SealedSet | None
 
 
-class EmbeddingStore(Catalogue, Upkeep):
+class EmbeddingStore(Catalogue, Maintenance):
     """Embeddings with their full identity, and every row that was ever computed from them.
 
     Opens a LanceDB database in a folder or at ``s3://…`` (credentials from the environment). Holds no locks and no

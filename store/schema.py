@@ -1,8 +1,7 @@
 """The columns of every table, in one place.
 
-A column may be added: ``store.evolution`` gives it to tables that an older release made. ``FORMAT`` is raised when one
-is renamed, removed or means something else; ``store.formats`` then refuses a newer store and says how to migrate an
-older one. A nullable column says so; everything else is never null.
+``FORMAT`` is raised when a column is added, renamed, removed or changes its meaning. A nullable column says so;
+everything else is never null.
 """
 
 from __future__ import annotations
@@ -83,15 +82,17 @@ OUTCOMES = pa.schema(
         _required("query_id", pa.string()),
         _required("query_ord", pa.int32()),  # of a quadruple or pair: its position in that table
         _required("cluster", pa.int32()),  # ord of the image that the query belongs to (quadruples: own position)
-        _required("rank_low", pa.int32()),  # 1 + items strictly above the best relevant one
-        _required("rank_high", pa.int32()),  # rank_low + irrelevant items tied with it
+        _required("rank_best", pa.int32()),  # 1 + items strictly above the best relevant one
+        _required("rank_worst", pa.int32()),  # rank_best + irrelevant items tied with it
         _required("n_relevant", pa.int32()),
         _required("n_tied_relevant", pa.int32()),  # relevant items tied with the best relevant one, itself included
         _required("n_gallery", pa.int32()),
         _required("weight", pa.float64()),  # of the query in a mean; 1 except where groups of unequal size count alike
         _required("best_score", pa.float32()),  # score of the best relevant item
-        pa.field("relevant_low", pa.list_(pa.int32())),  # rank_low of every relevant item, ascending; null if one
-        pa.field("relevant_high", pa.list_(pa.int32())),
+        pa.field(
+            "relevant_rank_best", pa.list_(pa.int32())
+        ),  # rank_best of every relevant item, ascending; null if one
+        pa.field("relevant_rank_worst", pa.list_(pa.int32())),
         pa.field("top_ords", pa.list_(pa.int32())),  # gallery positions, best first, ties by position; at most TOP
         pa.field("top_scores", pa.list_(pa.float32())),
         pa.field("reference_ndcg", pa.float64()),  # consistency with the same query in the reference language
@@ -106,14 +107,14 @@ RESULTS = pa.schema(
         *_WHOSE,
         _required("metric", pa.string()),
         pa.field("value", pa.float64()),  # null with a reason
-        pa.field("low", pa.float64()),
-        pa.field("high", pa.float64()),
+        pa.field("ci_low", pa.float64()),
+        pa.field("ci_high", pa.float64()),
         pa.field("standard_error", pa.float64()),  # standard deviation of the bootstrap replicates
         pa.field("robust_error", pa.float64()),  # clustered standard error without resampling; means only
         pa.field("wilson_low", pa.float64()),  # where queries are independent hits and misses
         pa.field("wilson_high", pa.float64()),
-        pa.field("value_low", pa.float64()),  # ties all lost
-        pa.field("value_high", pa.float64()),  # ties all won
+        pa.field("value_ties_lost", pa.float64()),  # ties all lost
+        pa.field("value_ties_won", pa.float64()),  # ties all won
         # share of queries whose best relevant item is tied with an irrelevant one; null: no score was seen (hit lists)
         pa.field("tie_share", pa.float64()),
         _required("n_queries", pa.int64()),
@@ -156,8 +157,8 @@ COMPARISONS = pa.schema(
         _required("encoder_b", pa.string()),
         _required("fingerprint_b", pa.string()),
         pa.field("difference", pa.float64()),  # a minus b
-        pa.field("low", pa.float64()),
-        pa.field("high", pa.float64()),
+        pa.field("ci_low", pa.float64()),
+        pa.field("ci_high", pa.float64()),
         _required("interval", pa.string()),  # percentile, bca, none
         pa.field("p_sign_flip", pa.float64()),
         _required("p_exact", pa.bool_()),  # whether the sign-flip test looked at every flip
@@ -191,8 +192,8 @@ SLICES = pa.schema(
         _required("feature", pa.string()),  # spatial, colour, person …
         _required("level_name", pa.string()),  # with, without, difference, or the bin
         pa.field("value", pa.float64()),
-        pa.field("low", pa.float64()),
-        pa.field("high", pa.float64()),
+        pa.field("ci_low", pa.float64()),
+        pa.field("ci_high", pa.float64()),
         pa.field("p_adjusted", pa.float64()),
         _required("n_queries", pa.int64()),
         _required("n_clusters", pa.int64()),
@@ -205,7 +206,7 @@ SLICES = pa.schema(
 BATCHES = pa.schema(
     [
         _required("batch_id", pa.string()),
-        _required("set", pa.string()),  # table name of the embedding set
+        _required("set_name", pa.string()),  # table name of the embedding set
         _required("encoder", pa.string()),
         _required("encoder_fingerprint", pa.string()),
         _required("corpus", pa.string()),

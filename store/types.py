@@ -272,7 +272,7 @@ class SetKey:
     vectors: VectorKind
 
 
-class SurveyedImage(NamedTuple):
+class IndexedImage(NamedTuple):
     """What one decoding of an image's bytes found out; keyed by the hash of the bytes, whatever corpus they are in."""
 
     sha: str

@@ -8,26 +8,26 @@ import numpy as np
 import pyarrow as pa
 
 from store import EmbeddingStore
-from store.approximate import KINDS, indexed
 from store.errors import RequestError
+from store.query.indexes import KINDS, indexed
 from store.types import Corpus, EncoderSpec, EvalProtocol, digest16
-from tasks.analysis.bootstrap import Interval
-from tasks.analysis.resampling import Resampling
-from tasks.analysis.subject import Slice, Subject, slice_rows
-from tasks.analysis.summary import Provenance, result_rows
+from tasks.diagnosis.subject import Slice, Subject, slice_rows
 from tasks.metrics import METRICS, metrics_of
-from tasks.progress import track
-from tasks.references import EvaluationRef
+from tasks.results.summary import Provenance, result_rows
+from tasks.runtime.progress import track
+from tasks.runtime.references import EvaluationRef
+from tasks.runtime.shell import shell
+from tasks.runtime.stored_outcomes import in_query_order, read_outcomes
 from tasks.scoring.approximate import measure
-from tasks.scoring.collecting import Strip
 from tasks.scoring.fusion import dense_scores, late_scores, reciprocal_rank_fusion, weighted_sum
-from tasks.scoring.judgements import RetrievalJudgement
-from tasks.scoring.multivectors import gather
+from tasks.scoring.late_interaction.multivectors import gather
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols import judge_all, select
+from tasks.scoring.protocols.table import build_tasks, select
+from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.scoring.ranks.accumulator import Strip
 from tasks.scoring.two_stage import SecondScores, dense_pairs, maxsim_pairs, two_stage
-from tasks.shell import shell
-from tasks.stored_outcomes import in_query_order, read_outcomes
+from tasks.statistics.bootstrap import Interval
+from tasks.statistics.resampling import Resampling
 
 PROTOCOL = "t2i/all"
 SHOWN = ("R@1", "R@5", "R@10")
@@ -152,16 +152,16 @@ def approximate(exact: EvaluationRef, *, store_uri: str, kinds: Sequence[str] = 
     return _write_slices(store, corpus, protocol, {spec.name: (outcomes, spec)}, slices, run)
 
 
-def _question(corpus: Corpus) -> tuple[EvalProtocol, RetrievalJudgement]:
+def _question(corpus: Corpus) -> tuple[EvalProtocol, RetrievalTask]:
     [protocol] = select(corpus, [PROTOCOL])
-    [judgement] = judge_all(corpus, [protocol])
-    if not isinstance(judgement, RetrievalJudgement):
+    [judgement] = build_tasks(corpus, [protocol])
+    if not isinstance(judgement, RetrievalTask):
         raise RequestError(f"corpus {corpus.name!r} has no retrieval queries")
     return protocol, judgement
 
 
 def _outcomes(
-    store: EmbeddingStore, member: EvaluationRef, protocol: EvalProtocol, judgement: RetrievalJudgement
+    store: EmbeddingStore, member: EvaluationRef, protocol: EvalProtocol, judgement: RetrievalTask
 ) -> Outcomes:
     if protocol.id not in member.evaluations:
         raise RequestError(f"{member.sets.encoder!r} has no {protocol.id} on {member.sets.corpus!r}: `capim evaluate`")
@@ -182,9 +182,7 @@ def _second_scores(store: EmbeddingStore, second: EvaluationRef, corpus: Corpus)
     )
 
 
-def _scores(
-    store: EmbeddingStore, member: EvaluationRef, corpus: Corpus, judgement: RetrievalJudgement
-) -> Iterator[Strip]:
+def _scores(store: EmbeddingStore, member: EvaluationRef, corpus: Corpus, judgement: RetrievalTask) -> Iterator[Strip]:
     """An encoder's scores of all captions with all images."""
     encoder, whole = member.sets.encoder_fingerprint, corpus.fingerprint
     if store.encoder(encoder).vectors == "multi":
@@ -256,7 +254,7 @@ def _slices(results: pa.Table, analysis: str, name: str, setting: str, cost: dic
             feature="top list",
             level_name=setting,
             metric=row["metric"],
-            interval=Interval(value=row["value"], low=row["low"], high=row["high"], reason=row["reason"]),
+            interval=Interval(value=row["value"], low=row["ci_low"], high=row["ci_high"], reason=row["reason"]),
             n_queries=row["n_queries"],
             n_clusters=row["n_clusters"],
             detail=cost or None,

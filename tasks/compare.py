@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from store import EmbeddingStore
-from tasks.analysis.clusters import cluster_count
-from tasks.analysis.comparison import Contender, comparison_rows
-from tasks.analysis.hit_lists import known_metrics
-from tasks.analysis.resampling import Resampling
-from tasks.asked import asked_protocols
 from tasks.metrics import Metric
-from tasks.progress import track
-from tasks.references import CompareRef, EvaluationRef
-from tasks.shell import shell
-from tasks.stored_outcomes import read_outcomes
+from tasks.results.comparison import Contender, comparison_rows
+from tasks.results.hit_lists import known_metrics
+from tasks.runtime.progress import track
+from tasks.runtime.references import CompareRef, EvaluationRef
+from tasks.runtime.shell import shell
+from tasks.runtime.stored_outcomes import read_outcomes
+from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.selection import select_protocols
+from tasks.statistics.resampling import Resampling
 
 
 @shell("compare", kind="analyse", run_name="compare-{evaluations[0].sets.corpus}-{protocols[0]}")
@@ -40,7 +40,7 @@ def compare_corpus(
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     written = 0
     with track(f"{sets.corpus} · comparing", total=len(protocols), unit="protocols") as advance:
-        for protocol in asked_protocols(corpus, protocols):
+        for protocol in select_protocols(corpus, protocols):
             contenders = [
                 Contender(
                     encoder=e.sets.encoder,

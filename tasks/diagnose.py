@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 from store import EmbeddingStore
 from store.types import EvalProtocol
-from tasks.analysis.analyses import diagnose
-from tasks.analysis.gate import gate_rows, judge_results
-from tasks.analysis.hardware import hardware_rows
-from tasks.analysis.reference import published
-from tasks.analysis.resampling import Resampling
-from tasks.analysis.subject import Subject, slice_rows
-from tasks.asked import asked_protocols
-from tasks.progress import track
-from tasks.references import EvaluationRef
-from tasks.shell import shell
-from tasks.stored_outcomes import read_outcomes
-from tasks.stored_vectors import vector_reader
+from tasks.diagnosis.ablations.hardware import hardware_rows
+from tasks.diagnosis.subject import Subject, slice_rows
+from tasks.diagnosis.table import diagnose
+from tasks.reference.gate import gate_rows, judge_results
+from tasks.reference.published import published
+from tasks.runtime.progress import track
+from tasks.runtime.references import EvaluationRef
+from tasks.runtime.shell import shell
+from tasks.runtime.stored_outcomes import read_outcomes
+from tasks.runtime.stored_vectors import vector_reader
+from tasks.scoring.protocols.selection import select_protocols
+from tasks.statistics.resampling import Resampling
 
 
 @shell("diagnose", kind="analyse", run_name="diagnose-{evaluations[0].sets.corpus}")
@@ -43,7 +43,7 @@ def diagnose_corpus(
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     specs = {e.sets.encoder: store.encoder(e.sets.encoder_fingerprint) for e in evaluations}
     shared = sorted({p for e in evaluations for p in e.evaluations})
-    protocols = [protocol for protocol in asked_protocols(corpus, shared) if is_diagnosed(protocol)]
+    protocols = [protocol for protocol in select_protocols(corpus, shared) if is_diagnosed(protocol)]
     fingerprints = {e.sets.encoder: e.sets.encoder_fingerprint for e in evaluations}
     read = vector_reader(store, fingerprints, sets.corpus_fingerprint, seed=resampling.seed)
     written = 0

@@ -16,15 +16,15 @@ from typing import Any
 from store import EmbeddingStore
 from store.errors import RequestError, WorkError
 from store.types import Corpus, EncoderSpec, Modality
-from tasks.artifacts import shown_progress
 from tasks.corpora import open_corpus
 from tasks.corpora.change import describe_change
-from tasks.corpora.survey import survey
-from tasks.encoding import EncodeSettings, SetEncoder, Shard, set_key
-from tasks.progress import track
-from tasks.references import CorpusRef, EmbedRef, SetsRef
-from tasks.retries import may_pass
-from tasks.shell import shell
+from tasks.corpora.images.image_index import image_index
+from tasks.runtime.artifacts import shown_progress
+from tasks.runtime.encoding import EncodeSettings, SetEncoder, Shard, set_key
+from tasks.runtime.progress import track
+from tasks.runtime.references import CorpusRef, EmbedRef, SetsRef
+from tasks.runtime.retries import may_pass
+from tasks.runtime.shell import shell
 
 MODALITIES: tuple[Modality, ...] = ("image", "caption")
 SHOWN_SKIPS = 5
@@ -212,7 +212,7 @@ def _read(what: str | dict[str, Any], *, store_uri: str, sample: int | None, see
     corpus = _READ.pop(_asked(what, sample, seed), None) or open_corpus(what, sample=sample, seed=seed)
     store = EmbeddingStore.open(store_uri, create=True)
     shas = corpus.images["sha"].drop_null().unique().to_pylist()
-    known = store.surveyed(shas)
+    known = store.indexed_images(shas)
     with track(f"{corpus.name} · decoding", total=len(shas) - len(known), unit="images") as advance:
         done = 0
 
@@ -221,7 +221,7 @@ def _read(what: str | dict[str, Any], *, store_uri: str, sample: int | None, see
             advance(finished - done)
             done = finished
 
-        return survey(corpus, known=known, sink=store.write_survey, progress=progress)
+        return image_index(corpus, known=known, sink=store.write_image_index, progress=progress)
 
 
 def _changes(store: EmbeddingStore, corpus: Corpus) -> tuple[str, ...]:

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from store import EmbeddingStore
-from store.importing import import_embeddings
-from store.seal import SealedSet
-from tasks.analysis.hit_lists import encoder_of_hits, read_hit_lists, rows_of_hits
-from tasks.analysis.resampling import Resampling
+from store.exchange.importing import import_embeddings
+from store.sets.seal import SealedSet
 from tasks.embed import register_corpus
-from tasks.shell import shell
+from tasks.results.hit_lists import encoder_of_hits, read_hit_lists, rows_of_hits
+from tasks.runtime.shell import shell
+from tasks.statistics.resampling import Resampling
 
 
 @shell("import-embeddings", kind="read", run_name="import-embeddings-{encoder}")

@@ -7,9 +7,9 @@ from typing import Any
 
 from reports.write import write_report
 from store import EmbeddingStore
-from tasks.analysis.complexity import caption_features
-from tasks.artifacts import show_table, show_text
-from tasks.shell import shell
+from tasks.diagnosis.wording.complexity import caption_features
+from tasks.runtime.artifacts import show_table, show_text
+from tasks.runtime.shell import shell
 
 LEADERBOARD = ("t2i/all", "R@1")  # protocol and metric of the table in the UI; the report has all of them
 
@@ -36,8 +36,8 @@ def leaderboard(store: EmbeddingStore) -> list[dict[str, Any]]:
             "corpus": row["corpus"],
             "encoder": row["encoder"],
             "value": round(100 * row["value"], 2),
-            "low": None if row["low"] is None else round(100 * row["low"], 2),
-            "high": None if row["high"] is None else round(100 * row["high"], 2),
+            "ci_low": None if row["ci_low"] is None else round(100 * row["ci_low"], 2),
+            "ci_high": None if row["ci_high"] is None else round(100 * row["ci_high"], 2),
             "queries": row["n_queries"],
         }
         for row in ordered

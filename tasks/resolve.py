@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from store.types import EncoderSpec
 from tasks.encoders import resolve
-from tasks.shell import shell
+from tasks.runtime.shell import shell
 
 
 @shell("resolve", kind="read", run_name="resolve-{spec.name}", timeout_hours=1)

@@ -15,24 +15,24 @@ from store import EmbeddingStore
 from store.errors import RequestError
 from store.schema import RESULTS
 from store.types import Corpus, EvalProtocol, Modality, digest16
-from tasks.analysis.clusters import cluster_count
-from tasks.analysis.languages import Part, language_rows, part_of
-from tasks.analysis.replicates import replicate_rows
-from tasks.analysis.resampling import METHODS, Resampling
-from tasks.analysis.rsum import rsum_row
-from tasks.analysis.summary import Provenance, result_rows
-from tasks.asked import asked_protocols
 from tasks.encoders.device import choose_device
 from tasks.metrics import metrics_of
 from tasks.metrics.crosslingual import language_part
-from tasks.progress import track
-from tasks.references import EvaluationRef, SetsRef
+from tasks.results.languages import Part, language_rows, part_of
+from tasks.results.replicates import replicate_rows
+from tasks.results.rsum import rsum_row
+from tasks.results.summary import Provenance, result_rows
+from tasks.runtime.progress import track
+from tasks.runtime.references import EvaluationRef, SetsRef
+from tasks.runtime.shell import shell
+from tasks.runtime.stored_outcomes import in_query_order, read_outcomes
 from tasks.scoring.evaluate import SCORER_VERSION, evaluate
 from tasks.scoring.languages import CaptionParts
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols import judge_all, protocols_of, select
-from tasks.shell import shell
-from tasks.stored_outcomes import in_query_order, read_outcomes
+from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.selection import select_protocols
+from tasks.scoring.protocols.table import build_tasks, protocols_of, select
+from tasks.statistics.resampling import METHODS, Resampling
 
 HEADLINES = ("t2i/all", "i2t/any")
 PARTS_AT_ONCE = 21  # languages of one translator whose outcomes are in memory together: at COCO's size half a GiB
@@ -52,7 +52,7 @@ def score(
     """Outcomes and results of one encoder on one corpus; what was scored before is read, not scored again."""
     store = EmbeddingStore.open(store_uri)
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
-    asked = asked_protocols(corpus, protocols, vectors=store.encoder(sets.encoder_fingerprint).vectors)
+    asked = select_protocols(corpus, protocols, vectors=store.encoder(sets.encoder_fingerprint).vectors)
     tags = _tags(store, sets)
     scored_from = [sets.encoder_fingerprint, sets.corpus_fingerprint, tags["image_digest"], tags["caption_digest"]]
     evaluations = {p.id: digest16([*scored_from, p.id, SCORER_VERSION]) for p in asked}
@@ -189,7 +189,7 @@ def _outcomes(
     """
     store, sets, evaluations = scoring.store, scoring.sets, scoring.evaluations
     begun = [protocol for protocol in protocols if protocol.id in stored]
-    judged = judge_all(scoring.corpus, begun) if begun else []
+    judged = build_tasks(scoring.corpus, begun) if begun else []
     whole = {j.protocol.id for j in judged if len(j.query_ids) == stored[j.protocol.id]}
     for protocol in begun:
         if protocol.id in whole:

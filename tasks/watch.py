@@ -13,23 +13,23 @@ from numpy.typing import NDArray
 
 from store import EmbeddingStore
 from store.types import Corpus, EncoderSpec, Modality
-from tasks.analysis.clusters import cluster_count
-from tasks.analysis.comparison import Contender, comparison_rows
-from tasks.analysis.hit_lists import known_metrics
-from tasks.analysis.regression import Finding, WatchRule, changed, cosines, judge_metric, judge_vectors
-from tasks.analysis.resampling import Resampling
-from tasks.asked import asked_protocols
-from tasks.corpora.decode import decode_image
-from tasks.device_lock import held
+from tasks.corpora.images.decode import decode_image
 from tasks.embed import opened_corpus
 from tasks.encoders import Encoder, encode_captions, encode_images, load_encoder
 from tasks.encoders.device import choose_device, device_identity, device_name
 from tasks.metrics import METRICS
-from tasks.references import EmbedRef, EvaluationRef
-from tasks.shell import shell
-from tasks.stored_outcomes import read_outcomes
-from tasks.stored_vectors import chosen
-from tasks.versions import library_versions
+from tasks.reference.regression import Finding, WatchRule, changed, cosines, judge_metric, judge_vectors
+from tasks.results.comparison import Contender, comparison_rows
+from tasks.results.hit_lists import known_metrics
+from tasks.runtime.device_lock import held
+from tasks.runtime.references import EmbedRef, EvaluationRef
+from tasks.runtime.shell import shell
+from tasks.runtime.stored_outcomes import read_outcomes
+from tasks.runtime.stored_vectors import chosen
+from tasks.runtime.versions import library_versions
+from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.selection import select_protocols
+from tasks.statistics.resampling import Resampling
 
 Vectors = list[NDArray[np.float32]]
 
@@ -88,7 +88,7 @@ def watch_metrics(
             before[row["protocol"]] = row
     findings: list[Finding] = []
     shared = sorted(before.keys() & now.evaluations.keys())
-    for protocol in asked_protocols(corpus, shared) if shared else ():
+    for protocol in select_protocols(corpus, shared) if shared else ():
         then = before[protocol.id]
         contenders = [
             Contender(encoder="now", fingerprint="now", outcomes=read_outcomes(store, e, protocol))

@@ -54,7 +54,7 @@ def test_every_encoder_has_every_protocol_with_its_interval_around_the_value(
     for encoder in ("tiny-clip", "tiny-clip-plain", "tiny-colpali"):
         assert protocols <= {row["protocol"] for row in on_shapes if row["encoder"] == encoder}
     for row in rows:
-        assert row["low"] <= row["value"] <= row["high"], row  # type: ignore[operator]
+        assert row["ci_low"] <= row["value"] <= row["ci_high"], row  # type: ignore[operator]
 
 
 @pytest.mark.slow

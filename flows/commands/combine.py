@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from flows.commands.declare import declare, interval_options, names
+from flows.commands.progress import bars
 from flows.config import RunConfig, run_config
-from flows.progress import bars
 from store.errors import RequestError
 
 if TYPE_CHECKING:

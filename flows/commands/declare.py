@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from flows.output import FORMATS
-from tasks.analysis.resampling import METHODS
+from flows.commands.output import FORMATS
+from tasks.statistics.resampling import METHODS
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse gives it no public name

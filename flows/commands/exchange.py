@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.commands.declare import declare, names
-from flows.output import plain, print_rows
-from flows.workspace import open_store
+from flows.commands.output import plain, print_rows
+from flows.commands.workspace import open_store
 from store.errors import RequestError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def export(args: argparse.Namespace) -> None:
         for path in export_results(store, target, kind=args.kind):
             sys.stdout.write(f"{path}\n")
         return
-    from store.exporting import export_embeddings, export_rows
+    from store.exchange.exporting import export_embeddings, export_rows
 
     if args.what == "outcomes":
         wanted = {"encoder": args.encoder, "corpus": args.corpus, "protocol": args.protocol}
@@ -119,7 +119,7 @@ def search(args: argparse.Namespace) -> None:
 
     Example: capim search "a red circle above a blue square" --encoder tiny-clip --corpus shapes -k 5
     """
-    from flows.searching import found_items, write_gallery
+    from flows.commands.searching import found_items, write_gallery
 
     if bool(args.text) == bool(args.image):
         raise RequestError("say what to search with: a text, or --image FILE")

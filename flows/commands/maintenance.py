@@ -8,13 +8,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from flows.commands.declare import declare
-from flows.output import print_rows
-from flows.workspace import open_store
+from flows.commands.output import print_rows
+from flows.commands.workspace import open_store
 
 if TYPE_CHECKING:
     from flows.commands import Commands
 
-SET_COLUMNS = ("set", "encoder", "corpus", "modality", "state", "rows", "items", "bytes", "tag", "written_by")
+SET_COLUMNS = ("set_name", "encoder", "corpus", "modality", "state", "rows", "items", "bytes", "tag", "written_by")
 
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -29,7 +29,9 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     parser.add_argument("b", help="another set")
     parser.add_argument("--other", metavar="WORKSPACE", help="workspace that the second set is in")
     parser = declare(parts, common, "repair", repair)
-    parser.add_argument("set", help="a set (its table name, the beginning of it, or a tag), or a table such as results")
+    parser.add_argument(
+        "set_name", help="a set (its table name, the beginning of it, or a tag), or a table such as results"
+    )
     parser = declare(parts, common, "drop", drop)
     parser.add_argument("--encoder", help="sets of this encoder (name or fingerprint)")
     parser.add_argument("--corpus", help="sets of this corpus (name or fingerprint)")
@@ -97,7 +99,7 @@ def repair(args: argparse.Namespace) -> None:
 
     Example: capim store repair single-shapes-image-0a1b
     """
-    from store.tables import ANALYSES, REGISTERS
+    from store.tables.schemas import ANALYSES, REGISTERS
 
     store = open_store(args.workspace)
     if args.set in {*ANALYSES, *REGISTERS}:

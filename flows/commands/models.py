@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.commands.declare import declare
+from flows.commands.output import plain, print_rows
 from flows.config import PRECISIONS
-from flows.output import plain, print_rows
 from store.errors import RequestError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _corpora() -> Iterator[dict[str, Any]]:
 
 
 def _protocols() -> Iterator[dict[str, Any]]:
-    from tasks.scoring.protocols import PROTOCOLS
+    from tasks.scoring.protocols.table import PROTOCOLS
 
     for rule in PROTOCOLS.values():
         yield {"id": rule.protocol.id, "direction": rule.protocol.direction, "title": rule.protocol.title}
@@ -97,7 +97,7 @@ def list_known(args: argparse.Namespace) -> None:
 def _pin(args: argparse.Namespace) -> None:
     if args.what != "encoders":
         raise RequestError("--pin is for encoders: capim list encoders --pin FILE")
-    from tasks.encoders.pinning import pin, pinned_toml
+    from tasks.encoders.checkpoints.pinning import pin, pinned_toml
 
     pins = list(pin())
     Path(args.pin).write_text(pinned_toml(pins), encoding="utf-8")
@@ -117,7 +117,7 @@ def check(args: argparse.Namespace) -> int:
     """
     from flows.config import read_suite
     from flows.request import entry_named
-    from tasks.encoders.conformance import check_encoder
+    from tasks.encoders.conformance.suite import check_encoder
     from tasks.encoders.device import choose_device
 
     entries = read_suite(args.suite)["encoders"] if args.suite else ()

@@ -7,8 +7,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from flows.commands.declare import declare, names
-from flows.output import RESULT_COLUMNS, print_rows
-from flows.workspace import open_store
+from flows.commands.output import RESULT_COLUMNS, print_rows
+from flows.commands.workspace import open_store
 
 if TYPE_CHECKING:
     import pyarrow as pa

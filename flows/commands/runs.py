@@ -7,15 +7,15 @@ import sys
 from typing import TYPE_CHECKING
 
 from flows.commands.declare import declare, interval_options, names
+from flows.commands.output import RESULT_COLUMNS, plain, print_rows
+from flows.commands.progress import bars
 from flows.config import PRECISIONS, RunConfig, demo_config, read_suite, run_config, unnamed
-from flows.output import RESULT_COLUMNS, plain, print_rows
-from flows.progress import bars
 from store.errors import RequestError
-from tasks.analysis.resampling import ADJUSTMENTS
+from tasks.statistics.resampling import ADJUSTMENTS
 
 if TYPE_CHECKING:
     from flows.commands import Commands
-    from tasks.references import EmbedRef
+    from tasks.runtime.references import EmbedRef
 
 
 WATCH_COLUMNS = ("verdict", "subject", "message")
@@ -168,7 +168,7 @@ def evaluate(args: argparse.Namespace) -> int:
 def _own_metric(config: RunConfig, args: argparse.Namespace) -> int:
     from flows.evaluate import evaluate_own
     from flows.execution import start
-    from tasks.own_metric import stored_results
+    from tasks.custom_metric import stored_results
 
     with bars(quiet=args.quiet):
         written = start(evaluate_own, config, args.metric)

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from reports.evidence import Evidence, Source
 from reports.exports.clip_benchmark_table import clip_benchmark_files
 from reports.exports.coco_sm import coco_sm_files
 from reports.exports.latex import latex_files
 from reports.exports.mteb_results import mteb_files
 from reports.exports.plain import csv_files, json_files, parquet_files
 from reports.exports.v28 import v28_files
-from reports.reading import read_evidence
+from reports.rows.reading import read_evidence
+from reports.rows.report_data import Evidence, Source
 from store.errors import RequestError
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 
-from reports.evidence import Evidence
+from reports.rows.report_data import Evidence
 from reports.sections.compositional import PAIRS, pair_protocols
 
 DATASETS = {"coco-karpathy": "mscoco_captions", "flickr30k-karpathy": "flickr30k"}

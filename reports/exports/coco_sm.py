@@ -8,9 +8,8 @@ from typing import TypeAlias
 import numpy as np
 
 from reports import format as show
-from reports.evidence import Evidence, Row
 from reports.exports.plain import csv_bytes
-from reports.languages import (
+from reports.rows.languages import (
     NDCG,
     RBO,
     cross_lingual,
@@ -21,6 +20,7 @@ from reports.languages import (
     over_languages,
     translators,
 )
+from reports.rows.report_data import Evidence, Row
 
 COLUMNS = (
     *((f"{d}.recall@{k}", d, f"R@{k}") for d in ("t2i", "i2t") for k in (1, 5, 10)),
@@ -137,7 +137,11 @@ def _with_interval(row: Row | None) -> str:
     if row is None or row["value"] is None:
         return ""
     value = show.number(row["value"], 3)
-    return value if row["low"] is None else f"{value} ({show.number(row['low'], 3)}–{show.number(row['high'], 3)})"
+    return (
+        value
+        if row["ci_low"] is None
+        else f"{value} ({show.number(row['ci_low'], 3)}–{show.number(row['ci_high'], 3)})"
+    )
 
 
 def _values(evidence: Evidence, corpus: str, encoder: str, code: str, way: str) -> dict[str, float | None]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from reports.evidence import Evidence
-from reports.page import Cell, Section, Table
+from reports.elements.page import Cell, Section, Table
+from reports.rows.report_data import Evidence
 from reports.sections import compositional, leaderboard
 
 _ESCAPES = {

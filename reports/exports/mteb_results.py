@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 
-from reports.evidence import SMALLER_IS_BETTER, Evidence, Row
-from reports.languages import cross_lingual, mteb_language
+from reports.rows.languages import cross_lingual, mteb_language
+from reports.rows.report_data import SMALLER_IS_BETTER, Evidence, Row
 
 FORMAT = "2.0.0"  # of the results files; what MTEB's loader reads without conversion
 NAMES = {
@@ -67,8 +67,8 @@ def _entry(evidence: Evidence, corpus: str, protocol: str, rows: list[Row]) -> t
     entry: dict[str, object] = {
         "main_score": main["value"],
         "main_score_name": _name(main["metric"]),
-        "main_score_low": main["low"],
-        "main_score_high": main["high"],
+        "main_score_low": main["ci_low"],
+        "main_score_high": main["ci_high"],
         "hf_subset": f"{parts.language}-{parts.translator}" if parts else "default",
         "languages": [mteb_language(language)],
         "corpus": corpus,

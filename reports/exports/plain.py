@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from reports.evidence import Evidence, plain
+from reports.rows.report_data import Evidence, plain
 from store.schema import RESULTS
 
 SCHEMA_ID = "capim-results/1"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from reports.evidence import Evidence
 from reports.exports.plain import csv_bytes
-from reports.speed import qps_v28
+from reports.rows.report_data import Evidence
+from reports.rows.speed import qps_v28
 
 V28_PROTOCOLS = (("T2I", ("t2i/first", "t2i/all")), ("I2T", ("i2t/any5", "i2t/any")))
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import altair as alt
 
-from reports import charts
 from reports import format as show
-from reports.cells import UNITS, metric_title
-from reports.evidence import Evidence, Row
-from reports.page import Block, Cell, Chart, Column, Section, Table
+from reports.elements import charts
+from reports.elements.cells import UNITS, metric_title
+from reports.elements.page import Block, Cell, Chart, Column, Section, Table
+from reports.rows.report_data import Evidence, Row
 from reports.sections.gate import ANALYSIS as REFERENCE
 from reports.sections.leaderboard import headlines, retrieval_corpora
 from reports.sections.parts import TITLES as SLICES
@@ -155,8 +155,8 @@ def _curve(
                 "setting": _label(r),
                 "cost": float(detail_of(r)[key]),
                 "value": scale * r["value"],
-                "low": scale * (r["value"] if r["low"] is None else r["low"]),
-                "high": scale * (r["value"] if r["high"] is None else r["high"]),
+                "ci_low": scale * (r["value"] if r["ci_low"] is None else r["ci_low"]),
+                "ci_high": scale * (r["value"] if r["ci_high"] is None else r["ci_high"]),
                 "text": f"{slice_cell(r).text} ({slice_cell(r).note})",
             }
             for r in rows
@@ -183,10 +183,10 @@ def _chart(table: Table, value: str, points: list[dict[str, Any]], cost: str, ev
         color=alt.Color("encoder:N", scale=charts.colours(names, everyone), legend=charts.legend()),
         tooltip=[alt.Tooltip(f"{f}:N") for f in ("encoder", "setting", "text")],
     )
-    y = alt.Y("low:Q", title=value, scale=alt.Scale(zero=False))
+    y = alt.Y("ci_low:Q", title=value, scale=alt.Scale(zero=False))
     picture = alt.layer(
         base.mark_line(strokeWidth=1.5, opacity=0.7).encode(y="value:Q"),
-        base.mark_rule(strokeWidth=2, opacity=0.6).encode(y=y, y2="high:Q"),
+        base.mark_rule(strokeWidth=2, opacity=0.6).encode(y=y, y2="ci_high:Q"),
         base.mark_point(filled=True, size=60, opacity=1).encode(
             y="value:Q", shape=alt.Shape("encoder:N", scale=charts.shapes(names, everyone), legend=charts.legend())
         ),

@@ -6,11 +6,11 @@ import dataclasses
 
 import altair as alt
 
-from reports import charts
 from reports import format as show
-from reports.cells import axis_of, heading_groups, is_best, metric_title, result_cell
-from reports.evidence import Evidence
-from reports.page import Block, Cell, Chart, Column, Section, Table
+from reports.elements import charts
+from reports.elements.cells import axis_of, heading_groups, is_best, metric_title, result_cell
+from reports.elements.page import Block, Cell, Chart, Column, Section, Table
+from reports.rows.report_data import Evidence
 
 PAIRS = "pair_accuracy"
 WINOGROUND = ("winoground_text", "winoground_image", "winoground_group")
@@ -87,10 +87,10 @@ def _against_chance(evidence: Evidence, corpus: str, table: Table) -> Chart | No
             "encoder": r["encoder"],
             "score": metric_title(m),
             "value": 100 * r["value"],
-            "low": 100 * (r["value"] if r["low"] is None else r["low"]),
-            "high": 100 * (r["value"] if r["high"] is None else r["high"]),
+            "ci_low": 100 * (r["value"] if r["ci_low"] is None else r["ci_low"]),
+            "ci_high": 100 * (r["value"] if r["ci_high"] is None else r["ci_high"]),
             "chance": 100 * r["chance"],
-            "text": f"{show.percent(r['value'])} % ({show.percent_range(r['low'], r['high'])})",
+            "text": f"{show.percent(r['value'])} % ({show.percent_range(r['ci_low'], r['ci_high'])})",
         }
         for m in metrics
         for r in evidence.ranked(corpus, "winoground", m)
@@ -104,11 +104,11 @@ def _against_chance(evidence: Evidence, corpus: str, table: Table) -> Chart | No
         color=alt.Color("encoder:N", scale=charts.colours(names, everyone), legend=None),
         tooltip=[alt.Tooltip(f"{f}:N") for f in ("encoder", "score", "text")],
     )
-    x = alt.X("low:Q", title="percent", scale=alt.Scale(domainMin=0))
+    x = alt.X("ci_low:Q", title="percent", scale=alt.Scale(domainMin=0))
     picture = (
         alt.layer(
             alt.Chart().mark_rule(strokeDash=[3, 3], opacity=0.7).encode(x="mean(chance):Q"),
-            base.mark_rule(strokeWidth=2, opacity=0.75).encode(x=x, x2="high:Q"),
+            base.mark_rule(strokeWidth=2, opacity=0.75).encode(x=x, x2="ci_high:Q"),
             base.mark_point(filled=True, size=90, opacity=1).encode(
                 x="value:Q", shape=alt.Shape("encoder:N", scale=charts.shapes(names, everyone), legend=None)
             ),

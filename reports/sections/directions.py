@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import altair as alt
 
-from reports import charts
 from reports import format as show
-from reports.cells import axis_of, heading_groups, is_best, metric_title, result_cell
-from reports.evidence import Evidence
-from reports.page import Block, Cell, Chart, Column, Section, Table
+from reports.elements import charts
+from reports.elements.cells import axis_of, heading_groups, is_best, metric_title, result_cell
+from reports.elements.page import Block, Cell, Chart, Column, Section, Table
+from reports.rows.report_data import Evidence
 from reports.sections.leaderboard import HEADLINES
 
 ORDER = (

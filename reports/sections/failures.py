@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from reports import format as show
-from reports.cases import PROTOCOL, Answered
-from reports.cases import Case as Chosen
-from reports.evidence import Evidence
-from reports.gallery import Answer, Case, Filter, Gallery, Hit
-from reports.page import Block, Section
+from reports.elements.gallery import Answer, Case, Filter, Gallery, Hit
+from reports.elements.page import Block, Section
+from reports.rows.cases import PROTOCOL, Answered
+from reports.rows.cases import Case as Chosen
+from reports.rows.report_data import Evidence
 from reports.sections.leaderboard import retrieval_corpora
 
 MISSED = "missed by "
@@ -54,8 +54,8 @@ def _gallery(evidence: Evidence, corpus: str, chosen: list[Chosen]) -> Gallery:
 def _case(evidence: Evidence, case: Chosen, number: int) -> Case:
     corpus = evidence.corpora[case.corpus]
     caption = corpus.captions.slice(case.caption, 1).to_pylist()[0]
-    missed = [a.encoder for a in case.answers if a.rank_low > 1]
-    found = [a.encoder for a in case.answers if a.rank_high == 1]
+    missed = [a.encoder for a in case.answers if a.rank_best > 1]
+    found = [a.encoder for a in case.answers if a.rank_worst == 1]
     features = evidence.features.get((case.corpus, case.query_id), ())
     return Case(
         id=f"case-{case.corpus}-{number}",
@@ -82,15 +82,15 @@ def _summary(found: list[str], missed: list[str], n: int) -> str:
 
 
 def _answer(evidence: Evidence, case: Chosen, answer: Answered) -> Answer:
-    low, high = show.number(answer.rank_low, 0), show.number(answer.rank_high, 0)
-    if answer.rank_low == answer.rank_high:
+    low, high = show.number(answer.rank_best, 0), show.number(answer.rank_worst, 0)
+    if answer.rank_best == answer.rank_worst:
         place = f"place {low}"
     else:
         place = f"tied for places {low} to {high}" if answer.top else f"somewhere in places {low} to {high}"
     return Answer(
         encoder=answer.encoder,
         rank=place,
-        right=answer.rank_high == 1,
+        right=answer.rank_worst == 1,
         hits=tuple(
             _hit(evidence, case.corpus, ord_, place=str(i), score=score, right=ord_ == case.image)
             for i, (ord_, score) in enumerate(answer.top, 1)

@@ -8,12 +8,12 @@ from typing import Any
 
 import altair as alt
 
-from reports import charts
 from reports import format as show
-from reports.cells import result_cell
-from reports.evidence import Evidence, Row
-from reports.page import Cell, Chart, Column, Table
-from reports.speed import Rate, Speed, image_rate
+from reports.elements import charts
+from reports.elements.cells import result_cell
+from reports.elements.page import Cell, Chart, Column, Table
+from reports.rows.report_data import Evidence, Row
+from reports.rows.speed import Rate, Speed, image_rate
 
 
 def pareto(points: list[tuple[float, float]]) -> list[bool]:
@@ -127,9 +127,9 @@ def _points(rows: list[Row], rates: dict[str, Speed]) -> list[dict[str, Any]]:
             "encoder": r["encoder"],
             "rate": rate,
             "value": 100 * r["value"],
-            "low": 100 * (r["value"] if r["low"] is None else r["low"]),
-            "high": 100 * (r["value"] if r["high"] is None else r["high"]),
-            "text": f"{show.percent(r['value'])} % ({show.percent_range(r['low'], r['high'])})",
+            "ci_low": 100 * (r["value"] if r["ci_low"] is None else r["ci_low"]),
+            "ci_high": 100 * (r["value"] if r["ci_high"] is None else r["ci_high"]),
+            "text": f"{show.percent(r['value'])} % ({show.percent_range(r['ci_low'], r['ci_high'])})",
             "speed": f"{show.significant(rate)} images/s",
             "frontier": on_it,
             "label": label,
@@ -151,12 +151,12 @@ def _picture(points: list[dict[str, Any]], y_title: str, metric: str, everyone: 
     )
     colour = alt.Color("encoder:N", scale=charts.colours(names, everyone), legend=None)
     shape = alt.Shape("encoder:N", scale=charts.shapes(names, everyone), legend=None)
-    y = alt.Y("low:Q", title=y_title, scale=alt.Scale(zero=False))
+    y = alt.Y("ci_low:Q", title=y_title, scale=alt.Scale(zero=False))
     return alt.layer(
         base.transform_filter("datum.frontier")
         .mark_line(interpolate="step-before", strokeDash=[4, 4], color="currentColor", opacity=0.5)
         .encode(y="value:Q"),
-        base.mark_rule(strokeWidth=2, opacity=0.75).encode(y=y, y2="high:Q", color=colour),
+        base.mark_rule(strokeWidth=2, opacity=0.75).encode(y=y, y2="ci_high:Q", color=colour),
         base.mark_point(filled=True, size=110, opacity=1).encode(y="value:Q", color=colour, shape=shape),
         *(
             base.transform_filter(f"datum.label == '{side} {level}'")

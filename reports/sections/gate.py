@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from reports import format as show
-from reports.cells import metric_title
-from reports.evidence import Evidence, Row
-from reports.page import Block, Cell, Column, Mark, Notice, Section, Table
+from reports.elements.cells import metric_title
+from reports.elements.page import Block, Cell, Column, Mark, Notice, Section, Table
+from reports.rows.report_data import Evidence, Row
 
 ANALYSIS = "reference"
 VERDICTS: dict[str, Mark] = {"reproduced": "good", "suspect": "bad", "other protocol": "warn", "no reference": "muted"}
@@ -93,7 +93,7 @@ def _row(row: Row) -> tuple[Cell, ...]:
         Cell(text=metric_title(row["metric"])),
         Cell(
             text=show.percent(row["value"]),
-            note=show.percent_range(row["low"], row["high"]),
+            note=show.percent_range(row["ci_low"], row["ci_high"]),
             sort=show.exact(row["value"]),
         ),
         Cell(text=show.percent(published), sort=show.exact(published)),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from reports import format as show
-from reports.cells import axis_of, heading_groups, is_best, metric_title, result_cell, tie_cell
-from reports.evidence import Evidence, Row
-from reports.page import Block, Cell, Column, Mark, Section, Table
-from reports.ranking import Standing, standings
+from reports.elements.cells import axis_of, heading_groups, is_best, metric_title, result_cell, tie_cell
+from reports.elements.page import Block, Cell, Column, Mark, Section, Table
+from reports.rows.ranking import Standing, standings
+from reports.rows.report_data import Evidence, Row
+from reports.rows.speed import bytes_per_image, image_rate
 from reports.sections.frontier import accuracy_over_speed, rate_cell
-from reports.speed import bytes_per_image, image_rate
 
 HEADLINES = ("t2i/all", "i2t/any")
 METRICS = ("R@1", "R@5", "R@10")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from reports import charts
 from reports import format as show
-from reports.cells import heat, metric_title, result_cell
-from reports.evidence import Evidence
-from reports.languages import (
+from reports.elements import charts
+from reports.elements.cells import heat, metric_title, result_cell
+from reports.elements.page import Block, Cell, Chart, Column, Section, Table
+from reports.rows.languages import (
     NDCG,
     RBO,
     cross_lingual,
@@ -24,7 +24,7 @@ from reports.languages import (
     over_translators,
     translators,
 )
-from reports.page import Block, Cell, Chart, Column, Section, Table
+from reports.rows.report_data import Evidence
 
 COLUMNS = (
     *((direction, f"R@{k}") for direction in ("t2i", "i2t") for k in (1, 5, 10)),
@@ -117,7 +117,7 @@ def _heat_map(evidence: Evidence, corpus: str, encoders: list[str]) -> Chart:
     codes, ways = languages(evidence, corpus), translators(evidence, corpus)
     cells = [
         {"language": language_name(code), "encoder": name, "translator": way, "value": 100 * row["value"],
-         "text": f"{show.percent(row['value'])} % ({show.percent_range(row['low'], row['high'])})"}
+         "text": f"{show.percent(row['value'])} % ({show.percent_range(row['ci_low'], row['ci_high'])})"}
         for code in codes for name in encoders for way in ways
         if (row := figure(evidence, corpus, name, "t2i", code, way, "R@1")) is not None and row["value"] is not None
     ]  # fmt: skip

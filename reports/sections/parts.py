@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from reports import format as show
-from reports.cells import UNITS, metric_title
-from reports.evidence import Evidence, Row
-from reports.page import Cell, Column, Mark, Table
+from reports.elements.cells import UNITS, metric_title
+from reports.elements.page import Cell, Column, Mark, Table
+from reports.rows.report_data import Evidence, Row
 from reports.sections.leaderboard import headlines
 
 CONTRAST = ("with", "without", "difference")
@@ -68,12 +68,12 @@ def slice_cell(row: Row | None) -> Cell:
         p = row["p_adjusted"]
         mark: Mark = "muted" if p is not None and p >= 0.05 else ""
         stars = f" {show.stars(p)}" if p is not None else ""
-        text, note = show.points(row["value"]) + stars, show.percent_range(row["low"], row["high"])
+        text, note = show.points(row["value"]) + stars, show.percent_range(row["ci_low"], row["ci_high"])
         return Cell(text=text, note=note, title=about, sort=show.exact(row["value"]), mark=mark)
     if row["analysis"] in RAW or row["metric"] in UNITS:
-        text, note = show.number(row["value"], 3), show.span(row["low"], row["high"], 3)
+        text, note = show.number(row["value"], 3), show.span(row["ci_low"], row["ci_high"], 3)
     else:
-        text, note = show.percent(row["value"]), show.percent_range(row["low"], row["high"])
+        text, note = show.percent(row["value"]), show.percent_range(row["ci_low"], row["ci_high"])
     return Cell(text=text, note=note, title=about, sort=show.exact(row["value"]))
 
 

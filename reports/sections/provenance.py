@@ -7,8 +7,8 @@ import shlex
 from collections import Counter
 
 from reports import format as show
-from reports.evidence import Evidence
-from reports.page import Block, Cell, Column, Section, Table, Text
+from reports.elements.page import Block, Cell, Column, Section, Table, Text
+from reports.rows.report_data import Evidence
 
 USUAL_LEVEL = 0.95  # of intervals, where a command does not say
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from reports import format as show
-from reports.cells import metric_title, range_text, value_text
-from reports.evidence import Evidence, Row
-from reports.page import Block, Cell, Column, Mark, Section, Table
-from reports.ranking import pair_of
+from reports.elements.cells import metric_title, range_text, value_text
+from reports.elements.page import Block, Cell, Column, Mark, Section, Table
+from reports.rows.ranking import pair_of
+from reports.rows.report_data import Evidence, Row
 from reports.sections.leaderboard import HEADLINES
 
 LEADING = (*((protocol, "R@1") for protocol in HEADLINES), ("winoground", "winoground_group"))
@@ -118,7 +118,7 @@ def _pair_row(r: Row) -> tuple[Cell, ...]:
         Cell(text=metric_title(r["metric"])),
         Cell(
             text=_difference(r["metric"], r["difference"]),
-            note=range_text(r["metric"], r["low"], r["high"]),
+            note=range_text(r["metric"], r["ci_low"], r["ci_high"]),
             sort=show.exact(r["difference"]),
         ),
         figure(r["p_sign_flip"], show.p_value(r["p_sign_flip"])),

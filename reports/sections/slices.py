@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import altair as alt
 
-from reports import charts
 from reports import format as show
-from reports.cells import heading_groups, metric_title
-from reports.evidence import Evidence, Row
-from reports.page import Block, Cell, Chart, Column, Section, Table
+from reports.elements import charts
+from reports.elements.cells import heading_groups, metric_title
+from reports.elements.page import Block, Cell, Chart, Column, Section, Table
+from reports.rows.report_data import Evidence, Row
 from reports.sections import parts
 from reports.sections.compositional import pair_protocols
 from reports.sections.leaderboard import headlines
@@ -63,9 +63,9 @@ def _contrast_chart(
             "encoder": r["encoder"],
             "feature": r["feature"],
             "value": 100 * r["value"],
-            "low": 100 * (r["value"] if r["low"] is None else r["low"]),
-            "high": 100 * (r["value"] if r["high"] is None else r["high"]),
-            "text": f"{show.points(r['value'])} points ({show.percent_range(r['low'], r['high'])})",
+            "ci_low": 100 * (r["value"] if r["ci_low"] is None else r["ci_low"]),
+            "ci_high": 100 * (r["value"] if r["ci_high"] is None else r["ci_high"]),
+            "text": f"{show.points(r['value'])} points ({show.percent_range(r['ci_low'], r['ci_high'])})",
         }
         for r in sorted(known, key=lambda r: (r["encoder"], r["feature"]))
     ]
@@ -78,11 +78,11 @@ def _contrast_chart(
     )
     zero = alt.Chart(charts.values([{"zero": 0}])).mark_rule(opacity=0.5).encode(x="zero:Q")
     x = alt.X(
-        "low:Q", title=f"{metric_title(metric)}, {protocol}: with minus without, points", scale=alt.Scale(zero=True)
+        "ci_low:Q", title=f"{metric_title(metric)}, {protocol}: with minus without, points", scale=alt.Scale(zero=True)
     )
     picture = alt.layer(
         zero,
-        base.mark_rule(strokeWidth=2, opacity=0.75).encode(x=x, x2="high:Q"),
+        base.mark_rule(strokeWidth=2, opacity=0.75).encode(x=x, x2="ci_high:Q"),
         base.mark_point(filled=True, size=55, opacity=1).encode(
             x="value:Q",
             shape=alt.Shape("encoder:N", scale=charts.shapes(names, everyone), legend=charts.legend(), sort=names),
@@ -90,7 +90,7 @@ def _contrast_chart(
     ).properties(width=charts.WIDTH, height=max(120, len(features) * (14 + 9 * len(names))))
     title = f"{TITLES.get(analysis, analysis)} · {corpus}"
     name = parts.anchor(analysis, corpus, protocol, metric)
-    told = [f"{p['feature']}, {p['encoder']}: {p['text']}" for p in points if p["low"] > 0 or p["high"] < 0]
+    told = [f"{p['feature']}, {p['encoder']}: {p['text']}" for p in points if p["ci_low"] > 0 or p["ci_high"] < 0]
     chart = charts.finish(
         picture,
         name=name,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from reports import format as show
-from reports.cells import heading_groups
-from reports.evidence import Evidence
-from reports.page import Block, Cell, Column, Section, Table
+from reports.elements.cells import heading_groups
+from reports.elements.page import Block, Cell, Column, Section, Table
+from reports.rows.report_data import Evidence
+from reports.rows.speed import STAGES, Speed, bytes_per_image, image_rate, qps_v28, speeds
 from reports.sections.frontier import middle_half
-from reports.speed import STAGES, Speed, bytes_per_image, image_rate, qps_v28, speeds
 
 MILLION = 1_000_000
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reports import format as show
-from reports.cells import metric_title, value_text
-from reports.evidence import Evidence, Row
+from reports.elements.cells import metric_title, value_text
+from reports.elements.page import Choice, Choices, Section
 from reports.format import PERCENT
-from reports.languages import cross_lingual, language_mean
-from reports.page import Choice, Choices, Section
-from reports.ranking import ALPHA, pair_of, standings
+from reports.rows.languages import cross_lingual, language_mean
+from reports.rows.ranking import ALPHA, pair_of, standings
+from reports.rows.report_data import Evidence, Row
+from reports.rows.speed import bytes_per_image, image_rate
 from reports.sections.compositional import PAIRS, pair_protocols
 from reports.sections.frontier import middle_half, pareto
 from reports.sections.leaderboard import headlines, ranking_columns, retrieval_corpora
-from reports.speed import bytes_per_image, image_rate
 
 
 def section(evidence: Evidence) -> Section | None:
@@ -77,13 +77,13 @@ def _called(metric: str) -> str:
 
 def figure_text(row: Row) -> str:
     """A figure with its interval in one line."""
-    interval = show.percent_range(row["low"], row["high"])
+    interval = show.percent_range(row["ci_low"], row["ci_high"])
     return f"{value_text(row['metric'], row['value'])}{PERCENT}" + (f" ({interval})" if interval else "")
 
 
 def _against_chance(row: Row) -> str:
     """What to say when even the best may be guessing; empty otherwise."""
-    if row["chance"] is None or row["low"] is None or row["low"] > row["chance"]:
+    if row["chance"] is None or row["ci_low"] is None or row["ci_low"] > row["chance"]:
         return ""
     chance = f"{show.percent(row['chance'])}{PERCENT}"
     return f"Its interval includes chance ({chance}): nothing here is shown to do better than guessing."
@@ -105,7 +105,7 @@ def _lead(evidence: Evidence, rows: list[Row], answer: list[str], *, tested: boo
     if found is None:
         return tied
     row, sign = found
-    ends = (row["low"], row["high"]) if sign > 0 else (_negated(row["high"]), _negated(row["low"]))
+    ends = (row["ci_low"], row["ci_high"]) if sign > 0 else (_negated(row["ci_high"]), _negated(row["ci_low"]))
     interval = show.percent_range(*ends)
     behind = show.percent(abs(row["difference"]))
     detail = f"{interval}, adjusted p {show.p_value(row['p_adjusted'])}" if interval else ""

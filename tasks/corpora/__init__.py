@@ -43,26 +43,26 @@ class CorpusEntry:
 CORPORA: dict[str, CorpusEntry] = {
     "shapes": CorpusEntry(
         title="Rendered scenes of coloured shapes, five differently worded captions each",
-        reader="tasks.corpora.shapes:read_shapes",
+        reader="tasks.corpora.readers.shapes:read_shapes",
         licence="Apache-2.0",
         size="300 images, 1,500 captions (any size)",
     ),
     "shapes-winoground": CorpusEntry(
         title="Pairs of scenes whose two captions use the same words",
-        reader="tasks.corpora.shapes:read_shapes_winoground",
+        reader="tasks.corpora.readers.shapes:read_shapes_winoground",
         licence="Apache-2.0",
         size="300 quadruples, 600 images (any number)",
     ),
     "shapes-multilingual": CorpusEntry(
         title="Scenes captioned by templates in several languages, by two translators",
-        reader="tasks.corpora.shapes:read_shapes_multilingual",
+        reader="tasks.corpora.readers.shapes:read_shapes_multilingual",
         languages=("en", "de", "es", "fr", "it", "ru"),
         licence="Apache-2.0",
         size="200 images, one caption in each of 12 translations (any number)",
     ),
     "coco-karpathy": CorpusEntry(
         title="COCO, Karpathy's split, with CxC and ECCV Caption positives",
-        reader="tasks.corpora.coco_karpathy:read_coco_karpathy",
+        reader="tasks.corpora.readers.coco_karpathy:read_coco_karpathy",
         licence="captions CC BY 4.0; images under their Flickr licences",
         size="test: 5,000 images, 25,010 captions; val: as large",
         needs="the hub and images.cocodataset.org; or root (captions file) and images (folder)",
@@ -70,7 +70,7 @@ CORPORA: dict[str, CorpusEntry] = {
     ),
     "flickr30k-karpathy": CorpusEntry(
         title="Flickr30k, Karpathy's split",
-        reader="tasks.corpora.flickr30k_karpathy:read_flickr30k_karpathy",
+        reader="tasks.corpora.readers.flickr30k_karpathy:read_flickr30k_karpathy",
         licence="research only",
         size="test: 1,000 images, 5,000 captions",
         needs="the hub; or root (captions file) and images (folder)",
@@ -78,7 +78,7 @@ CORPORA: dict[str, CorpusEntry] = {
     ),
     "winoground": CorpusEntry(
         title="Two images, two captions with the same words",
-        reader="tasks.corpora.winoground:read_winoground",
+        reader="tasks.corpora.readers.winoground:read_winoground",
         licence="Winoground licence agreement (research)",
         size="400 quadruples, 800 images",
         needs="the hub, with its terms accepted at huggingface.co/datasets/facebook/winoground; or root (folder)",
@@ -86,7 +86,7 @@ CORPORA: dict[str, CorpusEntry] = {
     ),
     "sugarcrepe": CorpusEntry(
         title="Captions against fluent hard negatives, seven categories",
-        reader="tasks.corpora.sugarcrepe:read_sugarcrepe",
+        reader="tasks.corpora.readers.sugarcrepe:read_sugarcrepe",
         licence="MIT; images under their Flickr licences",
         size="7,511 pairs",
         needs="root (the seven files of github.com/RAIVNLab/sugar-crepe) and images (COCO val2017)",
@@ -94,7 +94,7 @@ CORPORA: dict[str, CorpusEntry] = {
     ),
     "aro": CorpusEntry(
         title="Attribution, relation and word order against a hard negative",
-        reader="tasks.corpora.aro:read_aro",
+        reader="tasks.corpora.readers.aro:read_aro",
         licence="MIT; Visual Genome CC BY 4.0",
         size="relation 23,937 pairs, attribution 28,748; order: four per caption",
         needs="the hub; or root (folder) and images (Visual Genome)",
@@ -102,7 +102,7 @@ CORPORA: dict[str, CorpusEntry] = {
     ),
     "crepe": CorpusEntry(
         title="Systematicity and productivity against several hard negatives",
-        reader="tasks.corpora.crepe:read_crepe",
+        reader="tasks.corpora.readers.crepe:read_crepe",
         licence="MIT; Visual Genome CC BY 4.0",
         size="as many as the files given",
         needs="root (CSV files of github.com/RAIVNLab/CREPE) and images (Visual Genome)",
@@ -110,7 +110,7 @@ CORPORA: dict[str, CorpusEntry] = {
     ),
     "coco-sm": CorpusEntry(
         title="COCO's test captions in 21 languages by three translation systems",
-        reader="tasks.corpora.coco_sm:read_coco_sm",
+        reader="tasks.corpora.readers.coco_sm:read_coco_sm",
         languages=(
             *("en", "ar", "de", "fr", "he", "hi", "hy", "id", "it", "ja", "ko"),
             *("fa", "pl", "pt", "ru", "es", "th", "tr", "uk", "vi", "zh"),
@@ -122,7 +122,7 @@ CORPORA: dict[str, CorpusEntry] = {
     ),
     "xflickrco": CorpusEntry(
         title="Human captions in 8 languages of Flickr30k and COCO images",
-        reader="tasks.corpora.xflickrco:read_xflickrco",
+        reader="tasks.corpora.readers.xflickrco:read_xflickrco",
         languages=("en", "de", "es", "id", "ja", "ru", "tr", "zh"),
         licence="MIT; images under their Flickr licences",
         size="2,000 images, one caption in each language",
@@ -131,7 +131,7 @@ CORPORA: dict[str, CorpusEntry] = {
     ),
     "xtd10": CorpusEntry(
         title="Human captions in 11 languages of COCO images",
-        reader="tasks.corpora.xtd10:read_xtd10",
+        reader="tasks.corpora.readers.xtd10:read_xtd10",
         languages=("en", "de", "es", "fr", "it", "ja", "ko", "pl", "ru", "tr", "zh"),
         licence="see the repository's LICENSE.md; images under their Flickr licences",
         size="1,000 images, one caption in each language",
@@ -140,7 +140,7 @@ CORPORA: dict[str, CorpusEntry] = {
     ),
     "crossmodal3600": CorpusEntry(
         title="Photographs from around the world, human captions in 36 languages",
-        reader="tasks.corpora.crossmodal3600:read_crossmodal3600",
+        reader="tasks.corpora.readers.crossmodal3600:read_crossmodal3600",
         languages=(
             *("en", "ar", "bn", "cs", "da", "de", "el", "es", "fa", "fi", "fil", "fr"),
             *("he", "hi", "hr", "hu", "id", "it", "ja", "ko", "mi", "nl", "no", "pl"),
@@ -153,7 +153,7 @@ CORPORA: dict[str, CorpusEntry] = {
     ),
     "multi30k": CorpusEntry(
         title="One Flickr30k caption per image with human German, French and Czech translations",
-        reader="tasks.corpora.multi30k:read_multi30k",
+        reader="tasks.corpora.readers.multi30k:read_multi30k",
         languages=("en", "de", "fr", "cs"),
         licence="captions CC BY-NC-SA 4.0; images under their Flickr licences",
         size="1,000 images, one caption in each language",
@@ -162,7 +162,7 @@ CORPORA: dict[str, CorpusEntry] = {
     ),
     "cc3m": CorpusEntry(
         title="Conceptual Captions, validation split: web images with their alternative text",
-        reader="tasks.corpora.cc3m:read_cc3m",
+        reader="tasks.corpora.readers.cc3m:read_cc3m",
         licence="Google's terms for Conceptual Captions",
         size="about 13,000 images, one caption each",
         needs="the hub; or root (folder of webdataset shards)",
@@ -170,7 +170,7 @@ CORPORA: dict[str, CorpusEntry] = {
     ),
     "coco-captions": CorpusEntry(
         title="Own data: a folder of images with a COCO-format captions file",
-        reader="tasks.corpora.coco_captions:read_coco_captions",
+        reader="tasks.corpora.readers.coco_captions:read_coco_captions",
         languages=(),
         licence="the user's",
         size="any",
@@ -179,7 +179,7 @@ CORPORA: dict[str, CorpusEntry] = {
     ),
     "table": CorpusEntry(
         title="Own data: a CSV, TSV, JSONL or Parquet table of captions, pairs or quadruples",
-        reader="tasks.corpora.table:read_table",
+        reader="tasks.corpora.readers.table:read_table",
         languages=(),
         licence="the user's",
         size="any",
@@ -188,7 +188,7 @@ CORPORA: dict[str, CorpusEntry] = {
     ),
     "webdataset": CorpusEntry(
         title="Own data: webdataset tar shards",
-        reader="tasks.corpora.webdataset:read_webdataset",
+        reader="tasks.corpora.readers.webdataset:read_webdataset",
         languages=(),
         licence="the user's",
         size="any",
@@ -197,7 +197,7 @@ CORPORA: dict[str, CorpusEntry] = {
     ),
     "hub": CorpusEntry(
         title="Own data: any hub data set with named columns",
-        reader="tasks.corpora.hub_table:read_hub_table",
+        reader="tasks.corpora.readers.hub_table:read_hub_table",
         languages=(),
         licence="the data set's",
         size="any",

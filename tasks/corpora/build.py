@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from store.schema import CAPTIONS, IMAGES, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED
 from store.types import Corpus, ImageSource
-from tasks.corpora.decode import image_facts
+from tasks.corpora.images.decode import image_facts
 from tasks.corpora.rows import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, RelevanceRow, SkippedRow
 
 __all__ = [

@@ -10,7 +10,7 @@ from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora.description import plan
 from tasks.corpora.facts import CorpusFacts, corpus_facts
-from tasks.corpora.survey import survey
+from tasks.corpora.images.image_index import image_index
 
 _SHOWN = 20
 
@@ -68,7 +68,7 @@ def check_corpus(
         corpus = plan(what, base=base).read()
         whole = corpus
         if decode:
-            corpus = survey(corpus, known={}, sink=lambda _: None, progress=progress)
+            corpus = image_index(corpus, known={}, sink=lambda _: None, progress=progress)
     except RequestError as error:
         return CorpusCheck(faults=error.faults)
     facts = corpus_facts(corpus)

@@ -32,8 +32,8 @@ from store.types import Corpus
 from tasks.corpora import CORPORA
 from tasks.corpora.files import corpus_name
 from tasks.corpora.options import option_fault, takes_paths
+from tasks.corpora.readers.table import NAMES, SUFFIXES
 from tasks.corpora.subset import sample_corpus
-from tasks.corpora.table import NAMES, SUFFIXES
 
 
 class FolderLayout(NamedTuple):

@@ -6,11 +6,11 @@ torch before a model is loaded.
 
 from __future__ import annotations
 
-from tasks.encoders.adapters import ADAPTERS, Adapter
+from tasks.encoders.adapters.table import ADAPTERS, Adapter
 from tasks.encoders.catalog import CatalogEntry, catalog, entry_from, entry_of, spec_of
+from tasks.encoders.checkpoints.resolving import resolve
 from tasks.encoders.encoder import Encoder, Prepared, encode_captions, encode_images
 from tasks.encoders.loading import load_encoder
-from tasks.encoders.resolving import resolve
 
 __all__ = [
     "ADAPTERS",

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from store.errors import RequestError
 from store.types import EncoderSpec
-from tasks.encoders.adapters import ADAPTERS, unknown_options
+from tasks.encoders.adapters.table import ADAPTERS, unknown_options
 
 CATALOG = Path(__file__).with_name("catalog.toml")
 _SPEC_KEYS = frozenset(field.name for field in fields(EncoderSpec)) - {"name", "adapter_version"}

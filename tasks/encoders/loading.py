@@ -9,9 +9,9 @@ from typing import Any, Protocol, cast
 
 from store.errors import RequestError, WorkError
 from store.types import EncoderSpec, Modality
-from tasks.encoders.adapters import Adapter, adapter_of, unknown_options
+from tasks.encoders.adapters.table import Adapter, adapter_of, unknown_options
+from tasks.encoders.checkpoints.resolving import resolve
 from tasks.encoders.encoder import Encoder
-from tasks.encoders.resolving import resolve
 
 # transformers imports its parts when they are asked for, which two threads must not do at once: one of them finds
 # names missing
@@ -49,7 +49,7 @@ def load_encoder(
     if faults:
         raise RequestError(faults)
     from tasks.encoders.tensors import check_device
-    from tasks.encoders.torchvision_remedy import ensure_torchvision
+    from tasks.encoders.torchvision_import import ensure_torchvision
 
     check_device(device)
     resolved = resolve(spec)

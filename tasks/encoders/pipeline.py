@@ -284,6 +284,6 @@ def _decoded(work: ImageWork, key: str) -> Image:
         return work.decode(work.read(key))
     except (OSError, ValueError) as error:
         raise WorkError(
-            f"image {key!r} cannot be read: {error}; it was readable when the corpus was surveyed. "
+            f"image {key!r} cannot be read: {error}; it was readable when the corpus was indexed_images. "
             "What was stored is kept: mend it and run again"
         ) from error

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from store.errors import WorkError
 from store.types import Modality
-from tasks.encoders import probes
 from tasks.encoders.batching import NOMINAL_TOKENS
+from tasks.encoders.conformance import probes
 from tasks.encoders.encoder import Encoder, Prepared
 from tasks.encoders.memory import is_out_of_memory, release
 

@@ -49,7 +49,7 @@ class CustomMetric:
     function: Callable[..., ArrayLike]
 
     def metric(self, blocks: Callable[[Outcomes], Iterable[object]] | None = None) -> Metric:
-        """The function as a :class:`Metric`, for ``tasks.analysis``.
+        """The function as a :class:`Metric`, for ``tasks.results``.
 
         Args:
             blocks: For a function of blocks: gives the blocks of the outcomes' protocol.

@@ -17,7 +17,7 @@ def outcomes_of(
     """Outcomes without ties from the ranks of each query's relevant items, ascending; every query its own image.
 
     Examples:
-        >>> outcomes_of([[1, 3], [7]]).rank_low.tolist()
+        >>> outcomes_of([[1, 3], [7]]).rank_best.tolist()
         [1, 7]
     """
     n = len(ranks)
@@ -29,15 +29,15 @@ def outcomes_of(
         query_ids=np.array([f"q{i}" for i in range(n)], dtype=object),
         query_ords=own,
         clusters=own,
-        rank_low=best,
-        rank_high=best,
+        rank_best=best,
+        rank_worst=best,
         n_relevant=np.array([len(row) for row in ranks], dtype=np.int32),
         n_tied_relevant=np.ones(n, dtype=np.int32),
         n_gallery=np.full(n, n_gallery, dtype=np.int32),
         weights=np.ones(n),
         best_score=np.zeros(n, dtype=np.float32),
-        relevant_low=flat,
-        relevant_high=flat,
+        relevant_rank_best=flat,
+        relevant_rank_worst=flat,
     )
 
 

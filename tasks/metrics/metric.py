@@ -74,15 +74,15 @@ class Metric:
 def _all_tied(outcomes: Outcomes) -> Outcomes:
     """The outcomes of a scorer that gives every item the same score."""
     n_irrelevant = outcomes.n_gallery - outcomes.n_relevant
-    first = np.arange(len(outcomes.relevant_low)) - np.repeat(outcomes.offsets[:-1], outcomes.n_relevant)
+    first = np.arange(len(outcomes.relevant_rank_best)) - np.repeat(outcomes.offsets[:-1], outcomes.n_relevant)
     low = (first + 1).astype(np.int32)
     return replace(
         outcomes,
-        rank_low=np.ones_like(outcomes.rank_low),
-        rank_high=n_irrelevant + 1,
+        rank_best=np.ones_like(outcomes.rank_best),
+        rank_worst=n_irrelevant + 1,
         n_tied_relevant=outcomes.n_relevant,
-        relevant_low=low,
-        relevant_high=low + np.repeat(n_irrelevant, outcomes.n_relevant),
+        relevant_rank_best=low,
+        relevant_rank_worst=low + np.repeat(n_irrelevant, outcomes.n_relevant),
         top_ords=None,
         top_scores=None,
     )

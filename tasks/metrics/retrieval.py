@@ -12,7 +12,7 @@ from tasks.scoring.outcomes import Outcomes
 
 
 def expected_hit(
-    rank_low: NDArray[np.int32], rank_high: NDArray[np.int32], n_tied_relevant: NDArray[np.int32], *, k: int
+    rank_best: NDArray[np.int32], rank_worst: NDArray[np.int32], n_tied_relevant: NDArray[np.int32], *, k: int
 ) -> NDArray[np.float64]:
     """Probability that a relevant item is among the top ``k`` when equal scores come in random order.
 
@@ -20,8 +20,8 @@ def expected_hit(
     ``1 - C(b, m) / C(b + c, m)`` with ``m = min(k - a, b + c)``.
 
     Args:
-        rank_low: ``a + 1``, shape ``(n_queries,)``.
-        rank_high: ``a + b + 1``, same shape.
+        rank_best: ``a + 1``, shape ``(n_queries,)``.
+        rank_worst: ``a + b + 1``, same shape.
         n_tied_relevant: ``c``, same shape.
         k: Length of the list looked at.
 
@@ -36,8 +36,8 @@ def expected_hit(
         >>> round(float(expected_hit(np.int32([1]), np.int32([3]), np.int32([2]), k=2)[0]), 4)
         0.8333
     """
-    above = rank_low.astype(np.float64) - 1
-    irrelevant = (rank_high - rank_low).astype(np.float64)
+    above = rank_best.astype(np.float64) - 1
+    irrelevant = (rank_worst - rank_best).astype(np.float64)
     relevant = n_tied_relevant.astype(np.float64)
     places = np.clip(k - above, 0, irrelevant + relevant)
     miss = np.ones(len(above))
@@ -53,8 +53,8 @@ def expected_rank(outcomes: Outcomes) -> NDArray[np.float64]:
 
     The first of ``c`` items placed at random among ``b + c`` stands at ``(b + c + 1) / (c + 1)`` on average.
     """
-    tied = (outcomes.rank_high - outcomes.rank_low).astype(np.float64) + outcomes.n_tied_relevant
-    return outcomes.rank_low - 1 + (tied + 1) / (outcomes.n_tied_relevant + 1)
+    tied = (outcomes.rank_worst - outcomes.rank_best).astype(np.float64) + outcomes.n_tied_relevant
+    return outcomes.rank_best - 1 + (tied + 1) / (outcomes.n_tied_relevant + 1)
 
 
 def hit_at(k: int) -> Metric:
@@ -63,9 +63,9 @@ def hit_at(k: int) -> Metric:
         name=f"R@{k}",
         title=f"Any relevant item in the top {k}",
         directions=RETRIEVAL,
-        per_query=lambda o: expected_hit(o.rank_low, o.rank_high, o.n_tied_relevant, k=k),
-        per_query_low=lambda o: (o.rank_high <= k).astype(np.float64),
-        per_query_high=lambda o: (o.rank_low <= k).astype(np.float64),
+        per_query=lambda o: expected_hit(o.rank_best, o.rank_worst, o.n_tied_relevant, k=k),
+        per_query_low=lambda o: (o.rank_worst <= k).astype(np.float64),
+        per_query_high=lambda o: (o.rank_best <= k).astype(np.float64),
     )
 
 
@@ -74,16 +74,16 @@ MRR = Metric(
     title="Mean reciprocal rank",
     directions=RETRIEVAL,
     per_query=lambda o: 1 / expected_rank(o),
-    per_query_low=lambda o: 1 / o.rank_high.astype(np.float64),
-    per_query_high=lambda o: 1 / o.rank_low.astype(np.float64),
+    per_query_low=lambda o: 1 / o.rank_worst.astype(np.float64),
+    per_query_high=lambda o: 1 / o.rank_best.astype(np.float64),
 )
 MEAN_RANK = Metric(
     name="mean_rank",
     title="Mean rank of the first relevant item",
     directions=RETRIEVAL,
     per_query=expected_rank,
-    per_query_low=lambda o: o.rank_high.astype(np.float64),
-    per_query_high=lambda o: o.rank_low.astype(np.float64),
+    per_query_low=lambda o: o.rank_worst.astype(np.float64),
+    per_query_high=lambda o: o.rank_best.astype(np.float64),
     higher_is_better=False,
 )
 MEDIAN_RANK = Metric(
@@ -91,8 +91,8 @@ MEDIAN_RANK = Metric(
     title="Median rank of the first relevant item",
     directions=RETRIEVAL,
     per_query=expected_rank,
-    per_query_low=lambda o: o.rank_high.astype(np.float64),
-    per_query_high=lambda o: o.rank_low.astype(np.float64),
+    per_query_low=lambda o: o.rank_worst.astype(np.float64),
+    per_query_high=lambda o: o.rank_best.astype(np.float64),
     reduce="median",
     higher_is_better=False,
 )

@@ -28,12 +28,12 @@ class TieGroups(NamedTuple):
 
 
 def tie_groups(outcomes: Outcomes) -> TieGroups:
-    """The groups behind ``relevant_low`` and ``relevant_high``.
+    """The groups behind ``relevant_rank_best`` and ``relevant_rank_worst``.
 
     Neighbours belong to one group if they are consecutive in rank and tied with the same number of irrelevant items;
     consecutive ranks without any such item may be split, which changes no expectation.
     """
-    low, high = outcomes.relevant_low.astype(np.int64), outcomes.relevant_high.astype(np.int64)
+    low, high = outcomes.relevant_rank_best.astype(np.int64), outcomes.relevant_rank_worst.astype(np.int64)
     query = np.repeat(np.arange(len(outcomes)), outcomes.n_relevant)
     tied = high - low
     new = np.ones(len(low), dtype=bool)
@@ -130,14 +130,14 @@ def _several(name: str, title: str, measure: Callable[[Outcomes], NDArray[np.flo
         title=title,
         directions=RETRIEVAL,
         per_query=measure,
-        per_query_low=lambda o: measure(_decided(o, o.relevant_high)),
-        per_query_high=lambda o: measure(_decided(o, o.relevant_low)),
+        per_query_low=lambda o: measure(_decided(o, o.relevant_rank_worst)),
+        per_query_high=lambda o: measure(_decided(o, o.relevant_rank_best)),
         several=True,
     )
 
 
 def _decided(outcomes: Outcomes, ranks: NDArray[np.int32]) -> Outcomes:
-    return replace(outcomes, relevant_low=ranks, relevant_high=ranks)
+    return replace(outcomes, relevant_rank_best=ranks, relevant_rank_worst=ranks)
 
 
 def recall_all_at(k: int) -> Metric:

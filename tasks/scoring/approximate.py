@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.scoring.judgements import RetrievalJudgement
 from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.tasks import RetrievalTask
 
 # float32 queries (n, dim) and k -> int32 ords (n, k), best first, -1 where the index gives fewer
 Search: TypeAlias = Callable[[NDArray[np.float32], int], NDArray[np.int32]]
@@ -56,7 +56,7 @@ def measure(
     search: Search,
     queries: NDArray[np.float32],
     exact: Outcomes,
-    judgement: RetrievalJudgement,
+    judgement: RetrievalTask,
     *,
     name: str,
     ks: Sequence[int] = (1, 5, 10),
@@ -120,7 +120,7 @@ def _recall(found: NDArray[np.int32], ords: NDArray[np.int32], scores: NDArray[n
     return float(np.minimum(hits, k).mean() / k)
 
 
-def _hit(lists: NDArray[np.int32], judgement: RetrievalJudgement) -> float:
+def _hit(lists: NDArray[np.int32], judgement: RetrievalTask) -> float:
     query = np.repeat(np.arange(len(lists)), judgement.n_relevant)
     hits = (lists[query] == judgement.relevant[:, None]).any(axis=1)
     return float((np.bincount(query[hits], minlength=len(lists)) > 0).mean())

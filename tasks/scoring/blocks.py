@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from store.types import EvalProtocol
 from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, dense_strips, full_float32
-from tasks.scoring.judgements import RetrievalJudgement
+from tasks.scoring.protocols.tasks import RetrievalTask
 
 
 class ScoreBlock(NamedTuple):
@@ -36,7 +36,7 @@ class ScoreBlock(NamedTuple):
 def score_blocks(
     images: NDArray[np.float32],
     captions: NDArray[np.float32],
-    judgement: RetrievalJudgement,
+    judgement: RetrievalTask,
     *,
     device: str = "cpu",
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
@@ -61,5 +61,5 @@ def score_blocks(
                 yield ScoreBlock(judgement.protocol, mine, scores, relevant, judgement.queries[mine], gallery)
 
 
-def _links(judgement: RetrievalJudgement) -> Sequence[NDArray[np.int32]]:
+def _links(judgement: RetrievalTask) -> Sequence[NDArray[np.int32]]:
     return np.split(judgement.relevant, judgement.offsets[1:-1])

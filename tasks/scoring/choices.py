@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.scoring.judgements import ChoiceJudgement
 from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.tasks import ChoiceTask
 
 
-def choose(judgement: ChoiceJudgement, scores: NDArray[np.float32]) -> Outcomes:
+def choose(judgement: ChoiceTask, scores: NDArray[np.float32]) -> Outcomes:
     """Compare each caption's score with its own image to its rivals: other captions there, other images for it.
 
     Args:
@@ -37,14 +37,14 @@ def choose(judgement: ChoiceJudgement, scores: NDArray[np.float32]) -> Outcomes:
         query_ids=judgement.query_ids,
         query_ords=judgement.queries,
         clusters=judgement.clusters,
-        rank_low=1 + lost,
-        rank_high=1 + lost + tied,
+        rank_best=1 + lost,
+        rank_worst=1 + lost + tied,
         n_relevant=ones,
         n_tied_relevant=ones,
         n_gallery=(comparisons + 1 - absent.sum(axis=1)).astype(np.int32),
         weights=judgement.weights,
         best_score=table[:, 0, 0].copy(),
-        relevant_low=1 + lost,
-        relevant_high=1 + lost + tied,
+        relevant_rank_best=1 + lost,
+        relevant_rank_worst=1 + lost + tied,
         scores=table.reshape(scores.shape),
     )

@@ -22,9 +22,9 @@ from torch import Tensor
 
 from store.schema import TOP
 from tasks.scoring.choices import choose
-from tasks.scoring.collecting import Collector, Strip
-from tasks.scoring.judgements import ChoiceJudgement, Judgement, RetrievalJudgement
 from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.tasks import ChoiceTask, Judgement, RetrievalTask
+from tasks.scoring.ranks.accumulator import Collector, Strip
 from tasks.scoring.threads import one_thread_each
 
 _ALIGNED = 16  # rows of a block: see the module's first lines
@@ -65,8 +65,8 @@ def score_dense(
     if not judgements:
         return {}
     _check(images, captions, judgements)
-    to_images = [j for j in judgements if isinstance(j, RetrievalJudgement) and j.protocol.direction == "t2i"]
-    to_captions = [j for j in judgements if isinstance(j, RetrievalJudgement) and j.protocol.direction == "i2t"]
+    to_images = [j for j in judgements if isinstance(j, RetrievalTask) and j.protocol.direction == "t2i"]
+    to_captions = [j for j in judgements if isinstance(j, RetrievalTask) and j.protocol.direction == "i2t"]
     found: dict[str, Outcomes] = {}
     with full_float32():
         sides = _Sides(_side(images, device), _side(captions, device))
@@ -85,7 +85,7 @@ def score_dense(
                 strips = _products(sides.images, sides.captions, strip_bytes)
                 found |= _answered(strips, to_captions, top=top, device=device)
     for judgement in judgements:
-        if isinstance(judgement, ChoiceJudgement):
+        if isinstance(judgement, ChoiceTask):
             found[judgement.protocol.id] = choose(judgement, _choice_scores(images, captions, judgement))
     return {judgement.protocol.id: found[judgement.protocol.id] for judgement in judgements}
 
@@ -93,7 +93,7 @@ def score_dense(
 def dense_strips(
     images: NDArray[np.float32],
     captions: NDArray[np.float32],
-    judgements: Sequence[RetrievalJudgement],
+    judgements: Sequence[RetrievalTask],
     *,
     device: str,
     memory_bytes: int,
@@ -132,7 +132,7 @@ def check_vectors(vectors: NDArray[np.float32], what: str) -> None:
 
 def check_ords(judgement: Judgement, *, n_images: int, n_captions: int) -> None:
     """Raise ``ValueError`` if a judgement asks for an item that has no embedding."""
-    if isinstance(judgement, ChoiceJudgement):
+    if isinstance(judgement, ChoiceTask):
         asked = {"image": judgement.images, "caption": judgement.captions}
     else:
         gallery = np.concatenate(judgement.galleries)
@@ -198,7 +198,7 @@ def _repeated(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[
 
 
 def _answered(
-    strips: Iterable[Callable[[], Strip]], judgements: Sequence[RetrievalJudgement], *, top: int, device: str
+    strips: Iterable[Callable[[], Strip]], judgements: Sequence[RetrievalTask], *, top: int, device: str
 ) -> dict[str, Outcomes]:
     """Outcomes of one direction; on a CPU, every thread computes a strip and ranks it while it is in its caches."""
     collector = Collector(judgements, top=top)
@@ -256,7 +256,7 @@ def _level_copies(scores: Tensor, gallery: _Side) -> Tensor:
 
 
 def _choice_scores(
-    images: NDArray[np.float32], captions: NDArray[np.float32], judgement: ChoiceJudgement
+    images: NDArray[np.float32], captions: NDArray[np.float32], judgement: ChoiceTask
 ) -> NDArray[np.float32]:
     """Scores of small sets, shape ``(n_sets, captions * images)``; summed in float64, rounded once to float32."""
     columns = []

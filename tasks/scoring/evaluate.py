@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from store.types import Corpus, EvalProtocol
 from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, score_dense
-from tasks.scoring.judgements import ChoiceJudgement, Judgement, RetrievalJudgement
 from tasks.scoring.languages import CaptionParts, score_parts
-from tasks.scoring.layout import layout_of
-from tasks.scoring.maxsim import score_maxsim
-from tasks.scoring.multivectors import Blocks
-from tasks.scoring.orientations import orientation_of
+from tasks.scoring.late_interaction.maxsim import score_maxsim
+from tasks.scoring.late_interaction.multivectors import Blocks
+from tasks.scoring.late_interaction.orientations import orientation_of
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols import judge_all
+from tasks.scoring.protocols.layout import layout_of
+from tasks.scoring.protocols.table import build_tasks
+from tasks.scoring.protocols.tasks import ChoiceTask, Judgement, RetrievalTask
 
 SCORER_VERSION = 2  # raised whenever a stored outcome would change
 
@@ -34,7 +34,7 @@ def evaluate(
 
     Args:
         corpus: Whose items were embedded.
-        protocols: From :func:`tasks.scoring.protocols.select`.
+        protocols: From :func:`tasks.scoring.protocols.table.select`.
         images: Single-vector encoders: float32 unit vectors in corpus order, shape ``(n_images, dim)``. Multi-vector
             encoders: a function that gives the blocks anew at each call.
         captions: Likewise; for a corpus in several languages also :class:`CaptionParts`, so that one part is in
@@ -51,7 +51,7 @@ def evaluate(
         ValueError: Embeddings that cannot be scored: their number, dimensions or values; an orientation asked of a
             single-vector encoder.
     """
-    judgements = judge_all(corpus, protocols)
+    judgements = build_tasks(corpus, protocols)
     if isinstance(images, np.ndarray) and isinstance(captions, np.ndarray | CaptionParts):
         turned = [j.protocol.id for j in judgements if orientation_of(j.protocol) != "transposed"]
         if turned:
@@ -71,8 +71,8 @@ def _dense(
     memory_bytes: int,
 ) -> dict[str, Outcomes]:
     layout = layout_of(corpus)
-    retrieval = [j for j in judgements if isinstance(j, RetrievalJudgement)]
-    sets = [j for j in judgements if isinstance(j, ChoiceJudgement)]
+    retrieval = [j for j in judgements if isinstance(j, RetrievalTask)]
+    sets = [j for j in judgements if isinstance(j, ChoiceTask)]
     found: dict[str, Outcomes] = {}
     if isinstance(captions, np.ndarray):
         if len(layout.parts) < 2:

@@ -10,20 +10,20 @@ import torch
 from numpy.typing import NDArray
 
 from store.schema import TOP
-from tasks.scoring.collecting import Strip, collect
 from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, dense_strips, full_float32
-from tasks.scoring.judgements import RetrievalJudgement
-from tasks.scoring.maxsim import strips_of
-from tasks.scoring.multivectors import Blocks, Ragged
+from tasks.scoring.late_interaction.maxsim import strips_of
+from tasks.scoring.late_interaction.multivectors import Blocks, Ragged
+from tasks.scoring.late_interaction.products import float32_scores, score_table
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.pairwise import float32_scores, score_table
-from tasks.scoring.ranking import Standing, ranks_of
+from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.scoring.ranks.accumulator import Strip, collect
+from tasks.scoring.ranks.ranking import Standing, ranks_of
 
 RRF_CONSTANT = 60  # Cormack, Clarke and Buettcher, SIGIR 2009
 
 
 def dense_scores(
-    images: NDArray[np.float32], captions: NDArray[np.float32], judgement: RetrievalJudgement
+    images: NDArray[np.float32], captions: NDArray[np.float32], judgement: RetrievalTask
 ) -> Iterator[Strip]:
     """A single-vector encoder's scores for a weighted sum, from its vectors in corpus order."""
     with full_float32():
@@ -42,7 +42,7 @@ def late_scores(images: Blocks, captions: Ragged, *, n_images: int) -> Iterator[
 def weighted_sum(
     members: Sequence[Iterator[Strip]],
     weights: Sequence[float],
-    judgement: RetrievalJudgement,
+    judgement: RetrievalTask,
     *,
     shape: tuple[int, int],
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
@@ -75,7 +75,7 @@ def weighted_sum(
 
 
 def reciprocal_rank_fusion(
-    outcomes: Sequence[Outcomes], judgement: RetrievalJudgement, *, constant: int = RRF_CONSTANT
+    outcomes: Sequence[Outcomes], judgement: RetrievalTask, *, constant: int = RRF_CONSTANT
 ) -> Outcomes:
     """Outcomes of the lists fused by ``sum over encoders of 1 / (constant + rank)``.
 
@@ -120,12 +120,12 @@ def reciprocal_rank_fusion(
     top = np.take_along_axis(scores, best, 1)
     return replace(
         outcomes[0],
-        rank_low=ranks.rank_low,
-        rank_high=ranks.rank_high,
+        rank_best=ranks.rank_best,
+        rank_worst=ranks.rank_worst,
         n_tied_relevant=ranks.n_tied_relevant,
         best_score=ranks.best_score,
-        relevant_low=ranks.low,
-        relevant_high=ranks.high,
+        relevant_rank_best=ranks.low,
+        relevant_rank_worst=ranks.high,
         top_ords=np.where(top > 0, np.take_along_axis(items, best, 1), -1).astype(np.int32),
         top_scores=np.where(top > 0, top, np.nan).astype(np.float32),
     )

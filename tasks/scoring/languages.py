@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.types import EvalProtocol
-from tasks.scoring.asking import captions_to_images, images_to_captions
 from tasks.scoring.consistency import Side, compared
 from tasks.scoring.dense import score_dense
-from tasks.scoring.judgements import RetrievalJudgement
-from tasks.scoring.layout import CorpusLayout
 from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.builders import captions_to_images, images_to_captions
+from tasks.scoring.protocols.layout import CorpusLayout
+from tasks.scoring.protocols.tasks import RetrievalTask
 
 Part: TypeAlias = tuple[str, str]
 
@@ -42,7 +42,7 @@ class _Reference(NamedTuple):
 
 def score_parts(
     layout: CorpusLayout,
-    judgements: Sequence[RetrievalJudgement],
+    judgements: Sequence[RetrievalTask],
     images: NDArray[np.float32],
     captions: CaptionParts,
     *,
@@ -62,7 +62,7 @@ def score_parts(
         device: Any torch device.
         memory_bytes: What scoring a part may allocate beyond the embeddings.
     """
-    by_reference: dict[Part | None, dict[Part, list[RetrievalJudgement]]] = {}
+    by_reference: dict[Part | None, dict[Part, list[RetrievalTask]]] = {}
     for judgement in judgements:
         part = part_of(layout, judgement)
         by_reference.setdefault(reference_of(layout, part), {}).setdefault(part, []).append(judgement)
@@ -93,7 +93,7 @@ def score_parts(
     return found
 
 
-def part_of(layout: CorpusLayout, judgement: RetrievalJudgement) -> Part:
+def part_of(layout: CorpusLayout, judgement: RetrievalTask) -> Part:
     """The part that a judgement's captions belong to."""
     caption = (judgement.queries if judgement.protocol.direction == "t2i" else judgement.galleries[0])[0]
     return next(part for part, ords in layout.parts.items() if caption in ords)
@@ -121,7 +121,7 @@ def _both_ways(
     return score_dense(images, vectors, judgements, device=device, memory_bytes=memory_bytes)
 
 
-def _answered(reference: _Reference, judgement: RetrievalJudgement) -> Outcomes | None:
+def _answered(reference: _Reference, judgement: RetrievalTask) -> Outcomes | None:
     """The reference's own outcomes, where a judgement asks just what was asked of the reference."""
     outcomes = reference.outcomes[judgement.protocol.direction]
     whole = len(judgement.galleries) == 1 and len(judgement.galleries[0]) == outcomes.n_gallery[0]
@@ -149,7 +149,7 @@ def _keys(layout: CorpusLayout, part: Part) -> NDArray[np.int64]:
 def _against(
     reference: _Reference,
     outcomes: Outcomes,
-    judgement: RetrievalJudgement,
+    judgement: RetrievalTask,
     images: NDArray[np.float32],
     keys: NDArray[np.int64],
 ) -> Outcomes:
@@ -170,7 +170,7 @@ def _against(
     return compared(outcomes, side, query_of=query_of, item_of=counterpart.astype(np.int32))
 
 
-def _localised(judgement: RetrievalJudgement, ords: NDArray[np.int32]) -> RetrievalJudgement:
+def _localised(judgement: RetrievalTask, ords: NDArray[np.int32]) -> RetrievalTask:
     """The same judgement with captions named by their position among ``ords``."""
 
     def local(captions: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -24,26 +24,26 @@ class Outcomes:
     """One protocol, one encoder: a row per query (``protocols.md`` §4).
 
     With ``a`` items strictly above the best relevant one, ``b`` irrelevant and ``c`` relevant items tied with it:
-    ``rank_low = a + 1`` (all ties won), ``rank_high = a + b + 1`` (all ties lost), ``n_tied_relevant = c``.
+    ``rank_best = a + 1`` (all ties won), ``rank_worst = a + b + 1`` (all ties lost), ``n_tied_relevant = c``.
 
-    For quadruples and pairs the "rank" counts lost comparisons instead: ``rank_low`` is one more than the comparisons
-    lost strictly, ``rank_high`` adds the tied ones, so 1 means that everything was told apart.
+    For quadruples and pairs the "rank" counts lost comparisons instead: ``rank_best`` is one more than the comparisons
+    lost strictly, ``rank_worst`` adds the tied ones, so 1 means that everything was told apart.
 
     Attributes:
         protocol: Whose outcomes they are.
         query_ids: object (str), shape ``(n_queries,)``, unique.
         query_ords: int32: position of the query in the corpus (of a quadruple or pair: in its table).
         clusters: int32: ord of the image that the query belongs to (quadruples: own position).
-        rank_low: int32, 1-based.
-        rank_high: int32, 1-based.
+        rank_best: int32, 1-based.
+        rank_worst: int32, 1-based.
         n_relevant: int32, at least 1.
         n_tied_relevant: int32, at least 1.
         n_gallery: int32: items that were searched.
         weights: float64: weight of the query in a mean; 1 except where groups of unequal size count alike.
         best_score: float32: score of the best relevant item.
-        relevant_low: int32, all queries one after the other, ``n_relevant`` values each, ascending: rank of the
+        relevant_rank_best: int32, all queries one after the other, ``n_relevant`` values each, ascending: rank of the
             first, second, … relevant item, all ties with irrelevant items won.
-        relevant_high: The same with these ties lost.
+        relevant_rank_worst: The same with these ties lost.
         top_ords: int32, shape ``(n_queries, width)``: corpus ords of the best items, best first, equal scores by
             ord; -1 beyond the gallery. None for quadruples and pairs.
         top_scores: float32, same shape; NaN beyond the gallery.
@@ -58,15 +58,15 @@ class Outcomes:
     query_ids: NDArray[np.object_]
     query_ords: NDArray[np.int32]
     clusters: NDArray[np.int32]
-    rank_low: NDArray[np.int32]
-    rank_high: NDArray[np.int32]
+    rank_best: NDArray[np.int32]
+    rank_worst: NDArray[np.int32]
     n_relevant: NDArray[np.int32]
     n_tied_relevant: NDArray[np.int32]
     n_gallery: NDArray[np.int32]
     weights: NDArray[np.float64]
     best_score: NDArray[np.float32]
-    relevant_low: NDArray[np.int32]
-    relevant_high: NDArray[np.int32]
+    relevant_rank_best: NDArray[np.int32]
+    relevant_rank_worst: NDArray[np.int32]
     top_ords: NDArray[np.int32] | None = None
     top_scores: NDArray[np.float32] | None = None
     scores: NDArray[np.float32] | None = None
@@ -84,7 +84,7 @@ class Outcomes:
     @property
     def tied(self) -> NDArray[np.bool_]:
         """Whether the best relevant item is tied with an irrelevant one (or a comparison is a tie)."""
-        return self.rank_high > self.rank_low
+        return self.rank_worst > self.rank_best
 
     def to_arrow(
         self, *, evaluation: str, encoder: str, encoder_fingerprint: str, corpus: str, corpus_fingerprint: str
@@ -104,15 +104,15 @@ class Outcomes:
             "query_id": pa.array(self.query_ids, pa.string()),
             "query_ord": pa.array(self.query_ords),
             "cluster": pa.array(self.clusters),
-            "rank_low": pa.array(self.rank_low),
-            "rank_high": pa.array(self.rank_high),
+            "rank_best": pa.array(self.rank_best),
+            "rank_worst": pa.array(self.rank_worst),
             "n_relevant": pa.array(self.n_relevant),
             "n_tied_relevant": pa.array(self.n_tied_relevant),
             "n_gallery": pa.array(self.n_gallery),
             "weight": pa.array(self.weights),
             "best_score": pa.array(self.best_score),
-            "relevant_low": self._relevant(self.relevant_low),
-            "relevant_high": self._relevant(self.relevant_high),
+            "relevant_rank_best": self._relevant(self.relevant_rank_best),
+            "relevant_rank_worst": self._relevant(self.relevant_rank_worst),
             "top_ords": self._top(self.top_ords, pa.int32()),
             "top_scores": self._top(self.top_scores, pa.float32()),
             "scores": _fixed(self.scores, n),
@@ -124,11 +124,11 @@ class Outcomes:
     @classmethod
     def from_arrow(cls, rows: pa.Table, protocol: EvalProtocol) -> Outcomes:
         """The outcomes of one protocol back from stored rows, in the order of the rows."""
-        single = pc.is_null(rows["relevant_low"]).to_numpy(zero_copy_only=False)
+        single = pc.is_null(rows["relevant_rank_best"]).to_numpy(zero_copy_only=False)
         n_relevant = _numpy(rows["n_relevant"], np.int32)
         starts = np.concatenate([[0], np.cumsum(n_relevant, dtype=np.int64)])
         ranks = {}
-        for name, of_single in (("relevant_low", "rank_low"), ("relevant_high", "rank_high")):
+        for name, of_single in (("relevant_rank_best", "rank_best"), ("relevant_rank_worst", "rank_worst")):
             flat = np.empty(starts[-1], dtype=np.int32)
             flat[starts[:-1][single]] = _numpy(rows[of_single], np.int32)[single]
             flat[np.repeat(~single, n_relevant)] = _numpy(pc.list_flatten(rows[name]), np.int32)
@@ -138,15 +138,15 @@ class Outcomes:
             query_ids=np.asarray(rows["query_id"].to_pylist(), dtype=object),
             query_ords=_numpy(rows["query_ord"], np.int32),
             clusters=_numpy(rows["cluster"], np.int32),
-            rank_low=_numpy(rows["rank_low"], np.int32),
-            rank_high=_numpy(rows["rank_high"], np.int32),
+            rank_best=_numpy(rows["rank_best"], np.int32),
+            rank_worst=_numpy(rows["rank_worst"], np.int32),
             n_relevant=n_relevant,
             n_tied_relevant=_numpy(rows["n_tied_relevant"], np.int32),
             n_gallery=_numpy(rows["n_gallery"], np.int32),
             weights=_numpy(rows["weight"], np.float64),
             best_score=_numpy(rows["best_score"], np.float32),
-            relevant_low=ranks["relevant_low"],
-            relevant_high=ranks["relevant_high"],
+            relevant_rank_best=ranks["relevant_rank_best"],
+            relevant_rank_worst=ranks["relevant_rank_worst"],
             top_ords=_padded(rows["top_ords"], np.int32(-1)),
             top_scores=_padded(rows["top_scores"], np.float32(np.nan)),
             scores=_padded(rows["scores"], np.float32(np.nan)),

@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tasks.scoring.certifying import exactly
-from tasks.scoring.judgements import RetrievalJudgement
-from tasks.scoring.multivectors import Blocks, Ragged, checked
+from tasks.scoring.late_interaction.certifying import exactly
+from tasks.scoring.late_interaction.multivectors import Blocks, Ragged, checked
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.ranking import Standing, ranks_of
+from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.scoring.ranks.ranking import Standing, ranks_of
 
 # (query ords, item ords of shape (n_queries, N)) -> float32 scores of the second encoder, same shape
 SecondScores: TypeAlias = Callable[[NDArray[np.int32], NDArray[np.int32]], NDArray[np.float32]]
@@ -35,9 +35,7 @@ class Depth(NamedTuple):
     seconds_per_query: float
 
 
-def two_stage(
-    first: Outcomes, judgement: RetrievalJudgement, second: SecondScores, depths: Sequence[int]
-) -> list[Depth]:
+def two_stage(first: Outcomes, judgement: RetrievalTask, second: SecondScores, depths: Sequence[int]) -> list[Depth]:
     """Outcomes of ordering the first N again, for every N; the second encoder scores each pair once.
 
     Args:
@@ -98,7 +96,7 @@ def maxsim_pairs(images: Blocks, captions: Ragged, *, device: str = "cpu") -> Se
     return scores
 
 
-def _reordered(first: Outcomes, judgement: RetrievalJudgement, scores: NDArray[np.float32]) -> Outcomes:
+def _reordered(first: Outcomes, judgement: RetrievalTask, scores: NDArray[np.float32]) -> Outcomes:
     """Outcomes with the first N by the second score, and all other items where the first encoder left them."""
     lists = first.top_ords
     if lists is None or first.top_scores is None:
@@ -119,20 +117,20 @@ def _reordered(first: Outcomes, judgement: RetrievalJudgement, scores: NDArray[n
     offsets = np.concatenate([[0], np.cumsum(n_inside[some])]).astype(np.int64)
     ranks = ranks_of(Standing(own[inside], above[inside], level[inside]), offsets)
     low[~kept], high[~kept] = ranks.low, ranks.high
-    low[kept] = np.maximum(first.relevant_low[kept], n + 1)
-    high[kept] = np.maximum(first.relevant_high[kept], n + 1)
+    low[kept] = np.maximum(first.relevant_rank_best[kept], n + 1)
+    high[kept] = np.maximum(first.relevant_rank_worst[kept], n + 1)
     starts = first.offsets[:-1]
     best_score, tied = first.best_score.copy(), first.n_tied_relevant.copy()
     best_score[some], tied[some] = ranks.best_score, ranks.n_tied_relevant
     order = np.argsort(-scores, axis=1, kind="stable")
     return replace(
         first,
-        rank_low=low[starts],
-        rank_high=high[starts],
+        rank_best=low[starts],
+        rank_worst=high[starts],
         n_tied_relevant=tied,
         best_score=best_score,
-        relevant_low=low,
-        relevant_high=high,
+        relevant_rank_best=low,
+        relevant_rank_worst=high,
         top_ords=np.concatenate([np.take_along_axis(lists[:, :n], order, 1), lists[:, n:]], axis=1),
         top_scores=np.concatenate([np.take_along_axis(scores, order, 1), first.top_scores[:, n:]], axis=1),
     )

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tasks.encoders.device import device_name
-from tasks.versions import library_versions, versions_of
+from tasks.runtime.versions import library_versions, versions_of
 from tests.benchmarks.rows import Row
 
 HERE = Path(__file__).parent

@@ -22,8 +22,8 @@ SHARED = """
 import random, sys
 import numpy as np, pyarrow as pa
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tasks.corpora.coco_categories import SUPERCATEGORY_OF
-from tasks.scoring.protocols import judge, select
+from tasks.corpora.readers.coco_categories import SUPERCATEGORY_OF
+from tasks.scoring.protocols.table import judge, select
 folder, n_images, n_encoders = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 rng = random.Random(0)
 words = "a the man woman riding holding red blue two several next to behind without street table dog horse on".split()
@@ -53,9 +53,9 @@ for encoder in range(n_encoders):
 """
 MEASURE = """
 import json, resource, time
-from tasks.analysis.analyses import ANALYSES, diagnose
-from tasks.analysis.resampling import Resampling
-from tasks.analysis.subject import Subject, slice_rows
+from tasks.diagnosis.table import ANALYSES, diagnose
+from tasks.statistics.resampling import Resampling
+from tasks.diagnosis.subject import Subject, slice_rows
 from tasks.scoring.outcomes import Outcomes
 start = time.perf_counter()
 n_rows = 0

@@ -33,13 +33,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line has i
 from store import EmbeddingStore
 from store.types import EncoderSpec
 from tasks.corpora import open_corpus
-from tasks.corpora.decode import decode_image
+from tasks.corpora.images.decode import decode_image
 from tasks.encoders import load_encoder, resolve
 from tasks.encoders.batching import NOMINAL_TOKENS
 from tasks.encoders.encoder import Encoder, Prepared
 from tasks.encoders.memory import peak_bytes, usable_cores
 from tasks.encoders.pipeline import CaptionWork, ImageWork, encode_stream
-from tasks.encoders.torchvision_remedy import ensure_torchvision
+from tasks.encoders.torchvision_import import ensure_torchvision
 from tests.benchmarks.encode_models import linear_layers, write_clip, write_minilm
 from tests.benchmarks.encode_peers import (
     BATCH,
@@ -186,7 +186,7 @@ def products_alone(layers: Sequence[Any], n_tokens: int) -> Callable[[], None]:
 
 def beside_the_bare_forward_pass(folder: Path, *, turns: int, n_images: int) -> list[Row]:
     """The whole flow (read, decode, preprocess, forward, write, seal) as a share of the forward pass alone."""
-    from tasks.encoding import EncodeSettings, SetEncoder
+    from tasks.runtime.encoding import EncodeSettings, SetEncoder
 
     checkpoint = folder / "b16"
     write_clip(checkpoint, vision=(224, 16, 768, 12), text=(128, 2))

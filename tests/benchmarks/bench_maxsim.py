@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from store.types import Corpus, EvalProtocol
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.corpora.subset import sample_corpus
-from tasks.scoring.judgements import Judgement
-from tasks.scoring.maxsim import Method, maxsim, outcomes_of_scores
-from tasks.scoring.multivectors import gather
+from tasks.scoring.late_interaction.maxsim import Method, maxsim, outcomes_of_scores
+from tasks.scoring.late_interaction.multivectors import gather
+from tasks.scoring.late_interaction.screening import half_is_fast
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols import judge_all, select
-from tasks.scoring.screening import half_is_fast
+from tasks.scoring.protocols.table import build_tasks, select
+from tasks.scoring.protocols.tasks import Judgement
 from tests.benchmarks.bench_scoring import fastest
 from tests.benchmarks.rows import Row
 
@@ -47,8 +47,8 @@ def run(quick: bool = False) -> list[Row]:
     images, captions = vectors(n, N_PATCHES)
     rows = [CaptionRow(id=f"c{i}", image_id=f"i{i}", text="x") for i in range(n)]
     corpus = build_corpus("maxsim", [ImageRow(id=f"i{i}") for i in range(n)], rows, source=None)
-    judgements = judge_all(corpus, select(corpus, ["t2i/all", "i2t/any"]))
-    scored(images[:50], captions[:50], judge_all(*_first(corpus, 50)), "certified", TOP)  # warm up
+    judgements = build_tasks(corpus, select(corpus, ["t2i/all", "i2t/any"]))
+    scored(images[:50], captions[:50], build_tasks(*_first(corpus, 50)), "certified", TOP)  # warm up
     fast, exact, long = (
         scored(images, captions, judgements, method, top)
         for method, top in (("certified", TOP), ("float32", TOP), ("certified", 100))

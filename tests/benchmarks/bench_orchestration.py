@@ -26,8 +26,8 @@ from flows.execution import call, start
 from flows.request import check_request
 from tasks.compare import compare_corpus
 from tasks.diagnose import diagnose_corpus
+from tasks.discover import find_evaluations, find_sets
 from tasks.embed import embed_corpora, register_corpus
-from tasks.find import find_evaluations, find_sets
 from tasks.publish import publish_report
 from tasks.score import score
 from tests.benchmarks.rows import Row

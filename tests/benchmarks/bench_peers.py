@@ -158,7 +158,7 @@ def stored(folder: Path, column: str) -> dict[tuple[str, int], float]:
 
 def ties(folder: Path) -> tuple[dict[tuple[str, int], float], dict[tuple[str, int], float]]:
     """Recalls with all ties lost, and all won."""
-    return stored(folder, "value_low"), stored(folder, "value_high")
+    return stored(folder, "value_ties_lost"), stored(folder, "value_ties_won")
 
 
 def by_clip_benchmark(folder: Path, data: Path, checkpoint: Path) -> Run:

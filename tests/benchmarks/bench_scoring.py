@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from store.types import Corpus
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tasks.corpora.coco_sm import LANGUAGES
+from tasks.corpora.readers.coco_sm import LANGUAGES
 from tasks.metrics import METRICS
 from tasks.scoring.dense import score_dense
 from tasks.scoring.evaluate import evaluate
 from tasks.scoring.languages import CaptionParts
-from tasks.scoring.protocols import judge_all, protocols_of, select
+from tasks.scoring.protocols.table import build_tasks, protocols_of, select
 from tests.benchmarks.planted import karpathy
 from tests.benchmarks.rows import Row
 
@@ -38,7 +38,7 @@ def run(quick: bool = False) -> list[Row]:
     """Rows of RESULTS.md; ``quick`` takes the first 1,000 images, a size at which the ratios are not the claims."""
     corpus = karpathy(limit=1000 if quick else None)
     images, captions, image_of = synthetic(corpus, dim=DIM)
-    judgements = judge_all(corpus, protocols_of(corpus))
+    judgements = build_tasks(corpus, protocols_of(corpus))
     product = fastest(lambda: torch.from_numpy(captions) @ torch.from_numpy(images).T)
     ours = fastest(lambda: score_dense(images, captions, judgements))
     found, peak = with_peak(lambda: score_dense(images, captions, judgements))

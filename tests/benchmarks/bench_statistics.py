@@ -12,15 +12,15 @@ import numpy as np
 from scipy import stats
 
 from store.types import EvalProtocol
-from tasks.analysis.bootstrap import bootstrap_samples
-from tasks.analysis.clusters import Clusters
-from tasks.analysis.resampling import Resampling
-from tasks.analysis.statistic import Sample
-from tasks.analysis.summary import Provenance, result_rows
-from tasks.analysis.validity import Scenario, study
 from tasks.metrics import METRICS
+from tasks.results.summary import Provenance, result_rows
 from tasks.scoring.outcomes import Outcomes
+from tasks.statistics.bootstrap import bootstrap_samples
+from tasks.statistics.clusters import Clusters
+from tasks.statistics.resampling import Resampling
+from tasks.statistics.statistic import Sample
 from tests.benchmarks.rows import Row
+from tests.benchmarks.validity import Scenario, study
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 N_ENCODERS, N_PROTOCOLS, N_IMAGES, PER_IMAGE = 9, 12, 5_000, 5
@@ -44,8 +44,9 @@ def outcomes_of(encoder: int, protocol: int) -> Outcomes:
     return Outcomes(
         protocol=EvalProtocol(id=f"t2i/{protocol}", direction="t2i", title="simulated"),
         query_ids=np.arange(n).astype(str).astype(object), query_ords=np.arange(n, dtype=np.int32), clusters=clusters,
-        rank_low=ranks, rank_high=ranks, n_relevant=ones, n_tied_relevant=ones, n_gallery=ones * N_IMAGES,
-        weights=np.ones(n), best_score=np.zeros(n, dtype=np.float32), relevant_low=ranks, relevant_high=ranks,
+        rank_best=ranks, rank_worst=ranks, n_relevant=ones, n_tied_relevant=ones, n_gallery=ones * N_IMAGES,
+        weights=np.ones(n), best_score=np.zeros(n, dtype=np.float32), relevant_rank_best=ranks,
+        relevant_rank_worst=ranks,
     )  # fmt: skip
 
 

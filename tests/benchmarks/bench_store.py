@@ -169,7 +169,8 @@ def measure_dense(folder: Path, size: dict[str, int]) -> dict[str, float]:
         for name, each in taken.items():
             seconds.setdefault(name, []).append(each)
     np.save(
-        folder / "raw.npy", store.vectors(encoder="e", corpus=corpus.name, modality="image").matrix.astype(np.float16)
+        folder / "raw.npy",
+        store.vectors(encoder="e", corpus=corpus.name, modality="image").matrix.astype(np.float16),
     )
     reads, loads = [], []
     for _ in range(7):

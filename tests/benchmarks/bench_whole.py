@@ -19,9 +19,9 @@ import numpy as np
 from store import EmbeddingStore
 from store.schema import TOP
 from store.types import EncoderSpec, Modality
-from tasks.asked import asked_protocols
-from tasks.scoring.maxsim import score_maxsim
-from tasks.scoring.protocols import judge_all
+from tasks.scoring.late_interaction.maxsim import score_maxsim
+from tasks.scoring.protocols.selection import select_protocols
+from tasks.scoring.protocols.table import build_tasks
 from tests.benchmarks.bench_maxsim import Block
 from tests.benchmarks.commands import Stepwise, capim, planted_store
 from tests.benchmarks.planted import MULTI, Hidden, karpathy
@@ -89,7 +89,7 @@ def full_late_interaction(quick: bool) -> list[Row]:
     n_images, n_captions = corpus.images.num_rows, corpus.captions.num_rows
     hidden = Hidden(corpus)
     made = {modality: list(blocks_of(hidden, model, modality)) for modality in ("image", "caption")}
-    judgements = judge_all(corpus, asked_protocols(corpus, vectors="multi"))
+    judgements = build_tasks(corpus, select_protocols(corpus, vectors="multi"))
     top = max(1, TOP * n_images // 5000)  # the same share of the images as in full, so that as many pairs are decided
     begun = time.perf_counter()
     score_maxsim(lambda: iter(made["image"]), lambda: iter(made["caption"]), judgements, top=top)

@@ -26,9 +26,9 @@ EVERY_SECONDS = 0.05
 # function -> step; a step's time is without that of the steps inside it
 STEPS = {
     "tasks.embed:open_corpus": "reading the corpus",
-    "tasks.embed:survey": "reading the corpus",
-    "tasks.encoding:load_encoder": "loading the model",
-    "tasks.encoding:SetEncoder.encode": "encoding",
+    "tasks.embed:image_index": "reading the corpus",
+    "tasks.runtime.encoding:load_encoder": "loading the model",
+    "tasks.runtime.encoding:SetEncoder.encode": "encoding",
     "tasks.score:evaluate": "scoring",
     "tasks.score:result_rows": "intervals",
     "tasks.score:rsum_row": "intervals",
@@ -38,9 +38,9 @@ STEPS = {
     "tasks.publish:write_report": "report",
     "store.embedding_store:EmbeddingStore.vectors": "reading vectors",
     "store.embedding_store:EmbeddingStore.multivectors": "reading vectors",
-    "store.catalogue:Catalogue.rows": "reading rows",
-    "store.catalogue:Catalogue.corpus": "reading rows",
-    "store.catalogue:Catalogue.write_rows": "writing rows",
+    "store.tables.catalogue:Catalogue.rows": "reading rows",
+    "store.tables.catalogue:Catalogue.corpus": "reading rows",
+    "store.tables.catalogue:Catalogue.write_rows": "writing rows",
 }
 
 

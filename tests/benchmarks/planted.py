@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from store import Block, Embeddings, EmbeddingStore, EncoderSpec, SetKey
 from store.schema import BATCHES
-from store.types import Corpus, Modality, SurveyedImage, digest16
+from store.types import Corpus, IndexedImage, Modality, digest16
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tasks.corpora.coco_karpathy import read_coco_karpathy
+from tasks.corpora.readers.coco_karpathy import read_coco_karpathy
 from tasks.corpora.subset import sample_corpus
 from tests.reports.large import MODELS, noisy_jpeg
 from tests.reports.stand_in import StandIn, batches, spec
@@ -55,7 +55,7 @@ def plant(folder: Path, *, n_images: int, encoders: list[str], n_patches: int, p
     store.write_corpus(corpus)
     rng = np.random.default_rng(0)
     if pictures:
-        store.write_survey(SurveyedImage(sha, 213, 160, noisy_jpeg(rng), None) for sha in shas)
+        store.write_image_index(IndexedImage(sha, 213, 160, noisy_jpeg(rng), None) for sha in shas)
     hidden = Hidden(corpus)
     taken = {"seconds": 0.0, "processor": 0.0}
     for name in encoders:

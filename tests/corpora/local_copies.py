@@ -106,7 +106,7 @@ def winoground(root: Path) -> Copy:
 
 def sugarcrepe(root: Path) -> Copy:
     root.mkdir()
-    from tasks.corpora.sugarcrepe import CATEGORIES
+    from tasks.corpora.readers.sugarcrepe import CATEGORIES
 
     for category in CATEGORIES:
         items = {
@@ -168,7 +168,7 @@ def coco_sm(root: Path) -> Copy:
     (root / "meta").mkdir(parents=True)
     names = [Path(name).name for name in COCO_2014[:2]]
     for system in ("google", "bing", "nllb"):
-        from tasks.corpora.coco_sm import LANGUAGES
+        from tasks.corpora.readers.coco_sm import LANGUAGES
 
         meta = {
             language: [
@@ -196,7 +196,7 @@ def coco_sm(root: Path) -> Copy:
 
 def xflickrco(root: Path) -> Copy:
     root.mkdir()
-    from tasks.corpora.xflickrco import LANGUAGES
+    from tasks.corpora.readers.xflickrco import LANGUAGES
 
     files = [("1007129816", "1007129816.jpg"), (391895, "COCO_val2014_000000391895.jpg")]
     for language in LANGUAGES:
@@ -231,7 +231,7 @@ def xtd10(root: Path) -> Copy:
 
 
 def crossmodal3600(root: Path) -> Copy:
-    from tasks.corpora.crossmodal3600 import LANGUAGES
+    from tasks.corpora.readers.crossmodal3600 import LANGUAGES
 
     entries = [
         {"image/key": key, **{lang: {"caption": [f"{lang} {key} {c}" for c in range(2)]} for lang in LANGUAGES}}

@@ -9,10 +9,10 @@ import pytest
 from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora import open_corpus
-from tasks.corpora.coco_categories import CATEGORIES_OF, SUPERCATEGORY_OF
-from tasks.corpora.coco_karpathy import read_coco_karpathy
-from tasks.corpora.ground_truths import SIXTH_CAPTIONS, karpathy_test_annotation_ids
-from tasks.corpora.image_files import coco_id, coco_names
+from tasks.corpora.images.image_files import coco_id, coco_names
+from tasks.corpora.readers.coco_categories import CATEGORIES_OF, SUPERCATEGORY_OF
+from tasks.corpora.readers.coco_karpathy import read_coco_karpathy
+from tasks.corpora.readers.ground_truths import SIXTH_CAPTIONS, karpathy_test_annotation_ids
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,12 @@ import pytest
 from PIL import Image
 
 from store.errors import RequestError
-from tasks.corpora.aro import read_aro
-from tasks.corpora.crepe import read_crepe
-from tasks.corpora.crops import Crops, crop_key
-from tasks.corpora.decode import decode_image
-from tasks.corpora.source import Folder
-from tasks.corpora.winoground import read_winoground
+from tasks.corpora.images.crops import Crops, crop_key
+from tasks.corpora.images.decode import decode_image
+from tasks.corpora.images.source import Folder
+from tasks.corpora.readers.aro import read_aro
+from tasks.corpora.readers.crepe import read_crepe
+from tasks.corpora.readers.winoground import read_winoground
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import pytest
 
 from store.types import Corpus
 from tasks.corpora import CORPORA, open_corpus
-from tasks.corpora.decode import decode_image, image_sha
 from tasks.corpora.description import plan
 from tasks.corpora.facts import corpus_facts
-from tasks.corpora.survey import survey
+from tasks.corpora.images.decode import decode_image, image_sha
+from tasks.corpora.images.image_index import image_index
 
 _spec = importlib.util.spec_from_file_location("corpora_local_copies", Path(__file__).with_name("local_copies.py"))
 assert _spec is not None
@@ -95,7 +95,7 @@ def test_a_sample_holds_together_and_a_survey_keeps_everything(case) -> None:
     drawn = open_corpus(copy.description, sample=2, seed=1)
     assert drawn.images.num_rows == 2
     assert set(drawn.captions["image_id"].drop_null().to_pylist()) <= set(drawn.images["id"].to_pylist())
-    assert survey(corpus, known={}, sink=lambda _: None).fingerprint == corpus.fingerprint
+    assert image_index(corpus, known={}, sink=lambda _: None).fingerprint == corpus.fingerprint
     assert isinstance(drawn, Corpus)
     facts = corpus_facts(corpus)
     assert facts.n_images == copy.n_images

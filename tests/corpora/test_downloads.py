@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.corpora import downloads
-from tasks.corpora.downloads import Downloads
+from tasks.corpora.images import downloads
+from tasks.corpora.images.downloads import Downloads
 
 
 class Shelf(BaseHTTPRequestHandler):

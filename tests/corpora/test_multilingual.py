@@ -11,11 +11,11 @@ import pytest
 
 from store.errors import RequestError
 from tasks.corpora import open_corpus
-from tasks.corpora.coco_sm import LANGUAGES, TRANSLATORS, read_coco_sm
 from tasks.corpora.facts import corpus_facts
-from tasks.corpora.multi30k import read_multi30k
-from tasks.corpora.xflickrco import read_xflickrco
-from tasks.corpora.xtd10 import read_xtd10
+from tasks.corpora.readers.coco_sm import LANGUAGES, TRANSLATORS, read_coco_sm
+from tasks.corpora.readers.multi30k import read_multi30k
+from tasks.corpora.readers.xflickrco import read_xflickrco
+from tasks.corpora.readers.xtd10 import read_xtd10
 
 
 def test_xflickrco_has_2000_images_with_one_caption_in_each_of_8_languages(shared_data: Path) -> None:

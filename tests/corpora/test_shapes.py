@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from store.errors import RequestError
-from tasks.corpora.shapes import Rendered, read_shapes, read_shapes_multilingual, read_shapes_winoground
-from tasks.corpora.shapes_wording import LANGUAGES, TRANSLATORS, translated, wordings
-from tasks.corpora.shapes_world import (
+from tasks.corpora.readers.shapes import Rendered, read_shapes, read_shapes_multilingual, read_shapes_winoground
+from tasks.corpora.shapes.wording import LANGUAGES, TRANSLATORS, translated, wordings
+from tasks.corpora.shapes.world import (
     held_out_orbits,
     held_out_scenes,
     parse_scene,

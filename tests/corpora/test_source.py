@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.corpora.source import Folder, Folders, Parts
+from tasks.corpora.images.source import Folder, Folders, Parts
 
 
 @pytest.fixture

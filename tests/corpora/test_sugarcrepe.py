@@ -8,7 +8,7 @@ import pytest
 
 from store.errors import RequestError
 from tasks.corpora import open_corpus
-from tasks.corpora.sugarcrepe import CATEGORIES, read_sugarcrepe
+from tasks.corpora.readers.sugarcrepe import CATEGORIES, read_sugarcrepe
 
 # Table 3 of Hsieh et al. 2023, and the published files.
 PUBLISHED = {

@@ -10,7 +10,7 @@ import pytest
 
 from store.errors import RequestError
 from tasks.corpora import open_corpus
-from tasks.corpora.table import read_table
+from tasks.corpora.readers.table import read_table
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 
 from store.errors import RequestError
 from tasks.corpora import open_corpus
-from tasks.corpora.cc3m import read_cc3m
-from tasks.corpora.webdataset import TarShards, read_webdataset
+from tasks.corpora.readers.cc3m import read_cc3m
+from tasks.corpora.readers.webdataset import TarShards, read_webdataset
 
 
 def shard(path: Path, members: dict[str, bytes], mode: str = "w") -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from store.types import EncoderSpec
-from tasks.encoders.torchvision_remedy import ensure_torchvision
+from tasks.encoders.torchvision_import import ensure_torchvision
 
 ensure_torchvision()
 

@@ -13,9 +13,10 @@ from PIL import Image
 
 from store.errors import RequestError, WorkError
 from store.types import EncoderSpec
-from tasks.encoders import encode_captions, encode_images, hf_dual, load_encoder
-from tasks.encoders.checkpoint import folder_of
-from tasks.encoders.conformance import POINTS, check_loaded
+from tasks.encoders import encode_captions, encode_images, load_encoder
+from tasks.encoders.adapters import hf_dual
+from tasks.encoders.checkpoints.checkpoint import folder_of
+from tasks.encoders.conformance.suite import POINTS, check_loaded
 from tasks.encoders.pipeline import CaptionWork, encode_stream
 from tests.encoders.families.openclip import build_own_tokenizer, from_transformers_clip
 from tests.encoders.families.others import build_coco_sm_module

@@ -13,13 +13,13 @@ from huggingface_hub import constants, errors
 from store.errors import RequestError, WorkError
 from store.types import EncoderSpec
 from tasks.encoders import ADAPTERS, catalog, entry_from, load_encoder, resolve, spec_of
-from tasks.encoders import adapters as adapters_module
-from tasks.encoders.checkpoint import digest_of, local_path
-from tasks.encoders.hub import hub_error, snapshot
-from tasks.encoders.open_clip_tags import open_clip_tag
-from tasks.encoders.pinning import pin, pinned_toml
-from tasks.encoders.torchvision_remedy import ensure_torchvision
-from tasks.encoders.weight_files import WEIGHT_FILES
+from tasks.encoders.adapters import table as adapters_module
+from tasks.encoders.adapters.open_clip_tags import open_clip_tag
+from tasks.encoders.checkpoints.checkpoint import digest_of, local_path
+from tasks.encoders.checkpoints.hub import hub_error, snapshot
+from tasks.encoders.checkpoints.pinning import pin, pinned_toml
+from tasks.encoders.checkpoints.weight_files import WEIGHT_FILES
+from tasks.encoders.torchvision_import import ensure_torchvision
 from tests.encoders.families.hub import add_to_cache, commit
 from tests.encoders.families.table import CASES
 
@@ -222,7 +222,7 @@ def test_torchvision_can_be_imported_beside_a_torch_that_it_was_not_built_for(tm
         "import torch\n"
         "def refuse(path): raise OSError('libcudart.so: cannot open shared object file')\n"
         "torch.ops.load_library = refuse\n"
-        "from tasks.encoders.torchvision_remedy import ensure_torchvision\n"
+        "from tasks.encoders.torchvision_import import ensure_torchvision\n"
         "print(ensure_torchvision(), ensure_torchvision())\n"
         "import torchvision.transforms\n"
         "print(torchvision.transforms.Resize(8))\n"

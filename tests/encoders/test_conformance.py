@@ -12,8 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from store.types import Embeddings, EncoderSpec
-from tasks.encoders import hf_dual, load_encoder, spec_of
-from tasks.encoders.conformance import POINTS, check_encoder, check_loaded
+from tasks.encoders import load_encoder, spec_of
+from tasks.encoders.adapters import hf_dual
+from tasks.encoders.conformance.suite import POINTS, check_encoder, check_loaded
 from tasks.encoders.pixels import Recipe
 from tests.encoders.families.table import CASES
 

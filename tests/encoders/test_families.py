@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.encoders.conformance import POINTS, check_encoder
+from tasks.encoders.conformance.suite import POINTS, check_encoder
 from tests.encoders.families.table import CASES
 
 

@@ -100,7 +100,7 @@ FAULTS = [
     *_faults("sets", UNREADABLE),
     *_faults("encoders", ("a truncated file",)),
     *_faults("corpora", ("a deleted file",)),
-    *_faults("survey", ("an emptied file",)),
+    *_faults("image_index", ("an emptied file",)),
     *_faults("single-", ("a deleted file",), "_refs/tags/*", "the tag of a set"),
     *_faults("single-", ("a truncated file", "a deleted file"), "_versions/*", "a manifest of a set"),
 ]

@@ -56,7 +56,7 @@ def rows(scene: Scene, folder: Path) -> dict[tuple[str, str], tuple[object, ...]
     """Value and interval by protocol and metric."""
     words = ("results", "--workspace", scene.workspace, "--format", "json", "--corpus", folder.name)
     found = json.loads(scene.capim(*words).must(0).out)
-    return {(row["protocol"], row["metric"]): (row["value"], row["low"], row["high"]) for row in found}
+    return {(row["protocol"], row["metric"]): (row["value"], row["ci_low"], row["ci_high"]) for row in found}
 
 
 def bad_images(scene: Scene) -> str:

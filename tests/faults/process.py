@@ -33,8 +33,8 @@ PRELOADED = (
     "vl_convert",
     "colpali_engine",
     "transformers.image_processing_utils",
-    "tasks.encoders.hf_dual",
-    "tasks.encoders.colvision",
+    "tasks.encoders.adapters.hf_dual",
+    "tasks.encoders.adapters.colvision",
 )
 LONGEST_SECONDS = 400.0
 FIXED = {

@@ -71,7 +71,7 @@ def test_exported_embeddings_come_back_with_equal_figures(
     evaluate = ["evaluate", "--encoders", "theirs,tiny-clip", "--corpora", CORPUS, "--replicates", "200", "--quiet"]
     assert main([*evaluate, "--workspace", str(workspace), "--device", "cpu"]) == 0
     rows = _json(capsys, workspace, "results", "--protocol", "t2i/all", "--encoder", "theirs,tiny-clip")
-    figures = {(row["encoder"], row["metric"]): (row["value"], row["low"], row["high"]) for row in rows}
+    figures = {(row["encoder"], row["metric"]): (row["value"], row["ci_low"], row["ci_high"]) for row in rows}
     for encoder, metric in list(figures):
         assert figures[encoder, metric] == figures["theirs", metric]
 
@@ -81,17 +81,17 @@ def test_a_function_in_a_file_becomes_a_metric_with_an_interval(
     workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "ten_lines.py").write_text(
-        'def found_at_3(outcomes):\n    """Hit at 3, ties lost."""\n    return outcomes.rank_high <= 3\n'
+        'def found_at_3(outcomes):\n    """Hit at 3, ties lost."""\n    return outcomes.rank_worst <= 3\n'
     )
     monkeypatch.chdir(tmp_path)
     evaluate = ["evaluate", "--metric", "ten_lines:found_at_3", "--protocols", "t2i/all", "--replicates", "200"]
     rows = _json(capsys, workspace, *evaluate)
     assert {row["metric"] for row in rows} == {"ten_lines:found_at_3"}
-    outcomes = _json(capsys, workspace, "query", "SELECT encoder, rank_high FROM outcomes WHERE protocol = 't2i/all'")
+    outcomes = _json(capsys, workspace, "query", "SELECT encoder, rank_worst FROM outcomes WHERE protocol = 't2i/all'")
     for row in rows:
-        hits = [o["rank_high"] <= 3 for o in outcomes if o["encoder"] == row["encoder"]]  # type: ignore[operator]
+        hits = [o["rank_worst"] <= 3 for o in outcomes if o["encoder"] == row["encoder"]]  # type: ignore[operator]
         assert row["value"] == pytest.approx(np.mean(hits))
-        assert row["low"] <= row["value"] <= row["high"]  # type: ignore[operator]
+        assert row["ci_low"] <= row["value"] <= row["ci_high"]  # type: ignore[operator]
 
 
 @pytest.mark.slow

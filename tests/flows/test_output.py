@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from flows.output import plain, print_rows
+from flows.commands.output import plain, print_rows
 
 ROWS = [
-    {"encoder": "a", "value": 0.5, "low": None, "when": datetime(2026, 1, 2, tzinfo=UTC)},
-    {"encoder": "bb", "value": 0.25, "low": 0.125, "when": datetime(2026, 1, 2, tzinfo=UTC)},
+    {"encoder": "a", "value": 0.5, "ci_low": None, "when": datetime(2026, 1, 2, tzinfo=UTC)},
+    {"encoder": "bb", "value": 0.25, "ci_low": 0.125, "when": datetime(2026, 1, 2, tzinfo=UTC)},
 ]
 
 
@@ -25,7 +25,7 @@ def _printed(form: str, **options: object) -> str:
 
 def test_json_carries_every_column_and_nulls() -> None:
     rows = json.loads(_printed("json"))
-    assert rows[0]["low"] is None
+    assert rows[0]["ci_low"] is None
     assert rows[1]["value"] == 0.25
     assert rows[0]["when"] == "2026-01-02T00:00:00+00:00"
 
@@ -33,7 +33,7 @@ def test_json_carries_every_column_and_nulls() -> None:
 def test_csv_is_read_back_by_the_csv_module() -> None:
     rows = list(csv.DictReader(io.StringIO(_printed("csv"))))
     assert [row["encoder"] for row in rows] == ["a", "bb"]
-    assert rows[1]["low"] == "0.125"
+    assert rows[1]["ci_low"] == "0.125"
 
 
 def test_a_table_aligns_numbers_to_the_right_and_shows_only_the_columns_asked_for() -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 def top_three(outcomes):
     """Share of queries with a relevant item in the top three."""
-    return outcomes.rank_low <= 3
+    return outcomes.rank_best <= 3
 
 def margin(block):
     """How far the best relevant item is ahead of the best other one."""

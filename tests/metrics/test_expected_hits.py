@@ -24,9 +24,9 @@ def tied(above: int, irrelevant: int, relevant: int, below_relevant: int = 0) ->
     outcomes = outcomes_of([low], n_gallery=after + below_relevant + 5)
     return replace(
         outcomes,
-        rank_high=np.int32([high[0]]),
+        rank_worst=np.int32([high[0]]),
         n_tied_relevant=np.int32([relevant]),
-        relevant_high=np.int32(high),
+        relevant_rank_worst=np.int32(high),
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reports.gallery import Answer, Case, Filter, Gallery, Grid, Hit, Thumbnail
-from reports.page import (
+from reports.elements.gallery import Answer, Case, Filter, Gallery, Grid, Hit, Thumbnail
+from reports.elements.page import (
     Bar,
     Cell,
     Chart,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from reports import write_report
-from reports.changes import changes, load_snapshot, unpaired_bound
 from reports.compare import compare, write_comparison
+from reports.rows.changes import changes, load_snapshot, unpaired_bound
 from store.errors import RequestError
 from tests.reports.stand_in import StandIn, comparison, demo, spec
 
@@ -28,8 +28,8 @@ def old_and_new(tmp_path: Path) -> tuple[Path, Path]:
                 encoder_fingerprint=changed.fingerprint,
                 evaluation=f"new {row['evaluation']}",
                 value=row["value"] - 0.2,
-                low=max(0.0, row["low"] - 0.2),
-                high=row["high"] - 0.2,
+                ci_low=max(0.0, row["ci_low"] - 0.2),
+                ci_high=row["ci_high"] - 0.2,
                 created=row["created"] + timedelta(days=1),
             )
     before = new.specs["tiny-clip"]

@@ -12,10 +12,10 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from reports.elements.page import Cell, Column, Table
 from reports.exports import FORMATS, export_results
 from reports.exports.coco_sm import in_seed_order, reduced
 from reports.exports.latex import latex_table
-from reports.page import Cell, Column, Table
 from store.errors import RequestError
 from store.schema import RESULTS
 from tests.reports.large import coco, result

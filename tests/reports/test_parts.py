@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from reports import build_report
 from reports.build import report_of
-from reports.cases import MISSED_BY_ALL, ONLY_ONE_FINDS, ONLY_ONE_MISSES, TIED, choose
-from reports.cells import heat
+from reports.elements.cells import heat
+from reports.elements.page import Cell, Choices, Column, Report, Section, Table
 from reports.format import PERCENT
-from reports.page import Cell, Choices, Column, Report, Section, Table
-from reports.ranking import standings
-from reports.reading import read_evidence
+from reports.rows.cases import MISSED_BY_ALL, ONLY_ONE_FINDS, ONLY_ONE_MISSES, TIED, choose
+from reports.rows.ranking import standings
+from reports.rows.reading import read_evidence
+from reports.rows.speed import speeds
 from reports.sections import gate, verdict
 from reports.sections.frontier import label_places, pareto
-from reports.speed import speeds
 from store import schema
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, comparison, corpus, demo, result, spec
@@ -110,8 +110,8 @@ def outcomes(name: str, low: list[int], high: list[int]) -> pa.Table:
         "query_id": [f"q{i}" for i in range(n)],
         "query_ord": range(n),
         "cluster": range(n),
-        "rank_low": low,
-        "rank_high": high,
+        "rank_best": low,
+        "rank_worst": high,
         "top_ords": [[0, 1]] * n,
         "top_scores": [[0.5, 0.4]] * n,
         "encoder": [name] * n,
@@ -132,7 +132,7 @@ def test_cases_are_chosen_by_kind_with_the_hardest_first() -> None:
         ("q3", ONLY_ONE_FINDS),
         ("q4", TIED),
     ]
-    assert [answer.rank_low for answer in cases[1].answers] == [50, 60]
+    assert [answer.rank_best for answer in cases[1].answers] == [50, 60]
 
 
 def test_examples_of_the_failure_analysis_join_the_cases() -> None:
@@ -181,7 +181,7 @@ def test_anchors_are_unique() -> None:
 
 def test_results_of_hit_lists_have_no_ties_to_show_and_break_nothing(demo_store: StandIn) -> None:
     for row in demo_store.tables["results"]:
-        row.update(tie_share=None, value_low=None, value_high=None)
+        row.update(tie_share=None, value_ties_lost=None, value_ties_won=None)
     table = next(s for s in build_report(demo_store).sections if s.id == "leaderboard").blocks[0]
     assert isinstance(table, Table)
     assert "ties" not in {column.heading for column in table.columns}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from reports import write_report
-from reports.place import write_files
+from reports.destination import write_files
 from tests.reports.stand_in import StandIn
 
 

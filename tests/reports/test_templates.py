@@ -13,7 +13,7 @@ import jinja2
 import pytest
 from jinja2 import nodes
 
-from reports import charts
+from reports.elements import charts
 from reports.render import TEMPLATES, figure_files, render_html, render_markdown
 from tests.reports.fixed import FIXED
 

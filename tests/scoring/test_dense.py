@@ -15,9 +15,9 @@ from store.types import Corpus
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.metrics import METRICS
 from tasks.scoring.dense import score_dense
-from tasks.scoring.judgements import RetrievalJudgement
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols import judge_all, protocols_of, select
+from tasks.scoring.protocols.table import build_tasks, protocols_of, select
+from tasks.scoring.protocols.tasks import RetrievalTask
 
 # vectors whose scores are exact in float32, so that an oracle may compute them in any order
 EXACT = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0.5, 0.5, 0.5, 0.5], [0.5, -0.5, 0.5, 0.5], [0, 0, -1, 0]], np.float32)
@@ -27,7 +27,7 @@ def exact_vectors(seed: int, n: int) -> NDArray[np.float32]:
     return EXACT[np.random.default_rng(seed).integers(len(EXACT), size=n)]
 
 
-def check_against_oracle(outcomes: Outcomes, judgement: RetrievalJudgement, scores: NDArray[np.float32]) -> None:
+def check_against_oracle(outcomes: Outcomes, judgement: RetrievalTask, scores: NDArray[np.float32]) -> None:
     """Compare every column with counting by hand; ``scores`` has queries in rows, both by ord."""
     for q, query in enumerate(judgement.queries):
         gallery = judgement.galleries[judgement.gallery_of[q]]
@@ -36,8 +36,8 @@ def check_against_oracle(outcomes: Outcomes, judgement: RetrievalJudgement, scor
         best = row[mine].max()
         irrelevant = np.setdiff1d(gallery, mine)
         assert outcomes.best_score[q] == best
-        assert outcomes.rank_low[q] == 1 + (row[gallery] > best).sum()
-        assert outcomes.rank_high[q] - outcomes.rank_low[q] == (row[irrelevant] == best).sum()
+        assert outcomes.rank_best[q] == 1 + (row[gallery] > best).sum()
+        assert outcomes.rank_worst[q] - outcomes.rank_best[q] == (row[irrelevant] == best).sum()
         assert outcomes.n_tied_relevant[q] == (row[mine] == best).sum()
         order = sorted(gallery, key=lambda item: (-row[item], item))
         assert outcomes.top_ords is not None
@@ -45,8 +45,10 @@ def check_against_oracle(outcomes: Outcomes, judgement: RetrievalJudgement, scor
         own = slice(outcomes.offsets[q], outcomes.offsets[q + 1])
         best_case = sorted(gallery, key=lambda item: (-row[item], item not in mine))
         worst_case = sorted(gallery, key=lambda item: (-row[item], item in mine))
-        assert outcomes.relevant_low[own].tolist() == [r + 1 for r, item in enumerate(best_case) if item in mine]
-        assert outcomes.relevant_high[own].tolist() == [r + 1 for r, item in enumerate(worst_case) if item in mine]
+        assert outcomes.relevant_rank_best[own].tolist() == [r + 1 for r, item in enumerate(best_case) if item in mine]
+        assert outcomes.relevant_rank_worst[own].tolist() == [
+            r + 1 for r, item in enumerate(worst_case) if item in mine
+        ]
 
 
 @pytest.mark.parametrize("memory_bytes", [1 << 30, 1 << 12], ids=["one matrix", "strips"])
@@ -57,11 +59,11 @@ def test_ranks_ties_and_lists_equal_counting_by_hand(
 ) -> None:
     corpus = corpus_of(counts)
     images, captions = exact_vectors(1, len(counts)), exact_vectors(2, sum(counts))
-    judgements = judge_all(corpus, protocols_of(corpus))
+    judgements = build_tasks(corpus, protocols_of(corpus))
     found = score_dense(images, captions, judgements, memory_bytes=memory_bytes, top=top)
     scores = captions @ images.T
     for judgement in judgements:
-        assert isinstance(judgement, RetrievalJudgement)
+        assert isinstance(judgement, RetrievalTask)
         table = scores if judgement.protocol.direction == "t2i" else scores.T
         check_against_oracle(found[judgement.protocol.id], judgement, table)
 
@@ -75,19 +77,19 @@ def test_galleries_whose_best_are_not_among_the_best_of_all_are_looked_at_alone(
     rng = np.random.default_rng(1)
     images, captions = (rng.integers(-3, 4, size=(n, 6)).astype(np.float32) for n in (130, 650))
     images[:, 0], captions[:, 0] = 1, np.where(np.arange(650) % 5 == 0, 64, 0)
-    judgements = judge_all(corpus, select(corpus, ["i2t/any", "i2t/symmetric-mean", "i2t/symmetric-first"]))
+    judgements = build_tasks(corpus, select(corpus, ["i2t/any", "i2t/symmetric-mean", "i2t/symmetric-first"]))
     found = score_dense(images, captions, judgements, top=top)
     for judgement in judgements:
-        assert isinstance(judgement, RetrievalJudgement)
+        assert isinstance(judgement, RetrievalTask)
         check_against_oracle(found[judgement.protocol.id], judgement, images @ captions.T)
 
 
 def test_constant_scorer_gets_exactly_k_over_n(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([5] * 300)
     same = np.full((1500, 8), 8**-0.5, dtype=np.float32)
-    outcomes = score_dense(same[:300], same, judge_all(corpus, select(corpus, ["t2i/all"])))["t2i/all"]
-    assert (outcomes.rank_low == 1).all()
-    assert (outcomes.rank_high == 300).all()
+    outcomes = score_dense(same[:300], same, build_tasks(corpus, select(corpus, ["t2i/all"])))["t2i/all"]
+    assert (outcomes.rank_best == 1).all()
+    assert (outcomes.rank_worst == 300).all()
     for k in (1, 5, 10):
         assert (METRICS[f"R@{k}"].per_query(outcomes) == k / 300).all()
 
@@ -96,7 +98,7 @@ def test_constant_scorer_gets_what_the_table_calls_chance(corpus_of: Callable[[l
     corpus = corpus_of([5] * 50)
     same = np.full((250, 8), 8**-0.5, dtype=np.float32)
     varied = np.random.default_rng(0).standard_normal((250, 8)).astype(np.float32)
-    judgements = judge_all(corpus, protocols_of(corpus))
+    judgements = build_tasks(corpus, protocols_of(corpus))
     constant, other = (score_dense(v[:50], v, judgements) for v in (same, varied))
     for id_ in constant:
         for metric in METRICS.values():
@@ -116,11 +118,11 @@ def test_permuting_the_gallery_changes_no_rank(seed: int, n: int, dim: int, exac
     def outcomes(images: NDArray[np.float32], image_of: NDArray[np.int64]) -> Outcomes:
         rows = [CaptionRow(id=f"c{i}", image_id=f"i{image_of[i]}", text="x") for i in range(n)]
         corpus = build_corpus("c", [ImageRow(id=f"i{i}") for i in range(n)], rows, source=None)
-        return score_dense(images, captions, judge_all(corpus, select(corpus, ["t2i/all"])))["t2i/all"]
+        return score_dense(images, captions, build_tasks(corpus, select(corpus, ["t2i/all"])))["t2i/all"]
 
     before = outcomes(images, np.arange(n))
     after = outcomes(images[order], np.argsort(order))
-    for column in ("rank_low", "rank_high", "n_tied_relevant", "best_score"):
+    for column in ("rank_best", "rank_worst", "n_tied_relevant", "best_score"):
         np.testing.assert_array_equal(getattr(before, column), getattr(after, column))
 
 
@@ -134,11 +136,11 @@ def test_identical_captions_of_two_images_tie_exactly_wherever_they_stand(n: int
     captions[-1] = captions[0]
     rows = [CaptionRow(id=f"c{i}", image_id=f"i{i}", text="x") for i in range(n)]
     corpus = build_corpus("c", [ImageRow(id=f"i{i}") for i in range(n)], rows, source=None)
-    judgements = judge_all(corpus, select(corpus, ["i2t/any", "t2i/all"]))
+    judgements = build_tasks(corpus, select(corpus, ["i2t/any", "t2i/all"]))
     for memory_bytes in (1 << 30, 1 << 10):
         found = score_dense(captions[::-1].copy(), captions, judgements, memory_bytes=memory_bytes)
-        assert found["i2t/any"].rank_high[0] == found["i2t/any"].rank_low[0] + 1
-        assert found["i2t/any"].rank_high[-1] == found["i2t/any"].rank_low[-1] + 1
+        assert found["i2t/any"].rank_worst[0] == found["i2t/any"].rank_best[0] + 1
+        assert found["i2t/any"].rank_worst[-1] == found["i2t/any"].rank_best[-1] + 1
 
 
 def test_ranks_of_transposed_scores_agree(corpus_of: Callable[[list[int]], Corpus]) -> None:
@@ -146,16 +148,16 @@ def test_ranks_of_transposed_scores_agree(corpus_of: Callable[[list[int]], Corpu
     corpus = corpus_of([1] * 70)
     rng = np.random.default_rng(3)
     a, b = (rng.standard_normal((70, 24)).astype(np.float32) for _ in range(2))
-    judgements = judge_all(corpus, select(corpus, ["t2i/all", "i2t/any"]))
+    judgements = build_tasks(corpus, select(corpus, ["t2i/all", "i2t/any"]))
     one, other = score_dense(a, b, judgements), score_dense(b, a, judgements)
-    np.testing.assert_array_equal(one["t2i/all"].rank_low, other["i2t/any"].rank_low)
+    np.testing.assert_array_equal(one["t2i/all"].rank_best, other["i2t/any"].rank_best)
     np.testing.assert_array_equal(one["t2i/all"].top_ords, other["i2t/any"].top_ords)
 
 
 def test_recall_grows_with_k(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([5] * 30)
     images, captions = exact_vectors(5, 30), exact_vectors(6, 150)
-    for outcomes in score_dense(images, captions, judge_all(corpus, protocols_of(corpus))).values():
+    for outcomes in score_dense(images, captions, build_tasks(corpus, protocols_of(corpus))).values():
         one, five, ten = (METRICS[f"R@{k}"].per_query(outcomes) for k in (1, 5, 10))
         assert (one <= five).all()
         assert (five <= ten).all()
@@ -163,7 +165,7 @@ def test_recall_grows_with_k(corpus_of: Callable[[list[int]], Corpus]) -> None:
 
 def test_a_list_longer_than_the_gallery_holds_the_gallery(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([5, 5, 5])
-    found = score_dense(exact_vectors(0, 3), exact_vectors(1, 15), judge_all(corpus, protocols_of(corpus)))
+    found = score_dense(exact_vectors(0, 3), exact_vectors(1, 15), build_tasks(corpus, protocols_of(corpus)))
     assert found["t2i/all"].top_ords is not None
     assert found["t2i/all"].top_ords.shape == (15, 3)
     assert METRICS["R@10"].value(found["t2i/all"]) == 1.0
@@ -195,12 +197,12 @@ def test_unusable_embeddings_are_refused_by_name(
 ) -> None:
     corpus = corpus_of([2, 2, 2])
     with pytest.raises(ValueError, match=message):
-        score_dense(spoil(exact_vectors(0, 3)), exact_vectors(1, 6), judge_all(corpus, protocols_of(corpus)))
+        score_dense(spoil(exact_vectors(0, 3)), exact_vectors(1, 6), build_tasks(corpus, protocols_of(corpus)))
 
 
 def test_an_empty_gallery_is_refused(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([1, 1])
-    [judgement] = judge_all(corpus, select(corpus, ["t2i/all"]))
+    [judgement] = build_tasks(corpus, select(corpus, ["t2i/all"]))
     with pytest.raises(ValueError, match="gallery is empty"):
         replace(judgement, galleries=(np.empty(0, np.int32),))
 
@@ -208,7 +210,7 @@ def test_an_empty_gallery_is_refused(corpus_of: Callable[[list[int]], Corpus]) -
 def test_outcomes_survive_arrow(corpus_of: Callable[[list[int]], Corpus], winoground_form: Corpus) -> None:
     for corpus, n in ((corpus_of([5, 6, 5]), 3), (winoground_form, 6)):
         captions = exact_vectors(1, corpus.captions.num_rows)
-        for outcomes in score_dense(exact_vectors(0, n), captions, judge_all(corpus, protocols_of(corpus))).values():
+        for outcomes in score_dense(exact_vectors(0, n), captions, build_tasks(corpus, protocols_of(corpus))).values():
             rows = outcomes.to_arrow(
                 evaluation="e", encoder="m", encoder_fingerprint="f", corpus="c", corpus_fingerprint="g"
             )

@@ -18,9 +18,9 @@ from tasks.metrics import METRICS, metrics_of
 from tasks.scoring.consistency import rank_biased_overlap, shared_items
 from tasks.scoring.evaluate import evaluate
 from tasks.scoring.languages import CaptionParts
-from tasks.scoring.layout import layout_of
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols import protocols_of, select
+from tasks.scoring.protocols.layout import layout_of
+from tasks.scoring.protocols.table import protocols_of, select
 
 N, K, DIM = 60, 5, 16
 PARTS = (("en", "google"), ("en", "bing"), ("de", "google"), ("de", "bing"), ("fr", "google"))

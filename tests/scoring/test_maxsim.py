@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from store.types import Corpus
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.scoring.evaluate import evaluate
-from tasks.scoring.maxsim import maxsim, score_maxsim
-from tasks.scoring.multivectors import gather, stacked
-from tasks.scoring.orientations import with_orientations
+from tasks.scoring.late_interaction.maxsim import maxsim, score_maxsim
+from tasks.scoring.late_interaction.multivectors import gather, stacked
+from tasks.scoring.late_interaction.orientations import with_orientations
+from tasks.scoring.late_interaction.products import float32_scores, float64_scores, image_as_query
+from tasks.scoring.late_interaction.screening import bound_of, screen_of, screened
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.pairwise import float32_scores, float64_scores, image_as_query
-from tasks.scoring.protocols import judge_all, protocols_of, select
-from tasks.scoring.screening import bound_of, screen_of, screened
+from tasks.scoring.protocols.table import build_tasks, protocols_of, select
 
 
 class Block(NamedTuple):
@@ -63,7 +63,7 @@ def test_scores_equal_the_sum_over_tokens_of_the_best_patch(corpus_of: Callable[
     for id_, scores in (("t2i/all", table), ("i2t/any", table.T)):
         outcomes = found[id_]
         np.testing.assert_allclose(outcomes.best_score, np.diag(scores), rtol=1e-5)
-        assert outcomes.rank_low.tolist() == [1 + (row > row[i]).sum() for i, row in enumerate(scores)]
+        assert outcomes.rank_best.tolist() == [1 + (row > row[i]).sum() for i, row in enumerate(scores)]
         np.testing.assert_array_equal(outcomes.top_ords, np.argsort(-scores, axis=1, kind="stable"))
 
 
@@ -72,7 +72,7 @@ def test_negative_similarities_are_not_beaten_by_padding(corpus_of: Callable[[li
     images, captions = Items(0, 2, longest=3), Items(1, 2, longest=3)
     images.vectors = [-np.abs(v) for v in images.vectors]
     captions.vectors = [np.abs(v) for v in captions.vectors]
-    found = score_maxsim(images, captions, judge_all(corpus, select(corpus, ["t2i/all"])))
+    found = score_maxsim(images, captions, build_tasks(corpus, select(corpus, ["t2i/all"])))
     assert (found["t2i/all"].best_score < 0).all()
 
 
@@ -96,7 +96,7 @@ def test_unusable_multi_vectors_are_refused_by_name(
     images, captions = Items(0, 6), Items(1, 6)
     spoil(images)
     with pytest.raises(ValueError, match=message):
-        score_maxsim(images, captions, judge_all(corpus, protocols_of(corpus)))
+        score_maxsim(images, captions, build_tasks(corpus, protocols_of(corpus)))
 
 
 def assert_same(one: Outcomes, other: Outcomes) -> None:
@@ -120,7 +120,7 @@ def test_certified_outcomes_are_those_of_float32_to_the_bit(seed: int, dim: int,
         images.vectors[i] = images.vectors[0]
         captions.vectors[i] = (captions.vectors[0] * np.float16(1.001)).astype(np.float16)
     protocols = with_orientations(protocols_of(corpus))
-    judgements = [j for j in judge_all(corpus, protocols) if "image-as-query" not in j.protocol.id]
+    judgements = [j for j in build_tasks(corpus, protocols) if "image-as-query" not in j.protocol.id]
     exact = score_maxsim(images, captions, judgements, top=top, method="float32")
     fast = score_maxsim(images, captions, judgements, top=top, method="certified")
     assert list(exact) == [judgement.protocol.id for judgement in judgements]
@@ -166,18 +166,18 @@ def test_scores_do_not_depend_on_the_images_that_are_scored_beside(
 def test_images_of_few_vectors_are_not_screened(
     corpus_of: Callable[[list[int]], Corpus], monkeypatch: pytest.MonkeyPatch, vectors: int, method: str
 ) -> None:
-    monkeypatch.setattr("tasks.scoring.maxsim.half_is_fast", lambda _: True)
+    monkeypatch.setattr("tasks.scoring.late_interaction.maxsim.half_is_fast", lambda _: True)
     corpus = corpus_of([1] * 6)
     images, captions = Items(0, 6, 16, longest=vectors), Items(1, 6, 16)
     images.vectors = [np.resize(v, (vectors, 16)) for v in images.vectors]
-    made = maxsim(images, gather(captions(), "caption"), judge_all(corpus, protocols_of(corpus)), top=2)
+    made = maxsim(images, gather(captions(), "caption"), build_tasks(corpus, protocols_of(corpus)), top=2)
     assert made.method == method
 
 
 def test_only_pairs_that_decide_something_are_scored_again(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([1] * 200)
     images, captions = Items(0, 200, 64, longest=30), Items(1, 200, 64)
-    judgements = judge_all(corpus, protocols_of(corpus))
+    judgements = build_tasks(corpus, protocols_of(corpus))
     made = maxsim(images, gather(captions(), "caption"), judgements, top=5, method="certified")
     assert 0.05 < made.rescored < 0.5
 
@@ -201,7 +201,7 @@ def test_the_three_orientations_follow_their_definitions(corpus_of: Callable[[li
 def test_scores_that_do_not_fit_memory_are_the_same(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([2] * 20)
     images, captions = Items(0, 20), Items(1, 40)
-    judgements = judge_all(corpus, protocols_of(corpus))
+    judgements = build_tasks(corpus, protocols_of(corpus))
     roomy, tight = (score_maxsim(images, captions, judgements, memory_bytes=m) for m in (1 << 30, 1 << 8))
     for id_ in roomy:
         assert_same(roomy[id_], tight[id_])
@@ -210,7 +210,7 @@ def test_scores_that_do_not_fit_memory_are_the_same(corpus_of: Callable[[list[in
 def test_small_sets_are_scored_exactly(winoground_form: Corpus) -> None:
     images, captions = Items(0, 6), Items(1, 6)
     [exact, fast] = [
-        score_maxsim(images, captions, judge_all(winoground_form, select(winoground_form, ["winoground"])), method=m)
+        score_maxsim(images, captions, build_tasks(winoground_form, select(winoground_form, ["winoground"])), method=m)
         for m in ("float32", "certified")
     ]
     table = by_definition(captions, images)

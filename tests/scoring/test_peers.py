@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from store.types import Corpus
 from tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
-from tasks.corpora.coco_karpathy import read_coco_karpathy
+from tasks.corpora.readers.coco_karpathy import read_coco_karpathy
 from tasks.metrics import METRICS
 from tasks.scoring.dense import score_dense
 from tasks.scoring.evaluate import evaluate
-from tasks.scoring.layout import layout_of
-from tasks.scoring.protocols import judge_all, protocols_of, select
+from tasks.scoring.protocols.layout import layout_of
+from tasks.scoring.protocols.table import build_tasks, protocols_of, select
 
 pytestmark = pytest.mark.peers
 
@@ -59,7 +59,7 @@ def test_retrieval_equals_clip_benchmark(corpus_of: Callable[[list[int]], Corpus
     with contextlib.redirect_stderr(io.StringIO()):
         theirs = peer.evaluate(Lookup(images, captions), loader, numbers, "cpu", amp=False, recall_k_list=[1, 5, 10])
     corpus = corpus_of(counts)
-    found = score_dense(images, captions, judge_all(corpus, select(corpus, ["t2i/all", "i2t/any"])))
+    found = score_dense(images, captions, build_tasks(corpus, select(corpus, ["t2i/all", "i2t/any"])))
     for k in (1, 5, 10):
         assert METRICS[f"R@{k}"].value(found["t2i/all"]) == pytest.approx(
             theirs[f"image_retrieval_recall@{k}"], abs=1e-6
@@ -76,7 +76,7 @@ def winoground_both_ways(images: NDArray[np.float32], captions: NDArray[np.float
     texts = [CaptionRow(id=str(i), image_id=str(i), text="x") for i in range(2 * n)]
     sets = [QuadrupleRow(str(i), str(2 * i), str(2 * i + 1), str(2 * i), str(2 * i + 1)) for i in range(n)]
     corpus = build_corpus("w", rows, texts, source=None, quadruples=sets)
-    outcomes = score_dense(images, captions, judge_all(corpus, select(corpus, ["winoground"])))["winoground"]
+    outcomes = score_dense(images, captions, build_tasks(corpus, select(corpus, ["winoground"])))["winoground"]
     ours = {score: METRICS[f"winoground_{score}"].value(outcomes) for score in ("text", "image", "group")}
     loader = [
         (torch.tensor([[2 * i, 2 * i + 1]]).view(1, 2, 1, 1, 1), [[str(2 * i), str(2 * i + 1)]]) for i in range(n)
@@ -111,7 +111,7 @@ def test_coco_5k_1k_cxc_and_eccv_equal_eccv_caption(shared_data: Path) -> None:
     images = topics + 0.6 * rng.standard_normal((5000, 48))
     captions = unit(images[layout.caption_images] + 1.3 * rng.standard_normal((25_010, 48)))
     images = unit(images)
-    found = score_dense(images, captions, judge_all(corpus, protocols_of(corpus)))
+    found = score_dense(images, captions, build_tasks(corpus, protocols_of(corpus)))
     assert len(found["t2i/cxc"]) == 24_972
     assert (len(found["t2i/eccv"]), len(found["i2t/eccv"])) == (1_332, 1_261)
 
@@ -155,7 +155,7 @@ def test_ndcg_mrr_recall_and_r_precision_equal_trec_eval(corpus_of: Callable[[li
     captions = unit(np.repeat(images, 5, axis=0) + 2 * rng.standard_normal((300, 16)))
     images = unit(images)
     corpus = corpus_of([5] * 60)
-    outcomes = score_dense(images, captions, judge_all(corpus, select(corpus, ["i2t/any"])))["i2t/any"]
+    outcomes = score_dense(images, captions, build_tasks(corpus, select(corpus, ["i2t/any"])))["i2t/any"]
     scores = images @ captions.T
     relevant = {str(q): {str(5 * q + k): 1 for k in range(5)} for q in range(60)}
     run = {str(q): {str(c): float(s) for c, s in enumerate(row)} for q, row in enumerate(scores)}

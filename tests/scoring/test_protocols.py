@@ -12,17 +12,17 @@ from store.types import Corpus
 from tasks.corpora.build import CaptionRow, ImageRow, PairRow, RelevanceRow, build_corpus
 from tasks.metrics import METRICS
 from tasks.scoring.dense import score_dense
-from tasks.scoring.judgements import ChoiceJudgement, RetrievalJudgement
-from tasks.scoring.protocols import PROTOCOLS, judge, judge_all, protocols_of, select
+from tasks.scoring.protocols.table import PROTOCOLS, build_tasks, judge, protocols_of, select
+from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
 
 
 def ids(corpus: Corpus) -> list[str]:
     return [protocol.id for protocol in protocols_of(corpus)]
 
 
-def asked(corpus: Corpus, id_: str) -> RetrievalJudgement:
+def asked(corpus: Corpus, id_: str) -> RetrievalTask:
     judgement = judge(corpus, select(corpus, [id_])[0])
-    assert isinstance(judgement, RetrievalJudgement)
+    assert isinstance(judgement, RetrievalTask)
     return judgement
 
 
@@ -137,11 +137,11 @@ def test_pairs_have_one_protocol_per_category_and_a_macro_mean_that_weighs_categ
     corpus = build_corpus("sugarcrepe", images, captions, source=None, pairs=pairs)
     assert ids(corpus) == ["sugarcrepe/add", "sugarcrepe/swap", "sugarcrepe/macro", "sugarcrepe/micro"]
     macro = judge(corpus, select(corpus, ["sugarcrepe/macro"])[0])
-    assert isinstance(macro, ChoiceJudgement)
+    assert isinstance(macro, ChoiceTask)
     assert macro.weights.tolist() == [0.75, 0.75, 1.5]
     assert macro.captions.tolist() == [[0, 2], [1, 3], [0, 4]]
     micro = judge(corpus, select(corpus, ["sugarcrepe/micro"])[0])
-    assert isinstance(micro, ChoiceJudgement)
+    assert isinstance(micro, ChoiceTask)
     assert micro.weights.tolist() == [1.0, 1.0, 1.0]
     with pytest.raises(RequestError, match="pairs with hard negatives"):
         select(corpus, ["t2i/all"])
@@ -161,7 +161,7 @@ def test_a_caption_can_be_asked_to_beat_all_its_negatives_at_once() -> None:
     corpus = pairs_corpus("aro-coco-order", pairs)
     assert ids(corpus) == ["aro/order", "aro/all-negatives"]
     judgement = judge(corpus, select(corpus, ["aro/all-negatives"])[0])
-    assert isinstance(judgement, ChoiceJudgement)
+    assert isinstance(judgement, ChoiceTask)
     assert judgement.captions.tolist() == [[0, 2, 3, 4], [1, 5, -1, -1]]
     vectors = np.float32([[1, 0], [0, 1]])
     captions = np.float32([[0.8, 0.6], [0, 1], [0, 1], [0.6, 0.8], [0, -1], [0, 1]])
@@ -182,4 +182,4 @@ def test_of_many_categories_only_the_mean_is_taken_unless_asked() -> None:
 def test_several_judgements_come_in_the_order_asked_for(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([2, 2])
     wanted = ["i2t/any", "t2i/all"]
-    assert [judgement.protocol.id for judgement in judge_all(corpus, select(corpus, wanted))] == wanted
+    assert [judgement.protocol.id for judgement in build_tasks(corpus, select(corpus, wanted))] == wanted

@@ -16,10 +16,10 @@ from tasks.scoring.approximate import measure
 from tasks.scoring.blocks import score_blocks
 from tasks.scoring.dense import score_dense
 from tasks.scoring.fusion import dense_scores, late_scores, reciprocal_rank_fusion, weighted_sum
-from tasks.scoring.judgements import RetrievalJudgement
-from tasks.scoring.multivectors import gather
+from tasks.scoring.late_interaction.multivectors import gather
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols import judge_all, protocols_of, select
+from tasks.scoring.protocols.table import build_tasks, protocols_of, select
+from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.scoring.two_stage import dense_pairs, maxsim_pairs, two_stage
 
 
@@ -37,9 +37,9 @@ def two_encoders(n: int, per_image: int) -> list[tuple[NDArray[np.float32], NDAr
     return made
 
 
-def judged(corpus: Corpus, id_: str) -> RetrievalJudgement:
-    [judgement] = judge_all(corpus, select(corpus, [id_]))
-    assert isinstance(judgement, RetrievalJudgement)
+def judged(corpus: Corpus, id_: str) -> RetrievalTask:
+    [judgement] = build_tasks(corpus, select(corpus, [id_]))
+    assert isinstance(judgement, RetrievalTask)
     return judgement
 
 
@@ -48,7 +48,7 @@ def same(one: Outcomes, other: Outcomes, columns: tuple[str, ...]) -> None:
         np.testing.assert_array_equal(getattr(one, column), getattr(other, column), err_msg=column)
 
 
-RANKS = ("rank_low", "rank_high", "n_tied_relevant", "relevant_low", "relevant_high", "top_ords")
+RANKS = ("rank_best", "rank_worst", "n_tied_relevant", "relevant_rank_best", "relevant_rank_worst", "top_ords")
 
 
 @pytest.mark.parametrize("id_", ["t2i/all", "i2t/any"])
@@ -88,7 +88,7 @@ def test_ranks_of_every_depth_equal_sorting_by_hand(corpus_of: Callable[[list[in
             order = [*head[np.argsort(-second[q, head], kind="stable")], *tail]
             ranks = [place + 1 for place, item in enumerate(order) if item // 3 == q]
             own = slice(3 * q, 3 * q + 3)
-            assert depth.outcomes.relevant_low[own].tolist() == ranks
+            assert depth.outcomes.relevant_rank_best[own].tolist() == ranks
             assert depth.outcomes.top_ords[q].tolist() == order  # type: ignore[index]
 
 
@@ -148,7 +148,7 @@ def test_a_weighted_sum_ranks_by_the_sum_of_cosines_and_scores_per_token(
     table = 0.3 * captions @ images.T + 0.7 * np.array(per_token)
     np.testing.assert_array_equal(found.top_ords, np.argsort(-table, axis=1, kind="stable"))
     np.testing.assert_allclose(found.best_score, table[np.arange(40), np.arange(40) // 2], atol=1e-6)
-    assert found.rank_low.tolist() == [1 + (row > row[q // 2]).sum() for q, row in enumerate(table)]
+    assert found.rank_best.tolist() == [1 + (row > row[q // 2]).sum() for q, row in enumerate(table)]
 
 
 def test_weights_that_say_nothing_are_refused(corpus_of: Callable[[list[int]], Corpus]) -> None:
@@ -174,8 +174,8 @@ def test_reciprocal_rank_fusion_equals_its_formula(corpus_of: Callable[[list[int
             assert outcomes.top_ords is not None
             gains[outcomes.top_ords[q]] += 1 / (60 + 1 + np.arange(30))
         own = gains[q // 2]
-        assert fused.rank_low[q] == 1 + (gains > own + 1e-12).sum()
-        assert fused.rank_high[q] == (gains > own - 1e-12).sum()
+        assert fused.rank_best[q] == 1 + (gains > own + 1e-12).sum()
+        assert fused.rank_worst[q] == (gains > own - 1e-12).sum()
 
 
 def test_fusing_an_encoder_with_itself_changes_no_rank_within_its_lists(
@@ -186,10 +186,10 @@ def test_fusing_an_encoder_with_itself_changes_no_rank_within_its_lists(
     [(images, captions), _] = two_encoders(40, 1)
     one = score_dense(images, captions, [judgement], top=10)["t2i/all"]
     fused = reciprocal_rank_fusion([one, one], judgement)
-    listed = one.rank_high <= 10
-    np.testing.assert_array_equal(fused.rank_low[listed], one.rank_low[listed])
-    assert (fused.rank_low[~listed] == 11).all()
-    assert (fused.rank_high[~listed] == 40).all()
+    listed = one.rank_worst <= 10
+    np.testing.assert_array_equal(fused.rank_best[listed], one.rank_best[listed])
+    assert (fused.rank_best[~listed] == 11).all()
+    assert (fused.rank_worst[~listed] == 40).all()
 
 
 def test_an_exact_index_loses_nothing_and_a_blind_one_everything(corpus_of: Callable[[list[int]], Corpus]) -> None:
@@ -225,14 +225,16 @@ def test_an_item_that_ties_with_the_last_of_the_list_counts_as_found(corpus_of: 
 def test_blocks_hold_every_score_that_outcomes_came_from(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([5] * 12)
     [(images, captions), _] = two_encoders(12, 5)
-    for judgement in judge_all(corpus, protocols_of(corpus)):
-        assert isinstance(judgement, RetrievalJudgement)
+    for judgement in build_tasks(corpus, protocols_of(corpus)):
+        assert isinstance(judgement, RetrievalTask)
         outcomes = score_dense(images, captions, [judgement])[judgement.protocol.id]
         seen = np.zeros(len(outcomes), dtype=int)
         for block in score_blocks(images, captions, judgement, memory_bytes=1 << 14):
             best = np.where(block.relevant, block.scores, -np.inf).max(axis=1)
             np.testing.assert_array_equal(best, outcomes.best_score[block.rows])
-            np.testing.assert_array_equal((block.scores > best[:, None]).sum(axis=1) + 1, outcomes.rank_low[block.rows])
+            np.testing.assert_array_equal(
+                (block.scores > best[:, None]).sum(axis=1) + 1, outcomes.rank_best[block.rows]
+            )
             seen[block.rows] += 1
         assert (seen == 1).all()
 

@@ -1,4 +1,4 @@
-"""Corpora, surveyed images and encoders come back as they were written, once, whoever writes them."""
+"""Corpora, indexed_images images and encoders come back as they were written, once, whoever writes them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from store import EmbeddingStore, RequestError, SurveyedImage
+from store import EmbeddingStore, IndexedImage, RequestError
 
 
 def test_a_corpus_comes_back_equal_and_is_stored_once(store, make_corpus):
@@ -46,13 +46,13 @@ def test_a_corpus_whose_last_write_broke_off_is_finished_by_the_next(store, make
 
 
 def test_surveyed_images_are_known_by_the_hash_of_their_bytes(store):
-    store.write_survey(
-        [SurveyedImage("a", 4, 3, b"jpeg", None), SurveyedImage("b", None, None, None, "truncated file")]
+    store.write_image_index(
+        [IndexedImage("a", 4, 3, b"jpeg", None), IndexedImage("b", None, None, None, "truncated file")]
     )
-    store.write_survey([SurveyedImage("a", 9, 9, b"other", None), SurveyedImage("c", 1, 1, None, None)])
-    assert store.surveyed(["a", "b", "c", "d"]) == {"a": None, "b": "truncated file", "c": None}
+    store.write_image_index([IndexedImage("a", 9, 9, b"other", None), IndexedImage("c", 1, 1, None, None)])
+    assert store.indexed_images(["a", "b", "c", "d"]) == {"a": None, "b": "truncated file", "c": None}
     assert store.thumbnails(["a", "b", "c", "d"]) == {"a": b"jpeg"}
-    assert EmbeddingStore.open(store.uri).surveyed([]) == {}
+    assert EmbeddingStore.open(store.uri).indexed_images([]) == {}
 
 
 def test_two_specs_under_one_name_are_kept_apart_and_said_aloud(store, make_spec, caplog):

@@ -11,9 +11,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from store import EmbeddingStore, RequestError
-from store.embedding_files import read_embedding_file
-from store.exporting import export_embeddings, export_rows
-from store.importing import import_embeddings, import_rows
+from store.exchange.embedding_files import read_embedding_file
+from store.exchange.exporting import export_embeddings, export_rows
+from store.exchange.importing import import_embeddings, import_rows
 from store.schema import OUTCOMES, RESULTS
 
 

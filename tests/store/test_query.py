@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from store import RequestError
-from store.query import known_tables
+from store.query.sql import known_tables
 from store.schema import OUTCOMES
 
 
@@ -51,8 +51,8 @@ def test_outcomes_come_with_the_text_that_was_searched_with(filled):
     required = {field.name: "x" if field.type == pa.string() else 1 for field in OUTCOMES if not field.nullable}
     whose = {"corpus_fingerprint": filled.corpus("toy").fingerprint, "protocol": "t2i/all", "query_id": "en/human/3"}
     filled.write_rows("outcomes", pa.Table.from_pylist([required | whose], schema=OUTCOMES))
-    answer = filled.sql("SELECT query_text, query_image, rank_low FROM query_outcomes")
-    assert answer.to_pylist() == [{"query_text": "en text 1 1", "query_image": "i00001", "rank_low": 1}]
+    answer = filled.sql("SELECT query_text, query_image, rank_best FROM query_outcomes")
+    assert answer.to_pylist() == [{"query_text": "en text 1 1", "query_image": "i00001", "rank_best": 1}]
 
 
 @pytest.mark.parametrize(

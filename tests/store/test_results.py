@@ -19,8 +19,8 @@ def outcome(evaluation: str, query: int, rank: int = 1) -> dict[str, object]:
         "evaluation": evaluation,
         "query_id": f"q{query}",
         "query_ord": query,
-        "rank_low": rank,
-        "rank_high": rank,
+        "rank_best": rank,
+        "rank_worst": rank,
         "top_ords": [1, 2],
     }
 
@@ -41,7 +41,7 @@ def test_replacing_takes_the_whole_group_and_leaves_the_others(store):
     rows = store.rows("outcomes")
     assert rows.num_rows == 7
     assert rows.schema.equals(OUTCOMES)
-    assert store.rows("outcomes", evaluation="a").column("rank_low").to_pylist() == [2, 2, 2]
+    assert store.rows("outcomes", evaluation="a").column("rank_best").to_pylist() == [2, 2, 2]
     assert store.rows("outcomes", evaluation=["a", "b"], query_id="q3").num_rows == 1
     assert store.rows("outcomes", evaluation=[]).num_rows == 0
     assert store.rows("outcomes", evaluation="it's; DROP TABLE").num_rows == 0
@@ -64,7 +64,7 @@ def test_a_table_never_written_is_empty_with_its_columns(store):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda rows: rows.drop_columns(["rank_low"]), "column 'rank_low' is missing"),
+        (lambda rows: rows.drop_columns(["rank_best"]), "column 'rank_best' is missing"),
         (lambda rows: rows.append_column("extra", pa.array([1, 2])), "has no column 'extra'"),
         (lambda rows: pa.concat_tables([rows, rows]), "comes more than once"),
         (
@@ -109,11 +109,11 @@ def test_threads_that_replace_the_same_rows_at_once_leave_them_once(store):
         )
     rows = store.rows("outcomes")
     assert sorted(rows.column("query_id").to_pylist()) == sorted(f"q{number}" for number in range(30))
-    assert len(set(rows.column("rank_low").to_pylist())) == 1, "one writer's rows, not a mixture"
+    assert len(set(rows.column("rank_best").to_pylist())) == 1, "one writer's rows, not a mixture"
 
 
 def test_many_small_writes_do_not_leave_many_files(store, monkeypatch):
-    monkeypatch.setattr("store.results._MOST_FILES", 5)
+    monkeypatch.setattr("store.tables.analysis_rows._MOST_FILES", 5)
     for number in range(12):
         store.write_rows("runs", run(f"r{number}", "running"))
     table = store.connection.find("runs")

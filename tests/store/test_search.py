@@ -9,7 +9,7 @@ import pytest
 
 from store import Embeddings, RequestError
 from store.keys import table_of
-from store.search import build_index, search
+from store.query.search import build_index, search
 
 
 def maxsim(tokens, patches):

@@ -25,7 +25,7 @@ def test_info_says_what_is_there_how_large_and_who_wrote_it(store, make_corpus, 
     store.put(make_key(corpus, other), other, make_block(corpus, other, range(3)))
     filler = {field.name: "x" if field.type == pa.string() else 1 for field in BATCHES if not field.nullable}
     batch = filler | {
-        "set": table_of(key),
+        "set_name": table_of(key),
         "host": "node7",
         "device": "H200",
         "warmup": False,

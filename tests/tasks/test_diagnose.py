@@ -9,13 +9,13 @@ import pytest
 
 from store import Block, Embeddings, EmbeddingStore
 from store.types import Corpus, EncoderSpec, Modality
-from tasks.analysis.embedded import Multi, Single
-from tasks.analysis.resampling import Resampling
-from tasks.corpora.shapes import read_shapes
+from tasks.corpora.readers.shapes import read_shapes
 from tasks.diagnose import diagnose_corpus
-from tasks.references import EvaluationRef, SetsRef
+from tasks.diagnosis.ablations.embedded import Multi, Single
+from tasks.runtime.references import EvaluationRef, SetsRef
+from tasks.runtime.stored_vectors import chosen, vector_reader
 from tasks.score import score
-from tasks.stored_vectors import chosen, vector_reader
+from tasks.statistics.resampling import Resampling
 
 N_SCENES = 12
 SPECS = (

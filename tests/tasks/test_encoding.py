@@ -12,7 +12,7 @@ from store.errors import RequestError, WorkError
 from store.types import Corpus
 from tasks.corpora import open_corpus
 from tasks.encoders import entry_from, load_encoder, resolve, spec_of, tuning
-from tasks.encoding import EncodeSettings, SetEncoder, set_key
+from tasks.runtime.encoding import EncodeSettings, SetEncoder, set_key
 
 OWN = {"name": "own", "adapter": "hf_dual", "checkpoint": "package:tiny/clip", "dim": 64}
 
@@ -91,7 +91,7 @@ def test_trouble_in_the_model_keeps_what_was_stored(error, message, store, corpu
         return forward(**inputs).pooler_output * float("nan")
 
     encoder.forwards["caption"] = trouble
-    monkeypatch.setattr("tasks.encoding.load_encoder", lambda *_, **__: encoder)
+    monkeypatch.setattr("tasks.runtime.encoding.load_encoder", lambda *_, **__: encoder)
     first = set_encoder(store, caption_batch=2)
     with pytest.raises(WorkError, match=message):
         first.encode(corpus, "caption")

@@ -11,7 +11,7 @@ from prefect.states import Failed
 from prefect.task_engine import TaskRunTimeoutError
 
 from store.errors import RequestError, WorkError
-from tasks.retries import may_help
+from tasks.runtime.retries import may_help
 
 
 def answer(status: int) -> httpx.Response:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from safetensors import safe_open
 
-from tasks.encoders.tiny.curriculum import Recipe
-from tasks.encoders.tiny.exam import clip_scorer, examine, scorer_of
+from tests.tiny_models.curriculum import Recipe
+from tests.tiny_models.exam import clip_scorer, examine, scorer_of
 
 TINY = Path(__file__).parents[3] / "tasks" / "encoders" / "tiny"
 MODELS = ("clip", "clip-plain", "colpali")
@@ -60,7 +60,7 @@ def test_a_checkpoint_is_small_and_holds_float16_safetensors_only(model: str) ->
 
 @pytest.mark.slow
 def test_the_script_still_makes_such_a_model(tmp_path: Path) -> None:
-    from tasks.encoders.tiny.train_clip import save, train
+    from tests.tiny_models.train_clip import save, train
 
     model, tokenizer = train(Recipe(steps=150, batch=192))
     save(model, tokenizer, tmp_path)
@@ -71,9 +71,9 @@ def test_the_script_still_makes_such_a_model(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_colpali_script_trains_and_its_loss_falls(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    from tasks.encoders.tiny.train_colpali import save, train
+    from tests.tiny_models.train_colpali import save, train
 
-    with caplog.at_level("INFO", logger="tasks.encoders.tiny.train_colpali"):
+    with caplog.at_level("INFO", logger="tests.tiny_models.train_colpali"):
         model, processor = train(Recipe(steps=100, batch=48, warm_up=20), tmp_path)
     save(model, processor, tmp_path)
     first, last = (float(record.getMessage().rpartition(" ")[2]) for record in caplog.records)

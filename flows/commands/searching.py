@@ -1,0 +1,95 @@
+"""One search: a query through its encoder, the nearest stored items, and what they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reports.search import Found, write_search
+from store import EmbeddingStore
+from store.errors import RequestError
+from store.query.search import build_index, search
+from store.types import Embeddings, EncoderSpec, Modality
+from tasks.corpora.images.decode import UndecodableImage, decode_image, thumbnail
+from tasks.encoders import encode_captions, encode_images, load_encoder
+from tasks.encoders.device import choose_device
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """What was searched with, and the rows that were found, best first."""
+
+    query: str
+    picture: bytes | None
+    modality: Modality
+    rows: list[dict[str, Any]]
+    indexed: bool
+
+
+def found_items(
+    store: EmbeddingStore,
+    *,
+    text: str | None,
+    image: Path | None,
+    encoder: str,
+    corpus: str,
+    modality: Modality,
+    k: int,
+    use_index: bool,
+    device: str,
+) -> Search:
+    """The ``k`` nearest items with their texts or sizes.
+
+    Raises:
+        RequestError: The encoder or corpus is not in the store, or the image cannot be read.
+    """
+    spec = store.encoder(encoder)
+    stored = store.corpus(corpus)
+    queries, picture = _encoded(spec, text, image, device)
+    if use_index:
+        build_index(store, encoder=encoder, corpus=corpus, modality=modality)
+    hits = search(store, queries, encoder=encoder, corpus=corpus, modality=modality, k=k, use_index=use_index)
+    items = stored.images if modality == "image" else stored.captions
+    shown = ("width", "height", "objects", "sha") if modality == "image" else ("text", "language", "image_id")
+    rows = []
+    for hit in hits.to_pylist():
+        item = items.slice(hit["ord"], 1).to_pylist()[0]
+        rows.append({"rank": hit["rank"], "id": hit["item_id"], "score": hit["score"], **{n: item[n] for n in shown}})
+    return Search(
+        query=text if text is not None else str(image), picture=picture, modality=modality, rows=rows, indexed=use_index
+    )
+
+
+def write_gallery(store: EmbeddingStore, target: Path, found: Search, *, encoder: str, corpus: str) -> Path:
+    """The search as one self-contained page."""
+    small = store.thumbnails([row["sha"] for row in found.rows if row.get("sha")])
+    items = [
+        Found(id=row["id"], score=row["score"], text=row.get("text"), thumbnail=small.get(row.get("sha", "")))
+        for row in found.rows
+    ]
+    return write_search(
+        target,
+        query=found.query,
+        found=items,
+        encoder=encoder,
+        corpus=corpus,
+        picture=found.picture,
+        indexed=found.indexed,
+    )
+
+
+def _encoded(spec: EncoderSpec, text: str | None, image: Path | None, device: str) -> tuple[Embeddings, bytes | None]:
+    """The query's embedding, and a small picture of it if it is one."""
+    picture = None
+    if image is not None:
+        try:
+            picture = decode_image(image.read_bytes())
+        except OSError as error:
+            raise RequestError(f"image {str(image)!r} cannot be read: {error.strerror}") from error
+        except UndecodableImage as error:
+            raise RequestError(f"image {str(image)!r} cannot be decoded: {error}") from error
+    encoder = load_encoder(spec, device=choose_device(device))
+    if picture is not None:
+        return encode_images(encoder, [picture]), thumbnail(picture)
+    return encode_captions(encoder, [text or ""]), None

@@ -1,0 +1,144 @@
+"""Charts: one Vega-Lite specification each, drawn twice.
+
+Altair checks the specification when it is built; vl-convert draws it as SVG without a browser, for paper and for
+the first paint; vega-embed, inlined once, makes the same specification interactive in the page. Text and rules
+take ``currentColor``, so that one specification serves light and dark alike; the colours of the marks reach 3:1
+on both grounds and are told apart by shape and label as well.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from reports.elements.page import Chart, Table
+
+# Okabe and Ito's palette (2008) without the yellow and the black, which fail on one of the two grounds,
+# and with four more hues that stay apart from it under deuteranopia and protanopia.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#7A5FD0", "#B8860B", "#3FA7D6", "#A0522D", "#808890")
+STAR = "M0,-1L.25,-.35L1,-.3L.4,.15L.6,.9L0,.5L-.6,.9L-.4,.15L-1,-.3L-.25,-.35Z"
+SHAPES = (
+    "circle",
+    "square",
+    "triangle-up",
+    "diamond",
+    "cross",
+    "triangle-down",
+    "triangle-right",
+    "triangle-left",
+    STAR,
+)
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+WIDTH = 640
+
+
+def colours(names: Sequence[str], everyone: Sequence[str]) -> alt.Scale:
+    """The colour of every encoder of a chart; the same in all charts that are given the same ``everyone``."""
+    return alt.Scale(domain=list(names), range=[PALETTE[everyone.index(name) % len(PALETTE)] for name in names])
+
+
+def shapes(names: Sequence[str], everyone: Sequence[str]) -> alt.Scale:
+    """The shape of every encoder, in the same way."""
+    return alt.Scale(domain=list(names), range=[SHAPES[everyone.index(name) % len(SHAPES)] for name in names])
+
+
+def values(rows: Sequence[Mapping[str, Any]]) -> alt.Data:
+    """Rows as inline data; nothing is ever loaded."""
+    return alt.Data(values=[dict(row) for row in rows])
+
+
+def finish(
+    chart: alt.TopLevelMixin,
+    *,
+    name: str,
+    title: str,
+    alt_text: str,
+    data: Table,
+    note: str = "",
+    room_right: int = 0,
+) -> Chart:
+    """A chart in the report's dress, with its static picture; ``room_right`` pixels for labels over the edge."""
+    spec = {key: value for key, value in chart.to_dict().items() if key != "$schema"}
+    spec["config"] = _CONFIG
+    spec["background"] = None
+    spec["padding"] = {"left": 5, "top": 5, "bottom": 5, "right": 5 + room_right}
+    return Chart(
+        id=name,
+        title=title,
+        alt=alt_text,
+        spec=json.dumps(spec, sort_keys=True, separators=(",", ":"), ensure_ascii=False),
+        svg=_draw(spec, prefix=name),
+        data=data,
+        note=note,
+    )
+
+
+def _draw(spec: Mapping[str, Any], *, prefix: str) -> str:
+    """The SVG of a specification, with ids that depend on nothing but itself.
+
+    vl-convert numbers clip paths and gradients through the life of the process; two equal charts would differ.
+    """
+    svg: str = vl_convert.vegalite_to_svg(dict(spec), allowed_base_urls=[])
+    order: dict[str, str] = {}
+    for name in re.findall(r'id="([^"]+)"', svg):
+        order.setdefault(name, f"{prefix}-mark-{len(order)}")
+    for name, ours in order.items():
+        svg = svg.replace(f'id="{name}"', f'id="{ours}"').replace(f"url(#{name})", f"url(#{ours})")
+    return svg
+
+
+_EXPORTS = "window.vegaEmbed = vegaEmbed;"
+
+
+@cache
+def script() -> str:
+    """Vega, Vega-Lite and vega-embed as one script that asks the network for nothing."""
+    bundle: str = vl_convert.javascript_bundle(_EXPORTS)
+    return bundle
+
+
+_CONFIG: dict[str, Any] = {
+    "font": FONT,
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "domainColor": "currentColor",
+        "domainOpacity": 0.4,
+        "tickColor": "currentColor",
+        "tickOpacity": 0.4,
+        "gridColor": "currentColor",
+        "gridOpacity": 0.1,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": 500,
+        "titlePadding": 10,
+        "labelLimit": 240,
+    },
+    "axisQuantitative": {"labelOverlap": "greedy", "labelSeparation": 8},
+    "legend": {
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": 500,
+        "labelLimit": 260,
+        "symbolSize": 90,
+    },
+    "header": {"labelColor": "currentColor", "titleColor": "currentColor", "labelFontSize": 12, "titleFontSize": 12},
+    "title": {"color": "currentColor", "fontSize": 13, "fontWeight": 500, "anchor": "start"},
+    "text": {"color": "currentColor", "fontSize": 12},
+    "rule": {"color": "currentColor"},
+    "range": {"category": list(PALETTE)},
+}
+
+
+def legend() -> alt.Legend:
+    """The legend of encoders, over the picture so that it fits a phone."""
+    return alt.Legend(title=None, orient="top", direction="horizontal", columns=4, symbolOpacity=1)

@@ -1,0 +1,124 @@
+"""Encoding times of stored batches, stage by stage, as medians and quantiles.
+
+Warm-up batches are left out (``protocols.md`` §7); an encoder that only has warm-up batches has no speed, which
+is said rather than estimated.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reports.rows.report_data import Evidence, Row
+
+STAGES = ("decode", "preprocess", "forward", "write")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """Items per second over batches: median and the middle half."""
+
+    median: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """One encoder on one modality of one corpus and one device.
+
+    Attributes:
+        stages: Stage to its rate, for the stages that were measured.
+        latency: Seconds of a forward batch: 50th, 95th and 99th percentile.
+        n_batches: Counted batches.
+        n_items: Items in them.
+        batch_size: The commonest configured size.
+        peak_memory_bytes: The largest of all batches; None if not measured.
+    """
+
+    encoder: str
+    corpus: str
+    modality: str
+    device: str
+    precision: str
+    batch_size: int
+    n_batches: int
+    n_items: int
+    stages: dict[str, Rate]
+    latency: tuple[float, float, float] | None
+    peak_memory_bytes: int | None
+
+
+def speeds(evidence: Evidence) -> list[Speed]:
+    """One entry per encoder, corpus, modality, device and precision that has counted batches."""
+    groups: dict[tuple[str, str, str, str, str], list[Row]] = defaultdict(list)
+    for row in evidence.batches:
+        if not row["warmup"] and row["n_items"] > 0:
+            groups[row["encoder"], row["corpus"], row["modality"], row["device"], row["precision"]].append(row)
+    return [_speed(*key, groups[key]) for key in sorted(groups)]
+
+
+def _speed(encoder: str, corpus: str, modality: str, device: str, precision: str, rows: Sequence[Row]) -> Speed:
+    rates = {}
+    for stage in STAGES:
+        per_second = [r["n_items"] / r[f"{stage}_seconds"] for r in rows if r[f"{stage}_seconds"]]
+        if per_second:
+            lower, median, upper = np.quantile(per_second, [0.25, 0.5, 0.75]).tolist()
+            rates[stage] = Rate(median=median, lower=lower, upper=upper)
+    forward = [r["forward_seconds"] for r in rows if r["forward_seconds"]]
+    p50, p95, p99 = np.quantile(forward, [0.5, 0.95, 0.99]).tolist() if forward else (0.0, 0.0, 0.0)
+    sizes = [r["batch_size"] for r in rows]
+    memory = [r["peak_memory_bytes"] for r in rows if r["peak_memory_bytes"] is not None]
+    return Speed(
+        encoder=encoder,
+        corpus=corpus,
+        modality=modality,
+        device=device,
+        precision=precision,
+        batch_size=max(sorted(set(sizes)), key=sizes.count),
+        n_batches=len(rows),
+        n_items=sum(r["n_items"] for r in rows),
+        stages=rates,
+        latency=(p50, p95, p99) if forward else None,
+        peak_memory_bytes=max(memory, default=None),
+    )
+
+
+def image_rate(evidence: Evidence, corpus: str) -> dict[str, Speed]:
+    """Encoder to its image speed on a corpus, where the forward pass was measured.
+
+    An encoder measured on several devices is shown on the one with the most items.
+    """
+    found: dict[str, Speed] = {}
+    for speed in speeds(evidence):
+        if speed.corpus == corpus and speed.modality == "image" and "forward" in speed.stages:
+            known = found.get(speed.encoder)
+            if known is None or speed.n_items > known.n_items:
+                found[speed.encoder] = speed
+    return found
+
+
+def bytes_per_image(evidence: Evidence, corpus: str) -> dict[str, float]:
+    """Encoder to stored bytes per image of its sealed set."""
+    return {
+        s.key.encoder: s.bytes / s.rows
+        for s in evidence.sets
+        if s.key.corpus == corpus and s.key.modality == "image" and s.rows
+    }
+
+
+def qps_v28(evidence: Evidence, corpus: str) -> dict[str, float]:
+    """Encoder to the V28 seed's figure: images over the forward time of images and captions together.
+
+    The seed also counted the time of the scores, which batches do not hold.
+    """
+    images: dict[str, int] = defaultdict(int)
+    seconds: dict[str, float] = defaultdict(float)
+    for row in evidence.batches:
+        if row["corpus"] == corpus and row["forward_seconds"] is not None:
+            seconds[row["encoder"]] += row["forward_seconds"]
+            images[row["encoder"]] += row["n_items"] if row["modality"] == "image" else 0
+    return {name: images[name] / seconds[name] for name in sorted(images) if images[name] and seconds[name]}

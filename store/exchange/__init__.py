@@ -1,0 +1,1 @@
+"""Embeddings and rows from and to files of other programs."""

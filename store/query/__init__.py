@@ -1,0 +1,1 @@
+"""Questions to a store: SQL, and nearest-neighbour search."""

@@ -1,0 +1,276 @@
+"""SQL over everything in a store: DuckDB in memory over the tables as they are; nothing can be written.
+
+Tables: every register and analysis by its name (``encoders``, ``corpora``, ``sets``, ``outcomes``, ``results``,
+``comparisons``, ``slices``, ``batches``, ``runs`` …) and, with columns ``corpus``, ``corpus_fingerprint`` and ``ord``
+in front, the parts of all corpora as ``images``, ``captions``, ``pairs``, ``quadruples``, ``relevance``, ``skipped``.
+``embeddings`` has one row per sealed embedding of every set.
+
+Views: ``items`` (images and captions in one), ``embedded_items`` (embeddings with what they are of), ``query_outcomes``
+(outcomes with the text or image that was searched with), ``sourced_results`` (results with the sets they came from).
+
+Only columns whose name occurs in the statement are read, so that a question about ranks never touches a vector;
+``SELECT *`` gives every column but vectors and thumbnails, which must be named. Vectors arrive as 32-bit floats,
+because DuckDB has no 16-bit ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from store.errors import RequestError, WorkError
+from store.keys import table_of
+from store.sets.reading import open_set
+from store.sets.seal import sealed_sets
+from store.tables.connection import Connection, storage_faults
+from store.tables.corpora import corpus_part
+from store.tables.metadata import read
+from store.tables.schemas import ANALYSES, CORPUS_PARTS, REGISTERS
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+_HEAVY = frozenset({"vector", "vectors", "thumbnail"})
+_EMBEDDINGS = pa.schema(
+    [
+        ("set_name", pa.string()),
+        ("encoder", pa.string()),
+        ("encoder_fingerprint", pa.string()),
+        ("corpus", pa.string()),
+        ("corpus_fingerprint", pa.string()),
+        ("modality", pa.string()),
+        ("item_id", pa.string()),
+        ("ord", pa.int32()),
+        ("vector", pa.list_(pa.float32())),
+        ("vectors", pa.list_(pa.list_(pa.float32()))),
+        ("n_vectors", pa.int32()),
+        ("norm", pa.float32()),
+        ("n_tokens", pa.int32()),
+        ("truncated", pa.bool_()),
+        ("input_sha", pa.string()),
+        ("batch_id", pa.string()),
+        ("language", pa.string()),
+        ("translator", pa.string()),
+    ]
+)
+VIEWS = {
+    "items": (
+        ("images", "captions"),
+        """SELECT corpus, corpus_fingerprint, 'image' AS modality, ord, id, id AS image_id, NULL AS text,
+                  NULL AS ordinal, NULL AS language, NULL AS translator, sha, width, height FROM images
+           UNION ALL BY NAME
+           SELECT corpus, corpus_fingerprint, 'caption' AS modality, ord, id, image_id, text,
+                  ordinal, language, translator, NULL AS sha, NULL AS width, NULL AS height FROM captions""",
+    ),
+    "embedded_items": (
+        ("embeddings", "items"),
+        """SELECT e.*, i.image_id, i.text FROM embeddings e JOIN items i
+           ON e.corpus_fingerprint = i.corpus_fingerprint AND e.modality = i.modality AND e.ord = i.ord""",
+    ),
+    "query_outcomes": (
+        ("outcomes", "items"),
+        """SELECT o.*, i.modality AS query_modality, i.image_id AS query_image, i.text AS query_text
+           FROM outcomes o LEFT JOIN items i ON o.corpus_fingerprint = i.corpus_fingerprint AND o.query_id = i.id
+           AND i.modality = CASE WHEN o.protocol LIKE 'i2t%' THEN 'image' ELSE 'caption' END""",
+    ),
+    "sourced_results": (
+        ("results", "sets"),
+        """SELECT r.*, i."set_name" AS image_set, i.digest AS image_digest,
+                  c."set_name" AS caption_set, c.digest AS caption_digest
+           FROM results r
+           LEFT JOIN sets i ON r.image_tag = i.tag AND r.corpus_fingerprint = i.corpus_fingerprint
+                AND r.encoder_fingerprint = i.encoder_fingerprint AND i.modality = 'image'
+           LEFT JOIN sets c ON r.caption_tag = c.tag AND r.corpus_fingerprint = c.corpus_fingerprint
+                AND r.encoder_fingerprint = c.encoder_fingerprint AND c.modality = 'caption'""",
+    ),
+}
+"""View -> (tables and views that it reads, its SELECT)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream:
+    """A table as DuckDB takes it: its batches once more from the beginning for every scan."""
+
+    schema: pa.Schema
+    batches: Callable[[], Iterator[pa.RecordBatch]]
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """A new stream (Arrow PyCapsule interface)."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.batches()).__arrow_c_stream__(requested_schema)
+
+
+def select(connection: Connection, statement: str) -> pa.Table:
+    """The answer to one SELECT (or DESCRIBE, SUMMARIZE, EXPLAIN) over the store's tables.
+
+    Raises:
+        RequestError: The statement is not a question, or DuckDB refuses it; the message is DuckDB's own.
+        WorkError: A table could not be read.
+    """
+    import duckdb
+
+    words = {word.lower() for word in re.findall(r"\w+", statement)}
+    wanted = words | _words_of_views(words)
+    faults: list[WorkError] = []
+    with duckdb.connect(":memory:", config={"enable_external_access": "false"}) as database:
+        try:
+            _refuse_changes(database, statement)
+            for name in _needed(words):
+                _offer(connection, database, name, wanted, everything=_asks_for_all(statement), faults=faults)
+            return database.sql(statement).to_arrow_table()
+        except duckdb.Error as fault:
+            if faults:
+                raise faults[0] from fault
+            known = ", ".join(sorted(known_tables()))
+            hint = f". Tables and views: {known}" if isinstance(fault, duckdb.CatalogException) else ""
+            raise RequestError(f"the query failed: {_first_lines(str(fault))}{hint}") from None
+
+
+def known_tables() -> list[str]:
+    """Names that a statement may select from."""
+    return [*REGISTERS, *ANALYSES, *CORPUS_PARTS, "embeddings", *VIEWS]
+
+
+def _refuse_changes(database: duckdb.DuckDBPyConnection, statement: str) -> None:
+    import duckdb
+
+    statements = database.extract_statements(statement)
+    asking = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
+    if len(statements) != 1 or statements[0].type not in asking:
+        raise RequestError("the query failed: exactly one SELECT is expected; a store is read-only here")
+
+
+def _first_lines(message: str) -> str:
+    return "\n".join(line for line in message.splitlines() if line.strip())[:600]
+
+
+def _needed(words: set[str]) -> list[str]:
+    """Tables and views that a statement mentions and what these read, each after what it reads."""
+    order: list[str] = []
+
+    def take(name: str) -> None:
+        for below in VIEWS.get(name, ((), ""))[0]:
+            take(below)
+        if name not in order:
+            order.append(name)
+
+    for name in known_tables():
+        if name in words:
+            take(name)
+    return order
+
+
+def _asks_for_all(statement: str) -> bool:
+    """Whether the answer has columns that the statement does not name: ``SELECT *``, ``e.*``, ``FROM t`` alone.
+
+    Examples:
+        >>> _asks_for_all("SELECT encoder, * FROM results"), _asks_for_all("DESCRIBE results")
+        (True, True)
+        >>> _asks_for_all("SELECT count(*), 2 * rank_best FROM outcomes")
+        False
+    """
+    lower = statement.lower()
+    return "select" not in lower or re.search(r"(\bselect|\bdistinct|,|\.|\bcolumns\s*\()\s*\*", lower) is not None
+
+
+def _words_of_views(words: set[str]) -> set[str]:
+    """The columns that mentioned views need to be made, whatever else is asked for."""
+    mentioned = [name for name in _needed(words) if name in VIEWS]
+    return {word for name in mentioned for word in re.findall(r"\w+", VIEWS[name][1])}
+
+
+def _offer(
+    connection: Connection,
+    database: duckdb.DuckDBPyConnection,
+    name: str,
+    words: set[str],
+    *,
+    everything: bool,
+    faults: list[WorkError],
+) -> None:
+    if name in VIEWS:
+        database.execute(f"CREATE VIEW {name} AS {VIEWS[name][1]}")
+        return
+    schema = _schema_of(name)
+    # A view that says e.* needs all light columns of the table below it.
+    everything = everything or any(name in VIEWS[view][0] and "*" in VIEWS[view][1] for view in VIEWS if view in words)
+    columns = [
+        column for column in schema.names if column in words or (everything and column not in _HEAVY)
+    ] or schema.names[:1]
+    chosen = pa.schema([schema.field(column).remove_metadata().with_nullable(True) for column in columns])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            with storage_faults(f"reading {name!r}"):
+                yield from _batches(connection, name, chosen)
+        except WorkError as fault:  # DuckDB would wrap it in its own error
+            faults.append(fault)
+            raise
+
+    database.register(name, Stream(schema=chosen, batches=batches))
+
+
+def _schema_of(name: str) -> pa.Schema:
+    if name == "embeddings":
+        return _EMBEDDINGS
+    if name in CORPUS_PARTS:
+        whose = [
+            pa.field("corpus", pa.string()),
+            pa.field("corpus_fingerprint", pa.string()),
+            pa.field("ord", pa.int32()),
+        ]
+        return pa.schema([*whose, *CORPUS_PARTS[name]])
+    return {**REGISTERS, **ANALYSES}[name]
+
+
+def _batches(connection: Connection, name: str, chosen: pa.Schema) -> Iterator[pa.RecordBatch]:
+    if name == "embeddings":
+        yield from _embedding_batches(connection, chosen)
+    elif name in CORPUS_PARTS:
+        for corpus in read(connection, "corpora").to_pylist():
+            rows = corpus_part(connection, name, corpus["name"], corpus["fingerprint"])
+            whose = {"corpus": corpus["name"], "corpus_fingerprint": corpus["fingerprint"]}
+            ords = pa.array(range(rows.num_rows), pa.int32())
+            for batch in rows.append_column("ord", ords).combine_chunks().to_batches(max_chunksize=65_536):
+                yield _completed(batch, chosen, whose)
+    else:
+        table = connection.find(name)
+        if table is not None:
+            stored = [column for column in chosen.names if column in table.schema.names]
+            for batch in table.scanner(columns=stored).to_batches():
+                yield _completed(batch, chosen, {})
+
+
+def _embedding_batches(connection: Connection, chosen: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for sealed in sealed_sets(connection):
+        key = sealed.key
+        whose = {
+            "set_name": table_of(key),
+            "encoder": key.encoder,
+            "encoder_fingerprint": key.encoder_fingerprint,
+            "corpus": key.corpus,
+            "corpus_fingerprint": key.corpus_fingerprint,
+            "modality": key.modality,
+        }
+        table = open_set(connection, key, sealed)
+        stored = [column for column in chosen.names if column in table.schema.names] or ["ord"]
+        size = 256 if _HEAVY & set(stored) else 65_536
+        for batch in table.scanner(columns=stored, batch_size=size, batch_readahead=2).to_batches():
+            yield _completed(batch, chosen, whose)
+
+
+def _completed(batch: pa.RecordBatch, chosen: pa.Schema, constants: Mapping[str, str]) -> pa.RecordBatch:
+    """A batch with exactly the chosen columns: constants filled in, absent ones null, float16 widened."""
+
+    def column(field: pa.Field) -> pa.Array:
+        if field.name in batch.schema.names:
+            return batch.column(field.name).cast(field.type)
+        if field.name in constants:
+            return pa.repeat(pa.scalar(constants[field.name], field.type), batch.num_rows)
+        return pa.nulls(batch.num_rows, field.type)
+
+    return pa.RecordBatch.from_arrays([column(field) for field in chosen], schema=chosen)

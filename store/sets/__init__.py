@@ -1,0 +1,1 @@
+"""Embedding sets: written block by block, checked, sealed, read back."""

@@ -1,0 +1,150 @@
+"""What a block of embeddings must be before anything of it is written; every fault names the row and the item."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.errors import RequestError
+from store.tables.corpora import ItemIndex
+from store.types import Embeddings, EncoderSpec, SetKey
+
+UNIT_TOLERANCE = 1e-3  # of a float32 norm; a model's own bfloat16 rounding never reaches an encoder's output
+_SHOWN = 5  # faults of one kind that a message lists
+_FLOAT16_MAX = 65504.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Embeddings of some items of a corpus, on their way into the store.
+
+    Attributes:
+        ords: Positions of the items in the corpus, shape ``(n,)``, each once, in any order.
+        ids: Their ids, which must be the corpus' own.
+        embeddings: float32, unit norm, row ``i`` for ``ords[i]``.
+        input_shas: blake2b-128 of the bytes or the text that was encoded, hexadecimal; empty where unknown.
+        batch_id: Key of the row of table ``batches`` that says where and when.
+    """
+
+    ords: NDArray[np.int32]
+    ids: Sequence[str]
+    embeddings: Embeddings
+    input_shas: Sequence[str]
+    batch_id: str
+
+    def __len__(self) -> int:
+        return len(self.ords)
+
+
+def check_key(key: SetKey, spec: EncoderSpec) -> None:
+    """Raises if the spec is not the one that the set is named after."""
+    faults = []
+    if spec.fingerprint != key.encoder_fingerprint:
+        faults.append(
+            f"encoder {spec.name!r} has fingerprint {spec.fingerprint}, the set is of {key.encoder_fingerprint}: "
+            "a different revision, precision, prompt or option makes another set"
+        )
+    if spec.vectors != key.vectors:
+        faults.append(f"encoder {spec.name!r} gives {spec.vectors} vectors, the set holds {key.vectors}")
+    if faults:
+        raise RequestError(faults)
+
+
+def check_block(key: SetKey, spec: EncoderSpec, block: Block, items: ItemIndex) -> None:
+    """Raises :class:`RequestError` with every kind of fault found; returns if the block can be stored as it is."""
+    shapes = list(_shape_faults(spec, block))
+    if shapes:
+        raise RequestError([f"{_set_words(key)}: {fault}" for fault in shapes])
+    faults = [*_identity_faults(block, items), *_value_faults(spec, block)]
+    if faults:
+        raise RequestError([f"{_set_words(key)}: {fault}" for fault in faults])
+
+
+def _set_words(key: SetKey) -> str:
+    return f"{key.modality}s of {key.corpus!r} by {key.encoder!r}"
+
+
+def _shape_faults(spec: EncoderSpec, block: Block) -> Iterator[str]:
+    n = len(block)
+    if block.ords.ndim != 1 or block.ords.dtype.kind not in "iu":
+        yield f"ords must be whole numbers of shape (n,), got {block.ords.dtype} of shape {block.ords.shape}"
+    if not len(block.ids) == len(block.embeddings) == len(block.input_shas) == n:
+        yield (
+            f"{n} positions, {len(block.ids)} ids, {len(block.embeddings)} embeddings and "
+            f"{len(block.input_shas)} input hashes do not match"
+        )
+    if block.embeddings.values.shape[1] != spec.dim:
+        yield f"vectors have {block.embeddings.values.shape[1]} components, encoder {spec.name!r} has dim {spec.dim}"
+    if (block.embeddings.offsets is not None) != (spec.vectors == "multi"):
+        given = "single" if block.embeddings.offsets is None else "multi"
+        yield f"vectors are {given}, encoder {spec.name!r} gives {spec.vectors}"
+
+
+def _identity_faults(block: Block, items: ItemIndex) -> Iterator[str]:
+    ords = block.ords.astype(np.int64)
+    outside = (ords < 0) | (ords >= len(items))
+    yield from _rows(
+        outside,
+        block,
+        lambda row: f"position {ords[row]} is not in the corpus, which has {len(items)} {items.modality}s",
+    )
+    _, first = np.unique(ords, return_index=True)
+    again = np.ones(len(ords), dtype=bool)
+    again[first] = False
+    yield from _rows(again, block, lambda row: f"position {ords[row]} comes twice in this block")
+    if outside.any():
+        return
+    expected = items.ids.take(ords).to_pylist()
+    wrong = np.fromiter((a != b for a, b in zip(block.ids, expected, strict=True)), dtype=bool, count=len(ords))
+    yield from _rows(
+        wrong, block, lambda row: f"unknown id at position {ords[row]}, where the corpus has {expected[row]!r}"
+    )
+
+
+def _value_faults(spec: EncoderSpec, block: Block) -> Iterator[str]:
+    embeddings = block.embeddings
+    empty = embeddings.counts < 1
+    yield from _rows(empty, block, lambda _: "no vector at all")
+    squares = np.einsum("ij,ij->i", embeddings.values, embeddings.values, dtype=np.float32)
+    finite = np.isfinite(squares)
+    norms = np.sqrt(np.where(finite, squares, 0.0))
+    wrong = ~finite | (np.abs(norms - 1.0) > UNIT_TOLERANCE)
+    if wrong.any():
+        first_bad = np.full(len(block), -1, dtype=np.int64)  # of every item: its first wrong vector
+        vectors = np.flatnonzero(wrong)[::-1]
+        offsets = embeddings.offsets
+        owners = vectors if offsets is None else np.searchsorted(offsets, vectors, side="right") - 1
+        first_bad[owners] = vectors
+        yield from _rows(first_bad >= 0, block, lambda row: _vector_words(spec, embeddings, int(first_bad[row]), row))
+    bad_norm = ~np.isfinite(embeddings.norms) | (embeddings.norms <= 0)
+    yield from _rows(bad_norm, block, lambda row: f"norm before normalisation is {embeddings.norms[row]}, expected > 0")
+    negative = embeddings.n_tokens < 0
+    yield from _rows(negative, block, lambda row: f"{embeddings.n_tokens[row]} tokens")
+
+
+def _vector_words(spec: EncoderSpec, embeddings: Embeddings, vector: int, row: int) -> str:
+    values = embeddings.values[vector]
+    which = "" if embeddings.offsets is None else f"vector {vector - int(embeddings.offsets[row])}: "
+    if np.isnan(values).any():
+        return f"{which}NaN at component {int(np.isnan(values).argmax())}"
+    if np.isinf(values).any():
+        return f"{which}infinity at component {int(np.isinf(values).argmax())}"
+    if not values.any():
+        return f"{which}all components are zero"
+    largest = float(np.abs(values).max())
+    if spec.storage == "float16" and largest > _FLOAT16_MAX:
+        return f"{which}{largest:g} is beyond float16, expected unit norm"
+    norm = float(np.linalg.norm(values.astype(np.float64)))
+    return f"{which}norm is {norm:g}, expected 1 within {UNIT_TOLERANCE:g}: normalise before storing"
+
+
+def _rows(wrong: NDArray[np.bool_], block: Block, words: Callable[[int], str]) -> Iterator[str]:
+    """One sentence for the first few rows that are wrong, and how many more there are."""
+    rows = np.flatnonzero(wrong)
+    for row in rows[:_SHOWN].tolist():
+        yield f"row {row} (id {block.ids[row]!r}): {words(row)}"
+    if len(rows) > _SHOWN:
+        yield f"… and {len(rows) - _SHOWN} more rows with the same kind of fault"

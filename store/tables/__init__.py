@@ -1,0 +1,1 @@
+"""Every other table: their columns, how they are opened, written and read."""

@@ -1,1 +1,0 @@
-"""What outcomes mean: intervals, comparisons, slices, ablations. Plain NumPy and SciPy over stored rows."""

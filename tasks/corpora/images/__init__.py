@@ -1,0 +1,1 @@
+"""Image bytes: where they come from, how they are decoded, what is known of each."""

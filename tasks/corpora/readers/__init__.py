@@ -1,0 +1,1 @@
+"""One module per data set or form of data; `tasks.corpora.CORPORA` lists them."""

@@ -1,0 +1,50 @@
+"""Conceptual Captions, validation split, from webdataset shards: a web image and its alternative text (Sharma 2018)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from store.errors import RequestError
+from store.types import Corpus
+from tasks.corpora.files import require_folder
+from tasks.corpora.readers.webdataset import read_webdataset
+
+HUB = "pixparse/cc3m-wds"
+SHARDS = "cc3m-validation-*.tar"
+
+
+def read_cc3m(
+    root: str | Path | None = None, *, shards: str = SHARDS, dataset: str = HUB, revision: str | None = None
+) -> Corpus:
+    """The samples of the shards in their order (those of dead links are not in them: about 13,000 of 15,840).
+
+    Args:
+        root: Folder of the shards; from the hub unless given, which fetches them into its cache.
+        shards: Which files.
+        dataset: Hub id, where no ``root`` is given.
+        revision: Of the hub data set.
+
+    Raises:
+        RequestError: The shards are not there and cannot be fetched, or one is damaged.
+    """
+    folder = require_folder(root, "shard folder") if root is not None else _fetch(dataset, revision, shards)
+    return read_webdataset(
+        folder,
+        shards=shards,
+        name="cc3m-validation",
+        licence="captions: Google's terms for Conceptual Captions; images under their owners' licences",
+        origin=f"https://huggingface.co/datasets/{dataset}",
+    )
+
+
+def _fetch(dataset: str, revision: str | None, shards: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(dataset, repo_type="dataset", revision=revision, allow_patterns=[shards]))
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
+        raise RequestError(
+            f"{dataset}: its shards are not in the cache and the hub cannot be reached; connect once, or give a "
+            "folder of shards with root"
+        ) from error

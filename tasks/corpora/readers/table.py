@@ -1,0 +1,133 @@
+"""The user's own data: a folder of images and a table of captions, pairs or quadruples beside it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from store.errors import RequestError
+from store.types import Corpus
+from tasks.corpora.files import corpus_name, first_existing, read_json_lines, require_file, require_folder
+from tasks.corpora.images.image_files import Missing
+from tasks.corpora.images.source import Folder
+from tasks.corpora.readers.forms import FormName, corpus_of_rows, layout_of
+
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
+NAMES = tuple(f"{stem}{suffix}" for stem in ("captions", "metadata", "pairs", "quadruples") for suffix in SUFFIXES)
+
+
+def read_table(
+    root: str | Path,
+    *,
+    images: str | Path | None = None,
+    form: FormName | None = None,
+    columns: Mapping[str, str] | None = None,
+    language: str = "en",
+    reference_language: str = "en",
+    ids_only: bool = False,
+    missing: Missing = "error",
+    name: str | None = None,
+    licence: str = "unknown",
+) -> Corpus:
+    """The corpus of a ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet`` table, in the order of its rows.
+
+    Args:
+        root: The table, or the folder with ``captions.csv`` (``.tsv``, ``.jsonl``, ``.parquet``; or ``metadata``,
+            ``pairs``, ``quadruples``).
+        images: Folder that the image column's paths start from; ``images/`` beside the table where there is one,
+            else the table's own folder.
+        form: ``captions``, ``pairs`` or ``quadruples`` (:mod:`tasks.corpora.readers.forms`); by default taken
+            from the table's name.
+        columns: Role -> column, for columns that have none of the usual names.
+        language: BCP-47 code of captions whose row does not say.
+        reference_language: The language that cross-lingual metrics compare with.
+        ids_only: There are no image files: ids, and texts if there are any, for embeddings made elsewhere.
+        missing: ``error``, or ``skip`` to list images that are not there as skipped.
+        name: Of the corpus; the folder's or file's name unless given.
+        licence: Of images and captions.
+
+    Raises:
+        RequestError: The table cannot be read, lacks a column, or its rows are at fault; lists every kind of fault.
+    """
+    path = Path(root).expanduser().absolute()
+    file = _table_in(path) if path.is_dir() else require_file(path, "table")
+    by_name = next((known for known in ("pairs", "quadruples") if known in file.stem), "captions")
+    available, rows = table_rows(file)
+    layout = layout_of(form or by_name, columns or {}, available, language=language, where=str(file), ids_only=ids_only)
+    source = None
+    if not ids_only:
+        source = Folder(require_folder(images, "image folder") if images is not None else _image_folder(file))
+    return corpus_of_rows(
+        name or corpus_name(path),
+        rows,
+        layout,
+        source=source,
+        missing=missing,
+        reference_language=reference_language,
+        licence=licence,
+        origin=str(file),
+    )
+
+
+def _table_in(folder: Path) -> Path:
+    for name in NAMES:
+        if (file := first_existing(None, folder, name)) is not None:
+            return file
+    raise RequestError(f"{folder}: no table in it; looked for {', '.join(NAMES)}")
+
+
+def _image_folder(file: Path) -> Path:
+    return file.parent / "images" if (file.parent / "images").is_dir() else file.parent
+
+
+def table_rows(file: Path) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
+    """The columns of a table and its rows, which are read as they are taken.
+
+    Raises:
+        RequestError: The suffix is unknown, or the file is not what its suffix says.
+    """
+    if file.suffix in (".csv", ".tsv"):
+        return _delimited(file, "\t" if file.suffix == ".tsv" else ",")
+    if file.suffix == ".jsonl":
+        first = next(read_json_lines(file), {})
+        return list(first), read_json_lines(file)
+    if file.suffix == ".parquet":
+        try:
+            table = pq.ParquetFile(file)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise RequestError(f"{file}: not a Parquet file ({error})") from error
+        return table.schema_arrow.names, (row for batch in table.iter_batches() for row in batch.to_pylist())
+    raise RequestError(f"{file}: a table is one of {', '.join(SUFFIXES)}, got {file.suffix or 'no suffix'}")
+
+
+def _delimited(file: Path, delimiter: str) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
+    with file.open(encoding="utf-8-sig", newline="") as lines:
+        try:
+            header = next(csv.reader(lines, delimiter=delimiter), [])
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise RequestError(f"{file}: not a table in UTF-8 ({error})") from error
+    if len(set(header)) != len(header):
+        twice = next(column for column in header if header.count(column) > 1)
+        raise RequestError(f"{file}: two columns are called {twice!r}")
+
+    def rows() -> Iterator[Mapping[str, Any]]:
+        with file.open(encoding="utf-8-sig", newline="") as lines:
+            try:
+                for number, cells in enumerate(csv.reader(lines, delimiter=delimiter)):
+                    if number == 0 or not cells:
+                        continue
+                    if len(cells) != len(header):
+                        raise RequestError(
+                            f"{file}: row {number} has {len(cells)} cells, the header {len(header)}; "
+                            "texts that hold the separator need quotes"
+                        )
+                    yield dict(zip(header, cells, strict=True))
+            except (csv.Error, UnicodeDecodeError) as error:
+                raise RequestError(f"{file}: not a table in UTF-8 ({error})") from error
+
+    return header, rows()

@@ -1,0 +1,164 @@
+"""Webdataset: tar shards in which the files of one sample follow each other and share the name up to its first dot.
+
+Shards are read once from front to back to list and hash what is in them, one sample in memory at a time; after that an
+image is one seek and one read. https://github.com/webdataset/webdataset
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from store.errors import RequestError
+from store.types import Corpus
+from tasks.corpora.build import build_corpus
+from tasks.corpora.files import corpus_name, require_folder
+from tasks.corpora.images.decode import image_facts
+from tasks.corpora.images.source import Folder
+from tasks.corpora.rows import CaptionRow, ImageRow, SkippedRow
+
+IMAGE_SUFFIXES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff")
+_NAME = re.compile(r"^((?:.*/)?[^./][^.]*)\.([^/]+)$")
+_KEY = re.compile(r"^(\d+)\+(\d+)@(.+)$")
+_LARGEST_TEXT = 1 << 20
+
+
+@dataclass(frozen=True)
+class TarShards:
+    """Members of uncompressed tar files below one folder; a key is ``offset+size@shard``."""
+
+    root: Path
+
+    def read(self, key: str) -> bytes:
+        """The bytes of one member; raises ``OSError`` where the shard is not there or is shorter than it was."""
+        match = _KEY.match(key)
+        if match is None:
+            raise FileNotFoundError(f"{key!r} is no place in a shard")
+        offset, size = int(match[1]), int(match[2])
+        with Folder(self.root).path(match[3]).open("rb") as file:
+            file.seek(offset)
+            data = file.read(size)
+        if len(data) != size:
+            raise OSError(f"{match[3]}: ends before byte {offset + size}; has the file changed?")
+        return data
+
+
+@dataclass
+class _Sample:
+    """The files of one sample, as far as they matter."""
+
+    id: str
+    image: ImageRow | None = None
+    texts: Sequence[str] = field(default_factory=tuple)
+
+
+def read_webdataset(
+    root: str | Path,
+    *,
+    shards: str = "*.tar",
+    caption: str = "txt",
+    caption_field: str = "caption",
+    language: str = "en",
+    name: str | None = None,
+    licence: str = "unknown",
+    origin: str | None = None,
+) -> Corpus:
+    """The samples of all shards, in the order of the shards' names and then of their members.
+
+    A sample's id is its name; samples without an image or without a caption are listed as skipped.
+
+    Args:
+        root: Folder of the shards.
+        shards: Which files of it.
+        caption: Suffix of the caption file: ``txt`` (its text), or ``json`` (a text, or list of texts, in a field).
+        caption_field: The field of a ``json`` caption file.
+        language: Of the captions.
+        name: Of the corpus; the folder's name unless given.
+        licence: Of the images and captions.
+        origin: Where they come from; the folder unless given.
+
+    Raises:
+        RequestError: There are no shards, one is compressed, damaged or cut short, or sample names repeat.
+    """
+    folder = require_folder(root, "shard folder")
+    files = sorted(folder.glob(shards))
+    if not files:
+        raise RequestError(f"{folder}: no shard matches {shards!r}")
+    captions: list[CaptionRow] = []
+    skipped: list[SkippedRow] = []
+
+    def images() -> Iterator[ImageRow]:
+        for file in files:
+            for sample in _samples(file, file.relative_to(folder).as_posix(), caption.lower(), caption_field):
+                if sample.image is None or not sample.texts:
+                    lacking = "no image" if sample.image is None else f"no {caption} caption"
+                    skipped.append(SkippedRow(sample.id, f"{lacking} in {file.name}"))
+                    continue
+                captions.extend(
+                    CaptionRow(f"{sample.id}#{n}", sample.id, text, n, language) for n, text in enumerate(sample.texts)
+                )
+                yield sample.image
+
+    return build_corpus(
+        name or corpus_name(folder),
+        images(),  # fills captions and skipped, which are looked at when it has ended
+        captions,
+        source=TarShards(folder),
+        skipped=skipped,
+        licence=licence,
+        origin=origin or str(folder),
+    )
+
+
+def _samples(file: Path, shard: str, caption: str, caption_field: str) -> Iterator[_Sample]:
+    current: _Sample | None = None
+    try:
+        with tarfile.open(file, "r:") as tar, file.open("rb") as data:
+            for member in tar:
+                tar.members = []  # type: ignore[attr-defined]  # or the list of all members grows with the shard
+                match = _NAME.match(member.name.removeprefix("./"))
+                if not member.isreg() or match is None:
+                    continue
+                if current is None or match[1] != current.id:
+                    if current is not None:
+                        yield current
+                    current = _Sample(match[1])
+                suffix = match[2].lower()
+                if suffix in IMAGE_SUFFIXES and current.image is None:
+                    facts = image_facts(_member(data, member, file))
+                    current.image = ImageRow(current.id, f"{member.offset_data}+{member.size}@{shard}", *facts)
+                elif suffix == caption and member.size <= _LARGEST_TEXT:
+                    where = f"{file}: {member.name}"
+                    current.texts = _texts(_member(data, member, file), caption, caption_field, where)
+    except tarfile.ReadError as error:
+        raise RequestError(f"{file}: not an uncompressed tar file, or damaged ({error}); unpack .gz first") from error
+    if current is not None:
+        yield current
+
+
+def _member(data: BinaryIO, member: tarfile.TarInfo, file: Path) -> bytes:
+    data.seek(member.offset_data)
+    content = data.read(member.size)
+    if len(content) != member.size:
+        raise RequestError(f"{file}: cut short within {member.name}; download it again")
+    return content
+
+
+def _texts(content: bytes, caption: str, caption_field: str, where: str) -> Sequence[str]:
+    try:
+        text = content.decode("utf-8")
+        if caption != "json":
+            return (text.strip("\r\n"),)
+        value = json.loads(text)
+    except ValueError as error:
+        raise RequestError(f"{where}: not {'JSON' if caption == 'json' else 'UTF-8 text'} ({error})") from error
+    found = value.get(caption_field) if isinstance(value, dict) else None
+    texts = [found] if isinstance(found, str) else found or []
+    if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
+        raise RequestError(f"{where}: {caption_field!r} is {found!r:.60}, expected a text or a list of texts")
+    return texts

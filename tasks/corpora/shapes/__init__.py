@@ -1,0 +1,1 @@
+"""The rendered scenes of coloured shapes that the demo and the tiny models use."""

@@ -1,0 +1,1 @@
+"""Why an encoder fails and where: slices, errors, hubs, calibration, ablations."""

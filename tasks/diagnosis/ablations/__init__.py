@@ -1,0 +1,1 @@
+"""What it would cost to store, compute or compare vectors differently."""

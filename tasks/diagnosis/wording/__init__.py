@@ -1,0 +1,1 @@
+"""What captions and images are about, from lexicons and annotations."""

@@ -1,0 +1,1 @@
+"""One module per model family; `tasks.encoders.adapters.table` lists them."""

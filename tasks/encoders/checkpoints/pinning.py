@@ -1,0 +1,79 @@
+"""Rows for a suite file in which every model stands at one commit, so that the same suite means the same models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from store.errors import RequestError, WorkError
+from store.types import EncoderSpec
+from tasks.encoders.catalog import catalog, spec_of
+from tasks.encoders.checkpoints.resolving import resolve
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pin:
+    """What resolving one model came to.
+
+    Attributes:
+        name: Of the catalog.
+        spec: Resolved; None if it could not be.
+        fault: Why it could not be.
+    """
+
+    name: str
+    spec: EncoderSpec | None
+    fault: str = ""
+
+
+def pin(names: Sequence[str] | None = None) -> Iterator[Pin]:
+    """Resolve catalog rows, all of them by default; loads no model. One that cannot be resolved does not stop others.
+
+    Raises:
+        RequestError: A name is unknown.
+    """
+    for spec in [spec_of(name) for name in names or catalog()]:
+        try:
+            yield Pin(name=spec.name, spec=resolve(spec))
+        except (RequestError, WorkError) as error:
+            yield Pin(name=spec.name, spec=None, fault=str(error))
+
+
+def pinned_toml(pins: Sequence[Pin]) -> str:
+    """The ``[[encoder]]`` tables of a suite file; what could not be resolved stands as a comment with its reason.
+
+    Examples:
+        >>> spec = EncoderSpec(name="x", adapter="hf_dual", checkpoint="a/b", dim=8, revision="c0ffee")
+        >>> print(pinned_toml([Pin(name="x", spec=spec), Pin(name="y", spec=None, fault="no network")]))
+        [[encoder]]
+        name = "x"
+        adapter = "hf_dual"
+        checkpoint = "a/b"
+        revision = "c0ffee"
+        dim = 8
+        <BLANKLINE>
+        # y: no network
+        <BLANKLINE>
+    """
+    return "\n".join(
+        _table(entry.spec) if entry.spec else f"# {entry.name}: {_one_line(entry.fault)}\n" for entry in pins
+    )
+
+
+def _table(spec: EncoderSpec) -> str:
+    plain = EncoderSpec(name=spec.name, adapter=spec.adapter, checkpoint=spec.checkpoint, dim=spec.dim)
+    lines = ["[[encoder]]", f"name = {json.dumps(spec.name)}", f"adapter = {json.dumps(spec.adapter)}"]
+    lines += [f"checkpoint = {json.dumps(spec.checkpoint)}"]
+    lines += [f"revision = {json.dumps(spec.revision)}", f"dim = {spec.dim}"]
+    for field in ("vectors", "precision", "storage"):
+        if getattr(spec, field) != getattr(plain, field):
+            lines.append(f"{field} = {json.dumps(getattr(spec, field))}")
+    if spec.options:
+        options = ", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in sorted(spec.options.items()))
+        lines.append(f"options = {{ {options} }}")
+    return "\n".join([*lines, ""])
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,1 @@
+"""Whether a model was loaded correctly: one suite for every encoder."""

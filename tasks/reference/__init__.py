@@ -1,0 +1,1 @@
+"""The reference gate: results compared with published figures and with earlier runs."""

@@ -1,0 +1,146 @@
+"""Outcomes of several encoders under one protocol -> rows of ``schema.COMPARISONS``: every pair, every metric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+
+from store.errors import RequestError
+from store.schema import COMPARISONS
+from store.types import digest16
+from tasks.metrics import Metric
+from tasks.scoring.outcomes import Outcomes
+from tasks.statistics.pairwise import compare_encoders
+from tasks.statistics.resampling import Resampling
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contender:
+    """One encoder's outcomes under the protocol that several are compared by."""
+
+    encoder: str
+    fingerprint: str
+    outcomes: Outcomes
+
+    @property
+    def key(self) -> str:
+        """Tells two revisions of one encoder apart."""
+        return f"{self.encoder}@{self.fingerprint}"
+
+
+def comparison_rows(
+    contenders: Sequence[Contender],
+    metrics: Sequence[Metric],
+    *,
+    corpus: str,
+    corpus_fingerprint: str,
+    run: str,
+    n_clusters: int,
+    resampling: Resampling,
+    permutations: int = 10_000,
+) -> pa.Table:
+    """One row of ``schema.COMPARISONS`` per metric and pair of encoders.
+
+    Args:
+        contenders: Outcomes under one protocol of one corpus; fewer than two give no rows.
+        metrics: To compare by; p-values are adjusted over all pairs of one metric.
+        corpus: Its name.
+        corpus_fingerprint: Its fingerprint.
+        run: The run that made the rows.
+        n_clusters: Images of the corpus, so that the draws are those of the results.
+        resampling: How intervals and flips are drawn, and p-values adjusted.
+        permutations: Random flips where not all can be looked at.
+
+    Raises:
+        RequestError: Contenders under different protocols, or with different queries.
+    """
+    by_key = {contender.key: contender for contender in contenders}
+    if len(by_key) < 2:
+        return COMPARISONS.empty_table()
+    _check_same_queries(contenders)
+    first = contenders[0].outcomes
+    created = datetime.now(UTC)
+    rows = []
+    for metric in metrics:
+        compared = compare_encoders(
+            {key: metric.per_query(contender.outcomes) for key, contender in by_key.items()},
+            first.clusters,
+            seed=resampling.seed,
+            n_clusters=n_clusters,
+            weights=first.weights,
+            replicates=resampling.replicates,
+            permutations=permutations,
+            level=resampling.level,
+            method=resampling.method,
+            reduce=metric.reduce,
+            lower_is_better=not metric.higher_is_better,
+            share=_is_share(metric, contenders),
+            adjustment=resampling.adjustment,
+        )
+        for pair in compared:
+            a, b = by_key[pair.a], by_key[pair.b]
+            rows.append(
+                {
+                    "comparison": digest16([corpus_fingerprint, first.protocol.id, metric.name, a.key, b.key]),
+                    "corpus": corpus,
+                    "corpus_fingerprint": corpus_fingerprint,
+                    "protocol": first.protocol.id,
+                    "metric": metric.name,
+                    "encoder_a": a.encoder,
+                    "fingerprint_a": a.fingerprint,
+                    "encoder_b": b.encoder,
+                    "fingerprint_b": b.fingerprint,
+                    "difference": pair.difference.value,
+                    "ci_low": pair.difference.low,
+                    "ci_high": pair.difference.high,
+                    "interval": pair.difference.method,
+                    "p_sign_flip": pair.flip_test.p,
+                    "p_exact": pair.flip_test.exact,
+                    "p_mcnemar": pair.effect.p_mcnemar,
+                    "p_adjusted": pair.p_adjusted,
+                    "adjustment": resampling.adjustment,
+                    **pair.effect.tally._asdict(),
+                    "cohen_dz": pair.effect.cohen_dz,
+                    "cohen_h": pair.effect.cohen_h,
+                    "odds_ratio": pair.effect.odds_ratio,
+                    "detectable_effect": pair.detectable_effect,
+                    "n_queries": pair.n_queries,
+                    "n_clusters": pair.n_clusters,
+                    "level": resampling.level,
+                    "replicates": resampling.replicates,
+                    "permutations": pair.flip_test.flips,
+                    "seed": resampling.seed,
+                    "reason": pair.reason,
+                    "run": run,
+                    "created": created,
+                }
+            )
+    return pa.Table.from_pylist(rows, schema=COMPARISONS)
+
+
+def _check_same_queries(contenders: Sequence[Contender]) -> None:
+    first, *others = contenders
+    faults = []
+    for other in others:
+        if other.outcomes.protocol.id != first.outcomes.protocol.id:
+            what = f"protocols {first.outcomes.protocol.id!r} and {other.outcomes.protocol.id!r}"
+        elif not np.array_equal(first.outcomes.query_ids, other.outcomes.query_ids):
+            sizes = f"{len(first.outcomes)} and {len(other.outcomes)} queries"
+            what = f"query sets under {first.outcomes.protocol.id!r} ({sizes})"
+        else:
+            continue
+        faults.append(
+            f"{first.encoder!r} and {other.encoder!r} have different {what}; only outcomes on the same queries "
+            "can be compared: evaluate both on the same corpus"
+        )
+    if faults:
+        raise RequestError(faults)
+
+
+def _is_share(metric: Metric, contenders: Sequence[Contender]) -> bool:
+    """Whether the metric counts hits: with every tie lost, each query is 0 or 1."""
+    return all(bool(np.isin(metric.per_query_low(c.outcomes), (0.0, 1.0)).all()) for c in contenders)

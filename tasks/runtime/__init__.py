@@ -1,0 +1,1 @@
+"""What all Prefect tasks share: how a task is declared, retried, referred to and shown."""

@@ -1,0 +1,235 @@
+"""One model, one store: the missing items of a set through the model into the store, then the seal."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+import time
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from store import Block, EmbeddingStore
+from store.errors import RequestError
+from store.keys import table_of
+from store.schema import BATCHES
+from store.types import Corpus, EncoderSpec, Modality, SetKey
+from tasks.corpora.images.decode import decode_image
+from tasks.encoders import Encoder, load_encoder
+from tasks.encoders.device import choose_device, device_identity, device_name
+from tasks.runtime.device_lock import held
+from tasks.runtime.progress import track
+from tasks.runtime.versions import library_versions
+
+if TYPE_CHECKING:
+    from tasks.encoders.pipeline import CaptionWork, EncodedBatch, ImageWork
+
+BATCH_ROWS = 64  # rows of timings in one commit
+UNITS = {"image": "images", "caption": "captions"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodeSettings:
+    """How to encode; none of it changes a vector.
+
+    Attributes:
+        device: ``auto``, ``cpu``, ``cuda`` …; several with commas: a process each, side by side.
+        image_batch: Images per forward pass; None: found by trying, once the model is loaded.
+        caption_batch: Captions per forward pass; None: found by trying.
+        trust_remote_code: Consent to run a checkpoint's own code.
+        compiled: Compile the forward passes first.
+    """
+
+    device: str = "auto"
+    image_batch: int | None = 32
+    caption_batch: int | None = 256
+    trust_remote_code: bool = False
+    compiled: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedSet:
+    """What encoding one set came to.
+
+    Attributes:
+        n_items: Of the whole set.
+        n_encoded: That were missing and are there now.
+        n_truncated: Of those encoded, captions longer than the model takes.
+        batch_size: Items per forward pass at the end, after any halving; 0 where nothing was encoded.
+    """
+
+    n_items: int
+    n_encoded: int = 0
+    n_truncated: int = 0
+    batch_size: int = 0
+
+
+Shard = list[list[EncodedSet]]  # what one of several parts came to, by corpus and modality
+
+
+def set_key(spec: EncoderSpec, corpus: str, corpus_fingerprint: str, modality: Modality) -> SetKey:
+    """Whose vectors of what."""
+    return SetKey(
+        corpus=corpus,
+        corpus_fingerprint=corpus_fingerprint,
+        modality=modality,
+        encoder=spec.name,
+        encoder_fingerprint=spec.fingerprint,
+        vectors=spec.vectors,
+    )
+
+
+class SetEncoder:
+    """Holds the model, and its device for itself, from the first missing item until it is closed."""
+
+    def __init__(self, spec: EncoderSpec, store: EmbeddingStore, settings: EncodeSettings, run: str) -> None:
+        self.spec = spec
+        self._store = store
+        self._settings = settings
+        self._run = run
+        self._loaded: Encoder | None = None
+        self._found: dict[Modality, int] = {}
+        self._held = ExitStack()
+
+    def close(self) -> None:
+        """Let go of the model and of its device."""
+        self._loaded = None
+        self._held.close()
+
+    def encode(self, corpus: Corpus, modality: Modality, *, shard: int = 0, n_shards: int = 1) -> EncodedSet:
+        """Bring the set of one modality of a corpus up to date and seal it.
+
+        With ``n_shards`` above one, encode only every n-th item (those whose position leaves the remainder ``shard``)
+        and leave the seal to whoever started the shards.
+        """
+        table = corpus.images if modality == "image" else corpus.captions
+        key = set_key(self.spec, corpus.name, corpus.fingerprint, modality)
+        if self._store.intact(key):
+            return EncodedSet(n_items=len(table))
+        missing = self._store.missing(key, len(table))
+        missing = missing[missing % n_shards == shard]
+        done = self._encode(key, corpus, table, missing) if len(missing) else EncodedSet(n_items=len(table))
+        if n_shards == 1:
+            self._store.seal(key, n_items=len(table))
+        return done
+
+    def _encode(self, key: SetKey, corpus: Corpus, table: pa.Table, missing: NDArray[np.int32]) -> EncodedSet:
+        from tasks.encoders.pipeline import encode_stream
+
+        encoder = self._encoder()
+        ids = table["id"].to_pylist()
+        work, shas = _work(corpus, key.modality, missing)
+        sha_of = dict(zip(missing.tolist(), shas, strict=True))
+        n_truncated, batch_size = 0, self._batch_size(key.modality)
+        batches: list[dict[str, object]] = []
+        label = f"{self.spec.name} · {corpus.name} · {UNITS[key.modality]}"
+        stream = encode_stream(encoder, work, batch_size=batch_size)
+        with track(label, total=len(missing), unit=UNITS[key.modality]) as advance, closing(stream):
+            for batch in stream:
+                batch_id = f"{self._run}-{secrets.token_hex(4)}"
+                if batch.index == 0:  # how many vectors an item has is known from now on
+                    per_item = float(batch.embeddings.counts.mean())
+                    self._store.check_room(self.spec, len(missing), vectors_per_item=per_item)
+                begun = time.perf_counter()
+                block = Block(
+                    ords=batch.ords,
+                    ids=[ids[i] for i in batch.ords],
+                    embeddings=batch.embeddings,
+                    input_shas=[sha_of[int(i)] for i in batch.ords],
+                    batch_id=batch_id,
+                )
+                self._store.put(key, self.spec, block)
+                batches.append(self._batch_row(key, batch, batch_id, time.perf_counter() - begun))
+                if len(batches) == BATCH_ROWS:
+                    self._write_batches(batches)
+                n_truncated += int(batch.embeddings.truncated.sum())
+                batch_size = min(batch_size, batch.batch_size)
+                advance(len(batch.ords))
+        self._write_batches(batches)
+        return EncodedSet(n_items=len(table), n_encoded=len(missing), n_truncated=n_truncated, batch_size=batch_size)
+
+    def _encoder(self) -> Encoder:
+        if self._loaded is None:
+            device = choose_device(self._settings.device)
+            self._held.enter_context(held(device_identity(device)))
+            self._loaded = load_encoder(
+                self.spec,
+                device=device,
+                trust_remote_code=self._settings.trust_remote_code,
+                compiled=self._settings.compiled,
+            )
+        return self._loaded
+
+    def _batch_size(self, modality: Modality) -> int:
+        from tasks.encoders.tuning import find_batch_size
+
+        asked = self._settings.image_batch if modality == "image" else self._settings.caption_batch
+        if asked is not None:
+            return asked
+        if modality not in self._found:
+            self._found[modality] = find_batch_size(self._encoder(), modality).size
+        return self._found[modality]
+
+    def _batch_row(self, key: SetKey, batch: EncodedBatch, batch_id: str, write_seconds: float) -> dict[str, object]:
+        device = self._encoder().device
+        return {
+            "batch_id": batch_id,
+            "set_name": table_of(key),
+            "encoder": self.spec.name,
+            "encoder_fingerprint": self.spec.fingerprint,
+            "corpus": key.corpus,
+            "modality": key.modality,
+            "n_items": batch.n_encoded,
+            "warmup": batch.index == 0,
+            "decode_seconds": batch.timings.decode_seconds,
+            "preprocess_seconds": batch.timings.preprocess_seconds,
+            "forward_seconds": batch.timings.forward_seconds,
+            "write_seconds": write_seconds,
+            "peak_memory_bytes": batch.peak_memory_bytes,
+            "batch_size": batch.batch_size,
+            "precision": self.spec.precision,
+            "device": device_name(device),
+            "host": socket.gethostname(),
+            "versions": json.dumps(library_versions()),
+            "run": self._run,
+            "created": datetime.now(UTC),
+        }
+
+    def _write_batches(self, rows: list[dict[str, object]]) -> None:
+        """Write and forget these rows: few commits, however many batches."""
+        if rows:
+            self._store.write_rows("batches", pa.Table.from_pylist(rows, schema=BATCHES))
+            rows.clear()
+
+
+def _work(corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> tuple[ImageWork | CaptionWork, list[str]]:
+    """What to encode, and the hash of each input."""
+    from tasks.encoders.pipeline import CaptionWork, ImageWork
+
+    if modality == "image":
+        chosen = corpus.images.take(pa.array(ords))
+        shas = chosen["sha"].to_pylist()
+        if corpus.source is None or None in shas:
+            raise RequestError(
+                f"corpus {corpus.name!r} has ids without image files, which cannot be encoded; "
+                "bring embeddings made elsewhere with `capim import`"
+            )
+        images = ImageWork(
+            ords=ords, keys=chosen["key"].to_pylist(), shas=shas, read=corpus.source.read, decode=decode_image
+        )
+        return images, shas
+    texts = corpus.captions["text"].take(pa.array(ords)).to_pylist()
+    if None in texts:
+        raise RequestError(
+            f"corpus {corpus.name!r} has ids without caption texts, which cannot be encoded; "
+            "bring embeddings made elsewhere with `capim import`"
+        )
+    shas = [blake2b(text.encode(), digest_size=16).hexdigest() for text in texts]
+    return CaptionWork(ords=ords, texts=texts), shas

@@ -1,0 +1,41 @@
+"""What all Prefect tasks of capim share, in one place: retries, tags, time limits, no result cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, ParamSpec, TypeVar
+
+from prefect import Task, task
+from prefect.cache_policies import NO_CACHE
+
+from tasks.runtime.retries import DELAYS_SECONDS, JITTER, may_help
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Kind = Literal["read", "encode", "score", "analyse", "report"]
+
+
+def shell(
+    name: str, *, kind: Kind, run_name: str | None = None, timeout_hours: float | None = None
+) -> Callable[[Callable[P, R]], Task[P, R]]:
+    """Makes a function a task: by reference in and out, repeatable, its results kept in the store and nowhere else.
+
+    Args:
+        name: Of the task.
+        kind: Its tag, ``capim-<kind>``; ``prefect concurrency-limit create capim-encode 1`` limits all of a kind.
+        run_name: Of its runs, a template over the parameters; a name with a number unless given.
+        timeout_hours: A run that takes longer fails. Only for tasks that flows call in their own thread: Prefect
+            cannot interrupt others in the middle of a system call.
+    """
+    return task(
+        name=name,
+        task_run_name=run_name,
+        tags=[f"capim-{kind}"],
+        cache_policy=NO_CACHE,
+        retries=len(DELAYS_SECONDS),
+        retry_delay_seconds=DELAYS_SECONDS,
+        retry_jitter_factor=JITTER,
+        retry_condition_fn=may_help,
+        timeout_seconds=None if timeout_hours is None else 3600 * timeout_hours,
+    )

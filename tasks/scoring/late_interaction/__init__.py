@@ -1,0 +1,1 @@
+"""Late interaction: MaxSim over multi-vectors, and the outcomes from it."""

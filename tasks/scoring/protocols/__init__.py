@@ -1,0 +1,1 @@
+"""Protocols: which a corpus supports, and the retrieval task that each poses."""

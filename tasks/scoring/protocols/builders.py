@@ -1,0 +1,220 @@
+"""How each protocol turns a corpus into queries, galleries and relevant items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from store.types import EvalProtocol
+from tasks.scoring.protocols.layout import FIVE, CorpusLayout, ords_of
+from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
+
+
+def captions_to_images(
+    layout: CorpusLayout,
+    protocol: EvalProtocol,
+    *,
+    part: tuple[str, str] | None = None,
+    below: int | None = None,
+    folds: int = 1,
+) -> RetrievalTask:
+    """Captions search images; the one that a caption describes is relevant.
+
+    Args:
+        layout: The corpus.
+        protocol: Whose judgement it is.
+        part: Only captions of this language and translator; the corpus' main part by default.
+        below: Only captions with a smaller ordinal.
+        folds: Into how many equal runs of images, in corpus order, queries and galleries are cut.
+    """
+    queries = _captions(layout, part, below)
+    image = layout.caption_images[queries]
+    galleries = tuple(np.array_split(np.arange(layout.n_images, dtype=np.int32), folds))
+    gallery_of = _fold_of(image, galleries)
+    return RetrievalTask(
+        protocol=protocol,
+        query_ids=layout.caption_ids[queries],
+        queries=queries,
+        clusters=image,
+        galleries=galleries,
+        gallery_of=gallery_of,
+        offsets=np.arange(len(queries) + 1, dtype=np.int64),
+        relevant=image,
+        weights=_equal_groups(gallery_of),
+    )
+
+
+def images_to_captions(
+    layout: CorpusLayout,
+    protocol: EvalProtocol,
+    *,
+    part: tuple[str, str] | None = None,
+    below: int | None = None,
+    folds: int = 1,
+) -> RetrievalTask:
+    """Images search captions; an image's own captions are relevant. Arguments as for :func:`captions_to_images`."""
+    captions = _captions(layout, part, below)
+    image_of = layout.caption_images[captions]
+    queries, offsets, order = _by_image(image_of)
+    images = tuple(np.array_split(np.arange(layout.n_images, dtype=np.int32), folds))
+    fold_of_caption = _fold_of(image_of, images)
+    gallery_of = _fold_of(queries, images)
+    return RetrievalTask(
+        protocol=protocol,
+        query_ids=layout.image_ids[queries],
+        queries=queries,
+        clusters=queries,
+        galleries=tuple(captions[fold_of_caption == fold] for fold in range(folds)),
+        gallery_of=gallery_of,
+        offsets=offsets,
+        relevant=captions[order],
+        weights=_equal_groups(gallery_of),
+    )
+
+
+def images_to_each_ordinal(layout: CorpusLayout, protocol: EvalProtocol) -> RetrievalTask:
+    """Every image searches caption 0 of every image, then caption 1, … 4: five queries per image."""
+    rounds = []
+    for ordinal in range(FIVE):
+        captions = layout.captions[layout.ordinals[layout.captions] == ordinal]
+        rounds.append((captions, captions[np.argsort(layout.caption_images[captions], kind="stable")]))
+    queries = [layout.caption_images[relevant] for _, relevant in rounds]
+    ids = [layout.image_ids[images] + f"#{ordinal}" for ordinal, images in enumerate(queries)]
+    every = np.concatenate(queries)
+    return RetrievalTask(
+        protocol=protocol,
+        query_ids=np.concatenate(ids),
+        queries=every,
+        clusters=every,
+        galleries=tuple(captions for captions, _ in rounds),
+        gallery_of=np.repeat(np.arange(FIVE, dtype=np.int32), [len(images) for images in queries]),
+        offsets=np.arange(len(every) + 1, dtype=np.int64),
+        relevant=np.concatenate([relevant for _, relevant in rounds]),
+        weights=np.ones(len(every)),
+    )
+
+
+def ground_truth(layout: CorpusLayout, protocol: EvalProtocol, *, name: str) -> RetrievalTask:
+    """Relevant items from an extra ground truth of the corpus; only queries with at least one.
+
+    The gallery is every image, or every caption: ECCV Caption names two sixth captions among its positives, so COCO's
+    25,010 are searched, not the 25,000 with ordinals 0 to 4 (``protocols.md`` §3).
+    """
+    corpus = layout.corpus
+    mine = corpus.relevance.filter(
+        pc.and_(
+            pc.equal(corpus.relevance["ground_truth"], name),
+            pc.equal(corpus.relevance["direction"], protocol.direction),
+        )
+    )
+    to_images = protocol.direction == "t2i"
+    asked, searched = (corpus.captions, corpus.images) if to_images else (corpus.images, corpus.captions)
+    links = np.unique(np.stack([ords_of(mine["query_id"], asked), ords_of(mine["item_id"], searched)], axis=1), axis=0)
+    queries, counts = np.unique(links[:, 0], return_counts=True)
+    gallery = np.arange(layout.n_images, dtype=np.int32) if to_images else layout.captions
+    stray = np.setdiff1d(links[:, 1], gallery)
+    if stray.size:
+        raise ValueError(
+            f"protocol {protocol.id!r}: {stray.size} relevant items are outside the gallery, first ord {int(stray[0])}"
+        )
+    return RetrievalTask(
+        protocol=protocol,
+        query_ids=(layout.caption_ids if to_images else layout.image_ids)[queries],
+        queries=queries,
+        clusters=layout.caption_images[queries] if to_images else queries,
+        galleries=(gallery,),
+        gallery_of=np.zeros(len(queries), dtype=np.int32),
+        offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        relevant=np.ascontiguousarray(links[:, 1]),
+        weights=np.ones(len(queries)),
+    )
+
+
+def quadruples(layout: CorpusLayout, protocol: EvalProtocol) -> ChoiceTask:
+    """Winoground's form: captions 0 and 1, images 0 and 1, all four scores."""
+    table = layout.corpus.quadruples
+    n = table.num_rows
+    images = [ords_of(table[column], layout.corpus.images) for column in ("image_0", "image_1")]
+    captions = [ords_of(table[column], layout.corpus.captions) for column in ("caption_0", "caption_1")]
+    own = np.arange(n, dtype=np.int32)
+    return ChoiceTask(
+        protocol=protocol,
+        query_ids=np.asarray(table["id"].to_pylist(), dtype=object),
+        queries=own,
+        clusters=own,
+        images=np.stack(images, axis=1),
+        captions=np.stack(captions, axis=1),
+        weights=np.ones(n),
+    )
+
+
+def pairs(layout: CorpusLayout, protocol: EvalProtocol, *, categories: Sequence[str], macro: bool = True) -> ChoiceTask:
+    """SugarCrepe's form: a caption against its hard negative, for one image.
+
+    Every category weighs the same (``macro``), or every pair does.
+    """
+    table = layout.corpus.pairs
+    category_of = np.asarray(table["category"].to_pylist(), dtype=object)
+    rows = np.flatnonzero(np.isin(category_of, list(categories))).astype(np.int32)
+    table = table.take(rows)
+    images = ords_of(table["image_id"], layout.corpus.images)
+    captions = [ords_of(table[column], layout.corpus.captions) for column in ("caption_id", "negative_id")]
+    return ChoiceTask(
+        protocol=protocol,
+        query_ids=np.asarray(table["id"].to_pylist(), dtype=object),
+        queries=rows,
+        clusters=images,
+        images=images[:, None],
+        captions=np.stack(captions, axis=1),
+        weights=_equal_groups(category_of[rows].astype(str)) if macro else np.ones(len(rows)),
+    )
+
+
+def against_all_negatives(layout: CorpusLayout, protocol: EvalProtocol) -> ChoiceTask:
+    """A caption against all its hard negatives at once (ARO's orders, CREPE), for one image."""
+    table = layout.corpus.pairs
+    images = ords_of(table["image_id"], layout.corpus.images)
+    captions, negatives = (ords_of(table[column], layout.corpus.captions) for column in ("caption_id", "negative_id"))
+    _, first, code = np.unique(np.stack([images, captions], axis=1), axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(code, kind="stable")
+    counts = np.bincount(code)
+    place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    sets = np.full((len(first), 1 + int(counts.max())), -1, dtype=np.int32)
+    sets[:, 0] = captions[first]
+    sets[code[order], 1 + place] = negatives[order]
+    return ChoiceTask(
+        protocol=protocol,
+        query_ids=np.asarray(table["id"].to_pylist(), dtype=object)[first],
+        queries=first.astype(np.int32),
+        clusters=images[first],
+        images=images[first][:, None],
+        captions=sets,
+        weights=np.ones(len(first)),
+    )
+
+
+def _captions(layout: CorpusLayout, part: tuple[str, str] | None, below: int | None) -> NDArray[np.int32]:
+    captions = layout.captions if part is None else layout.parts[part]
+    return captions if below is None else captions[layout.ordinals[captions] < below]
+
+
+def _by_image(image_of: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+    """Images that occur, ascending; where each one's captions start; the captions' order by image."""
+    images, counts = np.unique(image_of, return_counts=True)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return images.astype(np.int32), offsets, np.argsort(image_of, kind="stable")
+
+
+def _fold_of(images: NDArray[np.int32], folds: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
+    ends = np.cumsum([len(fold) for fold in folds])
+    return np.searchsorted(ends, images, side="right").astype(np.int32)
+
+
+def _equal_groups(group_of: NDArray[np.int32] | NDArray[np.str_]) -> NDArray[np.float64]:
+    """Weights, mean 1, under which every group counts alike, whatever its size."""
+    _, code, counts = np.unique(group_of, return_inverse=True, return_counts=True)
+    weights: NDArray[np.float64] = len(group_of) / (len(counts) * counts[code])
+    return weights

@@ -1,0 +1,130 @@
+"""A corpus as the arrays that protocols are made of: which caption describes which image, in which language."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from store.types import Corpus, EvalProtocol
+
+FIVE = 5  # COCO's captions per image; ten of its test images have a sixth
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CorpusLayout:
+    """Positions ("ords") instead of ids. Captions that describe no image (negatives) belong to no part.
+
+    Attributes:
+        corpus: What it was read from.
+        caption_images: int32, shape ``(n_captions,)``: ord of the described image, -1 for a negative.
+        ordinals: int32, shape ``(n_captions,)``: position within its image, language and translator.
+        parts: ``(language, translator)`` -> int32 ords of its captions, ascending.
+    """
+
+    corpus: Corpus
+    caption_images: NDArray[np.int32]
+    ordinals: NDArray[np.int32]
+    parts: Mapping[tuple[str, str], NDArray[np.int32]]
+
+    @property
+    def n_images(self) -> int:
+        """Images of the corpus."""
+        return int(self.corpus.images.num_rows)
+
+    @property
+    def n_captions(self) -> int:
+        """Captions of the corpus, negatives included."""
+        return int(self.corpus.captions.num_rows)
+
+    @cached_property
+    def image_ids(self) -> NDArray[np.object_]:
+        """Ids by ord, shape ``(n_images,)``."""
+        return np.asarray(self.corpus.images["id"].to_pylist(), dtype=object)
+
+    @cached_property
+    def caption_ids(self) -> NDArray[np.object_]:
+        """Ids by ord, shape ``(n_captions,)``."""
+        return np.asarray(self.corpus.captions["id"].to_pylist(), dtype=object)
+
+    @cached_property
+    def main(self) -> tuple[str, str] | None:
+        """The part that protocols without a language are about; None where no part is the obvious one.
+
+        The only part; else the reference language by people; else the reference language if one translator wrote
+        all of it.
+        """
+        if len(self.parts) == 1:
+            return next(iter(self.parts))
+        reference = [part for part in self.parts if part[0] == self.corpus.languages_reference]
+        human = (self.corpus.languages_reference, "human")
+        if human in reference:
+            return human
+        return reference[0] if len(reference) == 1 else None
+
+    @cached_property
+    def captions(self) -> NDArray[np.int32]:
+        """Ords of the captions of :attr:`main`; empty without one."""
+        return self.parts[self.main] if self.main else np.empty(0, dtype=np.int32)
+
+    @cached_property
+    def captions_per_image(self) -> NDArray[np.int64]:
+        """How many captions of :attr:`main` every image has, shape ``(n_images,)``."""
+        return np.bincount(self.caption_images[self.captions], minlength=self.n_images)
+
+    @cached_property
+    def has_five(self) -> bool:
+        """Whether every described image has captions 0 to 4."""
+        described = int((self.captions_per_image > 0).sum())
+        first_five = self.ordinals[self.captions[self.ordinals[self.captions] < FIVE]]
+        return described > 0 and bool((np.bincount(first_five, minlength=FIVE) == described).all())
+
+
+def layout_of(corpus: Corpus) -> CorpusLayout:
+    """The corpus as arrays; what does not exist (an unknown image id) was refused when the corpus was built."""
+    captions = corpus.captions
+    found = pc.index_in(captions["image_id"], value_set=corpus.images["id"].combine_chunks())
+    images = _int32(pc.fill_null(found, -1))
+    described = images >= 0
+    languages, language_of = _codes(captions["language"])
+    translators, translator_of = _codes(captions["translator"])
+    combined = language_of.astype(np.int64) * max(len(translators), 1) + translator_of
+    parts = {}
+    for code in np.unique(combined[described]):
+        part = (languages[code // len(translators)], translators[code % len(translators)])
+        parts[part] = np.flatnonzero(described & (combined == code)).astype(np.int32)
+    return CorpusLayout(
+        corpus=corpus, caption_images=images, ordinals=_int32(captions["ordinal"]), parts=dict(sorted(parts.items()))
+    )
+
+
+def ords_of(ids: pa.ChunkedArray, table: pa.Table) -> NDArray[np.int32]:
+    """Positions of ids in a table of items.
+
+    Raises:
+        ValueError: An id is not there.
+    """
+    found = pc.index_in(ids, value_set=table["id"].combine_chunks())
+    if found.null_count:
+        missing = ids.filter(pc.is_null(found))
+        raise ValueError(f"{len(missing)} ids are not in the corpus, first {missing[0].as_py()!r}")
+    return _int32(found)
+
+
+def _int32(values: pa.ChunkedArray | pa.Array) -> NDArray[np.int32]:
+    return np.ascontiguousarray(values.to_numpy(), dtype=np.int32)
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int32]]:
+    encoded = column.combine_chunks().dictionary_encode()
+    return encoded.dictionary.to_pylist(), _int32(encoded.indices)
+
+
+def cluster_count(corpus: Corpus, protocol: EvalProtocol) -> int:
+    """What is resampled under a protocol: the corpus' images, or its quadruples where these are what is asked."""
+    return len(corpus.quadruples if protocol.direction == "quadruples" else corpus.images)

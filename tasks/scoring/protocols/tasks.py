@@ -1,0 +1,81 @@
+"""What is asked of a scorer under one protocol: which queries, against what, and what counts as right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.types import EvalProtocol
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RetrievalTask:
+    """Queries, galleries and the relevant items of every query. All ords are positions in the corpus.
+
+    Attributes:
+        protocol: Its direction says what the ords mean: ``t2i`` queries are captions and the galleries hold images,
+            ``i2t`` the other way round.
+        query_ids: object (str), shape ``(n_queries,)``; unique.
+        queries: int32, shape ``(n_queries,)``; an item may be asked several times, in different galleries.
+        clusters: int32, shape ``(n_queries,)``: ord of the image that the query belongs to.
+        galleries: int32 ords, ascending, without repetition; most protocols have one, folds have one each.
+        gallery_of: int32, shape ``(n_queries,)``: which gallery a query searches.
+        offsets: int64, shape ``(n_queries + 1,)``.
+        relevant: int32: query ``q`` has the relevant items ``relevant[offsets[q]:offsets[q + 1]]``, at least one, all
+            of them in its gallery.
+        weights: float64, shape ``(n_queries,)``, mean 1: weight of a query in a mean.
+    """
+
+    protocol: EvalProtocol
+    query_ids: NDArray[np.object_]
+    queries: NDArray[np.int32]
+    clusters: NDArray[np.int32]
+    galleries: tuple[NDArray[np.int32], ...]
+    gallery_of: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    relevant: NDArray[np.int32]
+    weights: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        name = f"protocol {self.protocol.id!r}"
+        if not len(self.queries):
+            raise ValueError(f"{name}: no query has a relevant item")
+        if any(not len(gallery) for gallery in self.galleries):
+            raise ValueError(f"{name}: a gallery is empty; there is nothing to search in")
+        if (np.diff(self.offsets) < 1).any():
+            raise ValueError(f"{name}: query {int(np.argmin(np.diff(self.offsets)))} has no relevant item")
+
+    @property
+    def n_relevant(self) -> NDArray[np.int64]:
+        """Relevant items per query, shape ``(n_queries,)``."""
+        return np.diff(self.offsets)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ChoiceTask:
+    """Small fixed sets to be told apart: every caption of a set is scored with every image of it.
+
+    Attributes:
+        protocol: Direction ``quadruples`` (two captions, two images) or ``pairs`` (caption and negative, one image).
+        query_ids: object (str), shape ``(n_sets,)``.
+        queries: int32, shape ``(n_sets,)``: position in the corpus' table of pairs or quadruples.
+        clusters: int32, shape ``(n_sets,)``: ord of the image (pairs), own position (quadruples).
+        images: int32 ords, shape ``(n_sets, images per set)``.
+        captions: int32 ords, shape ``(n_sets, captions per set)``; caption ``k`` belongs to image ``k``, further ones
+            are negatives. -1 where a set has fewer negatives than the largest.
+        weights: float64, shape ``(n_sets,)``, mean 1: weight of a set in a mean.
+    """
+
+    protocol: EvalProtocol
+    query_ids: NDArray[np.object_]
+    queries: NDArray[np.int32]
+    clusters: NDArray[np.int32]
+    images: NDArray[np.int32]
+    captions: NDArray[np.int32]
+    weights: NDArray[np.float64]
+
+
+Judgement: TypeAlias = RetrievalTask | ChoiceTask

@@ -1,0 +1,1 @@
+"""From blocks of scores to ranks, ties and top lists."""

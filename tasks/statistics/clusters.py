@@ -1,0 +1,149 @@
+"""Which queries belong together: the one place that says what a cluster is.
+
+The five captions of an image are not five independent observations, so everything that draws, flips, leaves
+out or counts units (bootstrap, sign flips, robust errors, degrees of freedom) takes its clusters from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Clusters:
+    """The cluster and the weight of every query, and how many clusters the corpus has.
+
+    Attributes:
+        labels: int64, shape ``(n_queries,)``, in ``0 .. n_clusters - 1``: the position of the query's image.
+        weights: float64, shape ``(n_queries,)``, positive: what a query counts in a mean. All 1, except where
+            groups of unequal size count alike (folds, SugarCrepe's categories).
+        n_clusters: Images of the corpus. Draws are over all of them, also those without a query here, so that
+            every protocol and slice of one corpus shares the same draws.
+    """
+
+    labels: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    n_clusters: int
+
+    @classmethod
+    def of(cls, labels: ArrayLike, n_clusters: int | None = None, weights: ArrayLike | None = None) -> Clusters:
+        """The clusters of some labels, checked.
+
+        Args:
+            labels: Integers, shape ``(n_queries,)``.
+            n_clusters: Clusters of the corpus; left out, one more than the highest label.
+            weights: Positive, shape ``(n_queries,)``; left out, all 1.
+
+        Raises:
+            ValueError: No labels, not integers, not one axis, outside ``0 .. n_clusters - 1``, or weights that do
+                not fit.
+
+        Examples:
+            >>> Clusters.of([0, 0, 2], 4).sizes.tolist()
+            [2, 0, 1, 0]
+        """
+        array = np.asarray(labels)
+        if array.ndim != 1 or not array.size or not np.issubdtype(array.dtype, np.integer):
+            raise ValueError(f"cluster labels must be integers of shape (n_queries,), got {array.dtype} {array.shape}")
+        highest = int(array.max())
+        if n_clusters is None:
+            n_clusters = highest + 1
+        if array.min() < 0 or highest >= n_clusters:
+            raise ValueError(
+                f"cluster labels must lie in 0..{n_clusters - 1}, got {int(array.min())}..{highest}; "
+                "give the number of images of the whole corpus as n_clusters"
+            )
+        counted = np.ones(len(array)) if weights is None else np.asarray(weights, dtype=np.float64)
+        if counted.shape != array.shape or not (np.isfinite(counted) & (counted > 0)).all():
+            raise ValueError(f"weights must be {len(array)} positive numbers, one per query, got shape {counted.shape}")
+        return cls(labels=array.astype(np.int64), weights=counted, n_clusters=int(n_clusters))
+
+    @property
+    def n_queries(self) -> int:
+        """How many queries there are."""
+        return len(self.labels)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """Queries per cluster, shape ``(n_clusters,)``; zero for an image that no query belongs to."""
+        return np.bincount(self.labels, minlength=self.n_clusters)
+
+    @cached_property
+    def n_occupied(self) -> int:
+        """Clusters with at least one query: the number of independent units."""
+        return int(np.count_nonzero(self.sizes))
+
+    @cached_property
+    def independent(self) -> bool:
+        """Whether every query is a cluster of its own."""
+        return int(self.sizes.max()) == 1
+
+    def mean(self, values: NDArray[np.float64]) -> float:
+        """Weighted mean over the queries of one row of values, shape ``(n_queries,)``."""
+        return float(np.average(values, weights=self.weights))
+
+    def sums(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sum of each cluster's values, every query times its weight.
+
+        Args:
+            values: Shape ``(n_rows, n_queries)``.
+
+        Returns:
+            float64, shape ``(n_clusters, n_rows)``: one column per row of ``values``.
+
+        Examples:
+            >>> Clusters.of([0, 0, 1]).sums(np.array([[1.0, 0.0, 1.0], [3.0, 4.0, 5.0]])).tolist()
+            [[1.0, 7.0], [1.0, 5.0]]
+        """
+        columns = np.empty((self.n_clusters, len(values)))
+        for row, value in enumerate(values):
+            columns[:, row] = np.bincount(self.labels, weights=value * self.weights, minlength=self.n_clusters)
+        return columns
+
+    def counts_up_to(self, levels: NDArray[np.intp], first: int, last: int) -> NDArray[np.float64]:
+        """Queries of each cluster at or below each of some levels; every query counts once.
+
+        Args:
+            levels: The level of every query, from 0, shape ``(n_queries,)``.
+            first: The lowest level asked for.
+            last: The highest.
+
+        Returns:
+            Whole numbers, float64, shape ``(n_clusters, last - first + 1)``.
+
+        Examples:
+            >>> Clusters.of([0, 0, 1]).counts_up_to(np.array([0, 2, 1]), 1, 2).tolist()
+            [[1.0, 2.0], [1.0, 1.0]]
+        """
+        width = last - first + 1
+        inside = levels <= last
+        cell = self.labels[inside] * width + np.maximum(levels[inside] - first, 0)
+        counts = np.bincount(cell, minlength=self.n_clusters * width)
+        return counts.reshape(self.n_clusters, width).cumsum(axis=1).astype(np.float64)
+
+
+def checked_values(values: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:
+    """Per-query values as float64 of shape ``(n_rows, n_queries)``; one row is given its axis.
+
+    Raises:
+        ValueError: Another number of queries than the clusters have, or a value that is not finite.
+
+    Examples:
+        >>> checked_values([1, 0, 1], Clusters.of([0, 0, 1])).shape
+        (1, 3)
+    """
+    array = np.atleast_2d(np.asarray(values, dtype=np.float64))
+    if array.ndim != 2 or array.shape[1] != clusters.n_queries:
+        raise ValueError(
+            f"values have shape {np.shape(values)}, but the clusters are those of {clusters.n_queries} queries; "
+            "give one value per query, in the same order"
+        )
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        row, query = (int(i) for i in bad[0])
+        raise ValueError(f"{len(bad)} values are not finite, first in row {row} at query {query}: {array[row, query]}")
+    return array

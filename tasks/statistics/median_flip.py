@@ -1,0 +1,118 @@
+"""Sign-flip tests of medians: the same flips as for means, with the medians of every exchanged sample.
+
+A mean's flipped difference is a signed sum; a median has to be found anew. What is kept of two encoders is how
+many queries of each cluster lie at or below each value near their medians. Exchanging clusters moves some of these
+counts from one encoder to the other, which is again one product of matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tasks.statistics.clusters import Clusters, checked_values
+from tasks.statistics.draws import flip_blocks, narrowed, weighted_sums
+from tasks.statistics.permutation import EXACT_FLIPS, FlipTest
+
+_ENUMERATED_AT_ONCE = 4096
+
+
+def median_flip_tests(
+    values: ArrayLike, clusters: Clusters, pairs: list[tuple[int, int]], *, permutations: int = 10_000, seed: int
+) -> list[FlipTest]:
+    """Tests of the difference of medians of several pairs of encoders on the same queries.
+
+    Arguments and result are those of :func:`tasks.statistics.permutation.sign_flip_tests`; weights of queries play no
+    part in a median.
+
+    Examples:
+        Ranks 1, 1, 1 against 9, 9, 9: however they are exchanged, two of three agree on each side, and the medians
+        are 8 apart.
+
+        >>> [test] = median_flip_tests([[1, 1, 1], [9, 9, 9]], Clusters.of([0, 1, 2]), [(0, 1)], seed=1)
+        >>> test.p, test.flips
+        (1.0, 8)
+    """
+    table = checked_values(values, clusters)
+    exchanges = [_Exchange(table[a], table[b], clusters) for a, b in pairs]
+    drawn = [e for e in exchanges if 2 ** len(e.differs) > EXACT_FLIPS]
+    extreme = dict.fromkeys(drawn, 0)
+    if drawn:
+        for flipped in flip_blocks(clusters.n_clusters, permutations=permutations, seed=seed):
+            for exchange in drawn:
+                extreme[exchange] += exchange.extreme(flipped[:, exchange.differs])
+    tests = []
+    for exchange in exchanges:
+        n = len(exchange.differs)
+        if n == 0:
+            test = FlipTest(p=None, flips=0, exact=True, n_nonzero=0)
+        elif exchange in extreme:
+            p = (extreme[exchange] + 1) / (permutations + 1)
+            test = FlipTest(p=p, flips=permutations, exact=False, n_nonzero=n)
+        else:
+            count = sum(exchange.extreme(flipped) for flipped in _all_flips(n))
+            test = FlipTest(p=count / 2**n, flips=2**n, exact=True, n_nonzero=n)
+        tests.append(test)
+    return tests
+
+
+def _all_flips(n_clusters: int) -> Iterator[NDArray[np.uint8]]:
+    """Every way to exchange some clusters, block after block."""
+    for start in range(0, 2**n_clusters, _ENUMERATED_AT_ONCE):
+        codes = np.arange(start, min(start + _ENUMERATED_AT_ONCE, 2**n_clusters))
+        yield ((codes[:, None] >> np.arange(n_clusters)) & 1).astype(np.uint8)
+
+
+class _Exchange:
+    """Two encoders whose clusters can be exchanged, as counts near their medians.
+
+    Counts reach over a window of distinct values that doubles until it holds both medians of every sample asked for.
+
+    Attributes:
+        differs: Clusters on which the encoders differ; flips of others change nothing.
+    """
+
+    def __init__(self, a: NDArray[np.float64], b: NDArray[np.float64], clusters: Clusters) -> None:
+        self.differs: NDArray[np.intp] = np.unique(clusters.labels[a != b])
+        self._clusters = clusters
+        self._levels, at = np.unique(np.concatenate([a, b]), return_inverse=True)
+        self._at = at.reshape(2, -1)
+        middles = [int(m) for m in np.median(self._at, axis=1)]
+        self._first, self._last = min(middles), max(middles)
+        self._widen(8)
+        unchanged = np.zeros((1, len(self.differs)), dtype=np.uint8)
+        self._seen = float(self._distances(unchanged)[0])
+
+    def extreme(self, flipped: NDArray[np.uint8]) -> int:
+        """Flips, shape ``(n_flips, len(differs))``, whose medians are at least as far apart as those seen."""
+        return int((self._distances(flipped) >= self._seen).sum())
+
+    def _distances(self, flipped: NDArray[np.uint8]) -> NDArray[np.float64]:
+        while True:
+            moved = weighted_sums(flipped, self._moved)
+            sides = self._medians(self._totals[0] + moved), self._medians(self._totals[1] - moved)
+            if sides[0] is not None and sides[1] is not None:
+                distance: NDArray[np.float64] = np.abs(sides[0] - sides[1])
+                return distance
+            self._widen(self._last - self._first + 1)
+
+    def _medians(self, below: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """Medians from counts at or below the window's values; None if the window does not hold them all."""
+        n = self._clusters.n_queries
+        lower, upper = (n + 1) // 2, n // 2 + 1  # positions of the middle two, from 1
+        holds_lower = self._first == 0 or bool((below[:, 0] < lower).all())
+        holds_upper = self._last == len(self._levels) - 1 or bool((below[:, -1] >= upper).all())
+        if not (holds_lower and holds_upper):
+            return None
+        middle = [self._levels[self._first + (below < position).sum(axis=1)] for position in (lower, upper)]
+        medians: NDArray[np.float64] = (middle[0] + middle[1]) / 2
+        return medians
+
+    def _widen(self, by: int) -> None:
+        """Count anew, over ``by`` more values at either end."""
+        self._first, self._last = max(0, self._first - by), min(len(self._levels) - 1, self._last + by)
+        counts = [self._clusters.counts_up_to(at, self._first, self._last) for at in self._at]
+        self._totals = [count.sum(axis=0) for count in counts]
+        self._moved = narrowed(counts[1][self.differs] - counts[0][self.differs], weight=self._clusters.n_clusters)

@@ -1,0 +1,60 @@
+"""p-values adjusted for having asked many questions at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.statistics.resampling import Adjustment
+
+
+def adjusted(p_values: Sequence[float | None], adjustment: Adjustment = "holm") -> list[float | None]:
+    """Adjusted p-values, in the order of the given ones.
+
+    None stays None and is not counted as a question: a pair that agrees on every query was never tested.
+
+    Args:
+        p_values: In 0..1, or None.
+        adjustment: ``holm`` bounds the chance of any false finding, ``benjamini-hochberg`` the share of false
+            ones among the findings (independent or positively dependent tests).
+
+    Raises:
+        ValueError: A p-value outside 0..1 or an unknown adjustment.
+
+    Examples:
+        >>> adjusted([0.01, None, 0.04, 0.03])
+        [0.03, None, 0.06, 0.06]
+        >>> adjusted([0.01, None, 0.04, 0.03], "benjamini-hochberg")
+        [0.03, None, 0.04, 0.04]
+    """
+    if adjustment not in ADJUSTMENTS:
+        raise ValueError(f"adjustment must be one of {', '.join(ADJUSTMENTS)}, got {adjustment!r}")
+    asked = [i for i, p in enumerate(p_values) if p is not None]
+    p = np.array([p_values[i] for i in asked], dtype=np.float64)
+    if not ((p >= 0) & (p <= 1)).all():
+        raise ValueError(f"p-values must lie in 0..1, got {p[(p < 0) | (p > 1) | np.isnan(p)].tolist()}")
+    result: list[float | None] = [None] * len(p_values)
+    order = np.argsort(p, kind="stable")
+    for place, value in zip(order, ADJUSTMENTS[adjustment](p[order]), strict=True):
+        result[asked[int(place)]] = float(value)
+    return result
+
+
+def _holm(ascending: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Holm (1979): the k-th smallest of m times m - k + 1, never below the one before."""
+    factors = np.arange(len(ascending), 0, -1)
+    return np.minimum(np.maximum.accumulate(ascending * factors), 1.0)
+
+
+def _benjamini_hochberg(ascending: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Benjamini and Hochberg (1995): the k-th smallest of m times m / k, never above the one after."""
+    factors = len(ascending) / np.arange(1, len(ascending) + 1)
+    return np.minimum(np.minimum.accumulate((ascending * factors)[::-1])[::-1], 1.0)
+
+
+ADJUSTMENTS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+    "holm": _holm,
+    "benjamini-hochberg": _benjamini_hochberg,
+}

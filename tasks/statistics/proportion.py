@@ -1,0 +1,88 @@
+"""Intervals and errors that need no resampling: for single proportions, and for clustered means."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import betaincinv, ndtri
+
+from tasks.statistics.clusters import Clusters, checked_values
+
+
+def wilson_interval(successes: float, n: float, *, level: float = 0.95) -> tuple[float, float]:
+    """The score interval of a proportion of independent trials (Wilson 1927).
+
+    Args:
+        successes: Between 0 and ``n``; may be an expected number where ties are split.
+        n: Independent trials, more than 0.
+        level: In (0, 1).
+
+    Examples:
+        Wilson's centre shrinks towards one half, so the ends never leave 0..1.
+
+        >>> [round(end, 4) for end in wilson_interval(8, 10)]
+        [0.4902, 0.9433]
+        >>> wilson_interval(0, 10)[0]
+        0.0
+    """
+    _check_proportion(successes, n, level)
+    z = float(ndtri((1 + level) / 2))
+    share = successes / n
+    centre = share + z * z / (2 * n)
+    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    low = 0.0 if successes == 0 else (centre - half) / scale
+    high = 1.0 if successes == n else (centre + half) / scale
+    return low, high
+
+
+def clopper_pearson_interval(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
+    """The exact interval of a proportion of independent trials (Clopper and Pearson 1934); never too narrow.
+
+    Examples:
+        Of 0 successes in ``n``, the upper end solves ``(1 - p)^n = 0.025``: here ``1 - 0.025 ** 0.1``.
+
+        >>> [round(end, 4) for end in clopper_pearson_interval(0, 10)]
+        [0.0, 0.3085]
+    """
+    _check_proportion(successes, n, level)
+    if successes != int(successes) or n != int(n):
+        raise ValueError(f"Clopper-Pearson needs whole numbers, got {successes} of {n}; use wilson_interval for ties")
+    tail = (1 - level) / 2
+    low = 0.0 if successes == 0 else float(betaincinv(successes, n - successes + 1, tail))
+    high = 1.0 if successes == n else float(betaincinv(successes + 1, n - successes, 1 - tail))
+    return low, high
+
+
+def _check_proportion(successes: float, n: float, level: float) -> None:
+    if not (n > 0 and 0 <= successes <= n and 0 < level < 1):
+        raise ValueError(
+            f"a proportion needs n > 0, 0 <= successes <= n and a level in (0, 1), "
+            f"got {successes} of {n} at level {level}"
+        )
+
+
+def cluster_robust_error(values: ArrayLike, clusters: Clusters) -> float:
+    """Standard error of a mean whose queries come in clusters, without resampling.
+
+    The linearised (sandwich) estimate: with ``r_c`` the weighted sum of a cluster's deviations from the mean and
+    ``W`` the sum of all weights, ``sqrt(G / (G - 1) * sum(r_c^2)) / W`` over the ``G`` clusters with a query. Equal
+    to statsmodels' ``OLS(values, 1).fit(cov_type="cluster")``; with one query per cluster, to ``sd / sqrt(n)``.
+
+    Raises:
+        ValueError: Fewer than two clusters hold a query.
+
+    Examples:
+        Two clusters of two: deviations -1/2 each and +1/2 each, ``sqrt(2 * (1 + 1)) / 4``.
+
+        >>> cluster_robust_error([0.0, 0.0, 1.0, 1.0], Clusters.of([0, 0, 1, 1]))
+        0.5
+    """
+    if clusters.n_occupied < 2:
+        raise ValueError(f"a clustered error needs at least 2 clusters with a query, got {clusters.n_occupied}")
+    [row] = checked_values(values, clusters)
+    residuals = clusters.sums(row[None] - clusters.mean(row))[:, 0]
+    correction = clusters.n_occupied / (clusters.n_occupied - 1)
+    return math.sqrt(correction * float(np.square(residuals).sum())) / float(clusters.weights.sum())

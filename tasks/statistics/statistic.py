@@ -1,0 +1,151 @@
+"""Statistics of a weighted sample of clusters: what a bootstrap or a permutation evaluates.
+
+A :data:`ClusterStatistic` takes how often each cluster counts and gives the metrics of that sample. The weights
+are small whole numbers: bootstrap counts, ones for the sample itself, ones with a zero for a jackknife, zeros and
+ones for a permutation. Any function of this form can be bootstrapped; sums of metrics (RSUM), macro means and
+ratios are one line each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tasks.statistics.clusters import Clusters, checked_values
+from tasks.statistics.draws import narrowed, on_grid, weighted_sums
+
+Reduce: TypeAlias = Literal["mean", "median"]
+REDUCTIONS: tuple[Reduce, ...] = ("mean", "median")
+ClusterStatistic: TypeAlias = Callable[[NDArray[np.uint8]], NDArray[np.float64]]
+"""Weights, uint8 of shape ``(n_samples, n_clusters)`` -> values of shape ``(n_metrics, n_samples)``; NaN if empty."""
+
+
+def statistic_of(values: ArrayLike, clusters: Clusters, reduce: Reduce = "mean") -> ClusterStatistic:
+    """The statistic that reduces per-query values by their mean or median.
+
+    Args:
+        values: Shape ``(n_metrics, n_queries)``.
+        clusters: Of those queries.
+        reduce: How one number is made of one row of values.
+
+    Raises:
+        ValueError: An unknown reduction, or values that do not fit the clusters.
+    """
+    match reduce:
+        case "mean":
+            return cluster_means(values, clusters)
+        case "median":
+            return cluster_medians(values, clusters)
+    raise ValueError(f"reduce must be 'mean' or 'median', got {reduce!r}")
+
+
+class Sample(NamedTuple):
+    """Per-query values of several metrics, shape ``(n_metrics, n_queries)``, and the clusters of these queries."""
+
+    values: ArrayLike
+    clusters: Clusters
+
+
+def cluster_means(values: ArrayLike, clusters: Clusters) -> ClusterStatistic:
+    """The weighted mean over the queries of the drawn clusters: a ratio of sums, as clusters differ in size.
+
+    Examples:
+        >>> means = cluster_means([[1.0, 0.0, 1.0]], Clusters.of([0, 0, 1]))
+        >>> means(np.uint8([[1, 1], [0, 2], [1, 0]])).tolist()
+        [[0.6666666666666666, 1.0, 0.5]]
+    """
+    return stacked_means([Sample(values, clusters)])
+
+
+def stacked_means(samples: Sequence[Sample]) -> ClusterStatistic:
+    """The means of several samples of one corpus, one after the other: one product of matrices serves them all.
+
+    Raises:
+        ValueError: Samples of corpora with different numbers of clusters.
+
+    Examples:
+        >>> captions, images = Clusters.of([0, 0, 1]), Clusters.of([0, 1])
+        >>> means = stacked_means([Sample([[1, 0, 1]], captions), Sample([[1, 0], [0, 0]], images)])
+        >>> means(np.uint8([[0, 2]])).tolist()
+        [[1.0], [0.0], [0.0]]
+    """
+    if len({sample.clusters.n_clusters for sample in samples}) != 1:
+        raise ValueError("samples that share their draws must have the same n_clusters: the images of one corpus")
+    n_clusters = samples[0].clusters.n_clusters
+    columns: list[NDArray[np.float64]] = []
+    places: dict[bytes, int] = {}  # protocols and encoders with the same queries share the column of their sizes
+    sums_at: list[int] = []
+    totals_at: list[int] = []
+    for values, clusters in samples:
+        sums = clusters.sums(checked_values(values, clusters)).T
+        [total] = on_grid(clusters.sums(np.ones((1, clusters.n_queries))), weight=n_clusters).T
+        place = places.setdefault(total.tobytes(), len(columns))
+        if place == len(columns):
+            columns.append(total)
+        sums_at += range(len(columns), len(columns) + len(sums))
+        totals_at += [place] * len(sums)
+        columns += [on_grid(column, weight=n_clusters) for column in sums]
+    table = narrowed(np.column_stack(columns), weight=n_clusters)
+
+    def means(weights: NDArray[np.uint8]) -> NDArray[np.float64]:
+        summed = weighted_sums(weights, table).T
+        with np.errstate(invalid="ignore"):
+            divided: NDArray[np.float64] = summed[sums_at] / summed[totals_at]
+        return divided
+
+    return means
+
+
+def cluster_medians(values: ArrayLike, clusters: Clusters) -> ClusterStatistic:
+    """The median over the queries of the drawn clusters; of an even number, the mean of the middle two.
+
+    Weights play no part in a median: every query counts once.
+
+    Examples:
+        >>> medians = cluster_medians([[1.0, 4.0, 10.0]], Clusters.of([0, 0, 1]))
+        >>> medians(np.uint8([[1, 1], [0, 2], [1, 0]])).tolist()
+        [[4.0, 10.0, 2.5]]
+    """
+    rows = [np.unique(row, return_inverse=True) for row in checked_values(values, clusters)]
+
+    def medians(weights: NDArray[np.uint8]) -> NDArray[np.float64]:
+        return np.stack([_weighted_median(levels, at, clusters, weights) for levels, at in rows])
+
+    return medians
+
+
+def _weighted_median(
+    levels: NDArray[np.float64], at: NDArray[np.intp], clusters: Clusters, weights: NDArray[np.uint8]
+) -> NDArray[np.float64]:
+    """Medians of one metric, from counts of queries at or below each of its distinct values.
+
+    Only the levels near the middle are counted; the window doubles until it holds the middle of every sample.
+
+    Args:
+        levels: The distinct values, ascending, shape ``(n_levels,)``.
+        at: The level of every query, shape ``(n_queries,)``.
+        clusters: Of those queries.
+        weights: Shape ``(n_samples, n_clusters)``.
+    """
+    total = weights @ clusters.sizes  # whole numbers in int64
+    lower, upper = (total + 1) // 2, total // 2 + 1  # positions of the middle two, from 1
+    middle = int(np.median(at))
+    half = 8
+    while True:
+        first, last = max(0, middle - half), min(len(levels) - 1, middle + half)
+        counts = narrowed(clusters.counts_up_to(at, first, last), weight=clusters.n_clusters)
+        below = weighted_sums(weights, counts)
+        holds_lower = first == 0 or bool((below[:, 0] < lower).all())
+        holds_upper = last == len(levels) - 1 or bool((below[:, -1] >= upper).all())
+        if holds_lower and holds_upper:
+            break
+        half *= 2
+    of_lower, of_upper = (
+        levels[first + np.minimum((below < position[:, None]).sum(axis=1), last - first)] for position in (lower, upper)
+    )
+    medians: NDArray[np.float64] = (of_lower + of_upper) / 2
+    medians[total == 0] = np.nan
+    return medians

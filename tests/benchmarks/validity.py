@@ -1,0 +1,135 @@
+"""Do the intervals cover and the tests err as often as they say? By simulation, with the truth known.
+
+Two encoders are equally good: both hit half of the queries, every image has its own difficulty for each, and
+their outcomes correlate as far as asked. Then a 95 % interval of one encoder's share must hold 0.5 in 95 % of data
+sets, and a test at 5 % must find a difference in 5 %. McNemar's exact test and the sign flips count a tie with the
+observed table as evidence against a difference, so with few discordant pairs they stay below 5 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.statistics.bootstrap import Interval, cluster_bootstrap
+from tasks.statistics.clusters import Clusters
+from tasks.statistics.effect import mcnemar_exact, tally
+from tasks.statistics.paired import paired_intervals
+from tasks.statistics.permutation import sign_flip_tests
+from tasks.statistics.resampling import METHODS, IntervalMethod
+
+TRUTH = 0.5
+AT_ONCE = 50  # data sets that share their random draws; enough groups keep the study's own noise small
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """What a simulated data set is like.
+
+    Attributes:
+        n_clusters: Images.
+        per_cluster: Queries of each image.
+        correlation: Between the two encoders' outcomes on one query, 0..1.
+    """
+
+    n_clusters: int
+    per_cluster: int
+    correlation: float
+
+
+class Rate(NamedTuple):
+    """How often something happened among ``n`` data sets, such as ``coverage/percentile`` or ``error/sign-flip``."""
+
+    name: str
+    rate: float
+    n: int
+
+    @property
+    def standard_error(self) -> float:
+        """Of the rate, from the finite number of data sets."""
+        return float(np.sqrt(self.rate * (1 - self.rate) / self.n))
+
+
+def simulated_hits(scenario: Scenario, n_datasets: int, *, seed: int) -> NDArray[np.float64]:
+    """Hits of two equally good encoders in several data sets.
+
+    Each encoder hits an image's queries with a probability drawn uniformly for that image, so that queries of one
+    image correlate by 1/3. With the probability ``correlation`` the outcome of a query is one draw for both, from
+    an image probability of its own; that makes ``correlation`` exactly their correlation, and the two exchangeable.
+
+    Returns:
+        float64 zeros and ones, shape ``(n_datasets, 2, n_clusters * per_cluster)``, queries of an image together.
+
+    Examples:
+        >>> hits = simulated_hits(Scenario(n_clusters=20_000, per_cluster=1, correlation=0.5), 1, seed=0)[0]
+        >>> round(float(np.corrcoef(hits)[0, 1]), 1), round(float(hits.mean()), 1)
+        (0.5, 0.5)
+    """
+    rng = np.random.default_rng(seed)
+    shape = (n_datasets, 3, scenario.n_clusters, scenario.per_cluster)
+    own_a, own_b, common = np.moveaxis(rng.random(shape) < rng.random((*shape[:3], 1)), 1, 0)
+    together = rng.random(common.shape) < scenario.correlation
+    both = np.stack([np.where(together, common, own_a), np.where(together, common, own_b)], axis=1)
+    return both.reshape(n_datasets, 2, -1).astype(np.float64)
+
+
+def study(
+    scenario: Scenario, *, n_datasets: int, seed: int, draws: int = 999, methods: Sequence[IntervalMethod] = METHODS
+) -> list[Rate]:
+    """Coverage of the intervals and type-I error of the tests at 5 %.
+
+    Args:
+        scenario: What the data sets are like.
+        n_datasets: A multiple of ``AT_ONCE``.
+        seed: Of data and draws.
+        draws: Bootstrap replicates and random flips per data set.
+        methods: Intervals to study; ``bca`` takes time that grows with the square of the number of images.
+
+    Raises:
+        ValueError: ``n_datasets`` is no multiple of ``AT_ONCE``.
+    """
+    if n_datasets < 1 or n_datasets % AT_ONCE:
+        raise ValueError(f"n_datasets must be a multiple of {AT_ONCE}, got {n_datasets}")
+    clusters = Clusters.of(np.repeat(np.arange(scenario.n_clusters), scenario.per_cluster))
+    happened: dict[str, list[bool]] = {}
+    for group in range(n_datasets // AT_ONCE):
+        group_seed = seed * 100_003 + group
+        for name, flags in _group(scenario, clusters, group_seed, draws, methods).items():
+            happened.setdefault(name, []).extend(flags)
+    return [Rate(name, float(np.mean(flags)), len(flags)) for name, flags in happened.items()]
+
+
+def _group(
+    scenario: Scenario, clusters: Clusters, seed: int, draws: int, methods: Sequence[IntervalMethod]
+) -> dict[str, list[bool]]:
+    """One flag per data set for everything that is counted."""
+    hits = simulated_hits(scenario, AT_ONCE, seed=seed)
+    firsts, rows = hits[:, 0], hits.reshape(2 * AT_ONCE, -1)
+    pairs = [(2 * i, 2 * i + 1) for i in range(AT_ONCE)]
+    flags = {}
+    for method in methods:
+        alone = cluster_bootstrap(firsts, clusters.labels, seed=seed, replicates=draws, method=method)
+        flags[f"coverage/{method}"] = [_holds(interval, TRUTH) for interval in alone]
+        paired = paired_intervals(rows, clusters, pairs, seed=seed, replicates=draws, method=method)
+        flags[f"error/{method} of the difference"] = [not _holds(interval, 0.0) for interval in paired]
+    flips = sign_flip_tests(rows, clusters, pairs, permutations=draws, seed=seed)
+    flags["error/sign-flip"] = [_found(test.p) for test in flips]
+    if clusters.independent:
+        tallies = [tally(rows[a], rows[b]) for a, b in pairs]
+        flags["error/mcnemar"] = [_found(mcnemar_exact(t.wins, t.losses)) for t in tallies]
+    return flags
+
+
+def _holds(interval: Interval, truth: float) -> bool:
+    """An interval that cannot be known excludes nothing."""
+    if interval.low is None or interval.high is None:
+        return True
+    return interval.low <= truth <= interval.high
+
+
+def _found(p: float | None) -> bool:
+    return p is not None and p <= 0.05

@@ -1,0 +1,238 @@
+"""Kinds of misses, hubs, margins, disagreement and families, on corpora small enough to work out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from store.errors import RequestError
+from store.types import Corpus
+from tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
+from tasks.diagnosis.disagreement import disagreement
+from tasks.diagnosis.errors import errors, extra_positives, miss_kinds
+from tasks.diagnosis.families import connected, families, mutual_confusions
+from tasks.diagnosis.hubs import _never_without, _skewness_without, hubs, k_occurrence, skewness
+from tasks.diagnosis.margins import margins, score_margin
+from tasks.diagnosis.subject import Slice, Subject, slice_rows
+from tasks.diagnosis.table import ANALYSES, diagnose
+from tasks.scoring.dense import score_dense
+from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.table import judge, select
+from tasks.statistics.resampling import Resampling
+
+N = 12
+
+
+def corpus(relevance: Sequence[RelevanceRow] = ()) -> Corpus:
+    """Twelve images with one caption each."""
+    return build_corpus(
+        "twelve",
+        [ImageRow(f"i{k}") for k in range(N)],
+        [CaptionRow(f"c{k}", f"i{k}", f"caption {k}") for k in range(N)],
+        source=None,
+        relevance=relevance,
+    )
+
+
+def outcomes_of(scores: np.ndarray, of: Corpus, protocol: str = "t2i/all") -> Outcomes:
+    """Outcomes whose score matrix (captions by images) is, up to a shift, the given one."""
+    [asked] = select(of, [protocol])
+    captions = np.concatenate([scores, np.ones((N, 1))], axis=1).astype(np.float32)
+    images = np.concatenate([np.eye(N), np.full((N, 1), 0.5)], axis=1).astype(np.float32)
+    return score_dense(images, captions, [judge(of, asked)])[protocol]
+
+
+def subject(of: Corpus, **encoders: np.ndarray) -> Subject:
+    [protocol] = select(of, ["t2i/all"])
+    return Subject(
+        corpus=of,
+        protocol=protocol,
+        outcomes={name: outcomes_of(scores, of) for name, scores in encoders.items()},
+        specs={name: name for name in encoders},
+        resampling=Resampling(replicates=200),
+    )
+
+
+def perfect() -> np.ndarray:
+    return np.eye(N)
+
+
+def one_wrong(query: int, item: int) -> np.ndarray:
+    """Perfect but for one caption, which scores another image higher."""
+    scores = perfect()
+    scores[query, item] = 2.0
+    return scores
+
+
+def by_name(slices: Sequence[Slice], encoder: str, feature: str, level_name: str = "") -> float:
+    [found] = [s for s in slices if (s.encoder, s.feature, s.level_name) == (encoder, feature, level_name)]
+    return found.interval.value
+
+
+def test_every_query_has_exactly_one_kind() -> None:
+    rng = np.random.default_rng(0)
+    kinds = miss_kinds(outcomes_of(rng.normal(size=(N, N)), corpus()), corpus(), None)
+    assert np.sum(list(kinds.values()), axis=0).tolist() == [1] * N
+
+
+def test_a_relevant_item_at_two_is_a_near_miss() -> None:
+    slices = list(errors(subject(corpus(), a=one_wrong(3, 5))))
+    assert by_name(slices, "a", "near miss") == pytest.approx(1 / N)
+    assert by_name(slices, "a", "hit") == pytest.approx(1 - 1 / N)
+    [near] = [s for s in slices if s.feature == "near miss"]
+    assert near.detail == {"share_of_misses": 1.0, "examples": ["c3"]}
+
+
+def test_a_relevant_item_at_eleven_is_not_near() -> None:
+    scores = perfect()
+    scores[3] = 5.0
+    scores[3, 3], scores[3, 0] = 1.0, 0.5  # ten above, one below
+    slices = list(errors(subject(corpus(), a=scores)))
+    assert by_name(slices, "a", "rest") == pytest.approx(1 / N)
+    assert by_name(slices, "a", "near miss") == 0
+
+
+def test_a_tie_at_the_top_is_neither_hit_nor_miss_kind() -> None:
+    scores = perfect()
+    scores[4, 7] = 1.0
+    assert by_name(list(errors(subject(corpus(), a=scores))), "a", "tie") == pytest.approx(1 / N)
+
+
+def test_a_miss_whose_first_item_another_ground_truth_calls_right_is_its_fault() -> None:
+    of = corpus([RelevanceRow("cxc", "t2i", "c3", "i5"), RelevanceRow("cxc", "t2i", "c3", "i3")])
+    slices = list(errors(subject(of, a=one_wrong(3, 5), b=one_wrong(3, 6))))
+    assert by_name(slices, "a", "false negative") == pytest.approx(1 / N)
+    assert by_name(slices, "b", "false negative") == 0
+    assert by_name(slices, "b", "near miss") == pytest.approx(1 / N)
+
+
+def test_extra_positives_are_pairs_of_positions() -> None:
+    of = corpus([RelevanceRow("eccv", "t2i", "c2", "i1"), RelevanceRow("eccv", "i2t", "i1", "c2")])
+    assert (extra_positives(of, "t2i") == [2 * N + 1]).all()
+    assert extra_positives(corpus(), "t2i") is None
+
+
+def test_an_image_that_is_first_for_everything_is_the_worst_hub() -> None:
+    scores = perfect()
+    scores[:, 8] = 3.0
+    slices = list(hubs(subject(corpus(), a=scores)))
+    [row] = [s for s in slices if s.feature == "skewness"]
+    assert row.detail is not None
+    worst = row.detail["worst"]
+    assert isinstance(worst, list)
+    assert (worst[0]["id"], worst[0]["wrongly_first"]) == ("i8", N - 1)
+
+
+def test_n_k_counts_the_lists_that_an_item_is_in() -> None:
+    assert k_occurrence(np.int32([[3, 1, -1], [3, 0, 2]]), 2, 5).tolist() == [1, 1, 0, 2, 0]
+
+
+def test_the_jackknife_of_hubs_leaves_each_cluster_out() -> None:
+    """Against the definition: counting again without the cluster's lists."""
+    from scipy import sparse
+
+    rng = np.random.default_rng(1)
+    lists = sparse.csr_matrix(rng.integers(0, 2, size=(6, 9)).astype(float))
+    counts = np.asarray(lists.sum(axis=0)).ravel().astype(np.int64)
+    without = [counts - lists[c].toarray().ravel().astype(np.int64) for c in range(6)]
+    assert _skewness_without(lists, counts) == pytest.approx([skewness(w) for w in without])
+    assert _never_without(lists, counts) == pytest.approx([(w == 0).mean() for w in without])
+
+
+def test_a_margin_is_the_best_relevant_score_less_the_best_irrelevant_one() -> None:
+    scores = perfect()
+    scores[3, 5], scores[4, 7] = 2.0, 1.0
+    margin = score_margin(outcomes_of(scores, corpus()))
+    assert margin is not None
+    expected = np.ones(N)
+    expected[3], expected[4] = -1, 0
+    assert margin == pytest.approx(expected)
+
+
+def test_a_margin_with_several_relevant_items_skips_all_that_lead() -> None:
+    """Image to caption with three own captions at 0.9, 0.8 and 0.1, and an irrelevant one at 0.5: 0.9 - 0.5."""
+    of = build_corpus(
+        "two",
+        [ImageRow("i0"), ImageRow("i1")],
+        [
+            CaptionRow("c0", "i0", "a"),
+            CaptionRow("c1", "i0", "b"),
+            CaptionRow("c2", "i0", "c"),
+            CaptionRow("d", "i1", "d"),
+        ],
+        source=None,
+    )
+    [protocol] = select(of, ["i2t/any"])
+    captions = np.float32([[0.9, 1], [0.8, 1], [0.1, 1], [0.5, 1]])
+    images = np.float32([[1, 0], [-1, 0.001]])
+    margin = score_margin(score_dense(images, captions, [judge(of, protocol)])["i2t/any"])
+    assert margin is not None
+    assert margin[0] == pytest.approx(0.4, abs=1e-6)
+
+
+def test_misses_have_negative_margins_and_hits_positive_ones() -> None:
+    slices = list(margins(subject(corpus(), a=one_wrong(3, 5))))
+    assert by_name(slices, "a", "hits") == pytest.approx(1)
+    assert by_name(slices, "a", "misses") == pytest.approx(-1)
+
+
+def test_disagreement_counts_who_is_right_where_the_other_is_wrong() -> None:
+    slices = list(disagreement(subject(corpus(), a=perfect(), b=one_wrong(3, 5), c=one_wrong(4, 5))))
+    assert by_name(slices, "a", "right where wrong", "b") == pytest.approx(1 / N)
+    assert by_name(slices, "b", "right where wrong", "a") == 0
+    assert by_name(slices, "b", "alone wrong") == pytest.approx(1 / N)
+    assert by_name(slices, "a", "missed by all") == 0
+
+
+def test_what_all_miss_is_named() -> None:
+    slices = list(disagreement(subject(corpus(), a=one_wrong(3, 5), b=one_wrong(3, 6))))
+    [row] = [s for s in slices if (s.encoder, s.feature) == ("a", "missed by all")]
+    assert row.detail == {"examples": ["c3"]}
+
+
+def test_confusion_counts_only_where_it_is_mutual() -> None:
+    own, found = np.int32([0, 1, 2, 3]), np.array([1, 0, 3, -1])
+    assert [(p.first, p.second) for p in mutual_confusions(own, found, 4)] == [(0, 1)]
+
+
+def test_pairs_that_share_an_image_are_one_family() -> None:
+    own, found = np.int32([0, 1, 1, 2]), np.array([1, 0, 2, 1])
+    assert connected(mutual_confusions(own, found, 3)) == [[0, 1, 2]]
+
+
+def test_families_name_the_images_that_are_taken_for_each_other() -> None:
+    scores = one_wrong(3, 5)
+    scores[5, 3] = 2.0
+    [row] = families(subject(corpus(), a=scores))
+    assert row.interval.value == pytest.approx(2 / N)
+    assert row.detail is not None
+    assert row.detail["families"] == [["i3", "i5"]]
+
+
+def test_rows_are_the_same_when_made_again_and_know_whose_they_are() -> None:
+    of = subject(corpus(), a=one_wrong(3, 5))
+    first, second = (slice_rows(of, diagnose(of), run=run) for run in ("one", "two"))
+    assert first.num_rows > 10
+    assert len(set(first["slice"].to_pylist())) == first.num_rows
+    assert first.drop_columns(["run", "created"]).equals(second.drop_columns(["run", "created"]))
+
+
+def test_encoders_that_were_asked_other_queries_are_refused() -> None:
+    of = corpus()
+    [protocol] = select(of, ["t2i/all"])
+    whole = outcomes_of(perfect(), of)
+    other = outcomes_of(perfect(), of)
+    object.__setattr__(other, "query_ords", other.query_ords[::-1])
+    with pytest.raises(RequestError, match="asked other queries"):
+        Subject(corpus=of, protocol=protocol, outcomes={"a": whole, "b": other}, specs={"a": "a", "b": "b"})
+
+
+def test_an_unknown_analysis_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(RequestError, match="unknown analyses moods; there are complexity"):
+        list(diagnose(subject(corpus(), a=perfect()), ["moods"]))
+
+
+def test_every_analysis_has_a_title_and_a_direction() -> None:
+    assert all(analysis.title and analysis.directions for analysis in ANALYSES.values())

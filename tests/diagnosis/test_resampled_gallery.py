@@ -1,0 +1,134 @@
+"""V29's resampled gallery from stored lists, against scoring every drawn gallery anew."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import comb
+
+import numpy as np
+import pytest
+
+from store.errors import RequestError
+from store.types import Corpus
+from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from tasks.diagnosis.resampled_gallery import resampled_galleries, resampled_gallery
+from tasks.diagnosis.subject import Subject, slice_rows
+from tasks.scoring.dense import score_dense
+from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.table import build_tasks, select
+from tasks.statistics.draws import count_blocks
+from tasks.statistics.resampling import Resampling
+
+N_IMAGES, PER_IMAGE, DRAWS = 60, 5, 30
+
+
+@pytest.fixture(scope="module")
+def scores() -> np.ndarray:
+    """Captions by images, small whole numbers: many ties."""
+    rng = np.random.default_rng(0)
+    own = np.repeat(np.arange(N_IMAGES), PER_IMAGE)
+    table = rng.integers(0, 12, (N_IMAGES * PER_IMAGE, N_IMAGES)).astype(float)
+    table[np.arange(len(own)), own] += rng.integers(0, 8, len(own))
+    return table
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return build_corpus(
+        "toy",
+        [ImageRow(f"i{i}") for i in range(N_IMAGES)],
+        [CaptionRow(f"c{i}-{k}", f"i{i}", "text") for i in range(N_IMAGES) for k in range(PER_IMAGE)],
+        source=None,
+    )
+
+
+@pytest.fixture(scope="module")
+def outcomes(scores: np.ndarray, corpus: Corpus) -> dict[str, Outcomes]:
+    """As capim's own scorer gives them: captions are unit rows over the images' axes."""
+    # one more axis makes all captions equally long, so that cosines keep the order and the ties within a row …
+    length = np.sqrt((scores**2).sum(axis=1).max() + 1)
+    rest = np.sqrt(length**2 - (scores**2).sum(axis=1))[:, None]
+    captions = (np.hstack([scores, rest]) / length).astype(np.float32)
+    images = np.eye(N_IMAGES, N_IMAGES + 1, dtype=np.float32)
+    return score_dense(images, captions, build_tasks(corpus, select(corpus, ["t2i/all", "i2t/any"])))
+
+
+def expected_hit(scores: np.ndarray, relevant: np.ndarray, k: int) -> float:
+    """``protocols.md`` section 4, written out for one query."""
+    best = scores[relevant].max()
+    above = int((scores > best).sum())
+    irrelevant, own = int(((scores == best) & ~relevant).sum()), int(((scores == best) & relevant).sum())
+    if above >= k:
+        return 0.0
+    m = min(k - above, irrelevant + own)
+    return 1 - comb(irrelevant, m) / comb(irrelevant + own, m)
+
+
+@pytest.mark.parametrize("protocol", ["t2i/all", "i2t/any"])
+@pytest.mark.parametrize("k", [1, 5])
+def test_every_draw_equals_scoring_its_gallery_anew(
+    scores: np.ndarray, outcomes: dict[str, Outcomes], protocol: str, k: int
+) -> None:
+    own = np.repeat(np.arange(N_IMAGES), PER_IMAGE)
+    [counts] = count_blocks(N_IMAGES, replicates=DRAWS, seed=3)
+    recalls = []
+    for drawn in counts > 0:
+        if protocol == "t2i/all":
+            hits = [
+                expected_hit(scores[q, drawn], np.flatnonzero(drawn) == own[q], k) for q in np.flatnonzero(drawn[own])
+            ]
+        else:
+            hits = [expected_hit(scores[drawn[own], i], own[drawn[own]] == i, k) for i in np.flatnonzero(drawn)]
+        recalls.append(np.mean(hits))
+    items = np.arange(N_IMAGES) if protocol == "t2i/all" else own
+    [found] = resampled_gallery(outcomes[protocol], items, n_clusters=N_IMAGES, seed=3, replicates=DRAWS, cutoffs=[k])
+    assert outcomes[protocol].tied.mean() > 0.05
+    assert found.interval.value == pytest.approx(np.mean(recalls), abs=1e-12)
+    assert (found.interval.low, found.interval.high) == pytest.approx(tuple(np.quantile(recalls, [0.025, 0.975])))
+    assert found.undecided == 0
+    assert found.gallery_share == pytest.approx((counts > 0).mean())
+
+
+def test_a_smaller_gallery_is_easier(outcomes: dict[str, Outcomes]) -> None:
+    for found in resampled_gallery(outcomes["t2i/all"], np.arange(N_IMAGES), n_clusters=N_IMAGES, seed=3):
+        assert found.bias > 0.01
+        assert found.gallery_share == pytest.approx(0.632, abs=0.01)
+
+
+def test_lists_too_short_to_decide_give_a_reason_instead_of_a_figure(outcomes: dict[str, Outcomes]) -> None:
+    whole = outcomes["t2i/all"]
+    short = replace(whole, top_ords=whole.top_ords[:, :6], top_scores=whole.top_scores[:, :6])
+    one, five = resampled_gallery(
+        short, np.arange(N_IMAGES), n_clusters=N_IMAGES, seed=3, replicates=DRAWS, cutoffs=[1, 5]
+    )
+    assert five.undecided > one.undecided > 0
+    assert five.interval.low is None
+    assert "cannot be decided by lists of 6 items" in five.interval.reason
+
+
+def test_outcomes_without_lists_and_foreign_ground_truths_are_refused(outcomes: dict[str, Outcomes]) -> None:
+    whole = outcomes["t2i/all"]
+    with pytest.raises(RequestError, match="has no stored result lists"):
+        resampled_gallery(replace(whole, top_ords=None), np.arange(N_IMAGES), n_clusters=N_IMAGES, seed=3)
+    elsewhere = np.roll(np.arange(N_IMAGES), 1)
+    with pytest.raises(RequestError, match="have relevant items of other images"):
+        resampled_gallery(whole, elsewhere, n_clusters=N_IMAGES, seed=3)
+
+
+def test_every_row_of_the_diagnostic_says_that_it_is_biased(outcomes: dict[str, Outcomes], corpus: Corpus) -> None:
+    for protocol, found in outcomes.items():
+        subject = Subject(
+            corpus=corpus,
+            protocol=found.protocol,
+            outcomes={"toy": found},
+            specs={"toy": "fingerprint"},
+            resampling=Resampling(seed=3, replicates=50),
+        )
+        rows = slice_rows(subject, resampled_galleries(subject), run="r").to_pylist()
+        assert [row["metric"] for row in rows] == ["R@1", "R@5", "R@10"]
+        for row in rows:
+            assert (row["analysis"], row["level_name"]) == ("resampled-gallery", "resampled (biased)")
+            detail = json.loads(row["detail"])
+            assert row["ci_low"] <= row["value"] <= row["ci_high"]
+            assert row["value"] > detail["fixed_gallery"], protocol

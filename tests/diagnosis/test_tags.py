@@ -1,0 +1,133 @@
+"""Winoground by tag, ties, and what captions give away without the image."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from store.types import Corpus
+from tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
+from tasks.diagnosis.subject import Subject
+from tasks.diagnosis.tags import baselines, tags
+from tasks.diagnosis.wording.categories import categories
+from tasks.diagnosis.wording.complexity import complexity
+from tasks.scoring.dense import score_dense
+from tasks.scoring.protocols.table import judge, protocols_of, select
+from tasks.statistics.resampling import Resampling
+
+RIGHT = np.float32([[1, 0], [0, 1]])  # the two images, and what a right caption says
+LEVEL = np.float32([[1, 1], [1, 1]])
+
+
+def quadruples() -> Corpus:
+    """Four examples: two tagged Object, one Relation and Object, one without a tag."""
+    of = (("Object",), ("Object",), ("Relation", "Object"), ())
+    return build_corpus(
+        "four",
+        [ImageRow(f"q{k}-{side}") for k in range(4) for side in range(2)],
+        [CaptionRow(f"c{k}-{side}", f"q{k}-{side}", "x") for k in range(4) for side in range(2)],
+        source=None,
+        quadruples=[QuadrupleRow(f"q{k}", f"q{k}-0", f"q{k}-1", f"c{k}-0", f"c{k}-1", of[k]) for k in range(4)],
+    )
+
+
+def subject(corpus: Corpus, captions: np.ndarray, protocol_id: str) -> Subject:
+    [protocol] = select(corpus, [protocol_id])
+    images = np.tile(RIGHT, (len(corpus.images) // 2, 1))
+    outcomes = score_dense(images, captions.astype(np.float32), [judge(corpus, protocol)])[protocol_id]
+    return Subject(
+        corpus=corpus,
+        protocol=protocol,
+        outcomes={"a": outcomes},
+        specs={"a": "a"},
+        resampling=Resampling(replicates=50),
+    )
+
+
+def test_a_score_per_tag_is_over_the_examples_with_the_tag() -> None:
+    """The first and the last example are right, the second is exchanged, the third a tie throughout."""
+    slices = list(tags(subject(quadruples(), np.concatenate([RIGHT, RIGHT[::-1], LEVEL, RIGHT]), "winoground")))
+    group = {s.feature: (s.interval.value, s.n_queries) for s in slices if s.metric == "winoground_group"}
+    assert group == {"Object": (pytest.approx(1 / 3), 3), "Relation": (0, 1), "no tag": (1, 1)}
+
+
+def test_ties_are_counted() -> None:
+    slices = list(tags(subject(quadruples(), np.concatenate([RIGHT, RIGHT, LEVEL, RIGHT]), "winoground")))
+    [ties] = [s for s in slices if s.feature == "ties"]
+    assert ties.interval.value == 0.25
+
+
+def test_a_tag_with_one_example_has_no_interval_but_a_reason() -> None:
+    slices = list(tags(subject(quadruples(), np.concatenate([RIGHT] * 4), "winoground")))
+    [relation] = [s for s in slices if (s.feature, s.metric) == ("Relation", "winoground_text")]
+    assert relation.interval.low is None
+    assert relation.interval.reason is not None
+
+
+def test_negatives_that_are_always_longer_give_themselves_away() -> None:
+    corpus = build_corpus(
+        "pairs",
+        [ImageRow("i0"), ImageRow("i1")],
+        [CaptionRow(f"c{k}", f"i{k}", "a dog runs") for k in range(2)]
+        + [CaptionRow(f"n{k}", None, "a dog that does not run") for k in range(2)],
+        source=None,
+        pairs=[PairRow(f"p{k}", f"i{k}", f"c{k}", f"n{k}", "add_att") for k in range(2)],
+    )
+    [protocol] = [p for p in protocols_of(corpus) if p.direction == "pairs"][:1]
+    slices = {s.feature: s.interval for s in baselines(subject(corpus, np.tile(RIGHT, (2, 1)), protocol.id))}
+    assert slices["longer caption"].value == 0
+    assert slices["longer caption"].high is not None
+    assert slices["longer caption"].high > 0
+
+
+def test_what_is_not_there_gives_no_rows() -> None:
+    """No objects and no English: nothing by category or complexity, and no error."""
+    corpus = build_corpus(
+        "deutsch",
+        [ImageRow("a"), ImageRow("b")],
+        [CaptionRow("a0", "a", "ein Hund", language="de"), CaptionRow("b0", "b", "eine Katze", language="de")],
+        source=None,
+        languages_reference="de",
+    )
+    of = subject(corpus, RIGHT, next(p.id for p in protocols_of(corpus) if p.direction == "t2i"))
+    assert list(categories(of)) == []
+    assert list(complexity(of)) == []
+
+
+def test_without_annotations_categories_are_inferred_and_say_so() -> None:
+    corpus = build_corpus(
+        "words",
+        [ImageRow("a"), ImageRow("b")],
+        [CaptionRow("a0", "a", "a dog"), CaptionRow("b0", "b", "a bus")],
+        source=None,
+    )
+    slices = list(categories(subject(corpus, RIGHT, "t2i/all")))
+    assert {s.analysis for s in slices} == {"category-inferred"}
+    assert {s.feature for s in slices} == {"animal", "vehicle"}
+
+
+def test_why_winoground_is_hard_by_its_own_tags(shared_data: Path) -> None:
+    """The counts of "Why is Winoground Hard?" come back as the n of each tag; a right scorer is right in each."""
+    assigned = json.loads((shared_data / "winoground_tags" / "new_tag_assignments.json").read_text())
+    corpus = build_corpus(
+        "winoground",
+        [ImageRow(f"{k}/{side}") for k in assigned for side in range(2)],
+        [CaptionRow(f"{k}/{side}", f"{k}/{side}", "x") for k in assigned for side in range(2)],
+        source=None,
+        quadruples=[QuadrupleRow(k, f"{k}/0", f"{k}/1", f"{k}/0", f"{k}/1", tuple(of)) for k, of in assigned.items()],
+    )
+    slices = list(tags(subject(corpus, np.tile(RIGHT, (400, 1)), "winoground")))
+    group = {s.feature: s.n_queries for s in slices if s.metric == "winoground_group"}
+    assert group == {
+        "Ambiguously Correct": 46,
+        "Complex Reasoning": 78,
+        "Non Minimal": 30,
+        "Unusual Image": 56,
+        "Unusual Text": 50,
+        "Visually Difficult": 38,
+        "no tag": 172,
+    }
+    assert {s.interval.value for s in slices if s.metric == "winoground_group"} == {1.0}

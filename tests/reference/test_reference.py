@@ -1,0 +1,187 @@
+"""The reference gate: what it calls reproduced, and what it would have caught on the first day."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from store.errors import RequestError
+from store.schema import RESULTS
+from store.types import EncoderSpec
+from tasks.reference.gate import gate_rows, judge_results
+from tasks.reference.published import (
+    SEED,
+    Finding,
+    Published,
+    checkpoint_names,
+    is_whole,
+    judge_figure,
+    published,
+    seed_findings,
+)
+
+SIGLIP = "google/siglip-so400m-patch14-384"
+LAION = "laion/CLIP-ViT-H-14-laion2B-s32B-b79K"
+
+
+def judged(value: float, **changed: str) -> Finding:
+    asked = {"checkpoint": SIGLIP, "corpus": "coco-karpathy", "protocol": "t2i/all", "metric": "R@1"} | changed
+    return judge_figure(value, references=published(), **asked)
+
+
+def result_row(**changed: object) -> dict[str, object]:
+    row: dict[str, object] = dict.fromkeys(RESULTS.names)
+    row |= {
+        "encoder": "siglip",
+        "encoder_fingerprint": "f",
+        "corpus": "coco-karpathy",
+        "corpus_fingerprint": "c",
+        "protocol": "t2i/all",
+        "metric": "R@1",
+        "value": 0.5421,
+        "ci_low": 0.53,
+        "ci_high": 0.55,
+        "n_queries": 25_010,
+        "n_clusters": 5000,
+    }
+    return row | changed
+
+
+def judge_rows(*rows: dict[str, object], n_images: int = 5000) -> list[str]:
+    import pyarrow as pa
+
+    fields = [field.with_nullable(True) for field in RESULTS]
+    spec = EncoderSpec(name="siglip", adapter="hf_dual", checkpoint=SIGLIP, revision="a1", dim=1152)
+    found = judge_results(
+        pa.Table.from_pylist(list(rows), schema=pa.schema(fields)),
+        specs={"f": spec},
+        n_images={"c": n_images},
+        references=published(),
+    )
+    assert gate_rows(found, run="r").num_rows == len(found)
+    return [each.finding.verdict for each in found]
+
+
+def test_capims_table_is_the_published_one(shared_data: Path) -> None:
+    with (shared_data.parent / "reference" / "published.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(r.model, r.protocol, r.value, r.source) for r in published()] == [
+        (r["model"], r["protocol"], float(r["value"]), r["source"]) for r in rows
+    ]
+    assert all(r.source for r in published())
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"), [(0.5421, "reproduced"), (0.5451, "reproduced"), (0.5391, "reproduced"), (0.5453, "suspect")]
+)
+def test_the_tolerance_is_three_tenths_of_a_point_inclusive(value: float, verdict: str) -> None:
+    assert judged(value).verdict == verdict
+
+
+def test_jina_and_winoground_have_wider_tolerances() -> None:
+    assert judged(0.4155, checkpoint="jinaai/jina-clip-v1").verdict == "reproduced"
+    asked = {"checkpoint": LAION, "corpus": "winoground", "protocol": "winoground", "metric": "winoground_text"}
+    assert judged(0.3425, **asked).verdict == "reproduced"
+    assert judged(0.3475, **asked).verdict == "suspect"
+
+
+def test_one_of_several_published_figures_is_enough() -> None:
+    asked = {"checkpoint": "openai/clip-vit-large-patch14-336"}
+    assert judged(0.3780, **asked).verdict == judged(0.3709, **asked).verdict == "reproduced"
+    reference = judged(0.3780, **asked).reference
+    assert reference is not None
+    assert reference.source == "CLIP paper, Table 13"
+
+
+def test_siglip_with_the_wrong_padding_is_suspect_under_every_protocol() -> None:
+    assert judged(0.354).verdict == "suspect"
+    assert judged(0.354, protocol="t2i/first").verdict == "suspect"
+    assert judged(0.451, protocol="i2t/any5").verdict == "suspect"
+
+
+def test_the_right_first_caption_figure_is_another_protocol_not_suspect() -> None:
+    finding = judged(0.515, protocol="t2i/first")
+    assert finding.verdict == "other protocol"
+    assert finding.reference is not None
+    assert finding.reference.protocol == "t2i/all"
+
+
+def test_exchanged_winoground_columns_are_recognised() -> None:
+    asked = {"checkpoint": LAION, "corpus": "winoground", "protocol": "winoground", "metric": "winoground_image"}
+    finding = judged(0.3325, **asked)
+    assert finding.verdict == "suspect"
+    assert "exchanged" in finding.remark
+
+
+def test_an_unknown_model_has_no_reference() -> None:
+    assert judged(0.5, checkpoint="me/mine") == Finding("no reference")
+
+
+def test_the_seed_never_makes_a_figure_suspect() -> None:
+    finding = judged(0.60, checkpoint="vidore/colpali-v1.3", protocol="i2t/any5")
+    assert finding.verdict == "no reference"
+    assert "image used as query" in finding.remark
+
+
+def test_the_gate_says_what_is_off_in_the_seeds_own_table() -> None:
+    found = {(row.model.split("/")[1], row.protocol): finding for row, finding in seed_findings(published())}
+    assert found["siglip-so400m-patch14-384", "t2i/first"].verdict == "suspect"
+    assert found["siglip-so400m-patch14-384", "i2t/any5"].verdict == "suspect"
+    assert found["DFN5B-CLIP-ViT-H-14-378", "t2i/first"].verdict == "suspect"
+    assert found["DFN5B-CLIP-ViT-H-14-378", "i2t/any5"].verdict == "suspect"
+    assert found["CLIP-ViT-H-14-laion2B-s32B-b79K", "winoground"].verdict == "suspect"
+    assert "exchanged" in found["CLIP-ViT-H-14-laion2B-s32B-b79K", "winoground"].remark
+    assert "image used as query" in found["colpali-v1.3", "i2t/any5"].remark
+    for right in (
+        "CLIP-ViT-H-14-laion2B-s32B-b79K",
+        "metaclip-h14-fullcc2.5b",
+        "jina-clip-v1",
+        "clip-vit-large-patch14-336",
+    ):
+        assert found[right, "t2i/first"].verdict == "other protocol", right
+        assert found[right, "i2t/any5"].verdict == "other protocol", right
+
+
+def test_results_are_judged_by_checkpoint_and_headlines_without_reference_are_kept() -> None:
+    verdicts = judge_rows(
+        result_row(),
+        result_row(value=0.354),
+        result_row(protocol="i2t/symmetric-first"),
+        result_row(metric="MRR"),
+        result_row(encoder_fingerprint="unknown"),
+        result_row(value=None),
+    )
+    assert verdicts == ["reproduced", "suspect", "other protocol"]
+
+
+def test_a_sample_of_a_data_set_has_no_reference() -> None:
+    assert judge_rows(result_row(value=0.9), n_images=100) == ["no reference"]
+    assert is_whole("coco-karpathy", 5000)
+    assert not is_whole("coco-karpathy", 4999)
+    assert is_whole("mine", 7)
+
+
+def test_a_checkpoint_is_found_under_its_open_clip_name() -> None:
+    assert LAION in checkpoint_names(f"hf-hub:{LAION}")
+
+
+def test_a_table_of_ones_own_works_and_its_faults_are_listed(tmp_path: Path) -> None:
+    good = tmp_path / "good.csv"
+    good.write_text("model,dataset,protocol,metric,value,source\nm,d,t2i/all,R@1,0.5,us\n")
+    assert published(good) == [Published("m", "d", "t2i/all", "R@1", 0.5, "us")]
+    bad = tmp_path / "bad.csv"
+    bad.write_text("model,dataset,protocol,metric,value,source\nm,d,p,R@1,x,us\nm,d,p,R@1,,us\n")
+    with pytest.raises(RequestError, match="2 faults"):
+        published(bad)
+    with pytest.raises(RequestError, match="no table of published figures"):
+        published(tmp_path / "absent.csv")
+    short = tmp_path / "short.csv"
+    short.write_text("model,value\nm,1\n")
+    with pytest.raises(RequestError, match="lacks the columns dataset, protocol, metric, source"):
+        published(short)
+
+
+def test_every_seed_row_is_marked_as_the_seeds() -> None:
+    assert sum(row.source == SEED for row in published()) == 28

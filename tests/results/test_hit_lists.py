@@ -1,0 +1,221 @@
+"""Hit lists: real ones of ALBEF and TCL on COCO 5K, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from store.errors import RequestError
+from store.schema import OUTCOMES
+from store.types import Corpus
+from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from tasks.metrics import METRICS
+from tasks.metrics.examples import outcomes_of
+from tasks.results.comparison import Contender, comparison_rows
+from tasks.results.hit_lists import (
+    digest_of_hits,
+    encoder_of_hits,
+    known_metrics,
+    outcomes_of_hits,
+    read_hit_lists,
+    rows_of_hits,
+)
+from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.table import judge, select
+from tasks.statistics.effect import SEVERAL_QUERIES
+from tasks.statistics.resampling import Resampling
+
+PUBLISHED = {  # shared/data/README.md: counted from the lists themselves; ALBEF and TCL report the same figures
+    ("ALBEF", "t2i/all"): (60.67, 84.33, 90.51),
+    ("ALBEF", "i2t/any"): (77.58, 94.26, 97.16),
+    ("TCL", "t2i/all"): (58.98, 83.17, 89.87),
+    ("TCL", "i2t/any"): (75.60, 92.76, 96.68),
+}
+DISCORDANT = {"t2i/all": (2089, 1667), "i2t/any": (430, 331)}
+
+
+@pytest.fixture(scope="module")
+def karpathy(shared_data: Path) -> Corpus:
+    """The ids of the Karpathy test split, in its order."""
+    images = json.loads((shared_data / "coco_karpathy" / "test_5k.json").read_text())
+    captions = [
+        CaptionRow(f"{image['image_id']}-{k}", str(image["image_id"]), text)
+        for image in images
+        for k, text in enumerate(image["captions"])
+    ]
+    return build_corpus("coco-karpathy", [ImageRow(str(i["image_id"])) for i in images], captions, source=None)
+
+
+@pytest.fixture(scope="module")
+def lists(shared_data: Path) -> dict[str, dict[str, dict[int, np.ndarray]]]:
+    return read_hit_lists(shared_data / "coco_karpathy" / "hits")
+
+
+@pytest.fixture(scope="module")
+def outcomes(karpathy: Corpus, lists: dict[str, dict[str, dict[int, np.ndarray]]]) -> dict[tuple[str, str], Outcomes]:
+    judgements = {p.id: judge(karpathy, p) for p in select(karpathy, ["t2i/all", "i2t/any"])}
+    return {
+        (model, protocol): outcomes_of_hits(hits, judgements[protocol])
+        for model, protocols in lists.items()
+        for protocol, hits in protocols.items()
+    }
+
+
+def test_the_folder_holds_both_directions_of_both_models(lists: dict[str, dict[str, dict[int, np.ndarray]]]) -> None:
+    assert {model: {p: sorted(hits) for p, hits in ps.items()} for model, ps in lists.items()} == {
+        model: {"t2i/all": [1, 5, 10], "i2t/any": [1, 5, 10]} for model in ("ALBEF", "TCL")
+    }
+
+
+@pytest.mark.parametrize("model", ["ALBEF", "TCL"])
+def test_recalls_of_real_models_are_the_published_ones(
+    lists: dict[str, dict[str, dict[int, np.ndarray]]], karpathy: Corpus, model: str
+) -> None:
+    encoder = encoder_of_hits(model, lists[model])
+    imported = rows_of_hits(
+        lists[model], corpus=karpathy, encoder=encoder, run="r", resampling=Resampling(replicates=2_000)
+    )
+    for stored, results in imported:
+        protocol = stored["protocol"][0].as_py()
+        rows = results.to_pylist()
+        assert [row["metric"] for row in rows] == ["R@1", "R@5", "R@10"]  # and nothing that brackets leave open
+        assert tuple(round(100 * row["value"], 2) for row in rows) == PUBLISHED[model, protocol]
+        for row in rows:
+            assert (row["protocol"], row["encoder"], row["encoder_fingerprint"]) == (
+                protocol,
+                model,
+                encoder.fingerprint,
+            )
+            # ties lost, won and expected agree, and no share of ties is claimed: no score was seen
+            assert row["value_ties_lost"] == row["value"] == row["value_ties_won"]
+            assert row["tie_share"] is None
+            assert row["ci_low"] < row["value"] < row["ci_high"]
+            assert row["n_clusters"] == 5_000
+            assert row["standard_error"] == pytest.approx(row["robust_error"], rel=0.06)
+        independent = np.sqrt(rows[0]["value"] * (1 - rows[0]["value"]) / rows[0]["n_queries"])
+        if protocol == "t2i/all":  # five captions of an image hit and miss together
+            assert rows[0]["robust_error"] > 1.3 * independent
+        else:
+            assert rows[0]["robust_error"] == pytest.approx(independent, rel=1e-3)
+            assert rows[0]["wilson_low"] == pytest.approx(rows[0]["ci_low"], abs=0.002)
+        assert set(stored["evaluation"].to_pylist()) == set(results["evaluation"].to_pylist())
+
+
+@pytest.mark.parametrize("protocol", DISCORDANT)
+def test_albef_beats_tcl_with_the_discordant_pairs_of_the_lists(
+    outcomes: dict[tuple[str, str], Outcomes], karpathy: Corpus, protocol: str
+) -> None:
+    contenders = [Contender(encoder=m, fingerprint=m, outcomes=outcomes[m, protocol]) for m in ("ALBEF", "TCL")]
+    [row] = comparison_rows(
+        contenders, [METRICS["R@1"]], corpus=karpathy.name, corpus_fingerprint=karpathy.fingerprint, run="r",
+        n_clusters=5_000, resampling=Resampling(replicates=2_000), permutations=4_999,
+    ).to_pylist()  # fmt: skip
+    wins, losses = DISCORDANT[protocol]
+    n_queries = {"t2i/all": 25_010, "i2t/any": 5_000}[protocol]
+    assert (row["wins"], row["losses"], row["ties"]) == (wins, losses, n_queries - wins - losses)
+    assert row["difference"] == pytest.approx((wins - losses) / n_queries, abs=1e-12)
+    assert 0 < row["ci_low"] < row["difference"] < row["ci_high"]
+    assert row["odds_ratio"] == wins / losses
+    assert row["p_sign_flip"] < 0.01
+    if protocol == "t2i/all":
+        assert row["p_mcnemar"] is None and row["reason"] == SEVERAL_QUERIES
+    else:
+        assert row["p_mcnemar"] == pytest.approx(binomtest(wins, wins + losses).pvalue, rel=1e-9)
+        assert row["p_sign_flip"] == pytest.approx(row["p_mcnemar"], abs=0.002)
+
+
+def test_hit_lists_become_storable_outcomes_and_come_back(outcomes: dict[tuple[str, str], Outcomes]) -> None:
+    known = outcomes["ALBEF", "i2t/any"]
+    rows = known.to_arrow(
+        evaluation="e", encoder="ALBEF", encoder_fingerprint="f", corpus="coco-karpathy", corpus_fingerprint="c"
+    )
+    rows.validate(full=True)
+    assert rows.schema.equals(OUTCOMES)
+    back = Outcomes.from_arrow(rows, known.protocol)
+    for name in (
+        "rank_best",
+        "rank_worst",
+        "n_relevant",
+        "relevant_rank_best",
+        "relevant_rank_worst",
+        "clusters",
+        "best_score",
+    ):
+        np.testing.assert_array_equal(getattr(back, name), getattr(known, name))
+    assert back.top_ords is None
+
+
+def test_the_bracket_of_every_query_holds_its_rank() -> None:
+    corpus = toy()
+    ranks = np.array([1, 3, 7, 12])  # t2i: one image of twelve is relevant
+    hits = {k: np.flatnonzero(ranks <= k) for k in (1, 5, 10)}
+    known = outcomes_of_hits(hits, judge(corpus, select(corpus, ["t2i/all"])[0]))
+    assert list(zip(known.rank_best.tolist(), known.rank_worst.tolist(), strict=True)) == [
+        (1, 1), (2, 5), (6, 10), (11, 12),
+    ]  # fmt: skip
+    for k in (1, 5, 10):
+        assert METRICS[f"R@{k}"].per_query(known).tolist() == (ranks <= k).tolist()
+
+
+def test_metrics_that_brackets_leave_open_are_not_known() -> None:
+    corpus = toy()
+    judgement = judge(corpus, select(corpus, ["t2i/all"])[0])
+    assert [m.name for m in known_metrics(outcomes_of_hits({1: [0], 10: [0, 1]}, judgement))] == ["R@1", "R@10"]
+    assert "MRR" in [m.name for m in known_metrics(outcomes_of([[1], [3]]))]  # scores were seen: everything is known
+
+
+def toy() -> Corpus:
+    """Twelve images, four of them with a caption."""
+    images = [ImageRow(f"i{i}") for i in range(12)]
+    return build_corpus("toy", images, [CaptionRow(f"c{i}", f"i{i}", "text") for i in range(4)], source=None)
+
+
+@pytest.mark.parametrize(
+    ("hits", "message"),
+    [
+        ({}, "no hit list was given"),
+        ({1: [0], 5: [1]}, "1 queries hit at 1 but not at 5, first query 0"),
+        ({1: [4]}, "position 4 is none of the 4 queries"),
+        ({1: [-1]}, "position -1 is none of the 4 queries"),
+        ({1: [0, 0]}, "1 positions are listed more than once"),
+        ({1: [0.5]}, "expected whole numbers on one axis, got float64"),
+        ({1: [[0]]}, r"expected whole numbers on one axis, got int64 \(1, 1\)"),
+        ({0: [0]}, "hits at 0: expected whole numbers"),
+        ({12: [0]}, "3 queries miss, but cannot with so few items"),
+    ],
+)
+def test_lists_that_cannot_be_true_are_named(hits: dict[int, list[float]], message: str) -> None:
+    corpus = toy()
+    with pytest.raises(RequestError, match=message):
+        outcomes_of_hits(hits, judge(corpus, select(corpus, ["t2i/all"])[0]))
+
+
+def test_all_faults_of_the_lists_are_named_together() -> None:
+    corpus = toy()
+    with pytest.raises(RequestError) as caught:
+        outcomes_of_hits({1: [9], 5: [1, 1]}, judge(corpus, select(corpus, ["t2i/all"])[0]))
+    assert len(caught.value.faults) == 2
+
+
+def test_the_evaluation_changes_with_any_hit_and_not_with_their_order() -> None:
+    def digest(hits: dict[int, list[int]], protocol: str = "t2i/all") -> str:
+        return digest_of_hits(hits, corpus_fingerprint="c", protocol=protocol)
+
+    assert digest({1: [0, 2], 5: [0, 2]}) == digest({5: [2, 0], 1: [2, 0]})
+    assert len({digest({1: [0]}), digest({1: [1]}), digest({1: []}), digest({1: [0]}, "i2t/any")}) == 4
+
+
+def test_a_folder_without_lists_or_with_a_broken_one_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="is not a folder"):
+        read_hit_lists(tmp_path / "absent")
+    with pytest.raises(RequestError, match="has no file like MODEL_ir1_rank_index"):
+        read_hit_lists(tmp_path)
+    (tmp_path / "X_ir1_rank_index.npy").write_bytes(b"not an array")
+    np.save(tmp_path / "X_ir5_rank_index.npy", np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(RequestError) as caught:
+        read_hit_lists(tmp_path)
+    assert len(caught.value.faults) == 2

@@ -1,0 +1,142 @@
+"""Figures over all languages: by hand, with COCO-SM's published figures, and with all their draws shared."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tasks.metrics.crosslingual import language_weights, variance_split
+from tasks.metrics.examples import outcomes_of
+from tasks.results.languages import language_rows, part_of
+from tasks.results.summary import Provenance
+from tasks.scoring.outcomes import Outcomes
+from tasks.statistics.draws import count_blocks
+from tasks.statistics.resampling import Resampling
+from tasks.statistics.statistic import cluster_means
+
+WHOSE = Provenance(
+    evaluation="e",
+    encoder="m",
+    encoder_fingerprint="f",
+    corpus="c",
+    corpus_fingerprint="g",
+    image_tag="i",
+    caption_tag="t",
+    run="r",
+)
+RESAMPLING = Resampling(replicates=200, seed=3)
+
+
+def outcomes(language: str, translator: str, ranks: list[int]) -> Outcomes:
+    made = outcomes_of([[rank] for rank in ranks], direction="t2i", protocol=f"t2i/{language}/{translator}")
+    if language == "xx":
+        return made
+    consistency = np.linspace(0.5, 1, len(ranks))
+    return replace(made, reference_ndcg=consistency, reference_rbo=consistency / 2)
+
+
+def rows(*parts: Outcomes, reference: str = "en") -> dict[tuple[str, str], dict[str, object]]:
+    table = language_rows(
+        [part_of(o, n_clusters=len(o)) for o in parts], WHOSE, reference=reference, resampling=RESAMPLING
+    )
+    return {(row["protocol"], row["metric"]): row for row in table.to_pylist()}
+
+
+GRID = (
+    outcomes("en", "google", [1, 1, 1, 1]),
+    outcomes("en", "bing", [1, 1, 1, 1]),
+    outcomes("de", "google", [1, 1, 1, 9]),
+    outcomes("de", "bing", [1, 1, 9, 9]),
+    outcomes("fr", "google", [1, 9, 9, 9]),
+    outcomes("fr", "bing", [9, 9, 9, 9]),
+)
+
+
+def test_means_are_over_languages_of_means_over_translators() -> None:
+    found = rows(*GRID)
+    expected = {
+        "t2i/*/*": (1 + 0.625 + 0.125) / 3,
+        "t2i/*/*@without-en": (0.625 + 0.125) / 2,
+        "t2i/*/google": (1 + 0.75 + 0.25) / 3,
+        "t2i/*/bing@without-en": 0.25,
+        "t2i/*/*@speakers": (1452 * 1 + 134 * 0.625 + 274 * 0.125) / (1452 + 134 + 274),
+        "t2i/*/*@speakers-without-en": (134 * 0.625 + 274 * 0.125) / (134 + 274),
+    }
+    assert {protocol: found[protocol, "R@1"]["value"] for protocol in expected} == pytest.approx(expected)
+    every = found["t2i/*/*", "R@1"]
+    assert (every["n_queries"], every["n_clusters"]) == (24, 4)
+    assert found["t2i/*/*@without-en", "R@1"]["n_queries"] == 16
+    assert found["t2i/*/*", "consistency_RBO"]["value"] == pytest.approx(0.375)
+    assert found["t2i/*/*", "consistency_RBO"]["chance"] is None
+    assert every["chance"] == pytest.approx(1 / 1000)
+
+
+def test_the_interval_is_that_of_the_mean_under_draws_that_all_languages_share() -> None:
+    found = rows(*GRID)["t2i/*/*", "R@1"]
+    per_image = np.mean([[o.rank_best == 1 for o in GRID[i : i + 2]] for i in (0, 2, 4)], axis=(0, 1))
+    counts = np.concatenate(list(count_blocks(4, replicates=RESAMPLING.replicates, seed=RESAMPLING.seed)))
+    drawn = cluster_means(per_image[None], part_of(GRID[0], n_clusters=4).clusters)(counts)[0]
+    assert (found["ci_low"], found["ci_high"]) == pytest.approx(np.quantile(drawn, [0.025, 0.975]))
+
+
+def test_the_variance_is_split_without_the_reference_and_shares_have_no_interval() -> None:
+    found = rows(*GRID)
+    shares = {
+        source: found["t2i/*/*@without-en", f"R@1_variance_{source}"]
+        for source in ("language", "translator", "residual")
+    }
+    by_hand = variance_split({("de", "google"): 0.75, ("de", "bing"): 0.5, ("fr", "google"): 0.25, ("fr", "bing"): 0.0})
+    assert [row["value"] for row in shares.values()] == pytest.approx(list(by_hand))
+    assert {row["ci_low"] for row in shares.values()} == {None}
+    assert "variance" in str(shares["language"]["reason"])
+
+
+def test_what_cannot_be_known_is_null_with_its_reason() -> None:
+    unknown = rows(*GRID[:4], outcomes("xx", "google", [1, 2, 3, 4]))
+    row = unknown["t2i/*/*@speakers", "R@1"]
+    assert row["value"] is None
+    assert "speakers unknown for xx" in str(row["reason"])
+    assert "missing xx/bing" in str(unknown["t2i/*/*@without-en", "R@1_variance_language"]["reason"])
+    assert ("t2i/*/*", "consistency_RBO") not in unknown  # a part without the reference has none
+    assert rows(*GRID[:2]) == {}  # one language: nothing to average over
+    one_translator = rows(*GRID[::2])
+    assert ("t2i/*/google", "R@1") not in one_translator  # it would repeat t2i/*/*
+    assert not any("variance" in metric for _, metric in one_translator)
+
+
+def test_outcomes_of_no_language_are_no_part() -> None:
+    with pytest.raises(ValueError, match="not of one language"):
+        part_of(outcomes_of([[1]]), n_clusters=1)
+
+
+def published(folder: Path) -> dict[tuple[str, str], float]:
+    text = (folder / "coco_sm" / "reports" / "open_clip.csv").read_text()
+    return {(r["language"], r["meta"]): float(r["t2i.recall@1"]) for r in csv.DictReader(text.splitlines())}
+
+
+def test_published_means_include_english_and_are_lower_without_it(shared_data: Path) -> None:
+    figures = published(shared_data)
+    parts, values = list(figures), np.array(list(figures.values()))
+    assert round(float(values @ language_weights(parts)), 3) == 0.265  # the README's 26.5
+    assert values @ language_weights(parts, without="en") < 0.26
+    # Armenian, the weakest, has four million
+    assert values @ language_weights(parts, speakers=True) > values @ language_weights(parts)
+
+
+def test_most_variance_is_between_languages_and_shares_add_up(shared_data: Path) -> None:
+    split = variance_split({part: value for part, value in published(shared_data).items() if part[0] != "en"})
+    assert sum(split) == pytest.approx(1)
+    assert split.language > 0.8 > split.translator > 0
+
+
+def test_gaps_are_named() -> None:
+    with pytest.raises(ValueError, match="missing b/y"):
+        variance_split({("a", "x"): 0.1, ("a", "y"): 0.2, ("b", "x"): 0.3})
+    with pytest.raises(ValueError, match="1 by 2"):
+        variance_split({("a", "x"): 0.1, ("a", "y"): 0.2})
+    with pytest.raises(ValueError, match="no language is left"):
+        language_weights([("en", "google")], without="en")

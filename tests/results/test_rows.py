@@ -1,0 +1,262 @@
+"""Rows of results and comparisons: what stands in them, and what stands there when something cannot be known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from store.errors import RequestError
+from store.schema import COMPARISONS, REPLICATES, RESULTS
+from tasks.metrics import METRICS
+from tasks.metrics.examples import outcomes_of
+from tasks.metrics.retrieval import rsum
+from tasks.results.comparison import Contender, comparison_rows
+from tasks.results.replicates import replicate_rows, stored_difference
+from tasks.results.rsum import rsum_row
+from tasks.results.summary import Provenance, result_rows
+from tasks.scoring.outcomes import Outcomes
+from tasks.statistics.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS
+from tasks.statistics.effect import IDENTICAL, NEVER_LOSES, SEVERAL_QUERIES
+from tasks.statistics.pairwise import compare_encoders
+from tasks.statistics.resampling import Resampling
+
+PROVENANCE = Provenance(
+    evaluation="e", encoder="toy", encoder_fingerprint="f", corpus="shapes", corpus_fingerprint="c",
+    image_tag="i@1", caption_tag="c@1", run="r",
+)  # fmt: skip
+RECALLS = [METRICS[name] for name in ("R@1", "R@5", "R@10")]
+
+
+def draws(replicates: int) -> Resampling:
+    """The seed of all tests here."""
+    return Resampling(seed=7, replicates=replicates)
+
+
+def captions(n_images: int = 40, per_image: int = 5, *, seed: int = 1, skill: float = 3.0) -> Outcomes:
+    """Text-to-image outcomes whose ranks spread around ``skill``, some of them tied."""
+    rng = np.random.default_rng(seed)
+    ranks = rng.geometric(1 / skill, n_images * per_image)
+    outcomes = outcomes_of([[r] for r in ranks], n_gallery=500, direction="t2i", protocol="t2i/all")
+    ties = (rng.random(len(ranks)) < 0.2).astype(np.int32)
+    clusters = np.repeat(np.arange(n_images, dtype=np.int32), per_image)
+    return replace(outcomes, clusters=clusters, rank_worst=outcomes.rank_worst + ties)
+
+
+def test_ties_lost_and_won_are_weighted_as_the_value_is() -> None:
+    """Folds and categories of unequal size count alike: all three figures of a row are means of one kind."""
+    outcomes = captions()
+    weights = np.where(np.arange(len(outcomes)) < 40, 3.0, 0.5)
+    [row] = result_rows(
+        replace(outcomes, weights=weights), RECALLS[:1], PROVENANCE, n_clusters=40, resampling=draws(50)
+    ).to_pylist()
+    for column, hits in (("value_ties_lost", outcomes.rank_worst <= 1), ("value_ties_won", outcomes.rank_best <= 1)):
+        assert row[column] == pytest.approx(np.average(hits, weights=weights))
+    assert row["value_ties_lost"] < row["value"] < row["value_ties_won"]
+
+
+def test_every_result_row_holds_its_value_between_its_ends() -> None:
+    rows = result_rows(
+        captions(), [*RECALLS, METRICS["MRR"], METRICS["median_rank"], METRICS["mean_rank"]], PROVENANCE,
+        n_clusters=40, resampling=draws(500),
+    )  # fmt: skip
+    assert rows.schema.equals(RESULTS)
+    for row in rows.to_pylist():
+        assert row["ci_low"] <= row["value"] <= row["ci_high"], row
+        worst, best = sorted((row["value_ties_lost"], row["value_ties_won"]))
+        assert worst <= row["value"] <= best
+        assert (row["seed"], row["interval"], row["replicates"], row["level"]) == (7, "percentile", 500, 0.95)
+        assert (row["n_queries"], row["n_clusters"], row["reason"]) == (200, 40, None)
+        assert row["tie_share"] == pytest.approx(0.2, abs=0.1)
+
+
+def test_the_value_of_a_row_is_the_metrics_own() -> None:
+    outcomes = captions()
+    for name, row in zip(("R@1", "MRR"), result_rows(
+        outcomes, [METRICS["R@1"], METRICS["MRR"]], PROVENANCE, n_clusters=40, resampling=draws(50)
+    ).to_pylist(), strict=True):  # fmt: skip
+        assert row["value"] == METRICS[name].value(outcomes)
+
+
+def test_the_bootstrap_error_is_close_to_the_clustered_error() -> None:
+    [row] = result_rows(captions(400), RECALLS[:1], PROVENANCE, n_clusters=400, resampling=draws(4_000)).to_pylist()
+    assert row["standard_error"] == pytest.approx(row["robust_error"], rel=0.05)
+
+
+def test_independent_hits_have_wilson_beside_the_bootstrap_and_clustered_ones_do_not() -> None:
+    alone = outcomes_of([[1]] * 30 + [[2]] * 10)
+    [row] = result_rows(alone, RECALLS[:1], PROVENANCE, n_clusters=40, resampling=draws(2_000)).to_pylist()
+    assert (row["wilson_low"], row["wilson_high"]) == pytest.approx((0.5981, 0.8581), abs=1e-4)  # statsmodels
+    [row] = result_rows(captions(), RECALLS[:1], PROVENANCE, n_clusters=40, resampling=draws(50)).to_pylist()
+    assert (row["wilson_low"], row["wilson_high"]) == (None, None)
+
+
+def test_where_every_query_hits_wilson_over_the_images_takes_the_bootstraps_place() -> None:
+    outcomes = replace(outcomes_of([[1]] * 40), clusters=np.repeat(np.arange(8, dtype=np.int32), 5))
+    [row] = result_rows(outcomes, RECALLS[:1], PROVENANCE, n_clusters=8, resampling=draws(50)).to_pylist()
+    assert (row["interval"], row["value"], row["ci_high"]) == ("wilson", 1.0, 1.0)
+    assert row["ci_low"] == pytest.approx(8 / (8 + 1.959964**2), abs=1e-6)
+    assert "Wilson over the 8 clusters" in row["reason"]
+
+
+def test_a_rank_of_one_everywhere_is_no_share_of_hits() -> None:
+    ranks = [METRICS["median_rank"], METRICS["mean_rank"]]
+    median, mean = result_rows(
+        outcomes_of([[1]] * 40), ranks, PROVENANCE, n_clusters=40, resampling=draws(50)
+    ).to_pylist()  # fmt: skip
+    assert (median["ci_low"], median["ci_high"], median["interval"]) == (1.0, 1.0, "percentile")
+    assert (mean["ci_low"], mean["ci_high"], mean["interval"], mean["reason"]) == (None, None, "none", NO_SPREAD)
+
+
+def test_one_image_gives_a_value_and_a_reason() -> None:
+    outcomes = replace(outcomes_of([[1], [2]]), clusters=np.zeros(2, dtype=np.int32))
+    [row] = result_rows(outcomes, RECALLS[:1], PROVENANCE, n_clusters=5, resampling=draws(50)).to_pylist()
+    nulls = [row[name] for name in ("ci_low", "ci_high", "standard_error", "robust_error")]
+    assert (row["value"], nulls, row["interval"], row["reason"]) == (0.5, [None] * 4, "none", TOO_FEW_CLUSTERS)
+
+
+def compared(*contenders: Contender, metrics=RECALLS, **change):  # type: ignore[no-untyped-def]
+    request = {
+        "corpus": "shapes",
+        "corpus_fingerprint": "c",
+        "run": "r",
+        "n_clusters": 40,
+        "resampling": draws(300),
+    }
+    return comparison_rows(contenders, metrics, **{**request, "permutations": 300, **change})
+
+
+def test_every_pair_and_metric_has_a_comparison() -> None:
+    three = [Contender(encoder=n, fingerprint=n, outcomes=captions(seed=s)) for n, s in (("x", 1), ("y", 2), ("z", 3))]
+    rows = compared(*three)
+    assert rows.schema.equals(COMPARISONS)
+    assert len(rows) == 9
+    assert [(r["encoder_a"], r["encoder_b"]) for r in rows.to_pylist()[:3]] == [("x", "y"), ("x", "z"), ("y", "z")]
+    for row in rows.to_pylist():
+        assert row["ci_low"] <= row["difference"] <= row["ci_high"]
+        assert row["p_adjusted"] >= row["p_sign_flip"]
+        assert row["wins"] + row["ties"] + row["losses"] == row["n_queries"] == 200
+        assert (row["seed"], row["interval"], row["adjustment"]) == (7, "percentile", "holm")
+        assert row["permutations"] == 300 or row["p_exact"]
+    assert len(set(rows["comparison"].to_pylist())) == 9
+
+
+def test_exchanging_two_encoders_changes_signs_and_nothing_else() -> None:
+    x, y = (Contender(encoder=n, fingerprint=n, outcomes=captions(seed=s)) for n, s in (("x", 1), ("y", 2)))
+    for metric in (METRICS["R@1"], METRICS["median_rank"]):
+        [ab], [ba] = compared(x, y, metrics=[metric]).to_pylist(), compared(y, x, metrics=[metric]).to_pylist()
+        assert (ab["difference"], ab["ci_low"], ab["ci_high"]) == pytest.approx(
+            (-ba["difference"], -ba["ci_high"], -ba["ci_low"])
+        )
+        assert (ab["wins"], ab["losses"], ab["p_sign_flip"]) == (ba["losses"], ba["wins"], ba["p_sign_flip"])
+
+
+def test_a_lower_median_rank_wins() -> None:
+    good, bad = (Contender(encoder=n, fingerprint=n, outcomes=captions(skill=s)) for n, s in (("g", 2.0), ("b", 30.0)))
+    [row] = compared(good, bad, metrics=[METRICS["median_rank"]]).to_pylist()
+    assert row["difference"] < 0 and row["wins"] > row["losses"] and row["p_sign_flip"] < 0.01
+    assert row["cohen_h"] is None
+
+
+def test_two_revisions_of_one_encoder_are_compared_like_any_two() -> None:
+    old, new = (Contender(encoder="x", fingerprint=f, outcomes=captions(seed=s)) for f, s in (("old", 1), ("new", 2)))
+    [row] = compared(old, new, metrics=RECALLS[:1]).to_pylist()
+    assert (row["fingerprint_a"], row["fingerprint_b"]) == ("old", "new")
+
+
+def test_identical_encoders_have_a_reason_instead_of_a_test() -> None:
+    x, y = (Contender(encoder=n, fingerprint=n, outcomes=captions()) for n in "xy")
+    for metric in (METRICS["R@1"], METRICS["median_rank"]):
+        [row] = compared(x, y, metrics=[metric]).to_pylist()
+        nothing = (
+            "ci_low",
+            "ci_high",
+            "p_sign_flip",
+            "p_adjusted",
+            "p_mcnemar",
+            "cohen_dz",
+            "odds_ratio",
+            "detectable_effect",
+        )
+        assert (row["difference"], [row[n] for n in nothing]) == (0.0, [None] * 8)
+        assert row["reason"] == IDENTICAL
+
+
+def test_one_encoder_has_nothing_to_be_compared_with() -> None:
+    assert compared(Contender(encoder="x", fingerprint="x", outcomes=captions())).num_rows == 0
+
+
+def test_different_query_sets_are_an_error_that_names_both() -> None:
+    x, y = (Contender(encoder=n, fingerprint=n, outcomes=captions(i)) for n, i in (("x", 40), ("y", 39)))
+    with pytest.raises(RequestError, match=r"'x' and 'y' have different query sets under 't2i/all' \(200 and 195"):
+        compared(x, y)
+    with pytest.raises(ValueError, match=r"encoder 'y': values have shape \(2,\)"):
+        compare_encoders({"x": [1, 0, 1], "y": [1, 0]}, [0, 1, 2], seed=1)
+
+
+def test_mcnemar_is_for_one_query_per_image() -> None:
+    hits = {"x": np.tile([1.0, 0.0, 1.0], 20), "y": np.tile([0.0, 0.0, 1.0], 20)}
+    [clustered] = compare_encoders(hits, np.arange(60) // 2, seed=1, replicates=100)
+    assert clustered.effect.p_mcnemar is None and SEVERAL_QUERIES in clustered.reason
+    [single] = compare_encoders(hits, range(60), seed=1, replicates=100)
+    assert single.effect.p_mcnemar == pytest.approx(2 * 0.5**20)
+    assert (single.effect.odds_ratio, single.reason) == (None, NEVER_LOSES)
+
+
+def test_a_single_image_has_a_difference_and_a_reason() -> None:
+    [pair] = compare_encoders({"x": [1, 1], "y": [0, 1]}, [0, 0], seed=1)
+    assert (pair.difference.value, pair.difference.low, pair.detectable_effect) == (0.5, None, None)
+    assert TOO_FEW_CLUSTERS in pair.reason
+
+
+def test_kept_replicates_are_those_behind_the_results_row_and_subtract_to_the_paired_interval() -> None:
+    metrics = [METRICS["R@1"], METRICS["median_rank"]]
+    how = {"n_clusters": 40, "resampling": draws(300)}
+    first, second = (captions(seed=s) for s in (1, 2))
+    kept = [replicate_rows(outcomes, metrics, PROVENANCE, **how) for outcomes in (first, second)]
+    results = result_rows(first, metrics, PROVENANCE, **how)
+    assert kept[0].schema.equals(REPLICATES)
+    assert kept[0]["result"].to_pylist() == results["result"].to_pylist()
+    for row, result in zip(kept[0].to_pylist(), results.to_pylist(), strict=True):
+        assert len(row["values"]) == 300
+        assert np.quantile(row["values"], [0.025, 0.975]).tolist() == [result["ci_low"], result["ci_high"]]
+    [pair] = compare_encoders(
+        {"x": metrics[0].per_query(first), "y": metrics[0].per_query(second)},
+        first.clusters,
+        n_clusters=40,
+        seed=7,
+        replicates=300,
+        permutations=100,
+    )
+    stored = stored_difference(pa.concat_tables([kept[0].slice(0, 1), kept[1].slice(0, 1)]))
+    assert (stored.low, stored.high) == (pair.difference.low, pair.difference.high)
+
+
+def test_replicates_of_different_draws_are_not_subtracted() -> None:
+    one, other = (
+        replicate_rows(
+            captions(), RECALLS[:1], PROVENANCE, n_clusters=40, resampling=Resampling(seed=seed, replicates=count)
+        )
+        for seed, count in ((1, 50), (2, 60))
+    )
+    with pytest.raises(RequestError, match=r"not paired: seed 1 and 2, 50 and 60 replicates"):
+        stored_difference(pa.concat_tables([one, other]))
+    with pytest.raises(RequestError, match="needs two rows of replicates, got 1"):
+        stored_difference(one)
+
+
+def test_rsum_adds_both_directions_with_the_interval_of_the_sum() -> None:
+    t2i = captions(60)
+    i2t = outcomes_of([[r] for r in np.random.default_rng(3).geometric(0.4, 60)], n_gallery=300)
+    how = {"n_clusters": 60, "resampling": draws(400)}
+    [row] = rsum_row(t2i, i2t, PROVENANCE, **how).to_pylist()
+    sides = [{m.name: m.value(outcomes) for m in RECALLS} for outcomes in (t2i, i2t)]
+    assert row["value"] == pytest.approx(rsum(*sides), abs=1e-9)
+    assert row["value_ties_lost"] < row["value"] < row["value_ties_won"]
+    parts = [r for o in (t2i, i2t) for r in replicate_rows(o, RECALLS, PROVENANCE, **how)["values"].to_pylist()]
+    drawn = 100 * np.sum(parts, axis=0)
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=1e-9)
+    with pytest.raises(RequestError, match=r"one t2i and one i2t protocol, got 'i2t/any' \(i2t\)"):
+        rsum_row(i2t, t2i, PROVENANCE, **how)

@@ -1,0 +1,292 @@
+"""The cluster bootstrap: against hand-worked cases, SciPy and its own promises."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from tasks.statistics import draws
+from tasks.statistics.bootstrap import (
+    NO_SPREAD,
+    TOO_FEW_CLUSTERS,
+    bootstrap_replicates,
+    bootstrap_samples,
+    cluster_bootstrap,
+)
+from tasks.statistics.clusters import Clusters
+from tasks.statistics.draws import count_blocks, on_grid
+from tasks.statistics.statistic import Sample, cluster_means, cluster_medians
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def sample(n_clusters: int = 60, per_cluster: int = 5, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """Hits of queries whose clusters differ in difficulty, and their clusters."""
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(n_clusters), per_cluster)
+    return (rng.random(len(labels)) < rng.random(n_clusters)[labels]).astype(float), labels
+
+
+def test_two_clusters_give_the_binomial_distribution_of_draws() -> None:
+    replicates = bootstrap_replicates(cluster_means([[0.0, 1.0]], Clusters.of([0, 1])), 2, replicates=40_000, seed=1)
+    shares = [(replicates == value).mean() for value in (0.0, 0.5, 1.0)]
+    assert shares == pytest.approx([0.25, 0.5, 0.25], abs=0.01)
+
+
+def test_every_cluster_is_drawn_equally_often() -> None:
+    counts = np.concatenate(list(count_blocks(50, replicates=20_000, seed=5))).astype(float)
+    assert counts.sum(axis=1).tolist() == [50.0] * 20_000
+    # mean of a multinomial count: 1, variance 1 - 1/50
+    assert np.abs(counts.mean(axis=0) - 1).max() < 5 * np.sqrt(0.98 / 20_000)
+    assert counts.var(axis=0).mean() == pytest.approx(0.98, abs=0.01)
+
+
+def test_a_replicate_does_not_depend_on_how_many_are_drawn() -> None:
+    few = np.concatenate(list(count_blocks(31, replicates=150, seed=5)))
+    many = np.concatenate(list(count_blocks(31, replicates=1_003, seed=5)))
+    np.testing.assert_array_equal(few, many[:150])
+
+
+def test_draws_too_large_to_keep_are_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = np.concatenate(list(count_blocks(31, replicates=450, seed=6)))
+    monkeypatch.setattr(draws, "KEPT_BYTES", 0)
+    np.testing.assert_array_equal(np.concatenate(list(count_blocks(31, replicates=450, seed=6))), kept)
+
+
+def test_the_number_of_threads_changes_nothing() -> None:
+    code = """
+import numpy as np
+from tasks.statistics.bootstrap import cluster_bootstrap
+rng = np.random.default_rng(0)
+for interval in cluster_bootstrap(1 / rng.integers(1, 90, (7, 900)), np.arange(900) // 3, seed=1, replicates=600):
+    print(interval.low.hex(), interval.high.hex(), interval.standard_error.hex())
+"""
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=REPOSITORY,
+            env={**os.environ, **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)},
+        ).stdout
+        for threads in ("1", "2", "5")
+    }  # fmt: skip
+    assert len(printed) == 1
+    assert printed.pop().count("0x1.") == 21
+
+
+def test_reseeding_the_global_generator_changes_nothing() -> None:
+    values, labels = sample()
+    np.random.seed(1)  # noqa: NPY002
+    first = cluster_bootstrap(values, labels, seed=9, replicates=500)
+    np.random.seed(2)  # noqa: NPY002
+    assert cluster_bootstrap(values, labels, seed=9, replicates=500) == first
+    assert cluster_bootstrap(values, labels, seed=10, replicates=500) != first
+
+
+@pytest.mark.parametrize("method", ["percentile", "bca"])
+@pytest.mark.parametrize("level", [0.9, 0.95])
+def test_intervals_equal_scipy_given_the_same_replicates(method: str, level: float) -> None:
+    values, labels = sample()
+    units = Clusters.of(labels)
+    statistic = cluster_means(values, units)
+    replicates = bootstrap_replicates(statistic, 60, replicates=2_000, seed=9)[0]
+    sums, sizes = units.sums(values[None])[:, 0], units.sizes
+    peer = stats.bootstrap(
+        (np.arange(60),),
+        lambda index, axis=-1: sums[index].sum(axis=axis) / sizes[index].sum(axis=axis),
+        n_resamples=0,
+        bootstrap_result=SimpleNamespace(bootstrap_distribution=replicates),
+        confidence_level=level,
+        method={"percentile": "percentile", "bca": "BCa"}[method],
+    )
+    [ours] = cluster_bootstrap(values, labels, seed=9, replicates=2_000, level=level, method=method)
+    assert [ours.low, ours.high] == pytest.approx(list(peer.confidence_interval), abs=1e-12)
+    assert ours.standard_error == pytest.approx(peer.standard_error, abs=1e-12)
+    assert ours.method == method
+
+
+@pytest.mark.parametrize("method", ["percentile", "bca"])
+def test_intervals_agree_with_scipys_own_draws(method: str) -> None:
+    values, labels = sample(n_clusters=200)
+    units = Clusters.of(labels)
+    sums = units.sums(values[None])[:, 0]
+    peer = stats.bootstrap(
+        (sums,), lambda x, axis=-1: x.mean(axis=axis) / 5, n_resamples=10_000, rng=np.random.default_rng(4),
+        method={"percentile": "percentile", "bca": "BCa"}[method],
+    )  # fmt: skip
+    [ours] = cluster_bootstrap(values, labels, seed=9, method=method)
+    width = ours.high - ours.low
+    assert [ours.low, ours.high] == pytest.approx(list(peer.confidence_interval), abs=0.03 * width)
+
+
+def test_clusters_of_unequal_size_give_a_ratio_of_sums() -> None:
+    values, labels = np.array([[1.0, 1.0, 1.0, 0.0]]), [0, 0, 0, 1]
+    replicates = bootstrap_replicates(cluster_means(values, Clusters.of(labels)), 2, replicates=2_000, seed=1)
+    assert sorted(set(replicates.ravel().tolist())) == [0.0, 0.75, 1.0]
+
+
+def test_five_identical_captions_widen_the_interval_by_the_root_of_five() -> None:
+    hits = (np.random.default_rng(0).random(1_000) < 0.4).astype(float)
+    values, labels = np.repeat(hits, 5), np.repeat(np.arange(1_000), 5)
+    [clustered] = cluster_bootstrap(values, labels, seed=1)
+    [naive] = cluster_bootstrap(values, np.arange(5_000), seed=1)
+    assert (clustered.high - clustered.low) / (naive.high - naive.low) == pytest.approx(np.sqrt(5), rel=0.03)
+    # and repeating the captions says nothing new: the interval is that of one caption per image
+    [single] = cluster_bootstrap(hits, np.arange(1_000), seed=1)
+    assert (clustered.low, clustered.high) == (single.low, single.high)
+
+
+def test_the_order_of_queries_changes_nothing() -> None:
+    values, labels = sample()
+    values = np.stack([values, values / 3, np.arange(len(labels)) % 17])
+    order = np.random.default_rng(1).permutation(len(labels))
+    for reduce in ("mean", "median"):
+        whole = cluster_bootstrap(values, labels, seed=2, replicates=300, reduce=reduce, method="bca")
+        shuffled = cluster_bootstrap(
+            values[:, order], labels[order], seed=2, replicates=300, reduce=reduce, method="bca"
+        )
+        assert shuffled == whole
+
+
+def test_a_metric_does_not_depend_on_its_company() -> None:
+    values, labels = sample()
+    alone = cluster_bootstrap(values, labels, seed=2, replicates=300)
+    company = np.stack([values / 7, values, np.cumsum(values)])
+    assert cluster_bootstrap(company, labels, seed=2, replicates=300)[1:2] == alone
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_weighted_medians_equal_medians_of_the_repeated_queries(data: st.DataObject) -> None:
+    n_clusters = data.draw(st.integers(1, 6))
+    labels = np.array(data.draw(st.lists(st.integers(0, n_clusters - 1), min_size=1, max_size=40)))
+    spread = data.draw(st.sampled_from([3, 1_000]))
+    ranks = np.array(data.draw(st.lists(st.integers(1, spread), min_size=len(labels), max_size=len(labels))), float)
+    weights = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n_clusters, max_size=n_clusters)))
+    [[got]] = cluster_medians(ranks, Clusters.of(labels, n_clusters))(weights[None].astype(np.uint8))
+    repeated = np.repeat(ranks, weights[labels])
+    np.testing.assert_equal(got, np.median(repeated) if len(repeated) else np.nan)
+
+
+def test_medians_of_widely_spread_ranks_are_found_beyond_the_first_window() -> None:
+    rng = np.random.default_rng(0)
+    ranks, labels = rng.permutation(5_000).astype(float), np.repeat(np.arange(500), 10)
+    ranks[:2_500] *= 3
+    units = Clusters.of(labels)
+    weights = np.stack([c for block in count_blocks(500, replicates=40, seed=2) for c in block])
+    weights[0, 250:] = 0
+    expected = [np.median(np.repeat(ranks, w[labels].astype(int))) for w in weights]
+    np.testing.assert_array_equal(cluster_medians(ranks, units)(weights)[0], expected)
+
+
+def test_weights_make_groups_of_unequal_size_count_alike() -> None:
+    # group one: 4 queries, 3 hits; group two: 1 query, no hit; macro mean (3/4 + 0) / 2
+    values, weights = [1.0, 1.0, 1.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25, 1.0]
+    [interval] = cluster_bootstrap(values, range(5), weights=weights, seed=1, replicates=200)
+    assert interval.value == pytest.approx(0.375)
+
+
+def test_sums_on_the_grid_do_not_depend_on_the_order_of_addition() -> None:
+    rng = np.random.default_rng(0)
+    column = on_grid(rng.random(4_000) * 5, weight=4_000)
+    weights = rng.integers(0, 4, 4_000)
+    total = (weights * column).sum()
+    for seed in range(20):
+        order = np.random.default_rng(seed).permutation(4_000)
+        assert np.cumsum(weights[order] * column[order])[-1] == total
+
+
+def test_one_cluster_has_a_reason_instead_of_an_interval() -> None:
+    [interval] = cluster_bootstrap([0.0, 1.0], [3, 3], n_clusters=10, seed=1)
+    assert (interval.low, interval.high, interval.method, interval.reason) == (None, None, "none", TOO_FEW_CLUSTERS)
+
+
+@pytest.mark.parametrize("method", ["percentile", "bca"])
+def test_a_constant_metric_has_a_reason_instead_of_a_width_of_zero(method: str) -> None:
+    [interval] = cluster_bootstrap([0.2] * 10, range(10), seed=1, replicates=50, method=method)
+    assert interval.value == pytest.approx(0.2)
+    assert (interval.low, interval.standard_error, interval.reason) == (None, None, NO_SPREAD)
+
+
+@pytest.mark.parametrize("method", ["percentile", "bca"])
+def test_a_median_that_never_moves_is_an_interval_of_one_value(method: str) -> None:
+    ranks = np.where(np.arange(100) % 5 == 4, 7.0, 1.0)  # four queries in five have rank 1
+    [interval] = cluster_bootstrap(ranks, range(100), seed=1, replicates=500, reduce="median", method=method)
+    assert (interval.low, interval.value, interval.high, interval.reason) == (1.0, 1.0, 1.0, None)
+    [interval] = cluster_bootstrap([1.0] * 5, range(5), seed=1, replicates=500, reduce="median", method=method)
+    assert (interval.low, interval.reason) == (None, NO_SPREAD)
+
+
+def test_samples_bootstrapped_together_get_the_intervals_of_each_alone() -> None:
+    values, labels = sample(n_clusters=50)
+    alone = np.random.default_rng(2).random((2, 50)) ** 3
+    samples = [Sample(values[None], Clusters.of(labels)), Sample(alone, Clusters.of(range(50)))]
+    for method in ("percentile", "bca"):
+        together = bootstrap_samples(samples, seed=4, replicates=700, method=method)  # type: ignore[arg-type]
+        assert together == [
+            cluster_bootstrap(values, labels, seed=4, replicates=700, method=method),  # type: ignore[arg-type]
+            cluster_bootstrap(alone, range(50), seed=4, replicates=700, method=method),  # type: ignore[arg-type]
+        ]
+    assert bootstrap_samples([], seed=4) == []
+    with pytest.raises(ValueError, match="same n_clusters"):
+        bootstrap_samples([samples[0], Sample(alone, Clusters.of(range(50), 51))], seed=4)
+
+
+def test_draws_without_a_single_query_are_left_out() -> None:
+    units = Clusters.of([3, 41], 50)  # two images of fifty have a query: about one draw in seven holds neither
+    replicates = bootstrap_replicates(cluster_means([[0.0, 1.0]], units), 50, replicates=2_000, seed=1)
+    assert np.isnan(replicates).mean() == pytest.approx((48 / 50) ** 50, abs=0.03)
+    [interval] = cluster_bootstrap([0.0, 1.0], [3, 41], n_clusters=50, seed=1, replicates=2_000)
+    assert (interval.low, interval.high) == (0.0, 1.0)
+    [ranks] = cluster_bootstrap([4.0, 8.0], [3, 41], n_clusters=50, seed=1, replicates=2_000, reduce="median")
+    assert (ranks.low, ranks.value, ranks.high) == (4.0, 6.0, 8.0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=12, max_size=40), st.sampled_from(["mean", "median"]))
+def test_a_higher_level_widens_the_interval(values: list[float], reduce: str) -> None:
+    labels = np.arange(len(values)) // 2
+    narrow, wide = (
+        cluster_bootstrap(values, labels, seed=1, replicates=200, level=level, reduce=reduce)[0]  # type: ignore[arg-type]
+        for level in (0.8, 0.99)
+    )
+    if narrow.low is None:
+        assert wide.low is None or narrow.reason
+    else:
+        assert wide.low is not None
+        assert min(values) - 1e-12 <= wide.low <= narrow.low <= narrow.high <= wide.high <= max(values) + 1e-12
+
+
+def test_images_without_a_query_keep_the_draws_of_the_corpus() -> None:
+    values, labels = sample(n_clusters=40)
+    with_empty = cluster_bootstrap(values, labels, n_clusters=50, seed=3, replicates=4_000)[0]
+    without = cluster_bootstrap(values, labels, seed=3, replicates=4_000)[0]
+    assert with_empty.low == pytest.approx(without.low, abs=0.1 * (without.high - without.low))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"level": 1.0}, "level must lie strictly between 0 and 1, got 1.0"),
+        ({"method": "normal"}, "method must be one of percentile, bca, got 'normal'"),
+        ({"reduce": "mode"}, "reduce must be 'mean' or 'median', got 'mode'"),
+        ({"replicates": 0}, "replicates must be at least 1, got 0"),
+        ({"seed": -1}, "seed must be at least 0, got -1"),
+        ({"n_clusters": 2}, r"cluster labels must lie in 0..1, got 0..2"),
+        ({"weights": [1, 2]}, "weights must be 3 positive numbers"),
+        ({"values": [0.0, np.nan, 1.0]}, "first in row 0 at query 1: nan"),
+        ({"values": [0.0, 1.0]}, "those of 3 queries"),
+        ({"clusters": [0.5, 1.0, 2.0]}, "must be integers"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_named(change: dict[str, object], message: str) -> None:
+    request: dict[str, object] = {"values": [0.0, 1.0, 1.0], "clusters": [0, 1, 2], "seed": 1, "replicates": 10}
+    with pytest.raises(ValueError, match=message):
+        cluster_bootstrap(**{**request, **change})  # type: ignore[arg-type]

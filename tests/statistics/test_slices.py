@@ -1,0 +1,77 @@
+"""Parts of the queries: means by hand, intervals that cover, differences that know what they share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.statistics.clusters import Clusters
+from tasks.statistics.paired import paired_intervals
+from tasks.statistics.slices import part_means, two_sided_p
+
+
+def test_a_part_is_the_mean_of_its_queries_alone() -> None:
+    values = np.array([[1.0, 0.0, 1.0, 1.0, 0.0]])
+    parts = np.array([[True, True, False, False, False], [False, False, True, True, True]])
+    means = part_means(values, parts, Clusters.of([0, 1, 2, 3, 4]), seed=0, replicates=50)
+    assert means.estimates[0].tolist() == [0.5, pytest.approx(2 / 3)]
+    assert means.n_queries.tolist() == [2, 3]
+
+
+def test_a_part_of_one_image_has_no_interval_but_a_reason() -> None:
+    parts = np.array([[True, True, False], [False, False, True], [False, False, False]])
+    means = part_means([[1.0, 0.0, 1.0]], parts, Clusters.of([0, 0, 1]), seed=0, replicates=50)
+    one, empty = means.interval(0, 0), means.interval(0, 2)
+    assert (one.low, one.high) == (None, None)
+    assert "one cluster" in str(one.reason)
+    assert "no query" in str(empty.reason)
+
+
+def test_the_whole_corpus_as_one_part_gets_the_interval_that_results_get() -> None:
+    rng = np.random.default_rng(1)
+    values = (rng.random((2, 100)) < 0.6).astype(float)
+    clusters = Clusters.of(np.repeat(np.arange(20), 5))
+    means = part_means(values, np.ones((1, 100), dtype=bool), clusters, seed=3, replicates=500)
+    [paired] = paired_intervals(values, clusters, [(0, 1)], seed=3, replicates=500)
+    difference = means.replicates[0, 0] - means.replicates[1, 0]
+    assert np.quantile(difference, 0.025) == pytest.approx(paired.low)
+    assert np.quantile(difference, 0.975) == pytest.approx(paired.high)
+
+
+def test_captions_of_one_image_in_both_parts_make_the_difference_surer() -> None:
+    rng = np.random.default_rng(2)
+    image = rng.random(400)  # how easy an image is: shared by its two captions
+    values = (np.repeat(image, 2) + 0.05 * rng.random(800))[None]
+    first = np.tile([True, False], 400)
+    shared = part_means(
+        values, np.stack([first, ~first]), Clusters.of(np.repeat(np.arange(400), 2)), seed=0, replicates=400
+    )
+    apart = part_means(values, np.stack([first, ~first]), Clusters.of(np.arange(800)), seed=0, replicates=400)
+    width = [float(m.difference(0, 0, 1).high or 0) - float(m.difference(0, 0, 1).low or 0) for m in (shared, apart)]
+    assert width[0] < width[1] / 5
+
+
+def test_the_interval_of_a_difference_of_parts_covers_it_and_its_p_is_honest() -> None:
+    """400 corpora without any difference: 95 % intervals miss it, and p is below 5 %, about one time in twenty."""
+    rng = np.random.default_rng(3)
+    clusters = Clusters.of(np.repeat(np.arange(150), 4))
+    missed = rejected = 0
+    for _ in range(400):
+        image = np.repeat(rng.normal(size=150), 4)
+        values = (image + rng.normal(size=600) > 0.3).astype(float)[None]
+        part = rng.random(600) < 0.4
+        means = part_means(values, np.stack([part, ~part]), clusters, seed=0, replicates=600)
+        interval = means.difference(0, 0, 1)
+        missed += not (float(interval.low or 0) <= 0 <= float(interval.high or 0))
+        rejected += float(means.p_value(0, 0, 1) or 1) < 0.05
+    assert 0.02 <= missed / 400 <= 0.085
+    assert 0.02 <= rejected / 400 <= 0.085
+
+
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=40))
+def test_a_p_value_is_a_probability_and_does_not_know_the_sign(differences: list[float]) -> None:
+    drawn = np.array(differences)
+    assert 0 < two_sided_p(drawn) <= 1
+    assert two_sided_p(drawn) == two_sided_p(-drawn)

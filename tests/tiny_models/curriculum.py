@@ -1,0 +1,80 @@
+"""What the tiny models are trained on, and how: scenes in batches, a caption for each, the learning rate."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tasks.corpora.shapes.wording import TRANSLATORS, translated, wordings
+from tasks.corpora.shapes.world import Scene, training_scenes
+
+TRAINED_LANGUAGES = ("de", "fr", "es")  # besides English; Italian and Russian stay unseen on purpose
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How a tiny model is trained.
+
+    Attributes:
+        steps: Optimiser steps.
+        batch: Scenes per step.
+        peak: Learning rate after ``warm_up`` steps, from where it falls on a cosine to 2 % of itself.
+        swap_negatives: Whether a scene's two swaps go into the same batch. Without them a model can win its batch
+            on the words alone, and becomes the bag of words that Winoground was made to find.
+        seed: Of the weights, the batches, the drawings and the choice of captions.
+        threads: Of torch; the weights are the same bits only for the same number.
+    """
+
+    steps: int = 1200
+    batch: int = 192
+    peak: float = 1.5e-3
+    warm_up: int = 50
+    swap_negatives: bool = True
+    seed: int = 0
+    threads: int = 1
+
+    def learning_rate(self, step: int) -> float:
+        """The learning rate of one step, counted from 0.
+
+        Examples:
+            >>> recipe = Recipe(steps=100, peak=1.0, warm_up=50)
+            >>> [round(recipe.learning_rate(step), 3) for step in (0, 25, 50, 99)]
+            [0.0, 0.428, 0.51, 0.02]
+        """
+        cosine = 0.5 * (1 + math.cos(math.pi * step / self.steps))
+        return self.peak * min(1.0, step / self.warm_up) * (0.98 * cosine + 0.02)
+
+
+def scene_batches(recipe: Recipe, rng: random.Random) -> Iterator[list[Scene]]:
+    """Endless batches of distinct training scenes, with or without each scene's swaps beside it."""
+    known = set(training_scenes())
+    while True:
+        order = list(training_scenes())
+        rng.shuffle(order)
+        batch: dict[Scene, None] = {}  # a set that keeps its order
+        for scene in order:
+            candidates = (scene, scene.swap_objects(), scene.swap_colours()) if recipe.swap_negatives else (scene,)
+            for candidate in candidates:
+                if candidate in known and len(batch) < recipe.batch:
+                    batch[candidate] = None
+            if len(batch) == recipe.batch:
+                yield list(batch)
+                batch = {}
+
+
+def captions_to_train_on(scene: Scene) -> tuple[list[str], list[str]]:
+    """The eight English captions, and the six in other languages; half of all draws are English."""
+    other = [translated(scene, language, by) for language in TRAINED_LANGUAGES for by in TRANSLATORS]
+    return wordings(scene), other
+
+
+def draw_caption(scene: Scene, rng: random.Random) -> str:
+    """One caption: English or not with equal chances, then any of those."""
+    return rng.choice(rng.choice(captions_to_train_on(scene)))
+
+
+def vocabulary() -> list[str]:
+    """Every caption that training can draw."""
+    return [caption for scene in training_scenes() for group in captions_to_train_on(scene) for caption in group]

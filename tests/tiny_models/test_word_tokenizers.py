@@ -1,0 +1,59 @@
+"""The tokenizers give every known word one token, and are the same bytes in every run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.tiny_models.curriculum import vocabulary
+from tests.tiny_models.word_tokenizers import clip_tokenizer, words_of, write_gemma_tokenizer
+
+CHECKPOINTS = Path(__file__).parents[3] / "tasks" / "encoders" / "tiny"
+SENTENCE = "ein kleiner roter Stern über einem großen grünen Quadrat"
+
+
+@pytest.fixture(scope="module")
+def words() -> list[str]:
+    return words_of(vocabulary())
+
+
+def test_clip_reads_every_word_as_one_token(words: list[str]) -> None:
+    tokens = clip_tokenizer(words, max_length=32).tokenize(SENTENCE)
+    assert len(tokens) == len(SENTENCE.split())
+
+
+def test_gemma_reads_every_word_as_one_token(words: list[str], tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    write_gemma_tokenizer(words, tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    assert tokenizer.convert_ids_to_tokens(tokenizer(f" {SENTENCE}", add_special_tokens=False)["input_ids"]) == [
+        f"▁{word}" for word in SENTENCE.split()
+    ]
+
+
+def test_an_unknown_word_falls_to_bytes_and_none_is_lost(words: list[str]) -> None:
+    tokenizer = clip_tokenizer(words, max_length=32)
+    assert tokenizer.decode(tokenizer("zebra жук")["input_ids"], skip_special_tokens=True).strip() == "zebra жук"
+
+
+@pytest.mark.parametrize("model", ["clip", "clip-plain"])
+def test_the_committed_clip_tokenizer_is_what_the_script_makes(words: list[str], tmp_path: Path, model: str) -> None:
+    clip_tokenizer(words, max_length=32).save_pretrained(tmp_path)
+    made, committed = (json.loads((f / "tokenizer.json").read_text())["model"] for f in (tmp_path, CHECKPOINTS / model))
+    assert _digest(made) == _digest(committed)
+
+
+def test_the_committed_gemma_tokenizer_is_what_the_script_makes(words: list[str], tmp_path: Path) -> None:
+    write_gemma_tokenizer(words, tmp_path)
+    made, committed = (
+        json.loads((f / "tokenizer.json").read_text())["model"] for f in (tmp_path, CHECKPOINTS / "colpali")
+    )
+    assert _digest(made) == _digest(committed)
+
+
+def _digest(model: dict[str, object]) -> str:
+    return hashlib.sha256(json.dumps(model, sort_keys=True).encode()).hexdigest()
