@@ -1,4 +1,4 @@
-"""p-values adjusted for having asked many questions at once."""
+"""p-values adjusted for multiple testing, and the marks that show their significance."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from numpy.typing import NDArray
 
 from tasks.statistics.resampling import Adjustment
 
+ALPHA = 0.05  # an adjusted p-value below it is significant
+
 
 def adjusted(p_values: Sequence[float | None], adjustment: Adjustment = "holm") -> list[float | None]:
     """Adjusted p-values, in the order of the given ones.
 
-    None stays None and is not counted as a question: a pair that agrees on every query was never tested.
+    None stays None and does not count as a test: a pair that agrees on every query was never tested.
 
     Args:
         p_values: In 0..1, or None.
-        adjustment: ``holm`` bounds the chance of any false finding, ``benjamini-hochberg`` the share of false
-            ones among the findings (independent or positively dependent tests).
+        adjustment: ``holm`` controls the family-wise error rate, ``benjamini-hochberg`` the false discovery rate
+            (for independent or positively dependent tests).
 
     Raises:
         ValueError: A p-value outside 0..1 or an unknown adjustment.
@@ -31,15 +33,25 @@ def adjusted(p_values: Sequence[float | None], adjustment: Adjustment = "holm") 
     """
     if adjustment not in ADJUSTMENTS:
         raise ValueError(f"adjustment must be one of {', '.join(ADJUSTMENTS)}, got {adjustment!r}")
-    asked = [i for i, p in enumerate(p_values) if p is not None]
-    p = np.array([p_values[i] for i in asked], dtype=np.float64)
+    tested = [i for i, p in enumerate(p_values) if p is not None]
+    p = np.array([p_values[i] for i in tested], dtype=np.float64)
     if not ((p >= 0) & (p <= 1)).all():
         raise ValueError(f"p-values must lie in 0..1, got {p[(p < 0) | (p > 1) | np.isnan(p)].tolist()}")
     result: list[float | None] = [None] * len(p_values)
     order = np.argsort(p, kind="stable")
-    for place, value in zip(order, ADJUSTMENTS[adjustment](p[order]), strict=True):
-        result[asked[int(place)]] = float(value)
+    for position, value in zip(order, ADJUSTMENTS[adjustment](p[order]), strict=True):
+        result[tested[int(position)]] = float(value)
     return result
+
+
+def significance_mark(p_adjusted: float) -> str:
+    """``**`` for an adjusted p-value below 0.01, ``*`` below 0.05, else ``ns`` (not significant).
+
+    Examples:
+        >>> [significance_mark(p) for p in (0.0099, 0.01, 0.05)]
+        ['**', '*', 'ns']
+    """
+    return "**" if p_adjusted < 0.01 else "*" if p_adjusted < ALPHA else "ns"
 
 
 def _holm(ascending: NDArray[np.float64]) -> NDArray[np.float64]:
