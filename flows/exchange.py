@@ -34,7 +34,7 @@ def import_(
                 images=images,
                 captions=captions,
             )
-            return [f"{s.key.encoder}: {s.rows:,} {s.key.modality}s of {s.key.corpus}, {s.tag}" for s in sealed]
+            return [f"{s.key.encoder}: {s.n_rows:,} {s.key.modality}s of {s.key.corpus}, {s.tag}" for s in sealed]
         models = call(
             import_hit_lists,
             corpus,

@@ -89,7 +89,7 @@ class EmbeddingStore(Catalogue, Maintenance):
             n_items: Images or captions of the corpus.
         """
         existing = seal.sealed(self.connection, key)
-        if existing is not None and existing.rows == n_items:
+        if existing is not None and existing.n_rows == n_items:
             return np.empty(0, dtype=np.int32)
         ords = self._writer(key).missing()
         return ords[ords < n_items]

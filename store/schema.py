@@ -120,7 +120,7 @@ RESULTS = pa.schema(
         _required("n_queries", pa.int64()),
         _required("n_clusters", pa.int64()),
         pa.field("chance", pa.float64()),
-        _required("interval", pa.string()),  # percentile, bca, wilson, none
+        _required("interval_method", pa.string()),  # percentile, bca, wilson, none
         _required("level", pa.float64()),
         _required("replicates", pa.int64()),
         _required("seed", pa.int64()),
@@ -138,7 +138,7 @@ REPLICATES = pa.schema(
         *_WHOSE,
         _required("metric", pa.string()),
         _required("value", pa.float64()),  # the metric of the sample itself
-        _required("values", pa.list_(pa.float64())),  # the metric of every bootstrap draw, in order
+        _required("replicate_values", pa.list_(pa.float64())),  # the metric of every bootstrap draw, in order
         _required("n_clusters", pa.int64()),  # that were drawn from: equal seed and number, equal draws
         _required("seed", pa.int64()),
         _required("run", pa.string()),
@@ -159,7 +159,7 @@ COMPARISONS = pa.schema(
         pa.field("difference", pa.float64()),  # a minus b
         pa.field("ci_low", pa.float64()),
         pa.field("ci_high", pa.float64()),
-        _required("interval", pa.string()),  # percentile, bca, none
+        _required("interval_method", pa.string()),  # percentile, bca, none
         pa.field("p_sign_flip", pa.float64()),
         _required("p_exact", pa.bool_()),  # whether the sign-flip test looked at every flip
         pa.field("p_mcnemar", pa.float64()),
@@ -219,7 +219,7 @@ BATCHES = pa.schema(
         pa.field("write_seconds", pa.float64()),
         pa.field("peak_memory_bytes", pa.int64()),
         _required("batch_size", pa.int32()),
-        _required("precision", pa.string()),
+        _required("forward_precision", pa.string()),
         _required("device", pa.string()),  # the hardware's own name
         _required("host", pa.string()),
         _required("versions", pa.string()),  # JSON: library -> version

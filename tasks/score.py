@@ -119,7 +119,9 @@ class _Scoring:
         rows = self.store.rows("results", evaluation=evaluations).to_pylist()
         how = (self.resampling.replicates, self.resampling.seed, self.resampling.level)
         same = [row for row in rows if (row["replicates"], row["seed"], row["level"]) == how]
-        other_methods = {row["protocol"] for row in same if row["interval"] in {*METHODS} - {self.resampling.method}}
+        other_methods = {
+            row["protocol"] for row in same if row["interval_method"] in {*METHODS} - {self.resampling.method}
+        }
         known = [row for row in same if row["protocol"] not in other_methods]
         now = datetime.now(UTC)
         self._write(

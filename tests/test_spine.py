@@ -130,7 +130,7 @@ def test_another_interval_and_another_adjustment_can_be_asked_for_and_taken_back
     shutil.copytree(workspace, copy)
     same = ["--workspace", str(copy), "--corpora", "shapes-winoground", "--replicates", "500", "--quiet"]
     assert main(["evaluate", *same, "--device", "cpu", "--interval", "bca"]) == 0
-    assert "bca" in {row["interval"] for row in _results(copy, capsys, "--corpus", "shapes-winoground")}
+    assert "bca" in {row["interval_method"] for row in _results(copy, capsys, "--corpus", "shapes-winoground")}
     assert main(["compare", *same, "--adjustment", "benjamini-hochberg"]) == 0
     capsys.readouterr()
     query = "SELECT DISTINCT adjustment FROM comparisons WHERE corpus = 'shapes-winoground'"

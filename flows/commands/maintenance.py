@@ -14,7 +14,18 @@ from flows.commands.workspace import open_store
 if TYPE_CHECKING:
     from flows.commands import Commands
 
-SET_COLUMNS = ("set_name", "encoder", "corpus", "modality", "state", "rows", "items", "bytes", "tag", "written_by")
+SET_COLUMNS = (
+    "set_name",
+    "encoder",
+    "corpus",
+    "modality",
+    "state",
+    "n_rows",
+    "n_items",
+    "n_bytes",
+    "tag",
+    "written_by",
+)
 
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -55,7 +66,7 @@ def info(args: argparse.Namespace) -> None:
     """
     found = open_store(args.workspace).info()
     if args.format == "table":
-        size = sum(count or 0 for count in found.tables["bytes"].to_pylist())  # a damaged table has none
+        size = sum(count or 0 for count in found.tables["n_bytes"].to_pylist())  # a damaged table has none
         sys.stderr.write(f"{found.uri}: format {found.format}, {len(found.tables)} tables, {size / 1e6:,.1f} MB\n")
     print_rows(found.sets.to_pylist(), form=args.format, columns=SET_COLUMNS)
 
@@ -80,7 +91,7 @@ def compact(args: argparse.Namespace) -> None:
     Example: capim store compact
     """
     freed = open_store(args.workspace).compact()
-    print_rows(({"table": name, "bytes_freed": size} for name, size in sorted(freed.items())), form=args.format)
+    print_rows(({"table_name": name, "bytes_freed": size} for name, size in sorted(freed.items())), form=args.format)
 
 
 def diff(args: argparse.Namespace) -> None:
@@ -102,14 +113,14 @@ def repair(args: argparse.Namespace) -> None:
     from store.tables.schemas import ANALYSES, REGISTERS
 
     store = open_store(args.workspace)
-    if args.set in {*ANALYSES, *REGISTERS}:
-        files, rows = store.repair_table(args.set)
+    if args.set_name in {*ANALYSES, *REGISTERS}:
+        files, rows = store.repair_table(args.set_name)
         sys.stderr.write(
             f"{files} unreadable files and {rows:,} changed rows are gone; run `capim run` as before, it makes what "
             "they held\n"
         )
         return
-    missing = store.repair(store.find_set(args.set))
+    missing = store.repair(store.find_set(args.set_name))
     sys.stderr.write(f"{missing:,} items are missing now; run `capim embed` with the same corpus and encoder\n")
 
 

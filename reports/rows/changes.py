@@ -186,7 +186,7 @@ def causes(old: Snapshot, new: Snapshot) -> list[tuple[str, str, str, str]]:
             found.append(("library", library, _text(a), _text(b)))
     if old.devices != new.devices:
         found.append(("device", "name", ", ".join(old.devices), ", ".join(new.devices)))
-    for setting in ("seed", "replicates", "interval"):
+    for setting in ("seed", "replicates", "interval_method"):
         a, b = ({str(r[setting]) for r in s.results.values()} for s in (old, new))
         if a != b:
             found.append(("statistics", setting, ", ".join(sorted(a)), ", ".join(sorted(b))))

@@ -29,10 +29,10 @@ class Sealed(Protocol):
     key: SetKey
     tag: str
     version: int
-    rows: int
+    n_rows: int
     digest: str
     sealed_at: datetime
-    bytes: int
+    n_bytes: int
 
 
 class Source(Protocol):

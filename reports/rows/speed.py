@@ -57,7 +57,7 @@ def speeds(evidence: Evidence) -> list[Speed]:
     groups: dict[tuple[str, str, str, str, str], list[Row]] = defaultdict(list)
     for row in evidence.batches:
         if not row["warmup"] and row["n_items"] > 0:
-            groups[row["encoder"], row["corpus"], row["modality"], row["device"], row["precision"]].append(row)
+            groups[row["encoder"], row["corpus"], row["modality"], row["device"], row["forward_precision"]].append(row)
     return [_speed(*key, groups[key]) for key in sorted(groups)]
 
 
@@ -104,9 +104,9 @@ def image_rate(evidence: Evidence, corpus: str) -> dict[str, Speed]:
 def bytes_per_image(evidence: Evidence, corpus: str) -> dict[str, float]:
     """Encoder to stored bytes per image of its sealed set."""
     return {
-        s.key.encoder: s.bytes / s.rows
+        s.key.encoder: s.n_bytes / s.n_rows
         for s in evidence.sets
-        if s.key.corpus == corpus and s.key.modality == "image" and s.rows
+        if s.key.corpus == corpus and s.key.modality == "image" and s.n_rows
     }
 
 

@@ -156,7 +156,7 @@ def _place(standing: Standing | None) -> Cell:
 def _note(evidence: Evidence, corpus: str, protocols: list[str], tested: bool) -> str:
     row = evidence.ranked(corpus, protocols[0], ranking_columns(evidence, corpus, protocols[0])[0])[0]
     interval = (
-        f"Intervals: {row['interval']} cluster bootstrap over images, {show.percent(row['level'], 0)} %, "
+        f"Intervals: {row['interval_method']} cluster bootstrap over images, {show.percent(row['level'], 0)} %, "
         f"{show.number(row['replicates'], 0)} replicates, seed {row['seed']}, fixed gallery. "
         if row["replicates"]
         else ""

@@ -141,8 +141,8 @@ def _sets(evidence: Evidence) -> Table:
                 Cell(text=s.key.encoder),
                 Cell(text=s.key.corpus),
                 Cell(text=f"{s.key.modality}s"),
-                Cell(text=show.number(s.rows, 0)),
-                Cell(text=show.size(s.bytes), sort=show.exact(s.bytes)),
+                Cell(text=show.number(s.n_rows, 0)),
+                Cell(text=show.size(s.n_bytes), sort=show.exact(s.n_bytes)),
                 Cell(text=str(s.version)),
                 Cell(text=s.tag),
                 Cell(text=s.digest[:16], title=s.digest),
@@ -201,7 +201,7 @@ def _commands(evidence: Evidence) -> Table:
                 "protocols": _asked_for(protocol),
                 **{name: found[0][name] for name in ("replicates", "seed")},
                 "level": "" if found[0]["level"] == USUAL_LEVEL else found[0]["level"],
-                "interval": "bca" if any(row["interval"] == "bca" for row in found) else "",
+                "interval": "bca" if any(row["interval_method"] == "bca" for row in found) else "",
             }
             words = [word for name, value in options.items() if value != "" for word in (f"--{name}", str(value))]
             command = shlex.join(["capim", "evaluate", *words])

@@ -138,7 +138,7 @@ def _sealed_set(connection: Connection, sealed: SealedSet) -> Finding:
         raise WorkError(
             f"digest {contents.digest[:16]}, sealed with {sealed.digest[:16]}: it is another set's contents"
         )
-    return Finding(what=table_of(key), state="sound", detail=f"{sealed.rows} rows, {sealed.tag}")
+    return Finding(what=table_of(key), state="sound", detail=f"{sealed.n_rows} rows, {sealed.tag}")
 
 
 def _unsealed_set(connection: Connection, name: str) -> Finding:

@@ -29,9 +29,9 @@ SETS_INFO = pa.schema(
         ("dim", pa.int32()),
         ("storage", pa.string()),
         ("state", pa.string()),  # sealed, partial, damaged
-        ("rows", pa.int64()),
-        ("items", pa.int64()),  # of the corpus
-        ("bytes", pa.int64()),  # data files of the current version
+        ("n_rows", pa.int64()),
+        ("n_items", pa.int64()),  # of the corpus
+        ("n_bytes", pa.int64()),  # data files of the current version
         ("tag", pa.string()),
         ("digest", pa.string()),
         ("version", pa.int64()),
@@ -43,11 +43,11 @@ SETS_INFO = pa.schema(
 )
 TABLES_INFO = pa.schema(
     [
-        ("table", pa.string()),
-        ("rows", pa.int64()),
-        ("versions", pa.int64()),
-        ("files", pa.int64()),
-        ("bytes", pa.int64()),  # data files of the current version
+        ("table_name", pa.string()),
+        ("n_rows", pa.int64()),
+        ("n_versions", pa.int64()),
+        ("n_files", pa.int64()),
+        ("n_bytes", pa.int64()),  # data files of the current version
         ("disk_bytes", pa.int64()),  # everything in its folder; null in object storage
     ]
 )
@@ -118,8 +118,8 @@ def _set_row(connection: Connection, name: str, sealed: SealedSet | None, writer
         kind = table.schema.field("vector" if key.vectors == "single" else "vectors").type
         kind = kind if key.vectors == "single" else kind.value_type
         row |= {"dim": kind.list_size, "storage": "float16" if kind.value_type == pa.float16() else "float32"}
-        row |= {"rows": table.count_rows(), "bytes": data_bytes(table), "version": table.version}
-        row["items"] = len(item_index(connection, key.corpus, key.corpus_fingerprint, key.modality))
+        row |= {"n_rows": table.count_rows(), "n_bytes": data_bytes(table), "version": table.version}
+        row["n_items"] = len(item_index(connection, key.corpus, key.corpus_fingerprint, key.modality))
     except (RequestError, WorkError):
         return row | {"state": "damaged"}
     if sealed is None:
@@ -128,15 +128,15 @@ def _set_row(connection: Connection, name: str, sealed: SealedSet | None, writer
 
 
 def _table_row(connection: Connection, name: str) -> dict[str, object]:
-    row: dict[str, object] = {"table": name}
+    row: dict[str, object] = {"table_name": name}
     if connection.is_local:
         row["disk_bytes"] = disk_bytes(Path(connection.table_uri(name)))
     try:
         table = connection.find(name)
         if table is not None:
             with storage_faults(f"reading table {name!r}"):
-                row |= {"rows": table.count_rows(), "versions": len(table.versions()), "bytes": data_bytes(table)}
-                row["files"] = sum(len(part.metadata.files) for part in table.get_fragments())
+                row |= {"n_rows": table.count_rows(), "n_versions": len(table.versions()), "n_bytes": data_bytes(table)}
+                row["n_files"] = sum(len(part.metadata.files) for part in table.get_fragments())
     except WorkError:
         pass  # its figures stay null; `store verify` says what is wrong with it
     return row

@@ -35,7 +35,7 @@ def repair(connection: Connection, key: SetKey, items: ItemIndex) -> int:
         raise WorkError(f"the table of set {name!r} is gone from {connection.uri}: drop the set and encode it again")
     state = sealed(connection, key)
     lost, row_ids = _damage(table, key, items)
-    if not lost and not row_ids and (state is None or table.count_rows() >= state.rows):
+    if not lost and not row_ids and (state is None or table.count_rows() >= state.n_rows):
         return 0
     if state is not None:
         # Before the rows go: a crash in between leaves a set that is only unfinished.

@@ -107,12 +107,12 @@ def build_index(store: EmbeddingStore, *, encoder: str, corpus: str, modality: M
     state = store.sealed(key)
     if state is None:
         raise RequestError(f"set {name!r} is not sealed. Run `capim embed` to the end first")
-    if state.rows < INDEX_ROWS:
-        raise RequestError(f"set {name!r} has {state.rows} rows; below {INDEX_ROWS} exact search is faster")
+    if state.n_rows < INDEX_ROWS:
+        raise RequestError(f"set {name!r} has {state.n_rows} rows; below {INDEX_ROWS} exact search is faster")
     table = store.connection.database.open_table(name)
-    if table.count_rows() != state.rows:
+    if table.count_rows() != state.n_rows:
         raise RequestError(
-            f"set {name!r} has {table.count_rows()} rows, sealed were {state.rows}: run `capim store compact`"
+            f"set {name!r} has {table.count_rows()} rows, sealed were {state.n_rows}: run `capim store compact`"
         )
     if _is_indexed(table, key):
         return

@@ -80,8 +80,8 @@ VIEWS = {
     ),
     "sourced_results": (
         ("results", "sets"),
-        """SELECT r.*, i."set_name" AS image_set, i.digest AS image_digest,
-                  c."set_name" AS caption_set, c.digest AS caption_digest
+        """SELECT r.*, i.set_name AS image_set, i.digest AS image_digest,
+                  c.set_name AS caption_set, c.digest AS caption_digest
            FROM results r
            LEFT JOIN sets i ON r.image_tag = i.tag AND r.corpus_fingerprint = i.corpus_fingerprint
                 AND r.encoder_fingerprint = i.encoder_fingerprint AND i.modality = 'image'

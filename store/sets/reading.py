@@ -108,10 +108,10 @@ def open_set(connection: Connection, key: SetKey, sealed: SealedSet | None) -> l
     if sealed is not None:
         with storage_faults(f"reading set {name!r}"):
             found = table.count_rows()
-        if found != sealed.rows or table.version != sealed.version:
+        if found != sealed.n_rows or table.version != sealed.version:
             raise WorkError(
                 f"set {name!r}: tag {sealed.tag} holds {found} rows at version {table.version}, it was sealed with "
-                f"{sealed.rows} at version {sealed.version}. Run `capim store verify`"
+                f"{sealed.n_rows} at version {sealed.version}. Run `capim store verify`"
             )
     return table
 

@@ -41,11 +41,11 @@ class SealedSet:
         key: Whose vectors of what.
         tag: Name of the version in the table; begins with ``sealed-`` and the digest's first 16 digits.
         version: The table's version that the tag stands for.
-        rows: Items.
-        n_vectors: Vectors; more than rows for a multi-vector encoder.
+        n_rows: Items.
+        n_vectors: Vectors; more than items for a multi-vector encoder.
         digest: SHA-256 of the rows' checksums in corpus order; equal digests mean equal sets.
         sealed_at: When, UTC.
-        bytes: On disk, data files of this version only.
+        n_bytes: On disk, data files of this version only.
         dim: Components of one vector.
         storage: float16 or float32.
     """
@@ -53,11 +53,11 @@ class SealedSet:
     key: SetKey
     tag: str
     version: int
-    rows: int
+    n_rows: int
     n_vectors: int
     digest: str
     sealed_at: datetime
-    bytes: int
+    n_bytes: int
     dim: int
     storage: str
 
@@ -90,11 +90,11 @@ def seal(connection: Connection, key: SetKey, items: ItemIndex, n_items: int) ->
         key=key,
         tag=tag_of(contents.digest),
         version=table.version,
-        rows=len(items),
+        n_rows=len(items),
         n_vectors=contents.n_vectors,
         digest=contents.digest,
         sealed_at=now(),
-        bytes=data_bytes(table),
+        n_bytes=data_bytes(table),
         dim=contents.dim,
         storage=contents.storage,
     )
@@ -262,7 +262,10 @@ def _to_row(found: SealedSet) -> dict[str, object]:
         "corpus_fingerprint": key.corpus_fingerprint,
         "modality": key.modality,
         "vectors": key.vectors,
-        **{name: getattr(found, name) for name in ("dim", "storage", "tag", "version", "rows", "n_vectors", "bytes")},
+        **{
+            name: getattr(found, name)
+            for name in ("dim", "storage", "tag", "version", "n_rows", "n_vectors", "n_bytes")
+        },
         "digest": found.digest,
         "sealed_at": found.sealed_at,
     }

@@ -66,5 +66,5 @@ def _format_of_sets(connection: Connection) -> int:
 
 
 def _write_format(connection: Connection, number: int) -> None:
-    row = {"format": number, "written": now(), "by": "capim"}
+    row = {"format": number, "written": now(), "written_by": "capim"}
     insert(connection, FORMATS_TABLE, FORMATS, pa.Table.from_pylist([row], schema=FORMATS))

@@ -37,7 +37,8 @@ def _required(name: str, kind: pa.DataType) -> pa.Field:
 _TIME = pa.timestamp("us", tz="UTC")
 
 FORMATS = with_primary_key(
-    pa.schema([_required("format", pa.int32()), _required("written", _TIME), _required("by", pa.string())]), "format"
+    pa.schema([_required("format", pa.int32()), _required("written", _TIME), _required("written_by", pa.string())]),
+    "format",
 )
 ENCODERS = with_primary_key(
     pa.schema(
@@ -98,9 +99,9 @@ SETS = with_primary_key(
             _required("storage", pa.string()),
             _required("tag", pa.string()),
             _required("version", pa.int64()),
-            _required("rows", pa.int64()),
+            _required("n_rows", pa.int64()),
             _required("n_vectors", pa.int64()),
-            _required("bytes", pa.int64()),
+            _required("n_bytes", pa.int64()),
             _required("digest", pa.string()),  # SHA-256 of the rows' checksums in corpus order
             _required("sealed_at", _TIME),
         ]

@@ -97,7 +97,7 @@ def comparison_rows(
                     "difference": pair.difference.value,
                     "ci_low": pair.difference.low,
                     "ci_high": pair.difference.high,
-                    "interval": pair.difference.method,
+                    "interval_method": pair.difference.method,
                     "p_sign_flip": pair.flip_test.p,
                     "p_exact": pair.flip_test.exact,
                     "p_mcnemar": pair.effect.p_mcnemar,

@@ -225,7 +225,7 @@ def _figure(
         "ci_low": interval.low,
         "ci_high": interval.high,
         "standard_error": interval.standard_error,
-        "interval": interval.method,
+        "interval_method": interval.method,
         "reason": interval.reason,
         "n_queries": n_queries,
         "n_clusters": n_clusters,

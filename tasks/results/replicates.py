@@ -49,7 +49,7 @@ def replicate_rows(
                 "protocol": outcomes.protocol.id,
                 "metric": metric.name,
                 "value": metric.value(outcomes),
-                "values": drawn,
+                "replicate_values": drawn,
                 "n_clusters": n_clusters,
                 "seed": resampling.seed,
                 "created": created,
@@ -73,11 +73,11 @@ def stored_difference(rows: pa.Table, *, level: float = 0.95) -> Interval:
     a, b = rows.to_pylist()
     shared = ("corpus_fingerprint", "n_clusters", "seed", "metric")
     faults = [f"{name} {a[name]!r} and {b[name]!r}" for name in shared if a[name] != b[name]]
-    if len(a["values"]) != len(b["values"]):
-        faults.append(f"{len(a['values'])} and {len(b['values'])} replicates")
+    if len(a["replicate_values"]) != len(b["replicate_values"]):
+        faults.append(f"{len(a['replicate_values'])} and {len(b['replicate_values'])} replicates")
     if faults:
         raise RequestError(
             f"these replicates are not paired: {', '.join(faults)}; evaluate both with the same settings"
         )
-    drawn = rows["values"].combine_chunks().flatten().to_numpy().reshape(2, -1)
+    drawn = rows["replicate_values"].combine_chunks().flatten().to_numpy().reshape(2, -1)
     return interval_of(a["value"] - b["value"], drawn[0] - drawn[1], level=level)

@@ -104,7 +104,7 @@ def rsum_row(
         "n_queries": len(t2i) + len(i2t),
         "n_clusters": n_occupied,
         "chance": _chance(both),
-        "interval": interval.method,
+        "interval_method": interval.method,
         "level": resampling.level,
         "replicates": resampling.replicates,
         "seed": resampling.seed,

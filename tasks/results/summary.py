@@ -92,7 +92,7 @@ def result_rows(
             "n_queries": clusters.n_queries,
             "n_clusters": clusters.n_occupied,
             "chance": metric.chance(outcomes),
-            "interval": interval.method,
+            "interval_method": interval.method,
             "level": resampling.level,
             "replicates": resampling.replicates,
             "seed": resampling.seed,

@@ -194,7 +194,7 @@ class SetEncoder:
             "write_seconds": write_seconds,
             "peak_memory_bytes": batch.peak_memory_bytes,
             "batch_size": batch.batch_size,
-            "precision": self.spec.precision,
+            "forward_precision": self.spec.precision,
             "device": device_name(device),
             "host": socket.gethostname(),
             "versions": json.dumps(library_versions()),

@@ -33,7 +33,7 @@ def vector_reader(
 
     def multi(encoder: str, modality: Modality, most: int | None = None) -> tuple[Ragged, NDArray[np.int32]]:
         sealed = store.sealed(store.key(encoder=encoder, corpus=corpus, modality=modality))
-        wanted = chosen(0 if sealed is None else sealed.rows, most, seed)
+        wanted = chosen(0 if sealed is None else sealed.n_rows, most, seed)
         pieces, counts = [], []
         for block in store.multivectors(encoder=encoder, corpus=corpus, modality=modality):
             for at in np.flatnonzero(np.isin(block.ords, wanted)):

@@ -33,10 +33,10 @@ class SealedRow(NamedTuple):
     key: SetKey
     tag: str
     version: int
-    rows: int
+    n_rows: int
     digest: str
     sealed_at: datetime
-    bytes: int
+    n_bytes: int
 
 
 @dataclass
@@ -166,7 +166,7 @@ def result(
             "n_queries": n_queries,
             "n_clusters": n_clusters,
             "chance": chance,
-            "interval": "percentile" if known else "none",
+            "interval_method": "percentile" if known else "none",
             "level": 0.95,
             "replicates": 10_000,
             "seed": 0,
@@ -204,7 +204,7 @@ def comparison(
             "difference": difference,
             "ci_low": None if difference is None else difference - 0.01,
             "ci_high": None if difference is None else difference + 0.01,
-            "interval": "percentile",
+            "interval_method": "percentile",
             "p_exact": False,
             "p_sign_flip": p,
             "p_mcnemar": None,
@@ -252,7 +252,7 @@ def batches(store: StandIn, encoder: str, corpus_name: str, *, seconds_per_item:
                     "write_seconds": 0.002,
                     "peak_memory_bytes": 700_000_000,
                     "batch_size": 32,
-                    "precision": "float32",
+                    "forward_precision": "float32",
                     "device": "Example CPU, 2 cores",
                     "host": "example",
                     "versions": json.dumps({"torch": "2.9.0", "transformers": "5.0.0"}),

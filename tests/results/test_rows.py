@@ -67,7 +67,7 @@ def test_every_result_row_holds_its_value_between_its_ends() -> None:
         assert row["ci_low"] <= row["value"] <= row["ci_high"], row
         worst, best = sorted((row["value_ties_lost"], row["value_ties_won"]))
         assert worst <= row["value"] <= best
-        assert (row["seed"], row["interval"], row["replicates"], row["level"]) == (7, "percentile", 500, 0.95)
+        assert (row["seed"], row["interval_method"], row["replicates"], row["level"]) == (7, "percentile", 500, 0.95)
         assert (row["n_queries"], row["n_clusters"], row["reason"]) == (200, 40, None)
         assert row["tie_share"] == pytest.approx(0.2, abs=0.1)
 
@@ -96,7 +96,7 @@ def test_independent_hits_have_wilson_beside_the_bootstrap_and_clustered_ones_do
 def test_where_every_query_hits_wilson_over_the_images_takes_the_bootstraps_place() -> None:
     outcomes = replace(outcomes_of([[1]] * 40), clusters=np.repeat(np.arange(8, dtype=np.int32), 5))
     [row] = result_rows(outcomes, RECALLS[:1], PROVENANCE, n_clusters=8, resampling=draws(50)).to_pylist()
-    assert (row["interval"], row["value"], row["ci_high"]) == ("wilson", 1.0, 1.0)
+    assert (row["interval_method"], row["value"], row["ci_high"]) == ("wilson", 1.0, 1.0)
     assert row["ci_low"] == pytest.approx(8 / (8 + 1.959964**2), abs=1e-6)
     assert "Wilson over the 8 clusters" in row["reason"]
 
@@ -106,15 +106,15 @@ def test_a_rank_of_one_everywhere_is_no_share_of_hits() -> None:
     median, mean = result_rows(
         outcomes_of([[1]] * 40), ranks, PROVENANCE, n_clusters=40, resampling=draws(50)
     ).to_pylist()  # fmt: skip
-    assert (median["ci_low"], median["ci_high"], median["interval"]) == (1.0, 1.0, "percentile")
-    assert (mean["ci_low"], mean["ci_high"], mean["interval"], mean["reason"]) == (None, None, "none", NO_SPREAD)
+    assert (median["ci_low"], median["ci_high"], median["interval_method"]) == (1.0, 1.0, "percentile")
+    assert (mean["ci_low"], mean["ci_high"], mean["interval_method"], mean["reason"]) == (None, None, "none", NO_SPREAD)
 
 
 def test_one_image_gives_a_value_and_a_reason() -> None:
     outcomes = replace(outcomes_of([[1], [2]]), clusters=np.zeros(2, dtype=np.int32))
     [row] = result_rows(outcomes, RECALLS[:1], PROVENANCE, n_clusters=5, resampling=draws(50)).to_pylist()
     nulls = [row[name] for name in ("ci_low", "ci_high", "standard_error", "robust_error")]
-    assert (row["value"], nulls, row["interval"], row["reason"]) == (0.5, [None] * 4, "none", TOO_FEW_CLUSTERS)
+    assert (row["value"], nulls, row["interval_method"], row["reason"]) == (0.5, [None] * 4, "none", TOO_FEW_CLUSTERS)
 
 
 def compared(*contenders: Contender, metrics=RECALLS, **change):  # type: ignore[no-untyped-def]
@@ -138,7 +138,7 @@ def test_every_pair_and_metric_has_a_comparison() -> None:
         assert row["ci_low"] <= row["difference"] <= row["ci_high"]
         assert row["p_adjusted"] >= row["p_sign_flip"]
         assert row["wins"] + row["ties"] + row["losses"] == row["n_queries"] == 200
-        assert (row["seed"], row["interval"], row["adjustment"]) == (7, "percentile", "holm")
+        assert (row["seed"], row["interval_method"], row["adjustment"]) == (7, "percentile", "holm")
         assert row["permutations"] == 300 or row["p_exact"]
     assert len(set(rows["comparison"].to_pylist())) == 9
 
@@ -220,8 +220,8 @@ def test_kept_replicates_are_those_behind_the_results_row_and_subtract_to_the_pa
     assert kept[0].schema.equals(REPLICATES)
     assert kept[0]["result"].to_pylist() == results["result"].to_pylist()
     for row, result in zip(kept[0].to_pylist(), results.to_pylist(), strict=True):
-        assert len(row["values"]) == 300
-        assert np.quantile(row["values"], [0.025, 0.975]).tolist() == [result["ci_low"], result["ci_high"]]
+        assert len(row["replicate_values"]) == 300
+        assert np.quantile(row["replicate_values"], [0.025, 0.975]).tolist() == [result["ci_low"], result["ci_high"]]
     [pair] = compare_encoders(
         {"x": metrics[0].per_query(first), "y": metrics[0].per_query(second)},
         first.clusters,
@@ -255,7 +255,9 @@ def test_rsum_adds_both_directions_with_the_interval_of_the_sum() -> None:
     sides = [{m.name: m.value(outcomes) for m in RECALLS} for outcomes in (t2i, i2t)]
     assert row["value"] == pytest.approx(rsum(*sides), abs=1e-9)
     assert row["value_ties_lost"] < row["value"] < row["value_ties_won"]
-    parts = [r for o in (t2i, i2t) for r in replicate_rows(o, RECALLS, PROVENANCE, **how)["values"].to_pylist()]
+    parts = [
+        r for o in (t2i, i2t) for r in replicate_rows(o, RECALLS, PROVENANCE, **how)["replicate_values"].to_pylist()
+    ]
     drawn = 100 * np.sum(parts, axis=0)
     assert (row["ci_low"], row["ci_high"]) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=1e-9)
     with pytest.raises(RequestError, match=r"one t2i and one i2t protocol, got 'i2t/any' \(i2t\)"):

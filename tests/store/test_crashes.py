@@ -79,5 +79,5 @@ def test_two_writers_at_once_leave_every_row_once(tmp_path):
         _, errors = writer.communicate()
         assert writer.returncode == 0, errors
     store = EmbeddingStore.open(tmp_path / "store")
-    assert [sealed.rows for sealed in store.sealed_sets()] == [480, 480]
+    assert [sealed.n_rows for sealed in store.sealed_sets()] == [480, 480]
     assert {finding.state for finding in store.verify()} == {"sound"}

@@ -34,7 +34,7 @@ def test_what_was_put_comes_back_in_corpus_order_to_the_last_bit(
     np.testing.assert_array_equal(read.truncated, given.truncated)
     np.testing.assert_array_equal(read.norms, given.norms)
     assert read.tag == sealed.tag
-    assert sealed.rows == sealed.n_vectors == 20
+    assert sealed.n_rows == sealed.n_vectors == 20
     assert read.matrix.flags.writeable
 
 
@@ -110,7 +110,7 @@ def test_two_writers_that_do_not_see_each_other_leave_every_row_once(
 
     batches = store.connection.find(table_of(key), version=sealed.tag).to_table(columns=["batch_id"])
     assert sorted(set(batches.column("batch_id").to_pylist())) == ["b0", "first"]
-    assert sealed.rows == batches.num_rows == 20
+    assert sealed.n_rows == batches.num_rows == 20
 
 
 def test_an_incomplete_set_is_not_sealed_and_read_only_when_asked_for(

@@ -78,7 +78,7 @@ def test_without_ids_rows_are_the_corpus_in_order_and_both_files_make_one_encode
         other, encoder="mine", corpus="toy", images=tmp_path / "images.npy", captions=tmp_path / "captions.safetensors"
     )
     assert images.key.encoder_fingerprint == captions.key.encoder_fingerprint
-    assert (images.rows, captions.rows) == (20, 40)
+    assert (images.n_rows, captions.n_rows) == (20, 40)
     first = other.vectors(encoder="mine", corpus="toy", modality="caption").matrix[0]
     np.testing.assert_allclose(first, values[0] / np.linalg.norm(values[0]), atol=1e-3)
 

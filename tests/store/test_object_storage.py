@@ -78,7 +78,7 @@ def test_two_processes_fill_one_set_in_a_bucket(bucket):
         _, errors = writer.communicate()
         assert writer.returncode == 0, errors
     store = EmbeddingStore.open(uri)
-    assert [sealed.rows for sealed in store.sealed_sets()] == [32, 32]
+    assert [sealed.n_rows for sealed in store.sealed_sets()] == [32, 32]
     assert "damaged" not in {finding.state for finding in store.verify()}
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from store import RequestError
+from store.keys import table_of
+from store.maintenance.inventory import SETS_INFO, TABLES_INFO
+from store.query.search import HITS
 from store.query.sql import known_tables
 from store.schema import OUTCOMES
 
@@ -86,3 +90,18 @@ def test_a_question_leaves_nothing_on_stderr(filled):
     code = f"import store; print(store.EmbeddingStore.open({filled.uri!r}).sql('SELECT 1 AS one').to_pylist())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("[{'one': 1}]\n", "")
+
+
+def test_no_column_needs_quotes_in_a_statement(filled):
+    keywords = duckdb.sql(
+        "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
+    ).fetchall()
+    refused = {"set", "rows", "values", "bytes", "interval"} | {word for (word,) in keywords}
+    for name in known_tables():
+        assert name not in refused
+        columns = filled.sql(f"DESCRIBE {name}").column("column_name").to_pylist()
+        assert not refused & set(columns), name
+        assert filled.sql(f"SELECT {', '.join(columns)} FROM {name} LIMIT 0").column_names == columns
+    sets = [filled.connection.find(table_of(sealed.key)).schema for sealed in filled.sealed_sets()]
+    for schema in (*sets, SETS_INFO, TABLES_INFO, HITS):
+        assert not refused & set(schema.names)

@@ -36,19 +36,19 @@ def test_info_says_what_is_there_how_large_and_who_wrote_it(store, make_corpus, 
     info = store.info()
 
     dense, late = sorted(info.sets.to_pylist(), key=lambda row: row["vectors"], reverse=True)
-    assert (dense["encoder"], dense["state"], dense["rows"], dense["items"]) == ("enc", "sealed", 20, 20)
+    assert (dense["encoder"], dense["state"], dense["n_rows"], dense["n_items"]) == ("enc", "sealed", 20, 20)
     assert dense["tag"] == store.sealed(key).tag
     assert dense["written_by"] == "node7 (H200)"
-    assert (late["encoder"], late["state"], late["rows"], late["items"], late["tag"]) == (
+    assert (late["encoder"], late["state"], late["n_rows"], late["n_items"], late["tag"]) == (
         "late",
         "partial",
         3,
         20,
         None,
     )
-    tables = {row["table"]: row for row in info.tables.to_pylist()}
-    assert tables["batches"]["rows"] == 1
-    assert all(row["disk_bytes"] >= row["bytes"] for row in tables.values())
+    tables = {row["table_name"]: row for row in info.tables.to_pylist()}
+    assert tables["batches"]["n_rows"] == 1
+    assert all(row["disk_bytes"] >= row["n_bytes"] for row in tables.values())
     assert info.format == 1
 
 
@@ -184,7 +184,7 @@ def test_rows_added_again_beside_a_sealed_state_are_removed_and_it_stays(
     unaware._table = store.connection.find(table_of(key))
     unaware.put(spec, make_block(corpus, spec, range(20)))
     assert store.connection.find(table_of(key)).count_rows() == 40
-    assert store.seal(key, n_items=20).rows == 20
+    assert store.seal(key, n_items=20).n_rows == 20
     assert len(store.vectors(encoder="enc", corpus="toy", modality="image")) == 20
     store.compact(history=NOTHING)
     assert store.connection.find(table_of(key)).count_rows() == 20
