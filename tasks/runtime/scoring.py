@@ -1,0 +1,164 @@
+"""Outcomes of one encoder on one corpus: read from the store where they are complete, else scored and stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store import EmbeddingStore
+from store.errors import RequestError
+from store.types import Corpus, EvalProtocol, Modality, digest16
+from tasks.encoders.device import choose_device
+from tasks.metrics.crosslingual import language_part
+from tasks.runtime.references import SetsRef
+from tasks.runtime.stored_outcomes import in_query_order, read_outcomes
+from tasks.scoring.evaluate import SCORER_VERSION, evaluate
+from tasks.scoring.languages import CaptionParts
+from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.selection import select_protocols
+from tasks.scoring.protocols.table import build_tasks
+
+LANGUAGES_AT_ONCE = 21  # languages of one translator scored together: half a GiB of outcomes at the size of COCO
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredSets:
+    """The two sealed embedding sets of one encoder on one corpus, and the protocols that they are scored under.
+
+    Attributes:
+        store: Where they are.
+        sets: Which encoder and corpus.
+        corpus: The corpus itself.
+        protocols: In the order of the corpus.
+        evaluations: Protocol id -> evaluation id, a digest of the sets, the protocol and the version of the scorer.
+        image_tag: Sealed version of the image embeddings.
+        caption_tag: Sealed version of the caption embeddings.
+    """
+
+    store: EmbeddingStore
+    sets: SetsRef
+    corpus: Corpus
+    protocols: tuple[EvalProtocol, ...]
+    evaluations: Mapping[str, str]
+    image_tag: str
+    caption_tag: str
+
+    def joint_evaluation(self, protocols: Sequence[EvalProtocol]) -> str:
+        """The evaluation id of a figure that is computed from several protocols."""
+        return digest16([self.evaluations[protocol.id] for protocol in protocols])
+
+    def read(self, protocol: EvalProtocol) -> Outcomes:
+        """The stored outcomes of a protocol."""
+        return read_outcomes(self.store, self.evaluations[protocol.id], protocol)
+
+
+def open_sets(store: EmbeddingStore, sets: SetsRef, protocol_ids: Sequence[str]) -> ScoredSets:
+    """The sealed sets of one encoder on one corpus with the protocols of these ids; all that fit where none is named.
+
+    Raises:
+        RequestError: A set is not sealed, or an id is unknown or does not fit the corpus.
+    """
+    corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
+    vectors = store.encoder(sets.encoder_fingerprint).vectors
+    protocols = select_protocols(corpus, protocol_ids, vectors=vectors)
+    modalities: tuple[Modality, ...] = ("image", "caption")
+    tags, digests = [], []
+    for modality in modalities:
+        key = store.key(encoder=sets.encoder_fingerprint, corpus=sets.corpus_fingerprint, modality=modality)
+        sealed = store.sealed(key)
+        if sealed is None:
+            raise RequestError(
+                f"the {modality} embeddings of {sets.corpus!r} by {sets.encoder!r} are not sealed; "
+                f"run `capim embed --corpora {sets.corpus} --encoders {sets.encoder}`"
+            )
+        tags.append(sealed.tag)
+        digests.append(sealed.digest)
+    source = [sets.encoder_fingerprint, sets.corpus_fingerprint, *digests]
+    return ScoredSets(
+        store=store,
+        sets=sets,
+        corpus=corpus,
+        protocols=protocols,
+        evaluations={protocol.id: digest16([*source, protocol.id, SCORER_VERSION]) for protocol in protocols},
+        image_tag=tags[0],
+        caption_tag=tags[1],
+    )
+
+
+def outcomes_of(
+    scored: ScoredSets, protocols: Sequence[EvalProtocol], stored: Mapping[str, int], *, device: str
+) -> Iterator[tuple[Outcomes, bool]]:
+    """The outcomes of every protocol in query order, each with whether it was scored now.
+
+    Args:
+        scored: The embedding sets.
+        protocols: Which of their protocols.
+        stored: Protocol id -> number of queries in the store. A protocol that has all its queries there is read; the
+            others are scored and stored.
+        device: Where scores are computed; ``auto`` is the best one there.
+    """
+    begun = [protocol for protocol in protocols if protocol.id in stored]
+    tasks = build_tasks(scored.corpus, begun) if begun else []
+    complete = {task.protocol.id for task in tasks if len(task.query_ids) == stored[task.protocol.id]}
+    for protocol in begun:
+        if protocol.id in complete:
+            yield scored.read(protocol), False
+    for portion in _portions([protocol for protocol in protocols if protocol.id not in complete]):
+        for outcomes in _score(scored, portion, choose_device(device)).values():
+            rows = outcomes.to_arrow(evaluation=scored.evaluations[outcomes.protocol.id], **asdict(scored.sets))
+            scored.store.write_rows("outcomes", rows, replace="evaluation")
+            yield Outcomes.from_arrow(in_query_order(rows), outcomes.protocol), True
+
+
+def _portions(protocols: Sequence[EvalProtocol]) -> Iterator[list[EvalProtocol]]:
+    """Protocols to be scored together: all that share a gallery, and languages of one translator.
+
+    Languages of one translator are compared with one reference, which every portion scores once.
+
+    Examples:
+        >>> def protocol(id): return EvalProtocol(id=id, direction="t2i", title="")
+        >>> ids = ["t2i/all", "i2t/any", "t2i/de/bing", "t2i/en/bing", "t2i/de/google"]
+        >>> [[p.id for p in portion] for portion in _portions([protocol(id) for id in ids])]
+        [['t2i/all', 'i2t/any'], ['t2i/de/bing', 't2i/en/bing'], ['t2i/de/google']]
+    """
+
+    def part(protocol: EvalProtocol) -> tuple[str, str]:
+        language, translator = language_part(protocol) or ("", "")
+        return translator, language
+
+    ordered = sorted(protocols, key=part)
+    for _, of_translator in groupby(ordered, key=lambda protocol: part(protocol)[0]):
+        languages = [list(members) for _, members in groupby(of_translator, key=part)]
+        for start in range(0, len(languages), LANGUAGES_AT_ONCE):
+            yield [protocol for members in languages[start : start + LANGUAGES_AT_ONCE] for protocol in members]
+
+
+def _score(scored: ScoredSets, protocols: Sequence[EvalProtocol], device: str) -> dict[str, Outcomes]:
+    store, corpus = scored.store, scored.corpus
+    encoder, fingerprint = scored.sets.encoder_fingerprint, scored.sets.corpus_fingerprint
+    if store.encoder(encoder).vectors == "multi":
+        return evaluate(
+            corpus,
+            protocols,
+            images=lambda: store.multivectors(encoder=encoder, corpus=fingerprint, modality="image"),
+            captions=lambda: store.multivectors(encoder=encoder, corpus=fingerprint, modality="caption"),
+            device=device,
+        )
+
+    def captions_of(language: str | None = None, translator: str | None = None) -> NDArray[np.float32]:
+        return store.vectors(
+            encoder=encoder, corpus=fingerprint, modality="caption", language=language, translator=translator
+        ).matrix
+
+    by_language = all(language_part(protocol) is not None for protocol in protocols)
+    return evaluate(
+        corpus,
+        protocols,
+        images=store.vectors(encoder=encoder, corpus=fingerprint, modality="image").matrix,
+        captions=CaptionParts(captions_of) if by_language else captions_of(),
+        device=device,
+    )
