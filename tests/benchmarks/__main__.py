@@ -1,7 +1,8 @@
-"""``make bench``: every figure beside its peer in the same run, into RESULTS.md and results.json.
+"""``make bench``: measure capim and its peers in the same run, and write RESULTS.md and results.json.
 
-``make bench ONLY=maxsim`` runs one group (the part of the file name after ``bench_``) and keeps the others' rows;
-``QUICK=1`` runs small versions that only show that the benchmarks still work, and writes nothing.
+``make bench ONLY=maxsim`` runs one group (the part of the file name after ``bench_``) and keeps the rows of the others;
+``QUICK=1`` runs small versions that only show that the benchmarks still work, and writes nothing. This program alone
+writes both files: every group carries the commit, the machine and the library versions that produced its rows.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ import json
 import operator
 import os
 import platform
+import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+
+import psutil
 
 from tasks.encoders.device import device_name
 from tasks.runtime.versions import library_versions, versions_of
@@ -56,12 +61,34 @@ def verdict(row: Row) -> str:
 
 
 def groups() -> list[str]:
-    """Names of the benchmark groups, in the order of their files."""
+    """Names of the benchmark groups, in alphabetical order."""
     return sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py"))
 
 
+def commit() -> str:
+    """The commit that is measured; marked where files differ from it."""
+    git = ["git", "-C", str(HERE)]
+    head = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, check=True)
+    ignored = [f":(exclude,top)tests/benchmarks/{file.name}" for file in (TABLE, ROWS)]
+    changed = subprocess.run(
+        [*git, "status", "--porcelain", "--", ":/", *ignored], capture_output=True, text=True, check=True
+    )
+    return head.stdout.strip() + (" with uncommitted changes" if changed.stdout.strip() else "")
+
+
+def machine() -> str:
+    """Processor, with the matrix extensions that decide how fast it multiplies; cores; memory; operating system."""
+    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    extensions = [name for name in ("amx_bf16", "avx512_bf16", "avx512f") if f" {name} " in flags.replace("\n", " ")]
+    memory = psutil.virtual_memory().total / 2**30
+    return (
+        f"{device_name('cpu')} ({', '.join(extensions) or 'no AVX-512'}), {os.cpu_count()} cores, {memory:.0f} GiB, "
+        f"{platform.system()}"
+    )
+
+
 def main(only: list[str]) -> int:
-    """Run groups and write the table; returns 1 if a bar was missed or a group broke down."""
+    """Run groups and write the table; returns 1 if a figure misses its bar or a group fails."""
     unknown = sorted(set(only) - set(groups()))
     if unknown:
         sys.stderr.write(f"no benchmark {', '.join(unknown)}; there are {', '.join(groups())}\n")
@@ -69,11 +96,13 @@ def main(only: list[str]) -> int:
     quick = bool(os.environ.get("QUICK"))
     kept: dict[str, dict[str, object]] = json.loads(ROWS.read_text()) if ROWS.exists() else {}
     missed = 0
+    measured = {"commit": commit(), "machine": machine(), "versions": library_versions() | versions_of(PEERS)}
     for group in only or groups():
         sys.stderr.write(f"{group} …\n")
+        started = time.perf_counter()
         try:
             rows = importlib.import_module(f"tests.benchmarks.bench_{group}").run(quick=quick)
-        except Exception:  # noqa: BLE001 - the other groups' hours are not lost; this one keeps the rows of its last run
+        except Exception:  # noqa: BLE001 - the other groups still run; this one keeps the rows of its last run
             traceback.print_exc()
             missed += 1
             continue
@@ -82,8 +111,8 @@ def main(only: list[str]) -> int:
         missed += sum(verdict(row) == "NOT MET" for row in rows)
         kept[group] = {
             "date": f"{datetime.now(UTC):%Y-%m-%d}",
-            "machine": f"{device_name('cpu')}, {os.cpu_count()} cores, {platform.system()}",
-            "versions": library_versions() | versions_of(PEERS),
+            "seconds": round(time.perf_counter() - started),
+            **measured,
             "rows": [row._asdict() for row in rows],
         }
         if not quick:
@@ -100,8 +129,8 @@ def table(kept: dict[str, dict[str, object]]) -> str:
     lines = [
         "# Benchmarks",
         "",
-        "Written by `make bench`: figures beside their peers, measured in the same run.",
-        f"Of {n_bars} figures with a bar {n_bars - len(missed)} meet it.",
+        "Written by `make bench`: capim and its peers, measured in the same run. Do not edit.",
+        f"{n_bars - len(missed)} of the {n_bars} figures that have a bar meet it.",
         "",
     ]
     if missed:
@@ -110,7 +139,11 @@ def table(kept: dict[str, dict[str, object]]) -> str:
         lines.append("")
     for group, record in sorted(kept.items()):
         versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())  # type: ignore[attr-defined]
-        lines += [f"## {group}", "", f"{record['date']}, {record['machine']}; {versions}.", ""]
+        lines += [f"## {group}", ""]
+        lines += [
+            f"{record['date']}, commit {record['commit']}, {record['seconds']} s. {record['machine']}; {versions}.",
+            "",
+        ]
         lines += ["| what | value | bar | | peer | note |", "|---|---:|---|---|---|---|"]
         for entry in record["rows"]:  # type: ignore[attr-defined]
             row = Row(**entry)

@@ -1,9 +1,12 @@
-"""From a folder of photographs to recalls: ``capim run`` beside CLIP_benchmark's and mteb's retrieval runs.
+"""From a folder of photographs to recalls: ``capim run`` compared with CLIP_benchmark's and mteb's retrieval runs.
 
-Everybody gets the same open_clip ViT-B/32 (full size, random weights, in the hub's form), the same files and the same
-threads, and runs as a program of its own, imports and loading included: CLIP_benchmark by its console script, mteb with
-its own open_clip encoder and retrieval task, capim as ``capim run`` into an empty workspace, then again into it.
-What capim does beyond the peers (intervals, tests, diagnosis, report) is in its time.
+All get the same open_clip ViT-B/32 (full size, random weights, in the hub's layout), the same files, batches of 64
+items and the same threads, and run as separate programs, imports and loading included: CLIP_benchmark by its console
+script (its batch size counts images; their captions go along), mteb with its own open_clip encoder, retrieval task and
+embedding cache, capim as ``capim run``. Each runs ``TURNS`` times with nothing stored and, where it keeps embeddings,
+again with everything stored; the fastest run of each counts. mteb caches per task and role: its first run encodes
+every item once for each direction. capim's time includes what it does beyond the peers (intervals, tests, diagnosis,
+report).
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +33,8 @@ from tests.encoders.families.hub import add_to_cache
 from tests.encoders.families.openclip import build_vit_b_32
 
 CUTOFFS = (1, 5, 10)
+BATCH = 64
+TURNS = 2
 REPOSITORY = "capim/vit-b-32"
 CLIP_BENCHMARK = """
 import sys, json, time
@@ -46,11 +52,16 @@ print("seconds", started[0])
 
 
 class Run(NamedTuple):
-    """A program's run: what it took, its seconds without imports and loading, and its recalls by name."""
+    """A program's run: its cost, its seconds without imports and loading, and its recalls by name."""
 
     taken: Taken
     inner: float
     recalls: dict[str, float]
+
+
+def fastest(runs: Iterable[Run]) -> Run:
+    """The run that took the least time."""
+    return min(runs, key=lambda run: run.taken.seconds)
 
 
 def run(quick: bool = False) -> list[Row]:
@@ -58,35 +69,44 @@ def run(quick: bool = False) -> list[Row]:
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
         data = folder / "data"
-        n_images, n_captions = write_data(data, n_photos=8 if quick else 91, n_scenes=8 if quick else 500)
+        n_images, n_captions = write_data(data, n_photos=8 if quick else 91, n_scenes=8 if quick else 250)
         checkpoint = folder / "vit-b-32"
         build_vit_b_32(checkpoint)
         add_to_cache(folder / "hub" / "hub", REPOSITORY, checkpoint)
         os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub"), "OMP_NUM_THREADS": str(usable_cores())}
-        cold = by_capim(folder, data, checkpoint)
-        warm = by_capim(folder, data, checkpoint)
-        peers = {"CLIP_benchmark": by_clip_benchmark(folder, data, checkpoint), "mteb": by_mteb(folder, data)}
-        low, high = ties(folder)
+        turns = [folder / f"turn-{turn}" for turn in range(1 if quick else TURNS)]
+        for turn in turns:
+            turn.mkdir()
+        cold = fastest(by_capim(turn, data, checkpoint) for turn in turns)
+        warm = fastest(by_capim(turn, data, checkpoint) for turn in turns)
+        clip_benchmark = fastest(by_clip_benchmark(turn, data, checkpoint) for turn in turns)
+        mteb_cold = fastest(by_mteb(turn, data) for turn in turns)
+        mteb_warm = fastest(by_mteb(turn, data) for turn in turns)
+        low, high = ties(turns[0])
     size = f"{n_images} images, {n_captions:,} captions, ViT-B/32"
     rows = [
         Row("capim run, nothing stored", cold.taken.seconds, "s", note=f"{size}; {_inner(cold)}"),
         Row("capim run, all stored", warm.taken.seconds, "s", note=f"the same command again; {_inner(warm)}"),
     ]
     bar = "" if quick else ">= 1"
-    for name, peer in peers.items():
+    contests = (
+        ("CLIP_benchmark", clip_benchmark, clip_benchmark, "it keeps no embeddings and encodes at every run"),
+        ("mteb", mteb_cold, mteb_warm, "its second run reads its own CachedEmbeddingWrapper"),
+    )
+    for name, first, again, second_run in contests:
         rows += [
-            Row(f"{name}'s time over capim's, nothing stored", peer.taken.seconds / cold.taken.seconds, "times", bar,
-                name, f"{peer.taken.seconds:.1f} and {cold.taken.seconds:.1f} s, imports and loading included"),
-            Row(f"{name}'s time over capim's, without imports and loading", peer.inner / cold.inner, "times", "",
-                name, f"{peer.inner:.1f} and {cold.inner:.1f} s"),
-            Row(f"{name}'s time over capim's, all stored", peer.taken.seconds / warm.taken.seconds, "times", "",
-                name, "it encodes at every run"),
-            Row(f"{name}'s peak memory over capim's", peer.taken.peak_bytes / cold.taken.peak_bytes, "times", "",
-                name, f"{peer.taken.peak_gib:.2f} and {cold.taken.peak_gib:.2f} GiB, child processes included"),
-            Row(f"largest difference of a recall from {name}'s", apart(cold, peer), "", "<= 1e-6",
+            Row(f"{name}'s time over capim's, nothing stored", first.taken.seconds / cold.taken.seconds, "times", bar,
+                name, f"{first.taken.seconds:.1f} and {cold.taken.seconds:.1f} s, imports and loading included"),
+            Row(f"{name}'s time over capim's, without imports and loading", first.inner / cold.inner, "times", "",
+                name, f"{first.inner:.1f} and {cold.inner:.1f} s"),
+            Row(f"{name}'s time over capim's, all stored", again.taken.seconds / warm.taken.seconds, "times", "",
+                name, f"{again.taken.seconds:.1f} and {warm.taken.seconds:.1f} s; {second_run}"),
+            Row(f"{name}'s peak memory over capim's", first.taken.peak_bytes / cold.taken.peak_bytes, "times", "",
+                name, f"{first.taken.peak_gib:.2f} and {cold.taken.peak_gib:.2f} GiB, child processes included"),
+            Row(f"largest difference of a recall from {name}'s", apart(cold, first), "", "<= 1e-6",
                 name, "R@1, 5, 10 in both directions: any of the relevant items among the first k"),
         ]  # fmt: skip
-    shares = [abs(peers["mteb"].recalls[f"i2t share@{k}"] - cold.recalls[f"i2t any@{k}"]) for k in CUTOFFS]
+    shares = [abs(mteb_cold.recalls[f"i2t share@{k}"] - cold.recalls[f"i2t any@{k}"]) for k in CUTOFFS]
     return [
         *rows,
         Row("largest difference of a recall from mteb's recall_at_k, i2t", max(shares), "", "", "mteb",
@@ -141,7 +161,8 @@ def by_capim(folder: Path, data: Path, checkpoint: Path) -> Run:
     """``capim run`` into a workspace of the folder; float32 in the store, so that recalls are those of the model."""
     suite = folder / "suite.toml"
     suite.write_text(
-        f'corpora = ["{data}"]\ndevice = "cpu"\nprotocols = ["t2i/all", "i2t/any"]\n[[encoder]]\nname = "vit-b-32"\n'
+        f'corpora = ["{data}"]\ndevice = "cpu"\nbatch_size = {BATCH}\n'
+        f'protocols = ["t2i/all", "i2t/any"]\n[[encoder]]\nname = "vit-b-32"\n'
         f'adapter = "openclip"\ncheckpoint = "{checkpoint}"\ndim = 512\nstorage = "float32"\n'
     )
     done = capim("run", suite, "--workspace", folder / "capim")
@@ -168,7 +189,7 @@ def by_clip_benchmark(folder: Path, data: Path, checkpoint: Path) -> Run:
         [sys.executable, "-c", CLIP_BENCHMARK, "eval", "--model", "ViT-B-32-quickgelu",
          "--pretrained", checkpoint / "open_clip_model.safetensors", "--dataset", "flickr30k",
          "--dataset_root", data / "images", "--annotation_file", data / "captions.txt", "--task", "zeroshot_retrieval",
-         "--recall_k", *map(str, CUTOFFS), "--batch_size", "64", "--num_workers", str(usable_cores()), "--no_amp",
+         "--recall_k", *map(str, CUTOFFS), "--batch_size", str(BATCH), "--num_workers", str(usable_cores()), "--no_amp",
          "--output", target],
     )  # fmt: skip
     metrics = json.loads(target.read_text())["metrics"]
@@ -180,7 +201,9 @@ def by_clip_benchmark(folder: Path, data: Path, checkpoint: Path) -> Run:
 def by_mteb(folder: Path, data: Path) -> Run:
     """mteb's evaluation of both directions."""
     target = folder / "mteb.json"
-    taken = watched([sys.executable, "-m", "tests.benchmarks.retrieval_by_mteb", REPOSITORY, data, target])
+    taken = watched(
+        [sys.executable, "-m", "tests.benchmarks.retrieval_by_mteb", REPOSITORY, data, folder / "mteb-cache", target]
+    )
     found = json.loads(target.read_text())
     return Run(taken, found["seconds"], found["recalls"])
 

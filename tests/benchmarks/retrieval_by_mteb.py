@@ -1,7 +1,7 @@
 """mteb's Any2Any retrieval, both directions, of an open_clip model in the hub's cache on a folder of photographs.
 
-As a program: ``python -m tests.benchmarks.retrieval_by_mteb MODEL FOLDER OUT.json``. Everything is mteb's own: its
-open_clip encoder, its task and evaluator; only where the data come from is told here.
+As a program: ``python -m tests.benchmarks.retrieval_by_mteb MODEL FOLDER CACHE OUT.json``. Everything is mteb's own:
+its open_clip encoder, its embedding cache, its task and evaluator; this file only says where the data come from.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import mteb
 from datasets import Dataset, Image
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 from mteb.abstasks.task_metadata import TaskMetadata
+from mteb.models.cache_wrappers import CachedEmbeddingWrapper
 from mteb.models.model_implementations.openclip_models import openclip_loader
 from mteb.models.model_meta import ModelMeta
 
@@ -69,15 +70,15 @@ def task_of(folder: Path, direction: str) -> AbsTaskRetrieval:
     return Task()
 
 
-def main(model: str, folder: Path, target: Path) -> None:
-    """Evaluates; writes the recalls, and the seconds without imports and loading."""
+def main(model: str, folder: Path, cache: Path, target: Path) -> None:
+    """Evaluate with embeddings cached in ``cache``; write the recalls, and the seconds without imports and loading."""
     meta = ModelMeta(
         loader=openclip_loader, name=model, revision="local", release_date=None, languages=["eng-Latn"],
         modalities=["image", "text"], n_parameters=None, memory_usage_mb=None, max_tokens=77, embed_dim=512,
         license=None, open_weights=True, public_training_code=None, public_training_data=None, framework=["PyTorch"],
         similarity_fn_name="cosine", use_instructions=False, training_datasets=None,
     )  # fmt: skip
-    loaded = meta.load_model(device="cpu")
+    loaded = CachedEmbeddingWrapper(meta.load_model(device="cpu"), cache)
     tasks = [task_of(folder, direction) for direction in ("t2i", "i2t")]
     begun = time.perf_counter()
     found = mteb.evaluate(loaded, tasks, cache=None, encode_kwargs={"batch_size": 64}, show_progress_bar=False)
@@ -92,4 +93,4 @@ def main(model: str, folder: Path, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
+    main(sys.argv[1], *(Path(word) for word in sys.argv[2:]))
