@@ -11,7 +11,12 @@ import pytest
 from flows.cli import build_parser, main
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "deployments" / "README.md"]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "deployments" / "README.md",
+    *(ROOT / "docs").glob("*.md"),
+]
 README = PAGES[0].read_text(encoding="utf-8")
 
 
