@@ -22,7 +22,7 @@ from tasks.scoring.approximate import measure
 from tasks.scoring.fusion import dense_scores, late_scores, reciprocal_rank_fusion, weighted_sum
 from tasks.scoring.late_interaction.multivectors import gather
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.table import build_tasks, select
+from tasks.scoring.protocols.selection import build_tasks, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.scoring.ranks.accumulator import Strip
 from tasks.scoring.two_stage import SecondScores, dense_pairs, maxsim_pairs, two_stage
@@ -153,7 +153,7 @@ def approximate(exact: EvaluationRef, *, store_uri: str, kinds: Sequence[str] = 
 
 
 def _question(corpus: Corpus) -> tuple[EvalProtocol, RetrievalTask]:
-    [protocol] = select(corpus, [PROTOCOL])
+    [protocol] = select_protocols(corpus, [PROTOCOL])
     [judgement] = build_tasks(corpus, [protocol])
     if not isinstance(judgement, RetrievalTask):
         raise RequestError(f"corpus {corpus.name!r} has no retrieval queries")

@@ -19,8 +19,7 @@ from tasks.runtime.stored_outcomes import read_outcomes
 from tasks.scoring.blocks import score_blocks
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.layout import cluster_count
-from tasks.scoring.protocols.selection import select_protocols
-from tasks.scoring.protocols.table import build_tasks
+from tasks.scoring.protocols.selection import build_tasks, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.statistics.resampling import Resampling
 

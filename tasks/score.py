@@ -13,7 +13,7 @@ from tasks.runtime.references import EvaluationRef, SetsRef
 from tasks.runtime.result_writer import ResultWriter
 from tasks.runtime.scoring import open_sets, outcomes_of
 from tasks.runtime.shell import shell
-from tasks.scoring.protocols.table import protocols_of, select
+from tasks.scoring.protocols.selection import protocols_of, select_protocols
 from tasks.statistics.resampling import Resampling
 
 HEADLINES = ("t2i/all", "i2t/any")
@@ -35,7 +35,7 @@ def score(
     scored = open_sets(store, sets, protocols)
     writer = ResultWriter(scored=scored, resampling=resampling, run=run)
     evaluations = scored.evaluations
-    headlines = select(scored.corpus, HEADLINES) if evaluations.keys() >= set(HEADLINES) else ()
+    headlines = select_protocols(scored.corpus, HEADLINES) if evaluations.keys() >= set(HEADLINES) else ()
     languages = _all_languages(scored.corpus, scored.protocols)
     joint = [scored.joint_evaluation(group) for group in (headlines, languages) if group]
     renewed = writer.renew([*evaluations.values(), *joint])

@@ -19,7 +19,7 @@ from tasks.diagnosis.ablations.embedded import Single
 from tasks.diagnosis.contrasts import mean_slices
 from tasks.diagnosis.subject import Slice, Subject
 from tasks.metrics import METRICS
-from tasks.scoring.protocols.table import judge
+from tasks.scoring.protocols.selection import build_task
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.statistics.bootstrap import Interval
 from tasks.statistics.slices import part_means
@@ -38,7 +38,7 @@ def temperatures(subject: Subject) -> Iterator[Slice]:
     """
     if subject.protocol.direction not in ("t2i", "i2t"):
         return
-    judgement = judge(subject.corpus, subject.protocol)
+    judgement = build_task(subject.corpus, subject.protocol)
     if not isinstance(judgement, RetrievalTask) or len(judgement.galleries) > 1:
         return
     for encoder, outcomes in subject.outcomes.items():

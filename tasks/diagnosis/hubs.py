@@ -15,7 +15,7 @@ from scipy.special import ndtri
 
 from tasks.diagnosis.subject import Slice, Subject
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.table import judge
+from tasks.scoring.protocols.selection import build_task
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.statistics.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS, Interval
 
@@ -29,7 +29,7 @@ def hubs(subject: Subject) -> Iterator[Slice]:
     Intervals are by the jackknife over images: a bootstrap draws lists several times, and so makes hubs of its own.
     Protocols without result lists (hit lists from elsewhere, quadruples) have no such rows.
     """
-    judgement = judge(subject.corpus, subject.protocol)
+    judgement = build_task(subject.corpus, subject.protocol)
     if not isinstance(judgement, RetrievalTask):
         return
     searched = np.unique(np.concatenate(judgement.galleries))

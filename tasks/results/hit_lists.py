@@ -23,7 +23,7 @@ from store.types import Corpus, EncoderSpec, digest16
 from tasks.metrics import Metric, metrics_of
 from tasks.results.summary import Provenance, result_rows
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.table import build_tasks, select
+from tasks.scoring.protocols.selection import build_tasks, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.statistics.resampling import Resampling
 
@@ -201,7 +201,7 @@ def rows_of_hits(
         RequestError: A protocol that the corpus cannot be asked, or lists that cannot be true.
     """
     imported = []
-    for judgement in build_tasks(corpus, select(corpus, list(protocols))):
+    for judgement in build_tasks(corpus, select_protocols(corpus, list(protocols))):
         if not isinstance(judgement, RetrievalTask):
             raise RequestError(f"protocol {judgement.protocol.id!r} searches nothing; hit lists are for retrieval")
         hits = protocols[judgement.protocol.id]

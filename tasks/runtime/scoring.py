@@ -19,8 +19,7 @@ from tasks.runtime.stored_outcomes import in_query_order, read_outcomes
 from tasks.scoring.evaluate import SCORER_VERSION, evaluate
 from tasks.scoring.languages import CaptionParts
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.selection import select_protocols
-from tasks.scoring.protocols.table import build_tasks
+from tasks.scoring.protocols.selection import build_tasks, select_protocols
 
 LANGUAGES_AT_ONCE = 21  # languages of one translator scored together: half a GiB of outcomes at the size of COCO
 

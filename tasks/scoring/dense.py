@@ -23,7 +23,7 @@ from torch import Tensor
 from store.schema import TOP
 from tasks.scoring.choices import choose
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.tasks import ChoiceTask, Judgement, RetrievalTask
+from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
 from tasks.scoring.ranks.accumulator import Collector, Strip
 from tasks.scoring.threads import one_thread_each
 
@@ -36,7 +36,7 @@ DEFAULT_MEMORY_BYTES = 1 << 30
 def score_dense(
     images: NDArray[np.float32],
     captions: NDArray[np.float32],
-    judgements: Sequence[Judgement],
+    judgements: Sequence[ScoringTask],
     *,
     device: str = "cpu",
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
@@ -109,7 +109,7 @@ def dense_strips(
         yield strip()
 
 
-def _check(images: NDArray[np.float32], captions: NDArray[np.float32], judgements: Sequence[Judgement]) -> None:
+def _check(images: NDArray[np.float32], captions: NDArray[np.float32], judgements: Sequence[ScoringTask]) -> None:
     check_vectors(images, "image")
     check_vectors(captions, "caption")
     if images.shape[1] != captions.shape[1]:
@@ -130,7 +130,7 @@ def check_vectors(vectors: NDArray[np.float32], what: str) -> None:
             raise ValueError(f"{int(rows.sum())} {what} vectors are {fault}, first at ord {int(np.argmax(rows))}")
 
 
-def check_ords(judgement: Judgement, *, n_images: int, n_captions: int) -> None:
+def check_ords(judgement: ScoringTask, *, n_images: int, n_captions: int) -> None:
     """Raise ``ValueError`` if a judgement asks for an item that has no embedding."""
     if isinstance(judgement, ChoiceTask):
         asked = {"image": judgement.images, "caption": judgement.captions}

@@ -12,11 +12,11 @@ from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, score_dense
 from tasks.scoring.languages import CaptionParts, score_parts
 from tasks.scoring.late_interaction.maxsim import score_maxsim
 from tasks.scoring.late_interaction.multivectors import Blocks
-from tasks.scoring.late_interaction.orientations import orientation_of
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.layout import layout_of
-from tasks.scoring.protocols.table import build_tasks
-from tasks.scoring.protocols.tasks import ChoiceTask, Judgement, RetrievalTask
+from tasks.scoring.protocols.orientations import orientation_of
+from tasks.scoring.protocols.selection import build_tasks
+from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
 
 SCORER_VERSION = 2  # raised whenever a stored outcome would change
 
@@ -64,7 +64,7 @@ def evaluate(
 
 def _dense(
     corpus: Corpus,
-    judgements: list[Judgement],
+    judgements: list[ScoringTask],
     images: NDArray[np.float32],
     captions: NDArray[np.float32] | CaptionParts,
     device: str,

@@ -23,7 +23,7 @@ import random, sys
 import numpy as np, pyarrow as pa
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.corpora.readers.coco_categories import SUPERCATEGORY_OF
-from tasks.scoring.protocols.table import judge, select
+from tasks.scoring.protocols.selection import build_task, select_protocols
 folder, n_images, n_encoders = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 rng = random.Random(0)
 words = "a the man woman riding holding red blue two several next to behind without street table dog horse on".split()
@@ -34,7 +34,7 @@ captions = [
     for i in range(n_images) for k in range(5)
 ]
 corpus = build_corpus("synthetic", images, captions, source=None)
-protocols = select(corpus, ["t2i/all", "i2t/any"])
+protocols = select_protocols(corpus, ["t2i/all", "i2t/any"])
 """
 MAKE = """
 from tasks.scoring.dense import score_dense
@@ -44,7 +44,7 @@ unit = lambda m: (m / np.linalg.norm(m, axis=1, keepdims=True)).astype(np.float3
 for encoder in range(n_encoders):
     pictures = unit(truth + 0.6 * generator.normal(size=truth.shape))
     texts = unit(np.repeat(truth, 5, axis=0) + (0.7 + 0.05 * encoder) * generator.normal(size=(5 * n_images, 32)))
-    for name, outcomes in score_dense(pictures, texts, [judge(corpus, p) for p in protocols]).items():
+    for name, outcomes in score_dense(pictures, texts, [build_task(corpus, p) for p in protocols]).items():
         rows = outcomes.to_arrow(evaluation=f"{encoder}", encoder=f"e{encoder}", encoder_fingerprint=f"{encoder}",
                                  corpus=corpus.name, corpus_fingerprint=corpus.fingerprint)
         with pa.OSFile(f"{folder}/{name.replace('/', '-')}-{encoder}.arrow", "wb") as sink:

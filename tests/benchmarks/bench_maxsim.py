@@ -23,8 +23,8 @@ from tasks.scoring.late_interaction.maxsim import Method, maxsim, outcomes_of_sc
 from tasks.scoring.late_interaction.multivectors import gather
 from tasks.scoring.late_interaction.screening import half_is_fast
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.table import build_tasks, select
-from tasks.scoring.protocols.tasks import Judgement
+from tasks.scoring.protocols.selection import build_tasks, select_protocols
+from tasks.scoring.protocols.tasks import ScoringTask
 from tests.benchmarks.bench_scoring import fastest
 from tests.benchmarks.rows import Row
 
@@ -47,7 +47,7 @@ def run(quick: bool = False) -> list[Row]:
     images, captions = vectors(n, N_PATCHES)
     rows = [CaptionRow(id=f"c{i}", image_id=f"i{i}", text="x") for i in range(n)]
     corpus = build_corpus("maxsim", [ImageRow(id=f"i{i}") for i in range(n)], rows, source=None)
-    judgements = build_tasks(corpus, select(corpus, ["t2i/all", "i2t/any"]))
+    judgements = build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]))
     scored(images[:50], captions[:50], build_tasks(*_first(corpus, 50)), "certified", TOP)  # warm up
     fast, exact, long = (
         scored(images, captions, judgements, method, top)
@@ -108,7 +108,7 @@ class Scored(NamedTuple):
 def scored(
     images: list[NDArray[np.float16]],
     captions: list[NDArray[np.float16]],
-    judgements: list[Judgement],
+    judgements: list[ScoringTask],
     method: Method,
     top: int,
 ) -> Scored:
@@ -128,7 +128,7 @@ def peer_seconds(images: list[NDArray[np.float16]], captions: list[NDArray[np.fl
 
 def _first(corpus: Corpus, n: int) -> tuple[Corpus, tuple[EvalProtocol, ...]]:
     part = sample_corpus(corpus, n, seed=0)
-    return part, select(part, ["t2i/all", "i2t/any"])
+    return part, select_protocols(part, ["t2i/all", "i2t/any"])
 
 
 def vectors(n: int, n_patches: int) -> tuple[list[NDArray[np.float16]], list[NDArray[np.float16]]]:

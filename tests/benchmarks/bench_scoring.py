@@ -26,7 +26,7 @@ from tasks.metrics import METRICS
 from tasks.scoring.dense import score_dense
 from tasks.scoring.evaluate import evaluate
 from tasks.scoring.languages import CaptionParts
-from tasks.scoring.protocols.table import build_tasks, protocols_of, select
+from tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
 from tests.benchmarks.planted import karpathy
 from tests.benchmarks.rows import Row
 
@@ -109,7 +109,7 @@ def languages(quick: bool) -> list[Row]:
     def everything() -> dict[str, object]:
         nonlocal n_protocols
         for way in translators:
-            protocols = select(corpus, [f"t2i/*/{way}", f"i2t/*/{way}"])
+            protocols = select_protocols(corpus, [f"t2i/*/{way}", f"i2t/*/{way}"])
             n_protocols += len(evaluate(corpus, protocols, images=vectors, captions=CaptionParts(read)))
         return {}
 

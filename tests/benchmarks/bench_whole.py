@@ -20,8 +20,7 @@ from store import EmbeddingStore
 from store.schema import TOP
 from store.types import EncoderSpec, Modality
 from tasks.scoring.late_interaction.maxsim import score_maxsim
-from tasks.scoring.protocols.selection import select_protocols
-from tasks.scoring.protocols.table import build_tasks
+from tasks.scoring.protocols.selection import build_tasks, select_protocols
 from tests.benchmarks.bench_maxsim import Block
 from tests.benchmarks.commands import Stepwise, capim, planted_store
 from tests.benchmarks.planted import MULTI, Hidden, karpathy

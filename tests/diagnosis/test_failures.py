@@ -19,7 +19,7 @@ from tasks.diagnosis.subject import Slice, Subject, slice_rows
 from tasks.diagnosis.table import ANALYSES, diagnose
 from tasks.scoring.dense import score_dense
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.table import judge, select
+from tasks.scoring.protocols.selection import build_task, select_protocols
 from tasks.statistics.resampling import Resampling
 
 N = 12
@@ -38,14 +38,14 @@ def corpus(relevance: Sequence[RelevanceRow] = ()) -> Corpus:
 
 def outcomes_of(scores: np.ndarray, of: Corpus, protocol: str = "t2i/all") -> Outcomes:
     """Outcomes whose score matrix (captions by images) is, up to a shift, the given one."""
-    [asked] = select(of, [protocol])
+    [asked] = select_protocols(of, [protocol])
     captions = np.concatenate([scores, np.ones((N, 1))], axis=1).astype(np.float32)
     images = np.concatenate([np.eye(N), np.full((N, 1), 0.5)], axis=1).astype(np.float32)
-    return score_dense(images, captions, [judge(of, asked)])[protocol]
+    return score_dense(images, captions, [build_task(of, asked)])[protocol]
 
 
 def subject(of: Corpus, **encoders: np.ndarray) -> Subject:
-    [protocol] = select(of, ["t2i/all"])
+    [protocol] = select_protocols(of, ["t2i/all"])
     return Subject(
         corpus=of,
         protocol=protocol,
@@ -164,10 +164,10 @@ def test_a_margin_with_several_relevant_items_skips_all_that_lead() -> None:
         ],
         source=None,
     )
-    [protocol] = select(of, ["i2t/any"])
+    [protocol] = select_protocols(of, ["i2t/any"])
     captions = np.float32([[0.9, 1], [0.8, 1], [0.1, 1], [0.5, 1]])
     images = np.float32([[1, 0], [-1, 0.001]])
-    margin = score_margin(score_dense(images, captions, [judge(of, protocol)])["i2t/any"])
+    margin = score_margin(score_dense(images, captions, [build_task(of, protocol)])["i2t/any"])
     assert margin is not None
     assert margin[0] == pytest.approx(0.4, abs=1e-6)
 
@@ -221,7 +221,7 @@ def test_rows_are_the_same_when_made_again_and_know_whose_they_are() -> None:
 
 def test_encoders_that_were_asked_other_queries_are_refused() -> None:
     of = corpus()
-    [protocol] = select(of, ["t2i/all"])
+    [protocol] = select_protocols(of, ["t2i/all"])
     whole = outcomes_of(perfect(), of)
     other = outcomes_of(perfect(), of)
     object.__setattr__(other, "query_ords", other.query_ords[::-1])

@@ -26,7 +26,7 @@ from tasks.reference.gate import judge_results
 from tasks.reference.published import Published
 from tasks.results.summary import Provenance, result_rows
 from tasks.scoring.evaluate import evaluate
-from tasks.scoring.protocols.table import judge, select
+from tasks.scoring.protocols.selection import build_task, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.statistics.resampling import Resampling
 
@@ -72,7 +72,7 @@ def embed(encoder: Encoder, corpus: Corpus) -> Embedded:
 def subject_of(
     corpus: Corpus, embedded: dict[str, Embedded], protocol_id: str, specs: dict[str, EncoderSpec]
 ) -> Subject:
-    [protocol] = select(corpus, [protocol_id])
+    [protocol] = select_protocols(corpus, [protocol_id])
     outcomes = {}
     for name, vectors in embedded.items():
         if isinstance(vectors, Multi):
@@ -224,7 +224,7 @@ def test_ablations_are_the_same_when_made_again_from_the_same_vectors(shapes: Su
 
 
 def test_a_sample_of_queries_keeps_its_gallery_and_answers(shapes: Subject) -> None:
-    judgement = judge(shapes.corpus, shapes.protocol)
+    judgement = build_task(shapes.corpus, shapes.protocol)
     assert isinstance(judgement, RetrievalTask)
     few = sampled(judgement, 40, seed=1)
     assert len(few.queries) == 40
@@ -235,7 +235,7 @@ def test_a_sample_of_queries_keeps_its_gallery_and_answers(shapes: Subject) -> N
 
 
 def test_a_part_of_the_gallery_is_searched_by_the_captions_of_its_images_alone(shapes: Subject) -> None:
-    judgement = judge(shapes.corpus, shapes.protocol)
+    judgement = build_task(shapes.corpus, shapes.protocol)
     assert isinstance(judgement, RetrievalTask)
     part = among(judgement, np.int32([3, 8, 40]))
     assert part.clusters.tolist() == [3] * 5 + [8] * 5 + [40] * 5

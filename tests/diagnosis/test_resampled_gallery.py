@@ -16,7 +16,7 @@ from tasks.diagnosis.resampled_gallery import resampled_galleries, resampled_gal
 from tasks.diagnosis.subject import Subject, slice_rows
 from tasks.scoring.dense import score_dense
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.table import build_tasks, select
+from tasks.scoring.protocols.selection import build_tasks, select_protocols
 from tasks.statistics.draws import count_blocks
 from tasks.statistics.resampling import Resampling
 
@@ -51,7 +51,7 @@ def outcomes(scores: np.ndarray, corpus: Corpus) -> dict[str, Outcomes]:
     rest = np.sqrt(length**2 - (scores**2).sum(axis=1))[:, None]
     captions = (np.hstack([scores, rest]) / length).astype(np.float32)
     images = np.eye(N_IMAGES, N_IMAGES + 1, dtype=np.float32)
-    return score_dense(images, captions, build_tasks(corpus, select(corpus, ["t2i/all", "i2t/any"])))
+    return score_dense(images, captions, build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"])))
 
 
 def expected_hit(scores: np.ndarray, relevant: np.ndarray, k: int) -> float:

@@ -15,7 +15,7 @@ from tasks.diagnosis.tags import baselines, tags
 from tasks.diagnosis.wording.categories import categories
 from tasks.diagnosis.wording.complexity import complexity
 from tasks.scoring.dense import score_dense
-from tasks.scoring.protocols.table import judge, protocols_of, select
+from tasks.scoring.protocols.selection import build_task, protocols_of, select_protocols
 from tasks.statistics.resampling import Resampling
 
 RIGHT = np.float32([[1, 0], [0, 1]])  # the two images, and what a right caption says
@@ -35,9 +35,9 @@ def quadruples() -> Corpus:
 
 
 def subject(corpus: Corpus, captions: np.ndarray, protocol_id: str) -> Subject:
-    [protocol] = select(corpus, [protocol_id])
+    [protocol] = select_protocols(corpus, [protocol_id])
     images = np.tile(RIGHT, (len(corpus.images) // 2, 1))
-    outcomes = score_dense(images, captions.astype(np.float32), [judge(corpus, protocol)])[protocol_id]
+    outcomes = score_dense(images, captions.astype(np.float32), [build_task(corpus, protocol)])[protocol_id]
     return Subject(
         corpus=corpus,
         protocol=protocol,

@@ -27,7 +27,7 @@ from tasks.diagnosis.calibration import calibration_error
 from tasks.diagnosis.gap import centre_distance, mean_cosine
 from tasks.metrics import METRICS
 from tasks.scoring.dense import score_dense
-from tasks.scoring.protocols.table import judge, select
+from tasks.scoring.protocols.selection import build_task, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
 
 
@@ -120,7 +120,7 @@ def judgements() -> tuple[list[RetrievalTask], np.ndarray, np.ndarray]:
     images = unit(rng, 30, 12)
     captions = normalised(np.repeat(images, 2, axis=0) + 0.35 * unit(rng, 60, 12))
     captions[58:] = captions[56:58]
-    asked = [judge(corpus, protocol) for protocol in select(corpus, ["t2i/all", "i2t/any"])]
+    asked = [build_task(corpus, protocol) for protocol in select_protocols(corpus, ["t2i/all", "i2t/any"])]
     return [j for j in asked if isinstance(j, RetrievalTask)], images, captions
 
 

@@ -25,7 +25,7 @@ from tasks.results.hit_lists import (
     rows_of_hits,
 )
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.table import judge, select
+from tasks.scoring.protocols.selection import build_task, select_protocols
 from tasks.statistics.effect import SEVERAL_QUERIES
 from tasks.statistics.resampling import Resampling
 
@@ -57,7 +57,7 @@ def lists(shared_data: Path) -> dict[str, dict[str, dict[int, np.ndarray]]]:
 
 @pytest.fixture(scope="module")
 def outcomes(karpathy: Corpus, lists: dict[str, dict[str, dict[int, np.ndarray]]]) -> dict[tuple[str, str], Outcomes]:
-    judgements = {p.id: judge(karpathy, p) for p in select(karpathy, ["t2i/all", "i2t/any"])}
+    judgements = {p.id: build_task(karpathy, p) for p in select_protocols(karpathy, ["t2i/all", "i2t/any"])}
     return {
         (model, protocol): outcomes_of_hits(hits, judgements[protocol])
         for model, protocols in lists.items()
@@ -153,7 +153,7 @@ def test_the_bracket_of_every_query_holds_its_rank() -> None:
     corpus = toy()
     ranks = np.array([1, 3, 7, 12])  # t2i: one image of twelve is relevant
     hits = {k: np.flatnonzero(ranks <= k) for k in (1, 5, 10)}
-    known = outcomes_of_hits(hits, judge(corpus, select(corpus, ["t2i/all"])[0]))
+    known = outcomes_of_hits(hits, build_task(corpus, select_protocols(corpus, ["t2i/all"])[0]))
     assert list(zip(known.rank_best.tolist(), known.rank_worst.tolist(), strict=True)) == [
         (1, 1), (2, 5), (6, 10), (11, 12),
     ]  # fmt: skip
@@ -163,7 +163,7 @@ def test_the_bracket_of_every_query_holds_its_rank() -> None:
 
 def test_metrics_that_brackets_leave_open_are_not_known() -> None:
     corpus = toy()
-    judgement = judge(corpus, select(corpus, ["t2i/all"])[0])
+    judgement = build_task(corpus, select_protocols(corpus, ["t2i/all"])[0])
     assert [m.name for m in known_metrics(outcomes_of_hits({1: [0], 10: [0, 1]}, judgement))] == ["R@1", "R@10"]
     assert "MRR" in [m.name for m in known_metrics(outcomes_of([[1], [3]]))]  # scores were seen: everything is known
 
@@ -191,13 +191,13 @@ def toy() -> Corpus:
 def test_lists_that_cannot_be_true_are_named(hits: dict[int, list[float]], message: str) -> None:
     corpus = toy()
     with pytest.raises(RequestError, match=message):
-        outcomes_of_hits(hits, judge(corpus, select(corpus, ["t2i/all"])[0]))
+        outcomes_of_hits(hits, build_task(corpus, select_protocols(corpus, ["t2i/all"])[0]))
 
 
 def test_all_faults_of_the_lists_are_named_together() -> None:
     corpus = toy()
     with pytest.raises(RequestError) as caught:
-        outcomes_of_hits({1: [9], 5: [1, 1]}, judge(corpus, select(corpus, ["t2i/all"])[0]))
+        outcomes_of_hits({1: [9], 5: [1, 1]}, build_task(corpus, select_protocols(corpus, ["t2i/all"])[0]))
     assert len(caught.value.faults) == 2
 
 

@@ -15,7 +15,7 @@ from tasks.diagnosis.subject import Slice, Subject
 from tasks.diagnosis.wording.categories import agreement_of, categories, objects_named
 from tasks.diagnosis.wording.complexity import complexity
 from tasks.results.hit_lists import outcomes_of_hits, read_hit_lists
-from tasks.scoring.protocols.table import judge, select
+from tasks.scoring.protocols.selection import build_task, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.statistics.resampling import Resampling
 
@@ -40,8 +40,8 @@ def coco(shared_data: Path) -> Corpus:
 @pytest.fixture(scope="module")
 def subject(coco: Corpus, shared_data: Path) -> Subject:
     hits = read_hit_lists(shared_data / "coco_karpathy" / "hits")
-    [protocol] = select(coco, ["t2i/all"])
-    judgement = judge(coco, protocol)
+    [protocol] = select_protocols(coco, ["t2i/all"])
+    judgement = build_task(coco, protocol)
     assert isinstance(judgement, RetrievalTask)
     return Subject(
         corpus=coco,

@@ -16,7 +16,7 @@ from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.metrics import METRICS
 from tasks.scoring.dense import score_dense
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.table import build_tasks, protocols_of, select
+from tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
 
 # vectors whose scores are exact in float32, so that an oracle may compute them in any order
@@ -77,7 +77,7 @@ def test_galleries_whose_best_are_not_among_the_best_of_all_are_looked_at_alone(
     rng = np.random.default_rng(1)
     images, captions = (rng.integers(-3, 4, size=(n, 6)).astype(np.float32) for n in (130, 650))
     images[:, 0], captions[:, 0] = 1, np.where(np.arange(650) % 5 == 0, 64, 0)
-    judgements = build_tasks(corpus, select(corpus, ["i2t/any", "i2t/symmetric-mean", "i2t/symmetric-first"]))
+    judgements = build_tasks(corpus, select_protocols(corpus, ["i2t/any", "i2t/symmetric-mean", "i2t/symmetric-first"]))
     found = score_dense(images, captions, judgements, top=top)
     for judgement in judgements:
         assert isinstance(judgement, RetrievalTask)
@@ -87,7 +87,7 @@ def test_galleries_whose_best_are_not_among_the_best_of_all_are_looked_at_alone(
 def test_constant_scorer_gets_exactly_k_over_n(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([5] * 300)
     same = np.full((1500, 8), 8**-0.5, dtype=np.float32)
-    outcomes = score_dense(same[:300], same, build_tasks(corpus, select(corpus, ["t2i/all"])))["t2i/all"]
+    outcomes = score_dense(same[:300], same, build_tasks(corpus, select_protocols(corpus, ["t2i/all"])))["t2i/all"]
     assert (outcomes.rank_best == 1).all()
     assert (outcomes.rank_worst == 300).all()
     for k in (1, 5, 10):
@@ -118,7 +118,7 @@ def test_permuting_the_gallery_changes_no_rank(seed: int, n: int, dim: int, exac
     def outcomes(images: NDArray[np.float32], image_of: NDArray[np.int64]) -> Outcomes:
         rows = [CaptionRow(id=f"c{i}", image_id=f"i{image_of[i]}", text="x") for i in range(n)]
         corpus = build_corpus("c", [ImageRow(id=f"i{i}") for i in range(n)], rows, source=None)
-        return score_dense(images, captions, build_tasks(corpus, select(corpus, ["t2i/all"])))["t2i/all"]
+        return score_dense(images, captions, build_tasks(corpus, select_protocols(corpus, ["t2i/all"])))["t2i/all"]
 
     before = outcomes(images, np.arange(n))
     after = outcomes(images[order], np.argsort(order))
@@ -136,7 +136,7 @@ def test_identical_captions_of_two_images_tie_exactly_wherever_they_stand(n: int
     captions[-1] = captions[0]
     rows = [CaptionRow(id=f"c{i}", image_id=f"i{i}", text="x") for i in range(n)]
     corpus = build_corpus("c", [ImageRow(id=f"i{i}") for i in range(n)], rows, source=None)
-    judgements = build_tasks(corpus, select(corpus, ["i2t/any", "t2i/all"]))
+    judgements = build_tasks(corpus, select_protocols(corpus, ["i2t/any", "t2i/all"]))
     for memory_bytes in (1 << 30, 1 << 10):
         found = score_dense(captions[::-1].copy(), captions, judgements, memory_bytes=memory_bytes)
         assert found["i2t/any"].rank_worst[0] == found["i2t/any"].rank_best[0] + 1
@@ -148,7 +148,7 @@ def test_ranks_of_transposed_scores_agree(corpus_of: Callable[[list[int]], Corpu
     corpus = corpus_of([1] * 70)
     rng = np.random.default_rng(3)
     a, b = (rng.standard_normal((70, 24)).astype(np.float32) for _ in range(2))
-    judgements = build_tasks(corpus, select(corpus, ["t2i/all", "i2t/any"]))
+    judgements = build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]))
     one, other = score_dense(a, b, judgements), score_dense(b, a, judgements)
     np.testing.assert_array_equal(one["t2i/all"].rank_best, other["i2t/any"].rank_best)
     np.testing.assert_array_equal(one["t2i/all"].top_ords, other["i2t/any"].top_ords)
@@ -202,7 +202,7 @@ def test_unusable_embeddings_are_refused_by_name(
 
 def test_an_empty_gallery_is_refused(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([1, 1])
-    [judgement] = build_tasks(corpus, select(corpus, ["t2i/all"]))
+    [judgement] = build_tasks(corpus, select_protocols(corpus, ["t2i/all"]))
     with pytest.raises(ValueError, match="gallery is empty"):
         replace(judgement, galleries=(np.empty(0, np.int32),))
 

@@ -20,7 +20,7 @@ from tasks.scoring.evaluate import evaluate
 from tasks.scoring.languages import CaptionParts
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.layout import layout_of
-from tasks.scoring.protocols.table import protocols_of, select
+from tasks.scoring.protocols.selection import protocols_of, select_protocols
 
 N, K, DIM = 60, 5, 16
 PARTS = (("en", "google"), ("en", "bing"), ("de", "google"), ("de", "bing"), ("fr", "google"))
@@ -62,7 +62,7 @@ def by_part(found: dict[str, Outcomes], name: str, metric: str) -> float:
 def test_recall_and_ndcg_equal_the_seeds_definition_in_both_directions() -> None:
     made, (images, captions) = corpus(), vectors()
     layout = layout_of(made)
-    found = evaluate(made, select(made, ["t2i/*/*", "i2t/*/*"]), images=images, captions=captions)
+    found = evaluate(made, select_protocols(made, ["t2i/*/*", "i2t/*/*"]), images=images, captions=captions)
     similarity = {part: torch.from_numpy(captions[ords] @ images.T) for part, ords in layout.parts.items()}
     own = torch.arange(N).repeat_interleave(K)
     for language, translator in PARTS:
@@ -81,7 +81,7 @@ def test_recall_and_ndcg_equal_the_seeds_definition_in_both_directions() -> None
 
 def test_english_agrees_with_itself_and_the_others_less() -> None:
     made, (images, captions) = corpus(), vectors()
-    found = evaluate(made, select(made, ["t2i/*/*", "i2t/*/*"]), images=images, captions=captions)
+    found = evaluate(made, select_protocols(made, ["t2i/*/*", "i2t/*/*"]), images=images, captions=captions)
     for direction in ("t2i", "i2t"):
         for metric in ("consistency_nDCG@20", "consistency_RBO"):
             assert by_part(found, f"{direction}/en/bing", metric) == pytest.approx(1, abs=1e-6)
@@ -102,7 +102,7 @@ def test_parts_read_one_at_a_time_give_what_the_whole_matrix_gives() -> None:
 def test_stored_lists_name_captions_of_the_part_by_their_place_in_the_corpus() -> None:
     made, (images, captions) = corpus(), vectors()
     ords = layout_of(made).parts["de", "bing"]
-    found = evaluate(made, select(made, ["i2t/de/bing", "t2i/de/bing"]), images=images, captions=captions)
+    found = evaluate(made, select_protocols(made, ["i2t/de/bing", "t2i/de/bing"]), images=images, captions=captions)
     assert np.isin(found["i2t/de/bing"].top_ords, ords).all()
     np.testing.assert_array_equal(found["t2i/de/bing"].query_ords, ords)
 
@@ -113,7 +113,7 @@ def test_without_the_reference_language_there_is_no_consistency_and_it_is_said(
     parts = PARTS[2:]
     made, (images, captions) = corpus(parts), vectors(len(parts))
     with caplog.at_level(logging.WARNING):
-        found = evaluate(made, select(made, ["t2i/de/google"]), images=images, captions=captions)
+        found = evaluate(made, select_protocols(made, ["t2i/de/google"]), images=images, captions=captions)
     assert "no en captions to compare with" in caplog.text
     names = [metric.name for metric in metrics_of(found["t2i/de/google"])]
     assert "consistency_nDCG@20" not in names
@@ -123,7 +123,9 @@ def test_without_the_reference_language_there_is_no_consistency_and_it_is_said(
 
 def test_consistency_survives_arrow_and_has_no_chance_value() -> None:
     made, (images, captions) = corpus(), vectors()
-    outcomes = evaluate(made, select(made, ["t2i/de/google"]), images=images, captions=captions)["t2i/de/google"]
+    outcomes = evaluate(made, select_protocols(made, ["t2i/de/google"]), images=images, captions=captions)[
+        "t2i/de/google"
+    ]
     rows = outcomes.to_arrow(evaluation="e", encoder="m", encoder_fingerprint="f", corpus="c", corpus_fingerprint="g")
     again = Outcomes.from_arrow(rows, outcomes.protocol)
     np.testing.assert_array_equal(again.reference_ndcg, outcomes.reference_ndcg)

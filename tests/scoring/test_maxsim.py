@@ -16,11 +16,11 @@ from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.scoring.evaluate import evaluate
 from tasks.scoring.late_interaction.maxsim import maxsim, score_maxsim
 from tasks.scoring.late_interaction.multivectors import gather, stacked
-from tasks.scoring.late_interaction.orientations import with_orientations
 from tasks.scoring.late_interaction.products import float32_scores, float64_scores, image_as_query
 from tasks.scoring.late_interaction.screening import bound_of, screen_of, screened
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.table import build_tasks, protocols_of, select
+from tasks.scoring.protocols.orientations import with_orientations
+from tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
 
 
 class Block(NamedTuple):
@@ -58,7 +58,7 @@ def by_definition(captions: Items, images: Items) -> NDArray[np.float64]:
 def test_scores_equal_the_sum_over_tokens_of_the_best_patch(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([1] * 30)
     images, captions = Items(0, 30), Items(1, 30)
-    found = evaluate(corpus, select(corpus, ["t2i/all", "i2t/any"]), images=images, captions=captions)
+    found = evaluate(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]), images=images, captions=captions)
     table = by_definition(captions, images)
     for id_, scores in (("t2i/all", table), ("i2t/any", table.T)):
         outcomes = found[id_]
@@ -72,7 +72,7 @@ def test_negative_similarities_are_not_beaten_by_padding(corpus_of: Callable[[li
     images, captions = Items(0, 2, longest=3), Items(1, 2, longest=3)
     images.vectors = [-np.abs(v) for v in images.vectors]
     captions.vectors = [np.abs(v) for v in captions.vectors]
-    found = score_maxsim(images, captions, build_tasks(corpus, select(corpus, ["t2i/all"])))
+    found = score_maxsim(images, captions, build_tasks(corpus, select_protocols(corpus, ["t2i/all"])))
     assert (found["t2i/all"].best_score < 0).all()
 
 
@@ -185,7 +185,7 @@ def test_only_pairs_that_decide_something_are_scored_again(corpus_of: Callable[[
 def test_the_three_orientations_follow_their_definitions(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([1] * 12)
     images, captions = Items(0, 12, longest=70), Items(1, 12)
-    found = evaluate(corpus, with_orientations(select(corpus, ["i2t/any"])), images=images, captions=captions)
+    found = evaluate(corpus, with_orientations(select_protocols(corpus, ["i2t/any"])), images=images, captions=captions)
     table = by_definition(captions, images)
     lengths = np.array([len(v) for v in captions.vectors])
     asked = by_definition(images, captions)
@@ -210,7 +210,9 @@ def test_scores_that_do_not_fit_memory_are_the_same(corpus_of: Callable[[list[in
 def test_small_sets_are_scored_exactly(winoground_form: Corpus) -> None:
     images, captions = Items(0, 6), Items(1, 6)
     [exact, fast] = [
-        score_maxsim(images, captions, build_tasks(winoground_form, select(winoground_form, ["winoground"])), method=m)
+        score_maxsim(
+            images, captions, build_tasks(winoground_form, select_protocols(winoground_form, ["winoground"])), method=m
+        )
         for m in ("float32", "certified")
     ]
     table = by_definition(captions, images)
@@ -225,4 +227,4 @@ def test_a_dense_encoder_has_no_orientations(
     corpus = corpus_of([1, 1])
     vectors = unit_of(np.eye(2))
     with pytest.raises(ValueError, match="multi-vector"):
-        evaluate(corpus, with_orientations(select(corpus, ["i2t/any"])), images=vectors, captions=vectors)
+        evaluate(corpus, with_orientations(select_protocols(corpus, ["i2t/any"])), images=vectors, captions=vectors)

@@ -20,7 +20,7 @@ from tasks.metrics import METRICS
 from tasks.scoring.dense import score_dense
 from tasks.scoring.evaluate import evaluate
 from tasks.scoring.protocols.layout import layout_of
-from tasks.scoring.protocols.table import build_tasks, protocols_of, select
+from tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
 
 pytestmark = pytest.mark.peers
 
@@ -59,7 +59,7 @@ def test_retrieval_equals_clip_benchmark(corpus_of: Callable[[list[int]], Corpus
     with contextlib.redirect_stderr(io.StringIO()):
         theirs = peer.evaluate(Lookup(images, captions), loader, numbers, "cpu", amp=False, recall_k_list=[1, 5, 10])
     corpus = corpus_of(counts)
-    found = score_dense(images, captions, build_tasks(corpus, select(corpus, ["t2i/all", "i2t/any"])))
+    found = score_dense(images, captions, build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"])))
     for k in (1, 5, 10):
         assert METRICS[f"R@{k}"].value(found["t2i/all"]) == pytest.approx(
             theirs[f"image_retrieval_recall@{k}"], abs=1e-6
@@ -76,7 +76,9 @@ def winoground_both_ways(images: NDArray[np.float32], captions: NDArray[np.float
     texts = [CaptionRow(id=str(i), image_id=str(i), text="x") for i in range(2 * n)]
     sets = [QuadrupleRow(str(i), str(2 * i), str(2 * i + 1), str(2 * i), str(2 * i + 1)) for i in range(n)]
     corpus = build_corpus("w", rows, texts, source=None, quadruples=sets)
-    outcomes = score_dense(images, captions, build_tasks(corpus, select(corpus, ["winoground"])))["winoground"]
+    outcomes = score_dense(images, captions, build_tasks(corpus, select_protocols(corpus, ["winoground"])))[
+        "winoground"
+    ]
     ours = {score: METRICS[f"winoground_{score}"].value(outcomes) for score in ("text", "image", "group")}
     loader = [
         (torch.tensor([[2 * i, 2 * i + 1]]).view(1, 2, 1, 1, 1), [[str(2 * i), str(2 * i + 1)]]) for i in range(n)
@@ -155,7 +157,7 @@ def test_ndcg_mrr_recall_and_r_precision_equal_trec_eval(corpus_of: Callable[[li
     captions = unit(np.repeat(images, 5, axis=0) + 2 * rng.standard_normal((300, 16)))
     images = unit(images)
     corpus = corpus_of([5] * 60)
-    outcomes = score_dense(images, captions, build_tasks(corpus, select(corpus, ["i2t/any"])))["i2t/any"]
+    outcomes = score_dense(images, captions, build_tasks(corpus, select_protocols(corpus, ["i2t/any"])))["i2t/any"]
     scores = images @ captions.T
     relevant = {str(q): {str(5 * q + k): 1 for k in range(5)} for q in range(60)}
     run = {str(q): {str(c): float(s) for c, s in enumerate(row)} for q, row in enumerate(scores)}
@@ -186,7 +188,9 @@ def maxsim_both_ways(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Our scores, caption by caption in image order, and colpali_engine's."""
     peer = pytest.importorskip("colpali_engine.utils.processing_utils")
-    found = evaluate(corpus, select(corpus, ["t2i/all"]), images=blocks(images), captions=blocks(captions))["t2i/all"]
+    found = evaluate(corpus, select_protocols(corpus, ["t2i/all"]), images=blocks(images), captions=blocks(captions))[
+        "t2i/all"
+    ]
     assert found.top_ords is not None
     assert found.top_scores is not None
     ours = np.empty(found.top_ords.shape, dtype=np.float32)

@@ -12,7 +12,8 @@ from store.types import Corpus
 from tasks.corpora.build import CaptionRow, ImageRow, PairRow, RelevanceRow, build_corpus
 from tasks.metrics import METRICS
 from tasks.scoring.dense import score_dense
-from tasks.scoring.protocols.table import PROTOCOLS, build_tasks, judge, protocols_of, select
+from tasks.scoring.protocols.selection import build_task, build_tasks, protocols_of, select_protocols
+from tasks.scoring.protocols.table import PROTOCOLS
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
 
 
@@ -21,7 +22,7 @@ def ids(corpus: Corpus) -> list[str]:
 
 
 def asked(corpus: Corpus, id_: str) -> RetrievalTask:
-    judgement = judge(corpus, select(corpus, [id_])[0])
+    judgement = build_task(corpus, select_protocols(corpus, [id_])[0])
     assert isinstance(judgement, RetrievalTask)
     return judgement
 
@@ -49,12 +50,12 @@ def test_a_corpus_has_the_protocols_that_make_sense_for_it(
 )
 def test_a_protocol_that_does_not_fit_says_why(corpus_of: Callable[[list[int]], Corpus], id_: str, reason: str) -> None:
     with pytest.raises(RequestError, match=reason):
-        select(corpus_of([1, 1]), [id_])
+        select_protocols(corpus_of([1, 1]), [id_])
 
 
 def test_all_unfit_protocols_are_reported_together(corpus_of: Callable[[list[int]], Corpus]) -> None:
     with pytest.raises(RequestError) as caught:
-        select(corpus_of([1, 1]), ["t2i/first", "t2i/all", "nonsense"])
+        select_protocols(corpus_of([1, 1]), ["t2i/first", "t2i/all", "nonsense"])
     assert len(caught.value.faults) == 2
 
 
@@ -108,7 +109,7 @@ def test_languages_search_within_themselves_and_the_headline_is_the_reference() 
     assert "t2i/de/google" in ids(corpus)
     assert asked(corpus, "t2i/all").queries.tolist() == [0, 1, 2]
     assert asked(corpus, "i2t/de/bing").galleries[0].tolist() == [6, 7, 8]
-    assert [protocol.id for protocol in select(corpus, ["t2i/de/*"])] == ["t2i/de/bing", "t2i/de/google"]
+    assert [protocol.id for protocol in select_protocols(corpus, ["t2i/de/*"])] == ["t2i/de/bing", "t2i/de/google"]
 
 
 def test_extra_ground_truths_become_protocols_with_only_judged_queries() -> None:
@@ -136,15 +137,15 @@ def test_pairs_have_one_protocol_per_category_and_a_macro_mean_that_weighs_categ
     ]
     corpus = build_corpus("sugarcrepe", images, captions, source=None, pairs=pairs)
     assert ids(corpus) == ["sugarcrepe/add", "sugarcrepe/swap", "sugarcrepe/macro", "sugarcrepe/micro"]
-    macro = judge(corpus, select(corpus, ["sugarcrepe/macro"])[0])
+    macro = build_task(corpus, select_protocols(corpus, ["sugarcrepe/macro"])[0])
     assert isinstance(macro, ChoiceTask)
     assert macro.weights.tolist() == [0.75, 0.75, 1.5]
     assert macro.captions.tolist() == [[0, 2], [1, 3], [0, 4]]
-    micro = judge(corpus, select(corpus, ["sugarcrepe/micro"])[0])
+    micro = build_task(corpus, select_protocols(corpus, ["sugarcrepe/micro"])[0])
     assert isinstance(micro, ChoiceTask)
     assert micro.weights.tolist() == [1.0, 1.0, 1.0]
     with pytest.raises(RequestError, match="pairs with hard negatives"):
-        select(corpus, ["t2i/all"])
+        select_protocols(corpus, ["t2i/all"])
 
 
 def pairs_corpus(name: str, pairs: list[PairRow]) -> Corpus:
@@ -160,7 +161,7 @@ def test_a_caption_can_be_asked_to_beat_all_its_negatives_at_once() -> None:
     ]
     corpus = pairs_corpus("aro-coco-order", pairs)
     assert ids(corpus) == ["aro/order", "aro/all-negatives"]
-    judgement = judge(corpus, select(corpus, ["aro/all-negatives"])[0])
+    judgement = build_task(corpus, select_protocols(corpus, ["aro/all-negatives"])[0])
     assert isinstance(judgement, ChoiceTask)
     assert judgement.captions.tolist() == [[0, 2, 3, 4], [1, 5, -1, -1]]
     vectors = np.float32([[1, 0], [0, 1]])
@@ -176,10 +177,10 @@ def test_of_many_categories_only_the_mean_is_taken_unless_asked() -> None:
     pairs = [PairRow(f"p{k}", f"i{k % 2}", f"c{k % 2}", "n0", f"relation-{k}") for k in range(21)]
     corpus = pairs_corpus("aro-relation", pairs)
     assert ids(corpus) == ["aro/macro", "aro/micro", "aro/all-negatives"]
-    assert [protocol.id for protocol in select(corpus, ["aro/relation-7"])] == ["aro/relation-7"]
+    assert [protocol.id for protocol in select_protocols(corpus, ["aro/relation-7"])] == ["aro/relation-7"]
 
 
 def test_several_judgements_come_in_the_order_asked_for(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([2, 2])
     wanted = ["i2t/any", "t2i/all"]
-    assert [judgement.protocol.id for judgement in build_tasks(corpus, select(corpus, wanted))] == wanted
+    assert [judgement.protocol.id for judgement in build_tasks(corpus, select_protocols(corpus, wanted))] == wanted

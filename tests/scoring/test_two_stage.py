@@ -18,7 +18,7 @@ from tasks.scoring.dense import score_dense
 from tasks.scoring.fusion import dense_scores, late_scores, reciprocal_rank_fusion, weighted_sum
 from tasks.scoring.late_interaction.multivectors import gather
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.table import build_tasks, protocols_of, select
+from tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.scoring.two_stage import dense_pairs, maxsim_pairs, two_stage
 
@@ -38,7 +38,7 @@ def two_encoders(n: int, per_image: int) -> list[tuple[NDArray[np.float32], NDAr
 
 
 def judged(corpus: Corpus, id_: str) -> RetrievalTask:
-    [judgement] = build_tasks(corpus, select(corpus, [id_]))
+    [judgement] = build_tasks(corpus, select_protocols(corpus, [id_]))
     assert isinstance(judgement, RetrievalTask)
     return judgement
 

@@ -25,7 +25,7 @@ from tasks.diagnosis.ablations.variants import BYTES, ROUNDED, Matrix
 from tasks.diagnosis.subject import Slice, Subject
 from tasks.metrics import METRICS
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.table import judge
+from tasks.scoring.protocols.selection import build_task
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.paired import paired_intervals
@@ -59,7 +59,7 @@ def ablations(subject: Subject) -> Iterator[Slice]:
     made_of_choices = len(corpus.quadruples) or len(corpus.pairs)
     if subject.protocol.direction != "t2i" or made_of_choices:
         return
-    judgement = judge(corpus, subject.protocol)
+    judgement = build_task(corpus, subject.protocol)
     if not isinstance(judgement, RetrievalTask):
         return
     seed = subject.resampling.seed

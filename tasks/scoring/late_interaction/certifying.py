@@ -21,10 +21,10 @@ from tasks.scoring.late_interaction.multivectors import (
     summed,
 )
 from tasks.scoring.late_interaction.opening import mark_open
-from tasks.scoring.late_interaction.orientations import orientation_of
 from tasks.scoring.late_interaction.products import score_table
 from tasks.scoring.late_interaction.screening import Bound, Screened, bound_of, screen_of, screened
-from tasks.scoring.protocols.tasks import ChoiceTask, Judgement, RetrievalTask
+from tasks.scoring.protocols.orientations import orientation_of
+from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
 from tasks.scoring.threads import one_thread_each
 
 _STRIP_PAIRS = 1 << 22
@@ -33,7 +33,7 @@ _STRIP_PAIRS = 1 << 22
 def certified_scores(
     images: Blocks,
     captions: Ragged,
-    judgements: Sequence[Judgement],
+    judgements: Sequence[ScoringTask],
     *,
     n_images: int,
     device: str,
@@ -129,7 +129,7 @@ def _screen(
     return bound_of(screen, largest_magnitudes=magnitudes, residuals=residuals, largest_norm=largest_norm)
 
 
-def _needed(judgements: Sequence[Judgement], n_captions: int, n_images: int) -> list[NDArray[np.int64]]:
+def _needed(judgements: Sequence[ScoringTask], n_captions: int, n_images: int) -> list[NDArray[np.int64]]:
     """Per image, the captions whose exact score decides something: relevant ones, and all of small sets."""
     pairs = []
     for judgement in judgements:
@@ -151,7 +151,7 @@ def _mark(
     exact: NDArray[np.bool_],
     bound: Bound | None,
     counts: NDArray[np.int64],
-    judgements: Sequence[Judgement],
+    judgements: Sequence[ScoringTask],
     top: int,
 ) -> None:
     """Mark open pairs by rows (``t2i``), by columns (``i2t``) and by columns divided by the caption's tokens.

@@ -23,11 +23,11 @@ from tasks.scoring.choices import choose
 from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, check_ords, full_float32
 from tasks.scoring.late_interaction.certifying import certified_scores
 from tasks.scoring.late_interaction.multivectors import Blocks, Ragged, gather
-from tasks.scoring.late_interaction.orientations import orientation_of
 from tasks.scoring.late_interaction.products import float32_scores, image_as_query
 from tasks.scoring.late_interaction.screening import half_is_fast
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.tasks import ChoiceTask, Judgement, RetrievalTask
+from tasks.scoring.protocols.orientations import orientation_of
+from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
 from tasks.scoring.ranks.accumulator import Strip, collect
 
 Method: TypeAlias = Literal["certified", "float32"]
@@ -53,7 +53,7 @@ class MaxSim(NamedTuple):
 def score_maxsim(
     images: Blocks,
     captions: Blocks,
-    judgements: Sequence[Judgement],
+    judgements: Sequence[ScoringTask],
     *,
     device: str = "cpu",
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
@@ -100,7 +100,7 @@ def score_maxsim(
 def maxsim(
     images: Blocks,
     captions: Ragged,
-    judgements: Sequence[Judgement],
+    judgements: Sequence[ScoringTask],
     *,
     device: str = "cpu",
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
@@ -127,7 +127,7 @@ def _method_for(images: Blocks, device: str) -> Method:
     return "float32" if first is not None and first.offsets[-1] < _WORTH_SCREENING * len(first.ords) else "certified"
 
 
-def n_images_of(judgements: Sequence[Judgement]) -> int:
+def n_images_of(judgements: Sequence[ScoringTask]) -> int:
     """How many images the judgements speak of: one more than the highest ord."""
     highest = 0
     for judgement in judgements:
@@ -142,7 +142,7 @@ def n_images_of(judgements: Sequence[Judgement]) -> int:
 
 
 def outcomes_of_scores(
-    scores: NDArray[np.float32], captions: Ragged, judgements: Sequence[Judgement], memory_bytes: int, top: int
+    scores: NDArray[np.float32], captions: Ragged, judgements: Sequence[ScoringTask], memory_bytes: int, top: int
 ) -> dict[str, Outcomes]:
     """Outcomes of judgements that read the same scores: by row, by column, by column and per token.
 

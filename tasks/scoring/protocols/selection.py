@@ -1,32 +1,86 @@
-"""Which protocols are asked of an encoder on a corpus."""
+"""Which protocols to evaluate on a corpus, and the task that each of them sets."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
 
+from store.errors import RequestError
 from store.types import Corpus, EvalProtocol, VectorKind
-from tasks.scoring.late_interaction.orientations import with_orientations
-from tasks.scoring.protocols.table import select
+from tasks.scoring.protocols.layout import CorpusLayout, layout_of
+from tasks.scoring.protocols.orientations import with_orientations
+from tasks.scoring.protocols.table import ProtocolRule, rules_for
+from tasks.scoring.protocols.tasks import ScoringTask
+
+
+def protocols_of(corpus: Corpus) -> tuple[EvalProtocol, ...]:
+    """Every protocol that fits a corpus, headlines first, without orientations of late interaction.
+
+    Of more than 20 categories of hard negatives only the means; a category has to be requested by its id.
+    """
+    layout = layout_of(corpus)
+    return tuple(r.protocol for r in rules_for(layout) if not r.on_request and r.obstacle(layout) is None)
 
 
 def select_protocols(
     corpus: Corpus, ids: Collection[str] = (), *, vectors: VectorKind = "multi"
 ) -> tuple[EvalProtocol, ...]:
-    """The protocols of these ids or patterns, all that fit where none is named, in the corpus' order.
+    """The protocols with these ids, in the order given; every protocol that fits the corpus if none is named.
 
     Args:
-        corpus: What they are asked of.
-        ids: Ids as of ``protocols.table.select``; an id with an orientation (``i2t/any@image-as-query``) is for
-            late interaction.
-        vectors: A single-vector encoder has no orientations; such ids are left out for it.
+        corpus: The corpus to evaluate on.
+        ids: Protocol ids or shell patterns (``t2i/*/google``). An id may name an orientation of late interaction
+            (``i2t/any@image-as-query``).
+        vectors: Orientations are left out for single-vector encoders.
 
     Raises:
-        RequestError: An id is unknown or does not fit the corpus.
+        RequestError: An id is unknown or does not fit this corpus; gives the reason for every such id.
     """
-    plain = select(corpus, list(dict.fromkeys(name.partition("@")[0] for name in ids)) or None)
+    if ids:
+        layout = layout_of(corpus)
+        plain = tuple(rule.protocol for rule in _matching(layout, _without_orientation(ids)).values())
+    else:
+        plain = protocols_of(corpus)
     if vectors == "single":
         return plain
-    turned = with_orientations(plain)
-    if not ids:
-        return turned
-    return tuple(p for p in turned if "@" not in p.id or p.id in ids)
+    return tuple(p for p in with_orientations(plain) if not ids or "@" not in p.id or p.id in ids)
+
+
+def build_task(corpus: Corpus, protocol: EvalProtocol) -> ScoringTask:
+    """The task that one protocol sets on a corpus; see :func:`build_tasks` for several at once."""
+    return build_tasks(corpus, [protocol])[0]
+
+
+def build_tasks(corpus: Corpus, protocols: Iterable[EvalProtocol]) -> list[ScoringTask]:
+    """The task that each protocol sets on a corpus, in the order of the protocols.
+
+    Raises:
+        RequestError: A protocol does not fit; gives the reason for every such protocol.
+    """
+    layout, wanted = layout_of(corpus), list(protocols)
+    plain = _without_orientation([protocol.id for protocol in wanted])
+    rules = _matching(layout, plain)
+    return [rules[id_].build(layout, protocol) for id_, protocol in zip(plain, wanted, strict=True)]
+
+
+def _without_orientation(ids: Iterable[str]) -> list[str]:
+    return [id_.partition("@")[0] for id_ in ids]
+
+
+def _matching(layout: CorpusLayout, ids: Collection[str]) -> dict[str, ProtocolRule]:
+    """Protocol id -> rule, of every protocol that the ids or patterns name and that fits the corpus."""
+    rules = {rule.protocol.id: rule for rule in rules_for(layout)}
+    name = layout.corpus.name
+    matching: dict[str, ProtocolRule] = {}
+    faults = []
+    for id_ in ids:
+        matches = [id_] if id_ in rules else [other for other in rules if fnmatchcase(other, id_)]
+        obstacles = {match: rules[match].obstacle(layout) for match in matches}
+        if not matches:
+            faults.append(f"protocol {id_!r} is unknown for corpus {name!r}; known: {', '.join(rules)}")
+        elif all(obstacles.values()):
+            faults.append(f"protocol {id_!r} does not fit corpus {name!r}: {next(iter(obstacles.values()))}")
+        matching |= {match: rules[match] for match, obstacle in obstacles.items() if obstacle is None}
+    if faults:
+        raise RequestError(faults)
+    return matching

@@ -78,4 +78,4 @@ class ChoiceTask:
     weights: NDArray[np.float64]
 
 
-Judgement: TypeAlias = RetrievalTask | ChoiceTask
+ScoringTask: TypeAlias = RetrievalTask | ChoiceTask
