@@ -9,6 +9,7 @@ from flows.execution import call, call_each, task_runner, timeout_seconds
 from flows.runs import recorded_run
 from tasks.compare import compare_corpus
 from tasks.diagnose import diagnose_corpus
+from tasks.diagnosis.table import check_analyses
 from tasks.discover import find_evaluations
 from tasks.runtime.references import CompareRef, EvaluationRef
 
@@ -34,6 +35,7 @@ def compare(
     Returns:
         One reference per corpus and a few of its protocols.
     """
+    check_analyses(config.analyses)
     evaluations = call(find_evaluations, config.store_uri, corpora=config.corpora if corpora is None else corpora)
     with recorded_run(config, "compare", run) as run_id:
         by_corpus: dict[str, list[EvaluationRef]] = {}
@@ -45,7 +47,7 @@ def compare(
             compare_corpus,
             [{"evaluations": g, "protocols": part, **asked} for g in groups for part in _families(g)],
         )
-        call_each(diagnose_corpus, [{"evaluations": group, **asked} for group in groups])
+        call_each(diagnose_corpus, [{"evaluations": group, "analyses": config.analyses, **asked} for group in groups])
         return tuple(compared)
 
 

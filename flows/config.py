@@ -67,6 +67,8 @@ class RunConfig:
         interval: ``percentile`` or ``bca``.
         adjustment: Of the p-values of all pairs of encoders: ``holm`` or ``benjamini-hochberg``.
         keep_replicates: Store every bootstrap draw of every metric too (table ``replicates``).
+        analyses: Keys of the analyses that explain the results; empty: all, except those that run on request only
+            (``resampled-gallery``).
         trust_remote_code: Consent to run a model repository's own code, at a resolved revision.
     """
 
@@ -87,6 +89,7 @@ class RunConfig:
     interval: IntervalMethod = "percentile"
     adjustment: Adjustment = "holm"
     keep_replicates: bool = False
+    analyses: tuple[str, ...] = ()
     trust_remote_code: bool = False
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ from flows.config import RunConfig, unnamed
 from flows.execution import call
 from store.errors import RequestError, WorkError
 from store.types import EncoderSpec, Precision
+from tasks.diagnosis.table import check_analyses
 from tasks.embed import check_corpora
 from tasks.encoders import CatalogEntry, entry_from, entry_of, spec_of
 from tasks.resolve import resolve_encoder
@@ -25,6 +26,10 @@ def check_request(config: RunConfig) -> tuple[EncoderSpec, ...]:
     """
     found, faults = _resolved(config)
     faults += unnamed(config)
+    try:
+        check_analyses(config.analyses)
+    except RequestError as error:
+        faults += error.faults
     try:
         unreadable: list[str] = call(check_corpora, config.corpora, config.sample, config.seed)
         faults += unreadable

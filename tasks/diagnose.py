@@ -27,7 +27,7 @@ def diagnose_corpus(
     store_uri: str,
     resampling: Resampling,
     run: str,
-    analyses: Sequence[str] | None = None,
+    analyses: Sequence[str] = (),
 ) -> int:
     """Slices of encoders that were evaluated on one corpus; returns how many rows were written.
 
@@ -36,7 +36,7 @@ def diagnose_corpus(
         store_uri: Where outcomes, vectors and results are read and slices written.
         resampling: How the intervals are drawn, as for the results.
         run: Id of the run.
-        analyses: Keys of ``ANALYSES``; None: all.
+        analyses: Keys of ``ANALYSES``; empty: all, except those that run on request only.
     """
     store = EmbeddingStore.open(store_uri)
     sets = evaluations[0].sets

@@ -31,7 +31,11 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     parser = declare(commands, common, "evaluate", evaluate, rows=True)
     _options(parser, statistics=True)
     parser.add_argument("--metric", metavar="MODULE:FUNCTION", help="a metric of your own; prints its rows")
-    _options(declare(commands, common, "compare", compare), statistics=True)
+    parser = declare(commands, common, "compare", compare)
+    _options(parser, statistics=True)
+    parser.add_argument(
+        "--analyses", type=names, metavar="A,B", help="only these analyses (default: all except resampled-gallery)"
+    )
     _options(declare(commands, common, "watch", watch, rows=True), encoding=True, statistics=True)
     parser = declare(commands, common, "report", report)
     _options(parser)

@@ -34,13 +34,13 @@ class Analysis:
         title: One line for people.
         run: Subject -> slices; none where the subject has nothing of what it looks at.
         directions: Protocols that it is for.
-        reads_vectors: Whether it needs stored vectors (and time for them), not only outcomes.
+        on_request: Whether it runs only when it is named.
     """
 
     title: str
     run: Callable[[Subject], Iterable[Slice]]
     directions: frozenset[Direction] = _RETRIEVAL
-    reads_vectors: bool = False
+    on_request: bool = False
 
 
 ANALYSES: dict[str, Analysis] = {
@@ -51,31 +51,45 @@ ANALYSES: dict[str, Analysis] = {
     "margins": Analysis(title="How narrowly queries are won and lost", run=margins),
     "disagreement": Analysis(title="Right where another encoder is wrong", run=disagreement),
     "families": Analysis(title="Images taken for one another", run=families),
-    "resampled-gallery": Analysis(title="V29's resampled gallery, which is biased", run=resampled_galleries),
+    "resampled-gallery": Analysis(
+        title="Recall with a resampled gallery, which is biased", run=resampled_galleries, on_request=True
+    ),
     "thresholds": Analysis(title="Precision and recall at a score", run=thresholds),
     "tags": Analysis(title="Winoground by tag", run=tags, directions=frozenset({"quadruples"})),
     "baselines": Analysis(title="Captions alone", run=baselines, directions=_CHOICES),
-    "gap": Analysis(title="Modality gap", run=modality_gap, directions=frozenset({"t2i"}), reads_vectors=True),
-    "forward-precision": Analysis(title="Precision of the forward pass", run=forward_precision, reads_vectors=True),
-    "temperatures": Analysis(title="Scores as probabilities", run=temperatures, reads_vectors=True),
+    "gap": Analysis(title="Modality gap", run=modality_gap, directions=frozenset({"t2i"})),
+    "forward-precision": Analysis(title="Precision of the forward pass", run=forward_precision),
+    "temperatures": Analysis(title="Scores as probabilities", run=temperatures),
     "ablations": Analysis(
         title="Other forms of the stored vectors",
         run=ablations,
         directions=frozenset({"t2i"}),
-        reads_vectors=True,
     ),
 }
 
 
-def diagnose(subject: Subject, names: Sequence[str] | None = None) -> Iterator[Slice]:
-    """The slices of the named analyses that fit the subject's protocol; of all, where none are named.
+def check_analyses(names: Sequence[str]) -> None:
+    """Check the names of analyses.
 
     Raises:
         RequestError: An unknown name.
     """
-    unknown = sorted(set(names or ()) - set(ANALYSES))
-    if unknown:
-        raise RequestError(f"unknown analyses {', '.join(unknown)}; there are {', '.join(ANALYSES)}")
+    if unknown := sorted(set(names) - set(ANALYSES)):
+        raise RequestError(f"unknown analyses {', '.join(unknown)}; known analyses: {', '.join(ANALYSES)}")
+
+
+def diagnose(subject: Subject, names: Sequence[str] = ()) -> Iterator[Slice]:
+    """The slices of the named analyses that apply to the subject's protocol.
+
+    Args:
+        subject: Encoders with their outcomes under one protocol of one corpus.
+        names: Keys of ``ANALYSES``; empty: all, except those that run on request only.
+
+    Raises:
+        RequestError: An unknown name.
+    """
+    check_analyses(names)
     for name, analysis in ANALYSES.items():
-        if (names is None or name in names) and subject.protocol.direction in analysis.directions:
+        wanted = name in names if names else not analysis.on_request
+        if wanted and subject.protocol.direction in analysis.directions:
             yield from analysis.run(subject)

@@ -230,8 +230,14 @@ def test_encoders_that_were_asked_other_queries_are_refused() -> None:
 
 
 def test_an_unknown_analysis_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(RequestError, match="unknown analyses moods; there are complexity"):
+    with pytest.raises(RequestError, match="unknown analyses moods; known analyses: complexity"):
         list(diagnose(subject(corpus(), a=perfect()), ["moods"]))
+
+
+def test_an_analysis_on_request_runs_only_when_it_is_named() -> None:
+    of = subject(corpus(), a=perfect())
+    assert "resampled-gallery" not in {each.analysis for each in diagnose(of)}
+    assert {each.analysis for each in diagnose(of, ["resampled-gallery"])} == {"resampled-gallery"}
 
 
 def test_every_analysis_has_a_title_and_a_direction() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flows.config import RunConfig, read_suite, run_config
-from flows.request import checked_encoders
+from flows.request import check_request, checked_encoders
 from store.errors import RequestError, WorkError
 
 
@@ -24,6 +24,12 @@ def test_a_suite_file_becomes_a_run_and_options_win_over_it(tmp_path: Path) -> N
     config = run_config(read_suite(suite), {"replicates": 900, "seed": None})
     assert (config.name, config.corpora, config.encoders) == ("mine", ("shapes",), ("tiny-clip",))
     assert (config.replicates, config.seed) == (900, 0)
+
+
+def test_an_unknown_analysis_is_found_before_anything_is_encoded(tmp_path: Path) -> None:
+    (tmp_path / "suite.toml").write_text('analyses = ["resampled-gallery", "moods"]\n')
+    with pytest.raises(RequestError, match="unknown analyses moods; known analyses: complexity"):
+        check_request(run_config(read_suite(tmp_path / "suite.toml"), {}))
 
 
 def test_paths_of_a_suite_count_from_the_suite_file(tmp_path: Path) -> None:
