@@ -18,7 +18,7 @@ from store.errors import RequestError, WorkError
 from store.types import Corpus, EncoderSpec, Modality
 from tasks.corpora import open_corpus
 from tasks.corpora.change import describe_change
-from tasks.corpora.images.image_index import image_index
+from tasks.corpora.images.image_index import index_images
 from tasks.runtime.artifacts import shown_progress
 from tasks.runtime.encoding import EncodeSettings, SetEncoder, Shard, set_key
 from tasks.runtime.progress import track
@@ -221,7 +221,7 @@ def _read(what: str | dict[str, Any], *, store_uri: str, sample: int | None, see
             advance(finished - done)
             done = finished
 
-        return image_index(corpus, known=known, sink=store.write_image_index, progress=progress)
+        return index_images(corpus, known=known, sink=store.write_image_index, progress=progress)
 
 
 def _changes(store: EmbeddingStore, corpus: Corpus) -> tuple[str, ...]:

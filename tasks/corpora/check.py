@@ -8,9 +8,9 @@ from pathlib import Path
 
 from store.errors import RequestError
 from store.types import Corpus
-from tasks.corpora.description import plan
+from tasks.corpora.description import reader_call
 from tasks.corpora.facts import CorpusFacts, corpus_facts
-from tasks.corpora.images.image_index import image_index
+from tasks.corpora.images.image_index import index_images
 
 _SHOWN = 20
 
@@ -65,10 +65,10 @@ def check_corpus(
         progress: Called with the number of images decoded and to decode.
     """
     try:
-        corpus = plan(what, base=base).read()
+        corpus = reader_call(what, base=base).read()
         whole = corpus
         if decode:
-            corpus = image_index(corpus, known={}, sink=lambda _: None, progress=progress)
+            corpus = index_images(corpus, known={}, sink=lambda _: None, progress=progress)
     except RequestError as error:
         return CorpusCheck(faults=error.faults)
     facts = corpus_facts(corpus)

@@ -1,6 +1,6 @@
-"""From what a user writes (a name, a folder, a TOML file, a mapping) to one call of one reader.
+"""What the user writes to name a corpus (a name, a path, a TOML file, a mapping), resolved to one call of a reader.
 
-A description names a reader of ``CORPORA`` and its options; paths start from the file's own folder:
+A description names a reader of ``CORPORA`` and its options; paths start from the folder of the file:
 
 .. code-block:: toml
 
@@ -9,10 +9,10 @@ A description names a reader of ``CORPORA`` and its options; paths start from th
     images = "catalogue/photos"
     columns = { image = "file", caption = "title_de" }
     language = "de"
-    missing = "skip"                     # list images without a file instead of refusing the corpus
-    sample = 500                         # optional, drawn with sample_seed
+    missing = "skip"                     # leave out images without a file instead of refusing the corpus
+    sample = 500                         # optional: draw 500 images, with sample_seed as random seed
 
-Own data is called by the file's name unless it says ``name``; corpora of the field keep theirs.
+A corpus of the user's own data is named after the file unless ``name`` is given; published corpora keep their names.
 """
 
 from __future__ import annotations
@@ -25,55 +25,56 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Any, get_type_hints
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora import CORPORA
 from tasks.corpora.files import corpus_name
-from tasks.corpora.options import option_fault, takes_paths
 from tasks.corpora.readers.table import NAMES, SUFFIXES
 from tasks.corpora.subset import sample_corpus
 
+# Reader -> files by which its folder is recognised; the first reader of which any pattern matches is used.
+FOLDER_LAYOUTS: dict[str, tuple[str, ...]] = {
+    "coco-captions": ("captions.json", "captions_*.json", "annotations/captions_*.json"),
+    "coco-karpathy": ("dataset_coco.json", "coco_karpathy_test.json", "test_5k.json"),
+    "flickr30k-karpathy": ("dataset_flickr30k.json", "flickr30k_test.json"),
+    "winoground": ("examples.jsonl", "data/examples.jsonl"),
+    "sugarcrepe": ("swap_obj.json",),
+    "crepe": ("prod_vg_hard_negs_*.csv", "syst_vg_hard_negs_*.csv"),
+    "coco-sm": ("google.json", "meta/google.json"),
+    "xtd10": ("test_image_names.txt", "XTD10/test_image_names.txt"),
+    "multi30k": ("image_splits", "data/task1/image_splits"),
+    "table": NAMES,
+    "xflickrco": ("en.jsonl",),
+    "webdataset": ("*.tar",),
+}
 
-class FolderLayout(NamedTuple):
-    """How the files of a folder tell which reader is meant: any of these patterns matches something in it."""
-
-    patterns: tuple[str, ...]
-    reader: str
-
-
-# The first that matches decides.
-FOLDER_LAYOUTS: tuple[FolderLayout, ...] = (
-    FolderLayout(("captions.json", "captions_*.json", "annotations/captions_*.json"), "coco-captions"),
-    FolderLayout(("dataset_coco.json", "coco_karpathy_test.json", "test_5k.json"), "coco-karpathy"),
-    FolderLayout(("dataset_flickr30k.json", "flickr30k_test.json"), "flickr30k-karpathy"),
-    FolderLayout(("examples.jsonl", "data/examples.jsonl"), "winoground"),
-    FolderLayout(("swap_obj.json",), "sugarcrepe"),
-    FolderLayout(("prod_vg_hard_negs_*.csv", "syst_vg_hard_negs_*.csv"), "crepe"),
-    FolderLayout(("google.json", "meta/google.json"), "coco-sm"),
-    FolderLayout(("test_image_names.txt", "XTD10/test_image_names.txt"), "xtd10"),
-    FolderLayout(("image_splits", "data/task1/image_splits"), "multi30k"),
-    FolderLayout(NAMES, "table"),
-    FolderLayout(("en.jsonl",), "xflickrco"),
-    FolderLayout(("*.tar",), "webdataset"),
-)
+# pydantic's error type -> what was expected, where its own message is not in the words of a TOML file
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+    "is_instance_of": "a list of texts",
+    "sequence_str": "a list of texts",
+    "mapping_type": "a table of texts",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReaderCall:
-    """A reader and the options to call it with: known to exist, not yet known to be right.
+    """A reader and the options to call it with.
 
     Attributes:
-        entry: Key of ``CORPORA``.
         reader: The function.
-        options: What it is called with; paths are absolute.
-        name: What the corpus is to be called where the reader does not take that itself.
-        sample: Draw so many images.
-        seed: Of the draw.
+        options: Its keyword arguments; paths are absolute.
+        name: Name that replaces the corpus' own; None to keep it.
+        sample: Number of images to draw; None for all.
+        seed: Random seed of the draw.
     """
 
-    entry: str
     reader: Callable[..., Corpus]
     options: Mapping[str, object]
     name: str | None = None
@@ -81,22 +82,22 @@ class ReaderCall:
     seed: int = 0
 
     def read(self) -> Corpus:
-        """The corpus, or its draw."""
+        """The corpus, or the sample of it."""
         corpus = self.reader(**self.options)
         if self.name is not None:
             corpus = replace(corpus, name=self.name)
         return corpus if self.sample is None else sample_corpus(corpus, self.sample, seed=self.seed)
 
 
-def plan(what: str | Path | Mapping[str, object], *, base: Path | None = None) -> ReaderCall:
-    """Which reader is meant and with what options; reads nothing but the description itself.
+def reader_call(what: str | Path | Mapping[str, object], *, base: Path | None = None) -> ReaderCall:
+    """The reader and the options that a description stands for; reads nothing but the description itself.
 
     Args:
         what: As for :func:`tasks.corpora.open_corpus`.
         base: Folder that relative paths start from; the working folder unless given.
 
     Raises:
-        RequestError: The name is unknown, the path does not exist, or options are unknown, missing or mistyped.
+        RequestError: The name is unknown, the path does not exist, or options are unknown, missing or of a wrong type.
     """
     base = base or Path.cwd()
     if isinstance(what, Mapping):
@@ -109,33 +110,44 @@ def plan(what: str | Path | Mapping[str, object], *, base: Path | None = None) -
         return _from_folder(path)
     if path.is_file():
         return _from_file(path)
-    raise RequestError(_unknown(text))
-
-
-def _unknown(text: str) -> str:
     if os.sep in text or text.startswith(".") or Path(text).suffix:
-        return f"corpus {text!r}: no such folder or file; check the path (known names: {', '.join(CORPORA)})"
-    close = get_close_matches(text, CORPORA, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return (
-        f"corpus {text!r} is unknown; {hint}known: {', '.join(CORPORA)}; or give a folder of images with captions, "
-        "or a TOML file that describes one"
+        raise RequestError(f"corpus {text!r}: no such folder or file; check the path (known names: {_known()})")
+    raise RequestError(
+        f"corpus {text!r} is unknown; {_near(text, CORPORA)}known names: {_known()}; or give a folder of images with "
+        "captions, or a TOML file that describes one"
     )
 
 
+def load_reader(name: str) -> Callable[..., Corpus]:
+    """The reader of a corpus of ``CORPORA``."""
+    module = CORPORA[name].module or name.replace("-", "_")
+    reader: Callable[..., Corpus] = getattr(
+        importlib.import_module(f"tasks.corpora.readers.{module}"), f"read_{name.replace('-', '_')}"
+    )
+    return reader
+
+
+def _known() -> str:
+    return ", ".join(CORPORA)
+
+
+def _near(text: str, known: Mapping[str, object]) -> str:
+    close = get_close_matches(text, known, n=1)
+    return f"did you mean {close[0]!r}? " if close else ""
+
+
 def _from_folder(folder: Path) -> ReaderCall:
-    description = folder / "corpus.toml"
-    if description.is_file():
+    if (description := folder / "corpus.toml").is_file():
         return _from_file(description)
-    for layout in FOLDER_LAYOUTS:
-        if any(next(folder.glob(pattern), None) is not None for pattern in layout.patterns):
-            return _from_mapping({"reader": layout.reader, "root": str(folder)}, folder, f"folder {folder}")
+    for reader, patterns in FOLDER_LAYOUTS.items():
+        if any(next(folder.glob(pattern), None) is not None for pattern in patterns):
+            return _from_mapping({"reader": reader, "root": str(folder)}, folder, f"folder {folder}")
     if not any(folder.iterdir()):
-        raise RequestError(f"folder {folder}: it is empty; expected images with a captions file, or tar shards")
-    looked_for = ", ".join(dict.fromkeys(layout.patterns[0] for layout in FOLDER_LAYOUTS))
+        raise RequestError(f"folder {folder} is empty; expected images with a captions file, or tar shards")
     raise RequestError(
-        f"folder {folder}: no corpus found in it; looked for corpus.toml, {looked_for} and the like; "
-        "describe it in a corpus.toml (reader, root …)"
+        f"folder {folder}: no corpus found in it; looked for corpus.toml, "
+        f"{', '.join(patterns[0] for patterns in FOLDER_LAYOUTS.values())} and the like; describe it in a corpus.toml "
+        "(reader, root, …)"
     )
 
 
@@ -150,7 +162,7 @@ def _from_file(path: Path) -> ReaderCall:
         return _from_mapping(one, path.parent, str(path))
     if path.suffix != ".toml":
         raise RequestError(
-            f"{path}: a corpus is a .toml description, a table ({', '.join(SUFFIXES)}), a COCO-format .json or a "
+            f"{path}: expected a .toml description, a table ({', '.join(SUFFIXES)}), a COCO-format .json or a "
             f".tar shard; got {path.suffix or 'no suffix'}"
         )
     try:
@@ -164,58 +176,96 @@ def _from_file(path: Path) -> ReaderCall:
     return call
 
 
+def _valid_name(name: str) -> str:
+    if corpus_name(Path(name)) != name:
+        raise ValueError("made of ASCII letters, digits, '.', '_' and '-' only")
+    return name
+
+
+class _Description(BaseModel):
+    """What every description may hold, whatever its reader."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    reader: str
+    name: Annotated[str, AfterValidator(_valid_name)] | None = None
+    sample: Annotated[int, Field(ge=1)] | None = None
+    sample_seed: Annotated[int, Field(ge=0)] = 0
+
+
+def description_model(reader: Callable[..., Corpus]) -> type[BaseModel]:
+    """The pydantic model of a description of this reader: its parameters, and what every description may hold."""
+    hints = get_type_hints(reader)
+    options: dict[str, Any] = {
+        name: (hints[name], ... if parameter.default is parameter.empty else parameter.default)
+        for name, parameter in inspect.signature(reader).parameters.items()
+        if name not in _Description.model_fields
+    }
+    return create_model("Description", __base__=_Description, **options)
+
+
 def _from_mapping(content: Mapping[str, object], base: Path, where: str) -> ReaderCall:
-    entry = content.get("reader")
-    if not isinstance(entry, str) or entry not in CORPORA:
-        got = "no reader is named" if entry is None else f"reader {entry!r} is unknown"
-        raise RequestError(f"{where}: {got}; set reader to one of {', '.join(CORPORA)}")
-    module, _, function = CORPORA[entry].reader.partition(":")
-    reader: Callable[..., Corpus] = getattr(importlib.import_module(module), function)
+    name = content.get("reader")
+    if not isinstance(name, str) or name not in CORPORA:
+        got = "no reader is named" if name is None else f"reader {name!r} is unknown"
+        raise RequestError(f"{where}: {got}; set reader to one of {_known()}")
+    reader = load_reader(name)
+    model = description_model(reader)
+    try:
+        model.model_validate(dict(content))
+    except ValidationError as error:
+        raise RequestError(_faults(error, content, model, where)) from error
     parameters = inspect.signature(reader).parameters
-    sample, seed, name = content.get("sample"), content.get("sample_seed", 0), content.get("name")
-    faults = [
-        f"{where}: {option} must be a whole number from {lowest} on, got {value!r}"
-        for option, value, lowest in (("sample", sample, 1), ("sample_seed", seed, 0))
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < lowest)
-    ]
-    if name is not None and (not isinstance(name, str) or corpus_name(Path(name)) != name):
-        faults.append(f"{where}: name may hold only ASCII letters, digits, '.', '_' and '-', got {name!r}")
-    own = {"reader", "sample", "sample_seed", "name"}
-    options = {key: value for key, value in content.items() if key not in own}
-    if "name" in parameters and name is not None:
-        options["name"] = name
-    unknown = [option for option in options if option not in parameters]
-    if unknown:
-        faults.append(
-            f"{where}: reader {entry!r} does not know {', '.join(map(repr, unknown))}; "
-            f"it takes {', '.join(dict.fromkeys([*parameters, 'name', 'sample', 'sample_seed']))}"
-        )
-    lacking = [option for option in CORPORA[entry].required if option not in options]
-    if lacking:
-        faults.append(f"{where}: reader {entry!r} needs {', '.join(lacking)} ({CORPORA[entry].needs})")
-    for option in [option for option in options if option in parameters]:
-        if fault := option_fault(reader, option, options[option]):
-            faults.append(f"{where}: {fault}")
-        elif takes_paths(reader, option):
-            options[option] = _absolute(options[option], base)
-    if faults:
-        raise RequestError(faults)
+    options = {
+        option: _absolute(value, base) if "Path" in str(parameters[option].annotation) else value
+        for option, value in content.items()
+        if option in parameters
+    }
+    settings = _Description.model_validate({key: content[key] for key in _Description.model_fields if key in content})
     return ReaderCall(
-        entry=entry,
         reader=reader,
         options=options,
-        name=name if isinstance(name, str) and "name" not in parameters else None,
-        sample=sample if isinstance(sample, int) else None,
-        seed=seed if isinstance(seed, int) else 0,
+        name=None if "name" in parameters else settings.name,
+        sample=settings.sample,
+        seed=settings.sample_seed,
     )
 
 
+def _faults(
+    error: ValidationError, content: Mapping[str, object], model: type[BaseModel], where: str
+) -> tuple[str, ...]:
+    """One line for every option at fault: its name, its value, and what was expected."""
+    lines: dict[object, str] = {}
+    for fault in error.errors(include_url=False):
+        option = str(fault["loc"][0])
+        if fault["type"] == "missing":
+            line = f"missing option {option!r}; reader {content['reader']!r} needs {_needs(content)}"
+        elif fault["type"] == "extra_forbidden":
+            near = _near(option, model.model_fields)
+            takes = ", ".join(each for each in model.model_fields if each != "reader")
+            line = f"unknown option {option!r}; {near}reader {content['reader']!r} takes {takes}"
+        else:
+            line = f"{option} must be {_expected(fault, model)}, got {content[option]!r}"
+        lines.setdefault(option, f"{where}: {line}")
+    return tuple(lines.values())
+
+
+def _needs(content: Mapping[str, object]) -> str:
+    return CORPORA[str(content["reader"])].needs
+
+
+def _expected(fault: Mapping[str, Any], model: type[BaseModel]) -> str:
+    hint = str(model.model_fields[fault["loc"][0]].annotation)
+    if "Path" in hint:
+        return "a path or a list of paths" if "Sequence" in hint else "a path"
+    if len(fault["loc"]) > 1:  # an item of a list or table
+        return "a table of texts" if "Mapping" in hint else "a list of texts"
+    message: str = fault["msg"]
+    return _EXPECTED.get(fault["type"], message.removeprefix("Input should be ").removeprefix("Value error, "))
+
+
 def _absolute(value: object, base: Path) -> object:
-    """Paths, alone or in a list or a table, made absolute; anything else as it is, for the reader to judge."""
+    """A path, or the paths of a list, made absolute."""
     if isinstance(value, str | Path):
         return str((base / Path(value).expanduser()).absolute())
-    if isinstance(value, list | tuple):
-        return [_absolute(each, base) for each in value]
-    if isinstance(value, Mapping):
-        return {key: _absolute(each, base) for key, each in value.items()}
-    return value
+    return [_absolute(each, base) for each in value] if isinstance(value, list | tuple) else value

@@ -1,11 +1,13 @@
-"""``capim list corpora``: what there is, what it needs, and whether it is available here."""
+"""The rows of ``capim list corpora``."""
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import NamedTuple
 
 from tasks.corpora import CORPORA, CorpusEntry
+from tasks.corpora.description import load_reader
 
 
 class CorpusListing(NamedTuple):
@@ -23,16 +25,8 @@ class CorpusListing(NamedTuple):
 def list_corpora() -> list[CorpusListing]:
     """All rows of ``CORPORA`` in their order; looks into the hub's cache but never at the network."""
     return [
-        CorpusListing(
-            name,
-            entry.title,
-            entry.size,
-            _languages(entry),
-            entry.licence,
-            entry.needs,
-            _available(entry),
-        )
-        for name, entry in CORPORA.items()
+        CorpusListing(name, row.title, row.size, _languages(row), row.licence, row.needs, _availability(name, row))
+        for name, row in CORPORA.items()
     ]
 
 
@@ -42,11 +36,12 @@ def _languages(entry: CorpusEntry) -> str:
     return ", ".join(entry.languages) if len(entry.languages) <= 8 else f"{len(entry.languages)} languages"
 
 
-def _available(entry: CorpusEntry) -> str:
-    """``yes``, or what stands between the user and this corpus on this machine."""
-    if entry.required:
-        return f"with {', '.join(entry.required)}"
-    if entry.hub is None:
+def _availability(name: str, entry: CorpusEntry) -> str:
+    """``yes``, or what the user has to do before this corpus can be read on this machine."""
+    parameters = inspect.signature(load_reader(name)).parameters.values()
+    if required := [parameter.name for parameter in parameters if parameter.default is parameter.empty]:
+        return f"with {', '.join(required)}"
+    if not entry.hub:
         return "yes"
     from huggingface_hub.constants import HF_HUB_CACHE, is_offline_mode
 

@@ -14,7 +14,7 @@ from tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, Rel
 from tasks.corpora.change import describe_change
 from tasks.corpora.check import check_corpus
 from tasks.corpora.facts import corpus_facts
-from tasks.corpora.images.image_index import image_index
+from tasks.corpora.images.image_index import index_images
 
 
 def test_facts_count_by_hand() -> None:
@@ -97,7 +97,7 @@ def test_a_check_names_distractors_and_ids_without_bytes(tmp_path: Path) -> None
 
 
 def change(folder: Path, edit: Callable[[], None]) -> list[str]:
-    before = image_index(open_corpus(folder), known={}, sink=lambda _: None)
+    before = index_images(open_corpus(folder), known={}, sink=lambda _: None)
     edit()
     return describe_change(before, open_corpus(folder))
 
@@ -135,8 +135,8 @@ def test_a_change_of_files_is_named_by_what_it_touched(coco_folder: Path, pictur
 
 def test_an_image_that_was_left_out_before_is_not_new(coco_folder: Path) -> None:
     (coco_folder / "images" / "green.png").write_bytes(b"junk")
-    stored = image_index(open_corpus(coco_folder), known={}, sink=lambda _: None)
-    assert describe_change(stored, image_index(open_corpus(coco_folder), known={}, sink=lambda _: None)) == []
+    stored = index_images(open_corpus(coco_folder), known={}, sink=lambda _: None)
+    assert describe_change(stored, index_images(open_corpus(coco_folder), known={}, sink=lambda _: None)) == []
     assert describe_change(stored, open_corpus(coco_folder)) == ["1 images were left out before, 0 are now"]
 
 
@@ -178,7 +178,7 @@ def test_what_a_store_kept_is_compared_with_what_is_there_now(coco_folder: Path,
     from store import EmbeddingStore
 
     store = EmbeddingStore.open(tmp_path / "store", create=True)
-    store.write_corpus(image_index(open_corpus(coco_folder), known={}, sink=store.write_image_index))
+    store.write_corpus(index_images(open_corpus(coco_folder), known={}, sink=store.write_image_index))
     assert describe_change(store.corpus("three"), open_corpus(coco_folder)) == []
     (coco_folder / "images" / "red.png").write_bytes((coco_folder / "images" / "blue.png").read_bytes())
     changed = open_corpus(coco_folder)

@@ -91,4 +91,4 @@ def test_a_folder_that_is_missing_empty_or_a_file(tmp_path: Path, coco_folder: P
     assert "does not exist" in refusal({"reader": "coco-captions", "root": str(tmp_path / "nowhere")})
     assert "is a file, not a folder" in refusal({"reader": "coco-captions", "root": str(coco_folder / "captions.json")})
     (tmp_path / "empty").mkdir()
-    assert "it is empty" in refusal(tmp_path / "empty")
+    assert "is empty; expected images with a captions file" in refusal(tmp_path / "empty")

@@ -12,10 +12,10 @@ import pytest
 
 from store.types import Corpus
 from tasks.corpora import CORPORA, open_corpus
-from tasks.corpora.description import plan
+from tasks.corpora.description import reader_call
 from tasks.corpora.facts import corpus_facts
 from tasks.corpora.images.decode import decode_image, image_sha
-from tasks.corpora.images.image_index import image_index
+from tasks.corpora.images.image_index import index_images
 
 _spec = importlib.util.spec_from_file_location("corpora_local_copies", Path(__file__).with_name("local_copies.py"))
 assert _spec is not None
@@ -90,12 +90,12 @@ def test_licence_origin_and_languages_are_told(case, request: pytest.FixtureRequ
         assert set(corpus.captions["language"].unique().to_pylist()) == set(entry.languages)
 
 
-def test_a_sample_holds_together_and_a_survey_keeps_everything(case) -> None:
+def test_a_sample_holds_together_and_indexing_keeps_every_image(case) -> None:
     copy, corpus, _ = case
     drawn = open_corpus(copy.description, sample=2, seed=1)
     assert drawn.images.num_rows == 2
     assert set(drawn.captions["image_id"].drop_null().to_pylist()) <= set(drawn.images["id"].to_pylist())
-    assert image_index(corpus, known={}, sink=lambda _: None).fingerprint == corpus.fingerprint
+    assert index_images(corpus, known={}, sink=lambda _: None).fingerprint == corpus.fingerprint
     assert isinstance(drawn, Corpus)
     facts = corpus_facts(corpus)
     assert facts.n_images == copy.n_images
@@ -104,7 +104,7 @@ def test_a_sample_holds_together_and_a_survey_keeps_everything(case) -> None:
 
 def test_the_reader_takes_keywords_only_says_what_it_raises_and_is_found_by_its_name(case) -> None:
     copy, _, _ = case
-    reader = plan(copy.description).reader
+    reader = reader_call(copy.description).reader
     assert "Raises:" in (reader.__doc__ or "") or reader.__module__.endswith("shapes")
     parameters = list(inspect.signature(reader).parameters.values())
     assert all(p.kind is p.KEYWORD_ONLY for p in parameters[1:])

@@ -19,7 +19,7 @@ from tasks.corpora.readers.coco_karpathy import read_coco_karpathy
 from tasks.corpora.readers.crossmodal3600 import read_crossmodal3600
 from tasks.corpora.readers.flickr30k_karpathy import read_flickr30k_karpathy
 from tasks.corpora.readers.hub import HubImages, load_split
-from tasks.corpora.readers.hub_table import read_hub_table
+from tasks.corpora.readers.hub_table import read_hub
 from tasks.corpora.readers.winoground import read_winoground
 from tasks.corpora.readers.xflickrco import read_xflickrco
 
@@ -175,7 +175,7 @@ def test_a_table_and_a_hub_copy_of_the_same_data_have_one_fingerprint(tmp_path: 
     write(table, {"a.jpg": jpeg(0), "b.jpg": jpeg(1)})
     (table / "captions.csv").write_text("id,image,caption,language\nx,a.jpg,one,en\nx,a.jpg,two,de\ny,b.jpg,three,en\n")
     with pytest.raises(RequestError, match="image ids with several files: 'x'"):
-        read_hub_table(hub, name="mine")
+        read_hub(hub, name="mine")
     flat = publish(
         tmp_path / "flat",
         {"id": ["x", "y"], "caption": [["one"], ["three"]], "image": [jpeg(0), jpeg(1)]},
@@ -195,14 +195,14 @@ def test_pairs_and_quadruples_come_from_named_columns(tmp_path: Path) -> None:
         split="train",
     )
     columns = {"image": "photo", "caption": "good", "negative": "bad", "category": "kind"}
-    pairs = read_hub_table(hub, split="train", form="pairs", columns=columns)
+    pairs = read_hub(hub, split="train", form="pairs", columns=columns)
     assert pairs.pairs["category"].to_pylist() == ["swap", "add"]
     hub = publish(
         tmp_path / "quadruples",
         {"image_0": [jpeg(0)], "image_1": [jpeg(1)], "caption_0": ["a b"], "caption_1": ["b a"], "tags": [["Object"]]},
         images=("image_0", "image_1"),
     )
-    quadruples = read_hub_table(hub, form="quadruples").quadruples.to_pylist()
+    quadruples = read_hub(hub, form="quadruples").quadruples.to_pylist()
     assert quadruples == [
         {
             "id": "row1",
@@ -228,17 +228,17 @@ def test_pairs_and_quadruples_come_from_named_columns(tmp_path: Path) -> None:
 def test_wrong_splits_columns_and_forms_are_named(tmp_path: Path, options: dict[str, Any], said: str) -> None:
     hub = publish(tmp_path, {"image": [jpeg(0)], "title": ["a"]}, images=("image",))
     with pytest.raises(RequestError) as caught:
-        read_hub_table(hub, **options)
+        read_hub(hub, **options)
     assert said in str(caught.value)
 
 
 def test_file_names_need_their_folder_or_ids_alone(tmp_path: Path) -> None:
     hub = publish(tmp_path / "hub", {"image": ["a.jpg"], "caption": ["red"]})
     with pytest.raises(RequestError, match="column 'image' holds no images; give their folder with images"):
-        read_hub_table(hub)
-    assert read_hub_table(hub, ids_only=True).source is None
+        read_hub(hub)
+    assert read_hub(hub, ids_only=True).source is None
     write(tmp_path / "images", {"a.jpg": jpeg(0)})
-    assert read_hub_table(hub, images=tmp_path / "images").images["sha"].null_count == 0
+    assert read_hub(hub, images=tmp_path / "images").images["sha"].null_count == 0
 
 
 def test_offline_without_a_copy_says_what_to_do_and_for_a_gated_set_how_to_get_access() -> None:

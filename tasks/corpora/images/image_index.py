@@ -1,12 +1,11 @@
-"""Every image of a corpus decoded once: what cannot be decoded is listed and left out, the rest gets a thumbnail."""
+"""The image index: every image of a corpus is decoded once, for its thumbnail or for the reason why it has none."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import islice
 
 from store.errors import WorkError
 from store.types import Corpus, ImageSource, IndexedImage
@@ -17,7 +16,7 @@ from tasks.corpora.subset import without_images
 _BATCH = 64
 
 
-def image_index(
+def index_images(
     corpus: Corpus,
     *,
     known: Mapping[str, str | None],
@@ -25,37 +24,37 @@ def image_index(
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Corpus:
-    """The corpus without its undecodable images; each image content not yet known is decoded once.
+    """The corpus without its undecodable images, after decoding every image that the index does not yet hold.
 
     Args:
-        corpus: As a reader gives it. Without a source (ids or texts alone) it comes back as it is.
-        known: Image hash -> None where it decoded, else the reason; from earlier surveys. These are not read again.
-        sink: Takes the newly indexed_images images in batches, to be kept with their thumbnails.
-        workers: Decoding threads; as many as there are cores, at most 8, unless given.
-        progress: Called after every batch with the number of images done and to do.
+        corpus: As a reader returns it. A corpus without a source (ids or texts only) is returned unchanged.
+        known: The index so far: image hash -> None if the image decoded, else the reason why not. These images are
+            not read again.
+        sink: Called with each batch of newly decoded images and their thumbnails, to store them.
+        workers: Number of decoding threads; the number of cores, at most 8, unless given.
+        progress: Called after every batch with the number of images done and the total.
 
     Returns:
-        The images that decode; the others are in ``skipped`` with the reason, their captions are gone. It depends
-        on the bytes of the corpus alone, never on what was known before.
+        The images that decode; the others are listed in ``skipped`` with the reason, and their captions are removed.
+        The result depends on the bytes of the images only, never on ``known``.
 
     Raises:
         RequestError: Not one image can be decoded.
-        WorkError: An image that could be read when the corpus was opened cannot be read any more, or is another one.
+        WorkError: An image was removed or changed after the corpus was opened.
     """
     if corpus.source is None:
         return corpus
     shas, keys = corpus.images["sha"].to_pylist(), corpus.images["key"].to_pylist()
     key_of = {sha: key for sha, key in zip(shas, keys, strict=True) if sha is not None and sha not in known}
+    pending = list(key_of.items())
     reasons: dict[str, str | None] = dict(known)
-    done = 0
     with ThreadPoolExecutor(workers or min(8, os.cpu_count() or 1), thread_name_prefix="image_index") as pool:
-        for batch in _batches(list(key_of.items())):
-            indexed_images = list(pool.map(partial(_look, corpus.source), batch))
-            sink(indexed_images)
-            reasons.update({image.sha: image.reason for image in indexed_images})
-            done += len(indexed_images)
+        for start in range(0, len(pending), _BATCH):
+            indexed = list(pool.map(partial(_index, corpus.source), pending[start : start + _BATCH]))
+            sink(indexed)
+            reasons.update({image.sha: image.reason for image in indexed})
             if progress is not None:
-                progress(done, len(key_of))
+                progress(start + len(indexed), len(pending))
     skipped = [
         SkippedRow(image, reason)
         for image, sha in zip(corpus.images["id"].to_pylist(), shas, strict=True)
@@ -64,22 +63,17 @@ def image_index(
     return without_images(corpus, skipped)
 
 
-def _batches(pending: Sequence[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    iterator = iter(pending)
-    while batch := list(islice(iterator, _BATCH)):
-        yield batch
-
-
-def _look(source: ImageSource, item: tuple[str, str]) -> IndexedImage:
+def _index(source: ImageSource, item: tuple[str, str]) -> IndexedImage:
     sha, key = item
     try:
         data = source.read(key)
     except OSError as error:
         raise WorkError(
-            f"image {key!r} was there when the corpus was opened and cannot be read now: {error}"
+            f"image {key!r} was there when the corpus was opened and cannot be read now: {error}; restore it, or run "
+            "again without it"
         ) from error
     if image_sha(data) != sha:
-        raise WorkError(f"image {key!r} was changed after the corpus was opened; run again to take it as it is now")
+        raise WorkError(f"image {key!r} was changed after the corpus was opened; run again to use its new contents")
     try:
         image = decode_image(data)
     except UndecodableImage as error:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from store.errors import RequestError
 from store.types import Corpus, ImageSource
+from tasks.corpora import CORPORA
 from tasks.corpora.build import build_corpus
 from tasks.corpora.files import field, read_json, require_folder
 from tasks.corpora.images.crops import Crops, crop_key
@@ -97,7 +98,7 @@ def read_aro(
         source=source,
         pairs=negative_pairs(items),
         skipped=skipped,
-        licence="MIT; Visual Genome CC BY 4.0",
+        licence=CORPORA["aro"].licence,
         origin=origin,
     )
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from store.errors import RequestError
 from store.types import Corpus
+from tasks.corpora import CORPORA
 from tasks.corpora.files import require_folder
 from tasks.corpora.readers.webdataset import read_webdataset
 
-HUB = "pixparse/cc3m-wds"
+HUB = CORPORA["cc3m"].hub
 SHARDS = "cc3m-validation-*.tar"
 
 
@@ -32,7 +33,7 @@ def read_cc3m(
         folder,
         shards=shards,
         name="cc3m-validation",
-        licence="captions: Google's terms for Conceptual Captions; images under their owners' licences",
+        licence=CORPORA["cc3m"].licence,
         origin=f"https://huggingface.co/datasets/{dataset}",
     )
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from store.errors import RequestError
 from store.types import Corpus, ImageSource
+from tasks.corpora import CORPORA
 from tasks.corpora.build import build_corpus
 from tasks.corpora.files import field, first_existing, read_json, require_file
 from tasks.corpora.images.downloads import CACHE, Downloads
@@ -27,7 +28,7 @@ from tasks.corpora.readers.hub import load_split
 from tasks.corpora.readers.karpathy import FIVE, KarpathyEntry, entries_of_rows, read_karpathy_file
 from tasks.corpora.rows import CaptionRow, ImageRow, RelevanceRow, SkippedRow
 
-HUB = "yerevann/coco-karpathy"
+HUB = CORPORA["coco-karpathy"].hub
 IMAGES = "http://images.cocodataset.org"
 _HUB_SPLITS = {"test": "test", "val": "validation"}
 
@@ -106,7 +107,7 @@ def read_coco_karpathy(
         source=read.source,
         relevance=positives,
         skipped=read.skipped,
-        licence="captions CC BY 4.0; images under their Flickr licences",
+        licence=CORPORA["coco-karpathy"].licence,
         origin=read.origin,
     )
 

@@ -11,15 +11,13 @@ from pathlib import Path
 
 from store.errors import RequestError
 from store.types import Corpus
+from tasks.corpora import CORPORA
 from tasks.corpora.files import field, read_json, require_file, require_folder
 from tasks.corpora.images.image_files import Missing, coco_id, located
 from tasks.corpora.readers.multilingual import Translation, multilingual_corpus
 from tasks.corpora.rows import ImageRow
 
-LANGUAGES = (
-    *("en", "ar", "de", "fr", "he", "hi", "hy", "id", "it", "ja", "ko"),
-    *("fa", "pl", "pt", "ru", "es", "th", "tr", "uk", "vi", "zh"),
-)
+LANGUAGES = CORPORA["coco-sm"].languages
 TRANSLATORS = ("google", "bing", "nllb")
 
 
@@ -73,7 +71,7 @@ def read_coco_sm(
         translations,
         source=there.source,
         skipped=there.skipped,
-        licence="captions CC BY 4.0; images under their Flickr licences",
+        licence=CORPORA["coco-sm"].licence,
         origin="https://github.com/unum-cloud/coco-sm",
     )
 

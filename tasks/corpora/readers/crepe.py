@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from store.errors import RequestError
 from store.types import Corpus, ImageSource
+from tasks.corpora import CORPORA
 from tasks.corpora.build import build_corpus
 from tasks.corpora.files import require_folder
 from tasks.corpora.images.crops import Crops, crop_key
@@ -81,7 +82,7 @@ def read_crepe(
         source=source,
         pairs=negative_pairs(items),
         skipped=skipped,
-        licence="MIT; Visual Genome CC BY 4.0",
+        licence=CORPORA["crepe"].licence,
         origin="https://github.com/RAIVNLab/CREPE",
     )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from store.errors import RequestError
 from store.types import Corpus, ImageSource
+from tasks.corpora import CORPORA
 from tasks.corpora.files import field, first_existing, read_json_lines, require_folder
 from tasks.corpora.images.image_files import Missing, present
 from tasks.corpora.images.source import Folder
@@ -18,12 +19,8 @@ from tasks.corpora.readers.hub import load_split
 from tasks.corpora.readers.multilingual import Translation, multilingual_corpus
 from tasks.corpora.rows import ImageRow, SkippedRow
 
-LANGUAGES = (
-    *("en", "ar", "bn", "cs", "da", "de", "el", "es", "fa", "fi", "fil", "fr"),
-    *("he", "hi", "hr", "hu", "id", "it", "ja", "ko", "mi", "nl", "no", "pl"),
-    *("pt", "quz", "ro", "ru", "sv", "sw", "te", "th", "tr", "uk", "vi", "zh"),
-)
-HUB = "mteb/xm3600"
+LANGUAGES = CORPORA["crossmodal3600"].languages
+HUB = CORPORA["crossmodal3600"].hub
 
 
 def read_crossmodal3600(
@@ -79,7 +76,7 @@ def read_crossmodal3600(
         translations,
         source=source,
         skipped=skipped,
-        licence="captions CC BY 4.0; images CC BY 2.0",
+        licence=CORPORA["crossmodal3600"].licence,
         origin=origin,
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from store.errors import RequestError
 from store.types import Corpus, ImageSource
+from tasks.corpora import CORPORA
 from tasks.corpora.build import build_corpus
 from tasks.corpora.files import first_existing, require_file
 from tasks.corpora.images.image_files import Missing, located
@@ -13,7 +14,7 @@ from tasks.corpora.readers.hub import load_split
 from tasks.corpora.readers.karpathy import entries_of_rows, read_karpathy_file
 from tasks.corpora.rows import CaptionRow, ImageRow, SkippedRow
 
-HUB = "nlphuji/flickr_1k_test_image_text_retrieval"
+HUB = CORPORA["flickr30k-karpathy"].hub
 
 
 def read_flickr30k_karpathy(
@@ -65,7 +66,7 @@ def read_flickr30k_karpathy(
         ),
         source=source,
         skipped=skipped,
-        licence="research only: https://shannon.cs.illinois.edu/DenotationGraph/",
+        licence=CORPORA["flickr30k-karpathy"].licence,
         origin=origin,
     )
 

@@ -15,7 +15,7 @@ from tasks.corpora.readers.forms import FormName, corpus_of_rows, layout_of
 from tasks.corpora.readers.hub import HubSplit, load_split
 
 
-def read_hub_table(
+def read_hub(
     dataset: str,
     *,
     split: str = "test",

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from store.errors import RequestError
 from store.types import Corpus
+from tasks.corpora import CORPORA
 from tasks.corpora.files import first_existing, require_folder
 from tasks.corpora.images.image_files import Missing, located
 from tasks.corpora.readers.multilingual import Translation, multilingual_corpus
 from tasks.corpora.rows import ImageRow
 
-LANGUAGES = ("en", "de", "fr", "cs")
+LANGUAGES = CORPORA["multi30k"].languages
 
 
 def read_multi30k(
@@ -65,7 +66,7 @@ def read_multi30k(
         translations,
         source=there.source,
         skipped=there.skipped,
-        licence="captions CC BY-NC-SA 4.0; images under their Flickr licences",
+        licence=CORPORA["multi30k"].licence,
         origin="https://github.com/multi30k/dataset",
     )
 

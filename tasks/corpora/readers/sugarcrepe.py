@@ -10,6 +10,7 @@ from pathlib import Path
 
 from store.errors import RequestError
 from store.types import Corpus
+from tasks.corpora import CORPORA
 from tasks.corpora.build import build_corpus
 from tasks.corpora.files import field, read_json, require_folder
 from tasks.corpora.images.image_files import Missing, coco_id, located
@@ -67,6 +68,6 @@ def read_sugarcrepe(
         source=there.source,
         pairs=(PairRow(item, image, item, f"{item}/negative", category) for item, image, _, _, category in kept),
         skipped=there.skipped,
-        licence="MIT; images under their Flickr licences",
+        licence=CORPORA["sugarcrepe"].licence,
         origin="https://github.com/RAIVNLab/sugar-crepe",
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 from store.errors import RequestError
 from store.types import Corpus, ImageSource
+from tasks.corpora import CORPORA
 from tasks.corpora.build import build_corpus
 from tasks.corpora.files import field, first_existing, read_json, read_json_lines, require_file, require_folder
 from tasks.corpora.images.image_files import present
@@ -19,7 +20,7 @@ from tasks.corpora.images.source import Folder
 from tasks.corpora.readers.hub import load_split
 from tasks.corpora.rows import CaptionRow, ImageRow, QuadrupleRow
 
-HUB = "facebook/winoground"
+HUB = CORPORA["winoground"].hub
 UNTAGGED = "No Tag"
 
 
@@ -86,7 +87,7 @@ def read_winoground(
         ),
         source=source,
         quadruples=(_quadruple(_id(example, i), example, assigned) for i, example in enumerate(examples)),
-        licence="Winoground licence agreement (research; images Getty Images)",
+        licence=CORPORA["winoground"].licence,
         origin=origin,
     )
 

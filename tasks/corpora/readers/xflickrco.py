@@ -8,6 +8,7 @@ from typing import Any
 
 from store.errors import RequestError
 from store.types import Corpus, ImageSource
+from tasks.corpora import CORPORA
 from tasks.corpora.files import field, read_json_lines, require_folder
 from tasks.corpora.images.image_files import Missing, coco_names, present
 from tasks.corpora.images.source import Folder, Folders
@@ -15,8 +16,8 @@ from tasks.corpora.readers.hub import load_split
 from tasks.corpora.readers.multilingual import Translation, multilingual_corpus
 from tasks.corpora.rows import ImageRow, SkippedRow
 
-LANGUAGES = ("en", "de", "es", "id", "ja", "ru", "tr", "zh")
-HUB = "mteb/xflickrco"
+LANGUAGES = CORPORA["xflickrco"].languages
+HUB = CORPORA["xflickrco"].hub
 
 
 def read_xflickrco(
@@ -83,6 +84,6 @@ def read_xflickrco(
         translations,
         source=source,
         skipped=skipped,
-        licence="MIT; images under their Flickr licences",
+        licence=CORPORA["xflickrco"].licence,
         origin=origin,
     )

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from store.errors import RequestError
 from store.types import Corpus
+from tasks.corpora import CORPORA
 from tasks.corpora.files import first_existing, require_folder
 from tasks.corpora.images.image_files import Missing, coco_id, located
 from tasks.corpora.readers.multilingual import Translation, multilingual_corpus
 from tasks.corpora.rows import ImageRow
 
-LANGUAGES = ("en", "de", "es", "fr", "it", "ja", "ko", "pl", "ru", "tr", "zh")
+LANGUAGES = CORPORA["xtd10"].languages
 _FILE_CODE = {"ja": "jp"}  # as the files spell it
 
 
@@ -60,6 +61,6 @@ def read_xtd10(
         translations,
         source=there.source,
         skipped=there.skipped,
-        licence="captions as in the repository's LICENSE.md; images under their Flickr licences",
+        licence=CORPORA["xtd10"].licence,
         origin="https://github.com/adobe-research/Cross-lingual-Test-Dataset-XTD10",
     )

@@ -8,7 +8,7 @@ import pytest
 from store.errors import RequestError, WorkError
 from store.types import IndexedImage
 from tasks.corpora import open_corpus
-from tasks.corpora.images.image_index import image_index
+from tasks.corpora.images.image_index import index_images
 
 
 def test_every_image_content_is_decoded_once_and_only_once(coco_folder: Path) -> None:
@@ -17,14 +17,14 @@ def test_every_image_content_is_decoded_once_and_only_once(coco_folder: Path) ->
     corpus = open_corpus(coco_folder)
     indexed_images: list[IndexedImage] = []
     steps: list[tuple[int, int]] = []
-    first = image_index(
+    first = index_images(
         corpus, known={}, sink=indexed_images.extend, progress=lambda done, total: steps.append((done, total))
     )
     assert [image.sha for image in indexed_images] == corpus.images["sha"].unique().to_pylist()
     assert all(image.thumbnail and (image.width, image.height) == (8, 6) for image in indexed_images)
     assert steps[-1] == (2, 2)
     again: list[IndexedImage] = []
-    second = image_index(corpus, known={image.sha: image.reason for image in indexed_images}, sink=again.extend)
+    second = index_images(corpus, known={image.sha: image.reason for image in indexed_images}, sink=again.extend)
     assert again == []
     assert first.fingerprint == second.fingerprint == corpus.fingerprint
 
@@ -33,13 +33,13 @@ def test_a_corrupt_image_is_a_listed_skip_with_its_captions_and_the_same_the_sec
     (coco_folder / "images" / "green.png").write_bytes(b"not an image")
     corpus = open_corpus(coco_folder)
     indexed_images: list[IndexedImage] = []
-    clean = image_index(corpus, known={}, sink=indexed_images.extend)
+    clean = index_images(corpus, known={}, sink=indexed_images.extend)
     assert clean.images["id"].to_pylist() == ["10", "12"]
     assert clean.captions["image_id"].to_pylist() == ["10", "10", "12", "12"]
     assert clean.skipped.to_pylist() == [
         {"image_id": "11", "reason": "no known image format (starts with b'not an i')"}
     ]
-    again = image_index(corpus, known={image.sha: image.reason for image in indexed_images}, sink=lambda _: None)
+    again = index_images(corpus, known={image.sha: image.reason for image in indexed_images}, sink=lambda _: None)
     assert again.fingerprint == clean.fingerprint != corpus.fingerprint
 
 
@@ -47,35 +47,35 @@ def test_a_corpus_of_which_nothing_decodes_is_an_error(coco_folder: Path) -> Non
     for file in (coco_folder / "images").iterdir():
         file.write_bytes(b"junk")
     with pytest.raises(RequestError, match=r"none of its 3 images can be used; the first, '10': no known image format"):
-        image_index(open_corpus(coco_folder), known={}, sink=lambda _: None)
+        index_images(open_corpus(coco_folder), known={}, sink=lambda _: None)
 
 
 def test_an_image_that_vanishes_during_the_work_is_named(coco_folder: Path) -> None:
     corpus = open_corpus(coco_folder)
     (coco_folder / "images" / "green.png").unlink()
     with pytest.raises(WorkError, match=r"image 'green.png' was there when the corpus was opened"):
-        image_index(corpus, known={}, sink=lambda _: None)
+        index_images(corpus, known={}, sink=lambda _: None)
 
 
 def test_an_image_that_changes_during_the_work_is_named_and_not_kept_under_the_old_hash(coco_folder: Path) -> None:
     corpus = open_corpus(coco_folder)
     (coco_folder / "images" / "green.png").write_bytes((coco_folder / "images" / "red.png").read_bytes())
     with pytest.raises(WorkError, match=r"image 'green.png' was changed after the corpus was opened"):
-        image_index(corpus, known={}, sink=lambda _: None)
+        index_images(corpus, known={}, sink=lambda _: None)
 
 
 def test_a_corpus_without_images_of_its_own_comes_back_as_it_is() -> None:
     from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 
     corpus = build_corpus("ids", [ImageRow("a")], [CaptionRow("a0", "a", None)], source=None)
-    assert image_index(corpus, known={}, sink=lambda _: None) is corpus
+    assert index_images(corpus, known={}, sink=lambda _: None) is corpus
 
 
 def test_all_real_photographs_decode(shared_data: Path) -> None:
     photos = shared_data / "coco_photos"
     corpus = open_corpus(photos)
     indexed_images: list[IndexedImage] = []
-    assert image_index(corpus, known={}, sink=indexed_images.extend).fingerprint == corpus.fingerprint
+    assert index_images(corpus, known={}, sink=indexed_images.extend).fingerprint == corpus.fingerprint
     listed = {image["id"]: image for image in json.loads((photos / "captions.json").read_text())["images"]}
     sizes = {image.sha: (image.width, image.height) for image in indexed_images}
     for row in corpus.images.to_pylist():
