@@ -13,7 +13,7 @@ from store.query.indexes import KINDS, indexed
 from store.types import Corpus, EncoderSpec, EvalProtocol, digest16
 from tasks.diagnosis.subject import Slice, Subject, slice_rows
 from tasks.metrics import METRICS, metrics_of
-from tasks.results.summary import Provenance, result_rows
+from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.runtime.progress import track
 from tasks.runtime.references import EvaluationRef
 from tasks.runtime.shell import shell
@@ -232,13 +232,13 @@ def _store(
     }
     source = Provenance(**whose, image_tag="", caption_tag="", run=run)
     ordered = in_query_order(outcomes.to_arrow(**whose))
-    results = result_rows(
-        Outcomes.from_arrow(ordered, outcomes.protocol),
-        metrics_of(outcomes),
-        source,
+    evaluated = Evaluated(
+        outcomes=Outcomes.from_arrow(ordered, outcomes.protocol),
+        metrics=metrics_of(outcomes),
+        provenance=source,
         n_clusters=len(corpus.images),
-        resampling=resampling,
     )
+    results = result_rows([evaluated], resampling)
     if kept:
         store.write_encoder(spec)
         store.write_rows("outcomes", ordered, replace="evaluation")

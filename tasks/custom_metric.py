@@ -12,7 +12,7 @@ from store.errors import RequestError
 from store.schema import RESULTS
 from store.types import EvalProtocol
 from tasks.metrics.custom import CustomMetric, load_metric
-from tasks.results.summary import Provenance, result_rows
+from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.runtime.references import EvaluationRef
 from tasks.runtime.shell import shell
 from tasks.runtime.stored_outcomes import read_outcomes
@@ -49,13 +49,14 @@ def custom_metric(
             continue
         outcomes = read_outcomes(store, evaluation.evaluations[protocol.id], protocol)
         known = store.rows("results", evaluation=evaluation.evaluations[protocol.id]).to_pylist()[0]
-        rows = result_rows(
-            outcomes,
-            [own.metric(_blocks(store, evaluation, protocol))],
-            Provenance(**{name: known[name] for name in Provenance.__dataclass_fields__ if name != "run"}, run=run),
+        columns = {name: known[name] for name in Provenance.__dataclass_fields__ if name != "run"}
+        evaluated = Evaluated(
+            outcomes=outcomes,
+            metrics=[own.metric(_blocks(store, evaluation, protocol))],
+            provenance=Provenance(**columns, run=run),
             n_clusters=cluster_count(corpus, protocol),
-            resampling=resampling,
         )
+        rows = result_rows([evaluated], resampling)
         store.write_rows("results", rows, replace="result")
         written += rows["result"].to_pylist()
     if not written:

@@ -49,12 +49,13 @@ def score(
     parts: dict[str, Part] = {}
     with track(f"{sets.encoder} · {sets.corpus} · scoring", total=len(evaluations), unit="protocols") as advance:
         advance(len(evaluations) - len(todo))
-        for outcomes, is_fresh in outcomes_of(scored, todo, stored, device=device):
-            n_scored += is_fresh
-            if outcomes.protocol in languages:
-                parts[outcomes.protocol.id] = writer.language(outcomes)
-            writer.write_metrics(outcomes, keep_replicates=keep_replicates)
-            advance(1)
+        for scored_together, is_fresh in outcomes_of(scored, todo, stored, device=device):
+            n_scored += len(scored_together) * is_fresh
+            for outcomes in scored_together:
+                if outcomes.protocol in languages:
+                    parts[outcomes.protocol.id] = writer.language(outcomes)
+            writer.write_metrics(scored_together, keep_replicates=keep_replicates)
+            advance(len(scored_together))
     if headlines and ("+".join(HEADLINES) not in renewed or any(protocol.id in HEADLINES for protocol in todo)):
         writer.write_rsum(headlines)
     if languages and (parts or not any("*" in protocol for protocol in renewed)):

@@ -71,7 +71,6 @@ def thresholds(subject: Subject) -> Iterator[Slice]:
     """Precision when only the share of queries with the highest first scores is answered; recall in the detail."""
     if subject.protocol.direction not in ("t2i", "i2t"):
         return
-    how = subject.resampling
     for encoder, outcomes in subject.outcomes.items():
         if outcomes.top_scores is None:
             continue
@@ -79,7 +78,7 @@ def thresholds(subject: Subject) -> Iterator[Slice]:
         first = outcomes.top_scores[:, 0]
         cuts = [float(np.quantile(first, 1 - share, method="lower")) for share in KEPT]
         answered = np.stack([first >= cut for cut in cuts])
-        means = part_means(hits, answered, subject.clusters, seed=how.seed, replicates=how.replicates, level=how.level)
+        means = part_means(hits, answered, subject.clusters, subject.resampling)
         for at, (share, cut) in enumerate(zip(KEPT, cuts, strict=True)):
             yield Slice(
                 encoder=encoder,

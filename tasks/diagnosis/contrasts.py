@@ -83,10 +83,7 @@ def part_slices(
 
 
 def _means(subject: Subject, parts: NDArray[np.bool_], metric: str) -> PartMeans:
-    how = subject.resampling
-    return part_means(
-        subject.values(metric), parts, subject.clusters, seed=how.seed, replicates=how.replicates, level=how.level
-    )
+    return part_means(subject.values(metric), parts, subject.clusters, subject.resampling)
 
 
 def _slice(
@@ -132,14 +129,11 @@ def mean_slices(
     """
     if not rows:
         return
-    how = subject.resampling
     means = part_means(
         np.stack([np.asarray(values, dtype=np.float64) for values in rows.values()]),
         np.ones((1, len(subject.queries)), dtype=bool),
         subject.clusters,
-        seed=how.seed,
-        replicates=how.replicates,
-        level=how.level,
+        subject.resampling,
     )
     for row, (encoder, feature, level_name) in enumerate(rows):
         detail = (details or {}).get((encoder, feature, level_name))

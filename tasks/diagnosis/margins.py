@@ -14,7 +14,6 @@ from tasks.statistics.slices import part_means
 
 def margins(subject: Subject) -> Iterator[Slice]:
     """Mean margin of all queries, of hits and of misses, in the encoder's own score units; quantiles in the detail."""
-    how = subject.resampling
     for encoder, outcomes in subject.outcomes.items():
         margin = score_margin(outcomes)
         if margin is None:
@@ -28,9 +27,7 @@ def margins(subject: Subject) -> Iterator[Slice]:
             np.where(known, margin, 0.0)[None],
             np.stack(list(parts.values())),
             subject.clusters,
-            seed=how.seed,
-            replicates=how.replicates,
-            level=how.level,
+            subject.resampling,
         )
         for part, (name, inside) in enumerate(parts.items()):
             low, middle, high = np.quantile(margin[inside], (0.25, 0.5, 0.75)).tolist()

@@ -14,6 +14,7 @@ from store.schema import COMPARISONS
 from store.types import digest16
 from tasks.metrics import Metric
 from tasks.scoring.outcomes import Outcomes
+from tasks.statistics.clusters import Clusters
 from tasks.statistics.pairwise import compare_encoders
 from tasks.statistics.resampling import Resampling
 
@@ -41,7 +42,6 @@ def comparison_rows(
     run: str,
     n_clusters: int,
     resampling: Resampling,
-    permutations: int = 10_000,
 ) -> pa.Table:
     """One row of ``schema.COMPARISONS`` per metric and pair of encoders.
 
@@ -53,7 +53,6 @@ def comparison_rows(
         run: The run that made the rows.
         n_clusters: Images of the corpus, so that the draws are those of the results.
         resampling: How intervals and flips are drawn, and p-values adjusted.
-        permutations: Random flips where not all can be looked at.
 
     Raises:
         RequestError: Contenders under different protocols, or with different queries.
@@ -63,23 +62,17 @@ def comparison_rows(
         return COMPARISONS.empty_table()
     _check_same_queries(contenders)
     first = contenders[0].outcomes
+    clusters = Clusters.of(first.clusters, n_clusters, first.weights)
     created = datetime.now(UTC)
     rows = []
     for metric in metrics:
         compared = compare_encoders(
             {key: metric.per_query(contender.outcomes) for key, contender in by_key.items()},
-            first.clusters,
-            seed=resampling.seed,
-            n_clusters=n_clusters,
-            weights=first.weights,
-            replicates=resampling.replicates,
-            permutations=permutations,
-            level=resampling.level,
-            method=resampling.method,
+            clusters,
+            resampling,
             reduce=metric.reduce,
             lower_is_better=not metric.higher_is_better,
             share=_is_share(metric, contenders),
-            adjustment=resampling.adjustment,
         )
         for pair in compared:
             a, b = by_key[pair.a], by_key[pair.b]

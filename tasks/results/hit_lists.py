@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from store.errors import RequestError
 from store.types import Corpus, EncoderSpec, digest16
 from tasks.metrics import Metric, metrics_of
-from tasks.results.summary import Provenance, result_rows
+from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.selection import build_tasks, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
@@ -216,13 +216,13 @@ def rows_of_hits(
             caption_tag="",
             run=run,
         )
-        results = result_rows(
-            outcomes,
-            known_metrics(outcomes),
-            provenance,
+        evaluated = Evaluated(
+            outcomes=outcomes,
+            metrics=known_metrics(outcomes),
+            provenance=provenance,
             n_clusters=len(corpus.images),
-            resampling=resampling,
         )
+        results = result_rows([evaluated], resampling)
         stored = outcomes.to_arrow(
             evaluation=provenance.evaluation,
             encoder=encoder.name,

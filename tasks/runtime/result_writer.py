@@ -14,7 +14,7 @@ from tasks.metrics import metrics_of
 from tasks.results.languages import Part, language_rows, part_of
 from tasks.results.replicates import replicate_rows
 from tasks.results.rsum import rsum_row
-from tasks.results.summary import Provenance, result_rows
+from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.runtime.scoring import ScoredSets
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.layout import cluster_count
@@ -48,15 +48,21 @@ class ResultWriter:
         )
         return {row["protocol"]: row["n_queries"] for row in renewed}
 
-    def write_metrics(self, outcomes: Outcomes, *, keep_replicates: bool) -> None:
-        """Every metric of a protocol with its interval; with ``keep_replicates`` also every bootstrap draw."""
-        metrics, source = metrics_of(outcomes), self._provenance(self.scored.evaluations[outcomes.protocol.id])
-        n_clusters = cluster_count(self.scored.corpus, outcomes.protocol)
-        rows = result_rows(outcomes, metrics, source, n_clusters=n_clusters, resampling=self.resampling)
-        self._write("results", rows)
+    def write_metrics(self, protocols: Sequence[Outcomes], *, keep_replicates: bool) -> None:
+        """Every metric of several protocols with its interval; with ``keep_replicates`` also every bootstrap draw."""
+        evaluated = [
+            Evaluated(
+                outcomes=outcomes,
+                metrics=metrics_of(outcomes),
+                provenance=self._provenance(self.scored.evaluations[outcomes.protocol.id]),
+                n_clusters=cluster_count(self.scored.corpus, outcomes.protocol),
+            )
+            for outcomes in protocols
+        ]
+        self._write("results", result_rows(evaluated, self.resampling))
         if keep_replicates:
-            draws = replicate_rows(outcomes, metrics, source, n_clusters=n_clusters, resampling=self.resampling)
-            self._write("replicates", draws)
+            for of_protocol in evaluated:
+                self._write("replicates", replicate_rows(of_protocol, self.resampling))
 
     def write_rsum(self, protocols: Sequence[EvalProtocol]) -> None:
         """The sum of six recalls, from the stored outcomes of a text-to-image and an image-to-text protocol."""

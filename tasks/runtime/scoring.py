@@ -90,8 +90,10 @@ def open_sets(store: EmbeddingStore, sets: SetsRef, protocol_ids: Sequence[str])
 
 def outcomes_of(
     scored: ScoredSets, protocols: Sequence[EvalProtocol], stored: Mapping[str, int], *, device: str
-) -> Iterator[tuple[Outcomes, bool]]:
-    """The outcomes of every protocol in query order, each with whether it was scored now.
+) -> Iterator[tuple[list[Outcomes], bool]]:
+    """The outcomes of every protocol in query order, as many protocols at a time as are scored together.
+
+    Each list comes with whether it was scored now.
 
     Args:
         scored: The embedding sets.
@@ -103,14 +105,17 @@ def outcomes_of(
     begun = [protocol for protocol in protocols if protocol.id in stored]
     tasks = build_tasks(scored.corpus, begun) if begun else []
     complete = {task.protocol.id for task in tasks if len(task.query_ids) == stored[task.protocol.id]}
-    for protocol in begun:
-        if protocol.id in complete:
-            yield scored.read(protocol), False
+    for portion in _portions([protocol for protocol in begun if protocol.id in complete]):
+        yield [scored.read(protocol) for protocol in portion], False
     for portion in _portions([protocol for protocol in protocols if protocol.id not in complete]):
-        for outcomes in _score(scored, portion, choose_device(device)).values():
-            rows = outcomes.to_arrow(evaluation=scored.evaluations[outcomes.protocol.id], **asdict(scored.sets))
+        outcomes_by_id = _score(scored, portion, choose_device(device))
+        stored_outcomes = []
+        for protocol_id in list(outcomes_by_id):
+            outcomes = outcomes_by_id.pop(protocol_id)  # popped: outcomes of a large corpus would not fit twice
+            rows = outcomes.to_arrow(evaluation=scored.evaluations[protocol_id], **asdict(scored.sets))
             scored.store.write_rows("outcomes", rows, replace="evaluation")
-            yield Outcomes.from_arrow(in_query_order(rows), outcomes.protocol), True
+            stored_outcomes.append(Outcomes.from_arrow(in_query_order(rows), outcomes.protocol))
+        yield stored_outcomes, True
 
 
 def _portions(protocols: Sequence[EvalProtocol]) -> Iterator[list[EvalProtocol]]:

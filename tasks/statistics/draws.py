@@ -1,6 +1,6 @@
-"""The random draws that every analysis of a corpus shares, and sums over them that are exact.
+"""The random draws that every analysis of a corpus shares, and exact sums over them.
 
-Two things make a result the same on any machine, with any number of threads:
+Two properties make a result identical on any machine, with any number of threads:
 
 * A block of draws depends only on the seed, the number of clusters and its position, never on what else was
   drawn, so replicate 17 is the same among 100 replicates and among 10,000.
@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK_CELLS = 1 << 22  # draws times clusters that are worked on at a time
+BLOCK_CELLS = 1 << 22  # draws times clusters that are processed at a time
 KEPT_BYTES = 200 << 20  # draws up to this size stay in memory between calls (10,000 x 5,000: 50 MB)
 _COUNTS, _FLIPS = 1, 2  # which stream of the seed: resampling and flipping must not share theirs
 
@@ -53,7 +53,6 @@ def count_blocks(n_clusters: int, *, replicates: int, seed: int) -> Iterator[NDA
         >>> block.sum(axis=1).tolist()
         [4, 4, 4]
     """
-    _check_positive(replicates=replicates, n_clusters=n_clusters, seed=seed)
     if replicates * n_clusters > KEPT_BYTES:
         yield from _drawn_blocks(n_clusters, replicates, seed)
         return
@@ -88,7 +87,6 @@ def flip_blocks(n_clusters: int, *, permutations: int, seed: int) -> Iterator[ND
         >>> block.shape, bool(abs(block.mean() - 0.5) < 0.05)
         ((2, 1000), True)
     """
-    _check_positive(permutations=permutations, n_clusters=n_clusters, seed=seed)
     row_bytes = -(-n_clusters // 8)
     for rows, generator in _blocks(_FLIPS, n_clusters, permutations, seed):
         noise = np.frombuffer(generator.bytes(rows * row_bytes), dtype=np.uint8)
@@ -100,14 +98,6 @@ def _blocks(stream: int, n_clusters: int, n_draws: int, seed: int) -> Iterator[t
     step = block_rows(n_clusters)
     for block, start in enumerate(range(0, n_draws, step)):
         yield min(step, n_draws - start), np.random.default_rng((stream, seed, n_clusters, block))
-
-
-def _check_positive(*, seed: int, **counts: int) -> None:
-    faults = [f"{name} must be at least 1, got {value}" for name, value in counts.items() if value < 1]
-    if seed < 0:
-        faults.append(f"seed must be at least 0, got {seed}")
-    if faults:
-        raise ValueError("; ".join(faults))
 
 
 def on_grid(columns: NDArray[np.float64], *, weight: float) -> NDArray[np.float64]:

@@ -1,60 +1,57 @@
 """Sign-flip tests of medians: the same flips as for means, with the medians of every exchanged sample.
 
-A mean's flipped difference is a signed sum; a median has to be found anew. What is kept of two encoders is how
-many queries of each cluster lie at or below each value near their medians. Exchanging clusters moves some of these
-counts from one encoder to the other, which is again one product of matrices.
+The flipped difference of means is a signed sum; a median has to be computed anew. For two encoders the counts of
+queries of each cluster at or below each value near their medians are kept. Exchanging clusters moves some of these
+counts from one encoder to the other, which is one product of matrices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tasks.statistics.clusters import Clusters, checked_values
 from tasks.statistics.draws import flip_blocks, narrowed, weighted_sums
-from tasks.statistics.permutation import EXACT_FLIPS, FlipTest
+from tasks.statistics.permutation import EXACT_FLIPS, FlipTest, enumerated_test, random_test
+from tasks.statistics.resampling import Resampling
 
 _ENUMERATED_AT_ONCE = 4096
 
 
 def median_flip_tests(
-    values: ArrayLike, clusters: Clusters, pairs: list[tuple[int, int]], *, permutations: int = 10_000, seed: int
+    values: ArrayLike, clusters: Clusters, pairs: Sequence[tuple[int, int]], resampling: Resampling
 ) -> list[FlipTest]:
     """Tests of the difference of medians of several pairs of encoders on the same queries.
 
-    Arguments and result are those of :func:`tasks.statistics.permutation.sign_flip_tests`; weights of queries play no
-    part in a median.
+    Arguments and result are those of :func:`tasks.statistics.permutation.sign_flip_tests`; the weights of queries do
+    not affect a median.
 
     Examples:
         Ranks 1, 1, 1 against 9, 9, 9: however they are exchanged, two of three agree on each side, and the medians
         are 8 apart.
 
-        >>> [test] = median_flip_tests([[1, 1, 1], [9, 9, 9]], Clusters.of([0, 1, 2]), [(0, 1)], seed=1)
+        >>> [test] = median_flip_tests([[1, 1, 1], [9, 9, 9]], Clusters.of([0, 1, 2]), [(0, 1)], Resampling())
         >>> test.p, test.flips
         (1.0, 8)
     """
     table = checked_values(values, clusters)
     exchanges = [_Exchange(table[a], table[b], clusters) for a, b in pairs]
-    drawn = [e for e in exchanges if 2 ** len(e.differs) > EXACT_FLIPS]
-    extreme = dict.fromkeys(drawn, 0)
-    if drawn:
+    n_extreme = dict.fromkeys((e for e in exchanges if 2 ** len(e.differs) > EXACT_FLIPS), 0)
+    if n_extreme:
+        permutations, seed = resampling.permutations, resampling.seed
         for flipped in flip_blocks(clusters.n_clusters, permutations=permutations, seed=seed):
-            for exchange in drawn:
-                extreme[exchange] += exchange.extreme(flipped[:, exchange.differs])
+            for exchange in n_extreme:
+                n_extreme[exchange] += exchange.n_extreme(flipped[:, exchange.differs])
     tests = []
     for exchange in exchanges:
         n = len(exchange.differs)
-        if n == 0:
-            test = FlipTest(p=None, flips=0, exact=True, n_nonzero=0)
-        elif exchange in extreme:
-            p = (extreme[exchange] + 1) / (permutations + 1)
-            test = FlipTest(p=p, flips=permutations, exact=False, n_nonzero=n)
+        if exchange in n_extreme:
+            tests.append(random_test(n_extreme[exchange], n, resampling.permutations))
         else:
-            count = sum(exchange.extreme(flipped) for flipped in _all_flips(n))
-            test = FlipTest(p=count / 2**n, flips=2**n, exact=True, n_nonzero=n)
-        tests.append(test)
+            n_all = sum(exchange.n_extreme(flipped) for flipped in _all_flips(n))
+            tests.append(enumerated_test(n_all / 2**n, n))
     return tests
 
 
@@ -66,9 +63,9 @@ def _all_flips(n_clusters: int) -> Iterator[NDArray[np.uint8]]:
 
 
 class _Exchange:
-    """Two encoders whose clusters can be exchanged, as counts near their medians.
+    """Two encoders that exchange clusters, as counts of queries near their medians.
 
-    Counts reach over a window of distinct values that doubles until it holds both medians of every sample asked for.
+    Counts cover a window of distinct values that doubles until it holds both medians of every requested sample.
 
     Attributes:
         differs: Clusters on which the encoders differ; flips of others change nothing.
@@ -83,18 +80,18 @@ class _Exchange:
         self._first, self._last = min(middles), max(middles)
         self._widen(8)
         unchanged = np.zeros((1, len(self.differs)), dtype=np.uint8)
-        self._seen = float(self._distances(unchanged)[0])
+        self._observed = float(self._distances(unchanged)[0])
 
-    def extreme(self, flipped: NDArray[np.uint8]) -> int:
-        """Flips, shape ``(n_flips, len(differs))``, whose medians are at least as far apart as those seen."""
-        return int((self._distances(flipped) >= self._seen).sum())
+    def n_extreme(self, flipped: NDArray[np.uint8]) -> int:
+        """How many flips, shape ``(n_flips, len(differs))``, have medians at least as far apart as the observed."""
+        return int((self._distances(flipped) >= self._observed).sum())
 
     def _distances(self, flipped: NDArray[np.uint8]) -> NDArray[np.float64]:
         while True:
             moved = weighted_sums(flipped, self._moved)
-            sides = self._medians(self._totals[0] + moved), self._medians(self._totals[1] - moved)
-            if sides[0] is not None and sides[1] is not None:
-                distance: NDArray[np.float64] = np.abs(sides[0] - sides[1])
+            first, second = self._medians(self._totals[0] + moved), self._medians(self._totals[1] - moved)
+            if first is not None and second is not None:
+                distance: NDArray[np.float64] = np.abs(first - second)
                 return distance
             self._widen(self._last - self._first + 1)
 

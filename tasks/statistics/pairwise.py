@@ -1,9 +1,9 @@
-"""Comparisons of encoders on the same queries: how large the difference is, how sure, how much it matters.
+"""Paired comparisons of encoders on the same queries: the difference, its uncertainty and its size.
 
-Never by overlap of two intervals, and never by a difference over pooled standard deviations read as a z value:
-both ignore that the encoders saw the same images. Everything here is paired.
+Never by the overlap of two intervals, and never by a difference over pooled standard deviations read as a z value:
+both ignore that the encoders were evaluated on the same images.
 
-"Encoder" stands for whatever gives each query a value: models, two revisions of one model (regression watch), two
+"Encoder" stands for anything that gives each query a value: models, two revisions of one model (regression watch), two
 precisions of its vectors, two translators of the same captions.
 """
 
@@ -16,16 +16,15 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tasks.statistics.bootstrap import Interval
+from tasks.statistics.bootstrap import Interval, paired_intervals
 from tasks.statistics.clusters import Clusters, checked_values
 from tasks.statistics.effect import IDENTICAL, Effect, effect_of
 from tasks.statistics.median_flip import median_flip_tests
 from tasks.statistics.multiplicity import adjusted
-from tasks.statistics.paired import paired_intervals
 from tasks.statistics.permutation import FlipTest, sign_flip_tests
 from tasks.statistics.power import detectable_effect
 from tasks.statistics.proportion import cluster_robust_error
-from tasks.statistics.resampling import Adjustment, IntervalMethod
+from tasks.statistics.resampling import Resampling
 from tasks.statistics.statistic import Reduce
 
 
@@ -40,8 +39,8 @@ class Comparison:
         flip_test: The sign-flip test over clusters.
         p_adjusted: The sign-flip p-value adjusted over all pairs compared together.
         effect: Wins and losses, McNemar's test, effect sizes.
-        detectable_effect: True difference that this comparison finds four times in five.
-        n_queries: Queries shared.
+        detectable_effect: True difference that this comparison detects with 80 % power.
+        n_queries: Shared queries.
         n_clusters: Images that they belong to.
         reason: Why something is None; several reasons are joined by ``"; "``.
     """
@@ -60,63 +59,46 @@ class Comparison:
 
 def compare_encoders(
     values: Mapping[str, ArrayLike],
-    clusters: ArrayLike,
+    clusters: Clusters,
+    resampling: Resampling,
     *,
-    seed: int,
-    n_clusters: int | None = None,
-    weights: ArrayLike | None = None,
-    replicates: int = 10_000,
-    permutations: int = 10_000,
-    level: float = 0.95,
-    method: IntervalMethod = "percentile",
     reduce: Reduce = "mean",
     lower_is_better: bool = False,
     share: bool = False,
-    adjustment: Adjustment = "holm",
 ) -> list[Comparison]:
     """Every pair of encoders under one metric.
 
     Args:
         values: Encoder -> per-query values, shape ``(n_queries,)``, the queries in the same order for all.
-        clusters: The cluster of each query, integers of shape ``(n_queries,)``.
-        seed: Of the bootstrap draws (shared with the intervals of the corpus) and of the random flips.
-        n_clusters: Images of the corpus; left out, one more than the highest label.
-        weights: What each query counts in a mean, shape ``(n_queries,)``; left out, all the same.
-        replicates: Bootstrap draws.
-        permutations: Random flips where not all can be looked at.
-        level: Of the intervals.
-        method: ``percentile`` or ``bca``.
+        clusters: Of these queries, with their weights.
+        resampling: How intervals and random flips are drawn, and p-values adjusted over all pairs.
         reduce: How per-query values become the metric.
         lower_is_better: For ranks: wins are queries with the lower value. The difference stays ``a`` minus ``b``.
         share: Values are hits and misses, or expected hits where scores tie: Cohen's h applies. Plain zeros and
             ones are recognised.
-        adjustment: Over all pairs.
 
     Returns:
         One :class:`Comparison` per pair, in the order of ``itertools.combinations`` of the keys.
 
     Raises:
-        ValueError: Encoders with another number of queries than there are clusters; arguments out of range.
+        ValueError: An encoder with another number of queries than the clusters have.
 
     Examples:
         >>> hits = {"old": [0, 0, 0, 1, 0, 0], "new": [1, 1, 1, 1, 1, 1]}
-        >>> [c] = compare_encoders(hits, range(6), seed=1)
+        >>> [c] = compare_encoders(hits, Clusters.of(range(6)), Resampling())
         >>> c.difference.value, c.effect.tally, c.effect.p_mcnemar, c.flip_test.p
         (-0.8333333333333334, Tally(wins=0, ties=1, losses=5), 0.0625, 0.0625)
     """
-    units = Clusters.of(clusters, n_clusters, weights)
     names = list(values)
     pairs = list(combinations(range(len(names)), 2))
     if not pairs:
         return []
-    table = np.concatenate([_row(name, row, units) for name, row in values.items()])
-    differences = paired_intervals(
-        table, units, pairs, seed=seed, replicates=replicates, level=level, method=method, reduce=reduce
-    )
+    table = np.concatenate([_row(name, row, clusters) for name, row in values.items()])
+    differences = paired_intervals(table, clusters, pairs, resampling, reduce)
     flip_tests = sign_flip_tests if reduce == "mean" else median_flip_tests
-    flips = flip_tests(table, units, pairs, permutations=permutations, seed=seed)
-    p_adjusted = adjusted([test.p for test in flips], adjustment)
-    effects = [effect_of(table[a], table[b], units, lower_is_better=lower_is_better, share=share) for a, b in pairs]
+    flips = flip_tests(table, clusters, pairs, resampling)
+    p_adjusted = adjusted([test.p for test in flips], resampling.adjustment)
+    effects = [effect_of(table[a], table[b], clusters, lower_is_better=lower_is_better, share=share) for a, b in pairs]
     return [
         Comparison(
             a=names[a],
@@ -125,9 +107,9 @@ def compare_encoders(
             flip_test=flip,
             p_adjusted=p,
             effect=effect,
-            detectable_effect=_detectable(table[a] - table[b], units, difference, reduce, level),
-            n_queries=units.n_queries,
-            n_clusters=units.n_occupied,
+            detectable_effect=_detectable(table[a] - table[b], clusters, difference, reduce, resampling.level),
+            n_queries=clusters.n_queries,
+            n_clusters=clusters.n_occupied,
             reason=_reason(difference, effect),
         )
         for (a, b), difference, flip, p, effect in zip(pairs, differences, flips, p_adjusted, effects, strict=True)
@@ -144,7 +126,7 @@ def _row(name: str, row: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:
 def _detectable(
     per_query: NDArray[np.float64], clusters: Clusters, difference: Interval, reduce: Reduce, level: float
 ) -> float | None:
-    """From the clustered error of a mean, or the bootstrap's of a median; None where there is none."""
+    """From the clustered error of a mean or the bootstrap error of a median; None where there is none."""
     if clusters.n_occupied < 2:
         return None
     error = cluster_robust_error(per_query, clusters) if reduce == "mean" else difference.standard_error
@@ -152,7 +134,7 @@ def _detectable(
 
 
 def _reason(difference: Interval, effect: Effect) -> str | None:
-    """All that is None and why; of encoders that never differ, that alone says it."""
+    """Why something is None; for encoders that never differ, that one reason."""
     reasons = list(effect.reasons)
     if difference.reason and IDENTICAL not in reasons:
         reasons.insert(0, difference.reason)

@@ -1,4 +1,4 @@
-"""Intervals and errors that need no resampling: for single proportions, and for clustered means."""
+"""Intervals and standard errors without resampling: of single proportions and of clustered means."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betaincinv, ndtri
+from scipy.special import ndtri
 
 from tasks.statistics.clusters import Clusters, checked_values
 
@@ -27,7 +27,11 @@ def wilson_interval(successes: float, n: float, *, level: float = 0.95) -> tuple
         >>> wilson_interval(0, 10)[0]
         0.0
     """
-    _check_proportion(successes, n, level)
+    if not (n > 0 and 0 <= successes <= n and 0 < level < 1):
+        raise ValueError(
+            f"a proportion needs n > 0, 0 <= successes <= n and a level in (0, 1), "
+            f"got {successes} of {n} at level {level}"
+        )
     z = float(ndtri((1 + level) / 2))
     share = successes / n
     centre = share + z * z / (2 * n)
@@ -36,32 +40,6 @@ def wilson_interval(successes: float, n: float, *, level: float = 0.95) -> tuple
     low = 0.0 if successes == 0 else (centre - half) / scale
     high = 1.0 if successes == n else (centre + half) / scale
     return low, high
-
-
-def clopper_pearson_interval(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
-    """The exact interval of a proportion of independent trials (Clopper and Pearson 1934); never too narrow.
-
-    Examples:
-        Of 0 successes in ``n``, the upper end solves ``(1 - p)^n = 0.025``: here ``1 - 0.025 ** 0.1``.
-
-        >>> [round(end, 4) for end in clopper_pearson_interval(0, 10)]
-        [0.0, 0.3085]
-    """
-    _check_proportion(successes, n, level)
-    if successes != int(successes) or n != int(n):
-        raise ValueError(f"Clopper-Pearson needs whole numbers, got {successes} of {n}; use wilson_interval for ties")
-    tail = (1 - level) / 2
-    low = 0.0 if successes == 0 else float(betaincinv(successes, n - successes + 1, tail))
-    high = 1.0 if successes == n else float(betaincinv(successes + 1, n - successes, 1 - tail))
-    return low, high
-
-
-def _check_proportion(successes: float, n: float, level: float) -> None:
-    if not (n > 0 and 0 <= successes <= n and 0 < level < 1):
-        raise ValueError(
-            f"a proportion needs n > 0, 0 <= successes <= n and a level in (0, 1), "
-            f"got {successes} of {n} at level {level}"
-        )
 
 
 def cluster_robust_error(values: ArrayLike, clusters: Clusters) -> float:

@@ -1,4 +1,4 @@
-"""How intervals and tests are drawn: one frozen value from the request down to every row."""
+"""The settings of all bootstrap intervals and permutation tests, as one value."""
 
 from __future__ import annotations
 
@@ -13,21 +13,42 @@ ADJUSTMENTS: tuple[Adjustment, ...] = ("holm", "benjamini-hochberg")
 
 @dataclass(frozen=True, kw_only=True)
 class Resampling:
-    """How sure a figure has to be.
+    """How intervals and tests are computed.
 
-    Equal ``replicates`` and ``seed`` on one corpus are equal draws, so that rows made on different days are paired.
+    Equal ``replicates`` and ``seed`` on one corpus give equal draws, so figures computed on different days are paired.
 
     Attributes:
         replicates: Bootstrap draws.
-        seed: Of draws and of random sign flips.
-        level: Of the intervals, in (0, 1).
+        permutations: Random sign flips, where not all of them can be enumerated.
+        seed: Of the draws and of the random sign flips; not negative.
+        level: Confidence level of the intervals, in (0, 1).
         method: ``percentile``, or ``bca`` (bias-corrected and accelerated; Efron 1987).
-        adjustment: Of the p-values of all pairs under one metric: ``holm`` bounds the chance of any false finding,
-            ``benjamini-hochberg`` the share of false ones among the findings.
+        adjustment: Of the p-values of all pairs under one metric: ``holm`` controls the family-wise error rate,
+            ``benjamini-hochberg`` the false discovery rate.
     """
 
     replicates: int = 10_000
+    permutations: int = 10_000
     seed: int = 0
     level: float = 0.95
     method: IntervalMethod = "percentile"
     adjustment: Adjustment = "holm"
+
+    def __post_init__(self) -> None:
+        faults = [
+            f"{name} must be at least {least}, got {value}"
+            for name, value, least in (
+                ("replicates", self.replicates, 1),
+                ("permutations", self.permutations, 1),
+                ("seed", self.seed, 0),
+            )
+            if value < least
+        ]
+        if not 0.0 < self.level < 1.0:
+            faults.append(f"level must lie strictly between 0 and 1, got {self.level}; 0.95 is usual")
+        if self.method not in METHODS:
+            faults.append(f"method must be one of {', '.join(METHODS)}, got {self.method!r}")
+        if self.adjustment not in ADJUSTMENTS:
+            faults.append(f"adjustment must be one of {', '.join(ADJUSTMENTS)}, got {self.adjustment!r}")
+        if faults:
+            raise ValueError("; ".join(faults))

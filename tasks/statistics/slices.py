@@ -1,7 +1,7 @@
-"""A metric over parts of the queries: per part its mean and interval, and how two parts differ.
+"""A metric over parts of the queries: the mean and interval of each part, and the difference of two parts.
 
 Every part is bootstrapped with the draws that all analyses of the corpus share (``tasks.statistics.draws``), so the
-difference of two parts knows that they have images in common: the captions of one image may be in both.
+difference of two parts accounts for images that they have in common: the captions of one image may be in both.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from scipy import sparse
 from tasks.statistics.bootstrap import TOO_FEW_CLUSTERS, Interval, interval_of
 from tasks.statistics.clusters import Clusters, checked_values
 from tasks.statistics.draws import count_blocks, on_grid
+from tasks.statistics.resampling import Resampling
 
-SPARSE = 0.1  # share of cells that count below which a sparse product is faster: 80 categories have 4 in 100
-NO_QUERY = "no query is in this part"
+SPARSE = 0.1  # share of non-zero cells below which a sparse product is faster: with 80 categories it is 0.04
+NO_QUERY = "no interval: this part has no query"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,20 +40,20 @@ class PartMeans:
     level: float
 
     def interval(self, encoder: int, part: int) -> Interval:
-        """The mean of one part; ends are None, with the reason, where the data cannot give them."""
-        estimate = float(self.estimates[encoder, part])
-        if self.n_clusters[part] < 2:
-            return Interval(value=estimate, reason=TOO_FEW_CLUSTERS if self.n_clusters[part] else NO_QUERY)
-        return interval_of(estimate, self.replicates[encoder, part], level=self.level)
+        """The mean of one part; its ends are None, with the reason, where there is no interval."""
+        return self._interval(self.estimates[encoder, part], self.replicates[encoder, part], part)
 
     def difference(self, encoder: int, part: int, other: int) -> Interval:
         """The mean of one part minus that of another."""
-        estimate = float(self.estimates[encoder, part] - self.estimates[encoder, other])
-        for p in (part, other):
-            if self.n_clusters[p] < 2:
-                return Interval(value=estimate, reason=TOO_FEW_CLUSTERS if self.n_clusters[p] else NO_QUERY)
-        drawn = self.replicates[encoder, part] - self.replicates[encoder, other]
-        return interval_of(estimate, drawn, level=self.level)
+        estimate = self.estimates[encoder, part] - self.estimates[encoder, other]
+        return self._interval(estimate, self.replicates[encoder, part] - self.replicates[encoder, other], part, other)
+
+    def _interval(self, estimate: float, drawn: NDArray[np.float64], *parts: int) -> Interval:
+        for part in parts:
+            if self.n_clusters[part] < 2:
+                reason = TOO_FEW_CLUSTERS if self.n_clusters[part] else NO_QUERY
+                return Interval(value=float(estimate), reason=reason)
+        return interval_of(float(estimate), drawn, level=self.level)
 
     def p_value(self, encoder: int, part: int, other: int) -> float | None:
         """Two-sided p-value of no difference between two parts; None where there is no interval."""
@@ -65,25 +66,20 @@ def part_means(
     values: ArrayLike,
     parts: NDArray[np.bool_],
     clusters: Clusters,
-    *,
-    seed: int,
-    replicates: int = 10_000,
-    level: float = 0.95,
+    resampling: Resampling,
 ) -> PartMeans:
-    """Means of some encoders' values over parts of their queries, bootstrapped over images.
+    """Means of the encoders' values over parts of their queries, bootstrapped over images.
 
     Args:
         values: Per-query values, shape ``(n_encoders, n_queries)``.
         parts: Which queries are in which part, shape ``(n_parts, n_queries)``; parts may overlap or leave queries out.
         clusters: Of those queries.
-        seed: Of the draws, as for the corpus' other results.
-        replicates: Number of draws.
-        level: Of the intervals.
+        resampling: How the intervals are drawn.
 
     Examples:
         >>> hits = [[1.0, 1.0, 0.0, 0.0]]
         >>> parts = np.array([[True, True, False, False], [False, False, True, True]])
-        >>> means = part_means(hits, parts, Clusters.of([0, 1, 2, 3]), seed=1, replicates=100)
+        >>> means = part_means(hits, parts, Clusters.of([0, 1, 2, 3]), Resampling(replicates=100))
         >>> means.estimates.tolist(), means.difference(0, 0, 1).value
         ([[1.0, 0.0]], 1.0)
     """
@@ -94,9 +90,9 @@ def part_means(
     columns = on_grid(np.column_stack([sums, clusters.sums(inside)]), weight=clusters.n_clusters)
     # sums on a grid are exact, so it does not matter in which order they are added up
     factors = sparse.csc_matrix(columns) if np.count_nonzero(columns) < SPARSE * columns.size else columns
-    drawn = np.empty((n_encoders, n_parts, replicates))
+    drawn = np.empty((n_encoders, n_parts, resampling.replicates))
     start = 0
-    for counts in count_blocks(clusters.n_clusters, replicates=replicates, seed=seed):
+    for counts in count_blocks(clusters.n_clusters, replicates=resampling.replicates, seed=resampling.seed):
         stop = start + len(counts)
         drawn[:, :, start:stop] = _means(counts.astype(np.float64) @ factors, n_encoders, n_parts)
         start = stop
@@ -106,7 +102,7 @@ def part_means(
         replicates=drawn,
         n_queries=parts.sum(axis=1, dtype=np.int64),
         n_clusters=np.array(occupied, dtype=np.int64),
-        level=level,
+        level=resampling.level,
     )
 
 

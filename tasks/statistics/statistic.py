@@ -1,9 +1,8 @@
-"""Statistics of a weighted sample of clusters: what a bootstrap or a permutation evaluates.
+"""Statistics of a weighted sample of clusters: the functions that a bootstrap or a permutation test evaluates.
 
-A :data:`ClusterStatistic` takes how often each cluster counts and gives the metrics of that sample. The weights
-are small whole numbers: bootstrap counts, ones for the sample itself, ones with a zero for a jackknife, zeros and
-ones for a permutation. Any function of this form can be bootstrapped; sums of metrics (RSUM), macro means and
-ratios are one line each.
+A :data:`ClusterStatistic` maps cluster weights to the metrics of that sample. The weights are small whole numbers:
+bootstrap counts, ones for the sample itself, ones with a zero for the jackknife, zeros and ones for a permutation. Any
+function of this form can be bootstrapped; sums of metrics (RSUM), macro means and ratios are one line each.
 """
 
 from __future__ import annotations
@@ -23,70 +22,67 @@ ClusterStatistic: TypeAlias = Callable[[NDArray[np.uint8]], NDArray[np.float64]]
 """Weights, uint8 of shape ``(n_samples, n_clusters)`` -> values of shape ``(n_metrics, n_samples)``; NaN if empty."""
 
 
-def statistic_of(values: ArrayLike, clusters: Clusters, reduce: Reduce = "mean") -> ClusterStatistic:
-    """The statistic that reduces per-query values by their mean or median.
-
-    Args:
-        values: Shape ``(n_metrics, n_queries)``.
-        clusters: Of those queries.
-        reduce: How one number is made of one row of values.
-
-    Raises:
-        ValueError: An unknown reduction, or values that do not fit the clusters.
-    """
-    match reduce:
-        case "mean":
-            return cluster_means(values, clusters)
-        case "median":
-            return cluster_medians(values, clusters)
-    raise ValueError(f"reduce must be 'mean' or 'median', got {reduce!r}")
-
-
-class Sample(NamedTuple):
+class ClusteredValues(NamedTuple):
     """Per-query values of several metrics, shape ``(n_metrics, n_queries)``, and the clusters of these queries."""
 
     values: ArrayLike
     clusters: Clusters
 
 
-def cluster_means(values: ArrayLike, clusters: Clusters) -> ClusterStatistic:
-    """The weighted mean over the queries of the drawn clusters: a ratio of sums, as clusters differ in size.
+def statistic_of(values: ArrayLike, clusters: Clusters, reduce: Reduce = "mean") -> ClusterStatistic:
+    """The statistic that reduces per-query values, shape ``(n_metrics, n_queries)``, by their mean or median.
+
+    A mean is weighted, over the queries of the drawn clusters: a ratio of sums, as clusters differ in size.
+
+    Raises:
+        ValueError: Values that do not fit the clusters.
 
     Examples:
-        >>> means = cluster_means([[1.0, 0.0, 1.0]], Clusters.of([0, 0, 1]))
+        >>> means = statistic_of([[1.0, 0.0, 1.0]], Clusters.of([0, 0, 1]))
         >>> means(np.uint8([[1, 1], [0, 2], [1, 0]])).tolist()
         [[0.6666666666666666, 1.0, 0.5]]
     """
-    return stacked_means([Sample(values, clusters)])
+    return stacked_statistic([ClusteredValues(values, clusters)], reduce)
 
 
-def stacked_means(samples: Sequence[Sample]) -> ClusterStatistic:
-    """The means of several samples of one corpus, one after the other: one product of matrices serves them all.
+def stacked_statistic(samples: Sequence[ClusteredValues], reduce: Reduce = "mean") -> ClusterStatistic:
+    """The means or medians of several samples of one corpus, one after the other.
 
     Raises:
-        ValueError: Samples of corpora with different numbers of clusters.
-
-    Examples:
-        >>> captions, images = Clusters.of([0, 0, 1]), Clusters.of([0, 1])
-        >>> means = stacked_means([Sample([[1, 0, 1]], captions), Sample([[1, 0], [0, 0]], images)])
-        >>> means(np.uint8([[0, 2]])).tolist()
-        [[1.0], [0.0], [0.0]]
+        ValueError: Samples of corpora with different numbers of clusters, or values that do not fit their clusters.
     """
     if len({sample.clusters.n_clusters for sample in samples}) != 1:
         raise ValueError("samples that share their draws must have the same n_clusters: the images of one corpus")
+    if reduce not in REDUCTIONS:
+        raise ValueError(f"reduce must be 'mean' or 'median', got {reduce!r}")
+    if reduce == "mean":
+        return stacked_means(samples)
+    medians = [cluster_medians(values, clusters) for values, clusters in samples]
+    return lambda weights: np.concatenate([of_sample(weights) for of_sample in medians])
+
+
+def stacked_means(samples: Sequence[ClusteredValues]) -> ClusterStatistic:
+    """The means of several samples of one corpus, one after the other, by one product of matrices.
+
+    Examples:
+        >>> captions, images = Clusters.of([0, 0, 1]), Clusters.of([0, 1])
+        >>> means = stacked_means([ClusteredValues([[1, 0, 1]], captions), ClusteredValues([[1, 0], [0, 0]], images)])
+        >>> means(np.uint8([[0, 2]])).tolist()
+        [[1.0], [0.0], [0.0]]
+    """
     n_clusters = samples[0].clusters.n_clusters
     columns: list[NDArray[np.float64]] = []
-    places: dict[bytes, int] = {}  # protocols and encoders with the same queries share the column of their sizes
+    positions: dict[bytes, int] = {}  # samples of the same queries share the column of their total weights
     sums_at: list[int] = []
     totals_at: list[int] = []
     for values, clusters in samples:
         sums = clusters.sums(checked_values(values, clusters)).T
         [total] = on_grid(clusters.sums(np.ones((1, clusters.n_queries))), weight=n_clusters).T
-        place = places.setdefault(total.tobytes(), len(columns))
-        if place == len(columns):
+        position = positions.setdefault(total.tobytes(), len(columns))
+        if position == len(columns):
             columns.append(total)
         sums_at += range(len(columns), len(columns) + len(sums))
-        totals_at += [place] * len(sums)
+        totals_at += [position] * len(sums)
         columns += [on_grid(column, weight=n_clusters) for column in sums]
     table = narrowed(np.column_stack(columns), weight=n_clusters)
 

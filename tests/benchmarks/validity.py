@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.statistics.bootstrap import Interval, cluster_bootstrap
+from tasks.statistics.bootstrap import Interval, bootstrap_samples, paired_intervals
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.effect import mcnemar_exact, tally
-from tasks.statistics.paired import paired_intervals
 from tasks.statistics.permutation import sign_flip_tests
-from tasks.statistics.resampling import METHODS, IntervalMethod
+from tasks.statistics.resampling import METHODS, IntervalMethod, Resampling
+from tasks.statistics.statistic import ClusteredValues
 
 TRUTH = 0.5
 AT_ONCE = 50  # data sets that share their random draws; enough groups keep the study's own noise small
@@ -112,15 +112,16 @@ def _group(
     pairs = [(2 * i, 2 * i + 1) for i in range(AT_ONCE)]
     flags = {}
     for method in methods:
-        alone = cluster_bootstrap(firsts, clusters.labels, seed=seed, replicates=draws, method=method)
+        resampling = Resampling(seed=seed, replicates=draws, method=method)
+        [alone] = bootstrap_samples([ClusteredValues(firsts, clusters)], resampling)
         flags[f"coverage/{method}"] = [_holds(interval, TRUTH) for interval in alone]
-        paired = paired_intervals(rows, clusters, pairs, seed=seed, replicates=draws, method=method)
+        paired = paired_intervals(rows, clusters, pairs, resampling)
         flags[f"error/{method} of the difference"] = [not _holds(interval, 0.0) for interval in paired]
-    flips = sign_flip_tests(rows, clusters, pairs, permutations=draws, seed=seed)
-    flags["error/sign-flip"] = [_found(test.p) for test in flips]
+    flips = sign_flip_tests(rows, clusters, pairs, Resampling(permutations=draws, seed=seed))
+    flags["error/sign-flip"] = [_significant(test.p) for test in flips]
     if clusters.independent:
         tallies = [tally(rows[a], rows[b]) for a, b in pairs]
-        flags["error/mcnemar"] = [_found(mcnemar_exact(t.wins, t.losses)) for t in tallies]
+        flags["error/mcnemar"] = [_significant(mcnemar_exact(t.wins, t.losses)) for t in tallies]
     return flags
 
 
@@ -131,5 +132,5 @@ def _holds(interval: Interval, truth: float) -> bool:
     return interval.low <= truth <= interval.high
 
 
-def _found(p: float | None) -> bool:
+def _significant(p: float | None) -> bool:
     return p is not None and p <= 0.05

@@ -24,7 +24,7 @@ from tasks.encoders.encoder import Encoder, Prepared
 from tasks.metrics import METRICS
 from tasks.reference.gate import judge_results
 from tasks.reference.published import Published
-from tasks.results.summary import Provenance, result_rows
+from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.scoring.evaluate import evaluate
 from tasks.scoring.protocols.selection import build_task, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
@@ -298,10 +298,10 @@ def test_a_loader_that_pads_wrongly_ends_as_suspect_in_the_gate(
         outcomes = evaluate(shapes.corpus, [shapes.protocol], images=embedded.images.matrix, captions=vectors)[
             "t2i/all"
         ]
-        rows = result_rows(
-            outcomes,
-            [METRICS["R@1"]],
-            Provenance(
+        evaluated = Evaluated(
+            outcomes=outcomes,
+            metrics=[METRICS["R@1"]],
+            provenance=Provenance(
                 evaluation="e",
                 encoder="tiny-clip",
                 encoder_fingerprint=specs["tiny-clip"].fingerprint,
@@ -312,8 +312,8 @@ def test_a_loader_that_pads_wrongly_ends_as_suspect_in_the_gate(
                 run="r",
             ),
             n_clusters=SCENES,
-            resampling=Resampling(replicates=100),
         )
+        rows = result_rows([evaluated], Resampling(replicates=100))
         [judged] = judge_results(
             rows,
             specs={specs["tiny-clip"].fingerprint: specs["tiny-clip"]},

@@ -16,7 +16,7 @@ from tasks.results.summary import Provenance
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.draws import count_blocks
 from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import cluster_means
+from tasks.statistics.statistic import statistic_of
 
 WHOSE = Provenance(
     evaluation="e",
@@ -79,7 +79,7 @@ def test_the_interval_is_that_of_the_mean_under_draws_that_all_languages_share()
     found = rows(*GRID)["t2i/*/*", "R@1"]
     per_image = np.mean([[o.rank_best == 1 for o in GRID[i : i + 2]] for i in (0, 2, 4)], axis=(0, 1))
     counts = np.concatenate(list(count_blocks(4, replicates=RESAMPLING.replicates, seed=RESAMPLING.seed)))
-    drawn = cluster_means(per_image[None], part_of(GRID[0], n_clusters=4).clusters)(counts)[0]
+    drawn = statistic_of(per_image[None], part_of(GRID[0], n_clusters=4).clusters)(counts)[0]
     assert (found["ci_low"], found["ci_high"]) == pytest.approx(np.quantile(drawn, [0.025, 0.975]))
 
 

@@ -14,11 +14,12 @@ from tasks.metrics import METRICS
 from tasks.metrics.examples import outcomes_of
 from tasks.metrics.retrieval import rsum
 from tasks.results.comparison import Contender, comparison_rows
-from tasks.results.replicates import replicate_rows, stored_difference
+from tasks.results.replicates import replicate_rows
 from tasks.results.rsum import rsum_row
-from tasks.results.summary import Provenance, result_rows
+from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.scoring.outcomes import Outcomes
-from tasks.statistics.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS
+from tasks.statistics.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS, interval_of
+from tasks.statistics.clusters import Clusters
 from tasks.statistics.effect import IDENTICAL, NEVER_LOSES, SEVERAL_QUERIES
 from tasks.statistics.pairwise import compare_encoders
 from tasks.statistics.resampling import Resampling
@@ -35,6 +36,14 @@ def draws(replicates: int) -> Resampling:
     return Resampling(seed=7, replicates=replicates)
 
 
+def evaluated(outcomes: Outcomes, metrics=RECALLS, *, n_clusters: int = 40) -> Evaluated:  # type: ignore[no-untyped-def]
+    return Evaluated(outcomes=outcomes, metrics=metrics, provenance=PROVENANCE, n_clusters=n_clusters)
+
+
+def rows_of(outcomes: Outcomes, metrics, replicates: int, *, n_clusters: int = 40) -> pa.Table:  # type: ignore[no-untyped-def]
+    return result_rows([evaluated(outcomes, metrics, n_clusters=n_clusters)], draws(replicates))
+
+
 def captions(n_images: int = 40, per_image: int = 5, *, seed: int = 1, skill: float = 3.0) -> Outcomes:
     """Text-to-image outcomes whose ranks spread around ``skill``, some of them tied."""
     rng = np.random.default_rng(seed)
@@ -49,19 +58,14 @@ def test_ties_lost_and_won_are_weighted_as_the_value_is() -> None:
     """Folds and categories of unequal size count alike: all three figures of a row are means of one kind."""
     outcomes = captions()
     weights = np.where(np.arange(len(outcomes)) < 40, 3.0, 0.5)
-    [row] = result_rows(
-        replace(outcomes, weights=weights), RECALLS[:1], PROVENANCE, n_clusters=40, resampling=draws(50)
-    ).to_pylist()
+    [row] = rows_of(replace(outcomes, weights=weights), RECALLS[:1], 50).to_pylist()
     for column, hits in (("value_ties_lost", outcomes.rank_worst <= 1), ("value_ties_won", outcomes.rank_best <= 1)):
         assert row[column] == pytest.approx(np.average(hits, weights=weights))
     assert row["value_ties_lost"] < row["value"] < row["value_ties_won"]
 
 
 def test_every_result_row_holds_its_value_between_its_ends() -> None:
-    rows = result_rows(
-        captions(), [*RECALLS, METRICS["MRR"], METRICS["median_rank"], METRICS["mean_rank"]], PROVENANCE,
-        n_clusters=40, resampling=draws(500),
-    )  # fmt: skip
+    rows = rows_of(captions(), [*RECALLS, METRICS["MRR"], METRICS["median_rank"], METRICS["mean_rank"]], 500)
     assert rows.schema.equals(RESULTS)
     for row in rows.to_pylist():
         assert row["ci_low"] <= row["value"] <= row["ci_high"], row
@@ -74,45 +78,42 @@ def test_every_result_row_holds_its_value_between_its_ends() -> None:
 
 def test_the_value_of_a_row_is_the_metrics_own() -> None:
     outcomes = captions()
-    for name, row in zip(("R@1", "MRR"), result_rows(
-        outcomes, [METRICS["R@1"], METRICS["MRR"]], PROVENANCE, n_clusters=40, resampling=draws(50)
-    ).to_pylist(), strict=True):  # fmt: skip
-        assert row["value"] == METRICS[name].value(outcomes)
+    metrics = [METRICS["R@1"], METRICS["MRR"]]
+    for metric, row in zip(metrics, rows_of(outcomes, metrics, 50).to_pylist(), strict=True):
+        assert row["value"] == metric.value(outcomes)
 
 
 def test_the_bootstrap_error_is_close_to_the_clustered_error() -> None:
-    [row] = result_rows(captions(400), RECALLS[:1], PROVENANCE, n_clusters=400, resampling=draws(4_000)).to_pylist()
+    [row] = rows_of(captions(400), RECALLS[:1], 4_000, n_clusters=400).to_pylist()
     assert row["standard_error"] == pytest.approx(row["robust_error"], rel=0.05)
 
 
 def test_independent_hits_have_wilson_beside_the_bootstrap_and_clustered_ones_do_not() -> None:
     alone = outcomes_of([[1]] * 30 + [[2]] * 10)
-    [row] = result_rows(alone, RECALLS[:1], PROVENANCE, n_clusters=40, resampling=draws(2_000)).to_pylist()
+    [row] = rows_of(alone, RECALLS[:1], 2_000).to_pylist()
     assert (row["wilson_low"], row["wilson_high"]) == pytest.approx((0.5981, 0.8581), abs=1e-4)  # statsmodels
-    [row] = result_rows(captions(), RECALLS[:1], PROVENANCE, n_clusters=40, resampling=draws(50)).to_pylist()
+    [row] = rows_of(captions(), RECALLS[:1], 50).to_pylist()
     assert (row["wilson_low"], row["wilson_high"]) == (None, None)
 
 
 def test_where_every_query_hits_wilson_over_the_images_takes_the_bootstraps_place() -> None:
     outcomes = replace(outcomes_of([[1]] * 40), clusters=np.repeat(np.arange(8, dtype=np.int32), 5))
-    [row] = result_rows(outcomes, RECALLS[:1], PROVENANCE, n_clusters=8, resampling=draws(50)).to_pylist()
+    [row] = rows_of(outcomes, RECALLS[:1], 50, n_clusters=8).to_pylist()
     assert (row["interval_method"], row["value"], row["ci_high"]) == ("wilson", 1.0, 1.0)
     assert row["ci_low"] == pytest.approx(8 / (8 + 1.959964**2), abs=1e-6)
-    assert "Wilson over the 8 clusters" in row["reason"]
+    assert "Wilson interval over the 8 clusters" in row["reason"]
 
 
 def test_a_rank_of_one_everywhere_is_no_share_of_hits() -> None:
     ranks = [METRICS["median_rank"], METRICS["mean_rank"]]
-    median, mean = result_rows(
-        outcomes_of([[1]] * 40), ranks, PROVENANCE, n_clusters=40, resampling=draws(50)
-    ).to_pylist()  # fmt: skip
+    median, mean = rows_of(outcomes_of([[1]] * 40), ranks, 50).to_pylist()
     assert (median["ci_low"], median["ci_high"], median["interval_method"]) == (1.0, 1.0, "percentile")
     assert (mean["ci_low"], mean["ci_high"], mean["interval_method"], mean["reason"]) == (None, None, "none", NO_SPREAD)
 
 
 def test_one_image_gives_a_value_and_a_reason() -> None:
     outcomes = replace(outcomes_of([[1], [2]]), clusters=np.zeros(2, dtype=np.int32))
-    [row] = result_rows(outcomes, RECALLS[:1], PROVENANCE, n_clusters=5, resampling=draws(50)).to_pylist()
+    [row] = rows_of(outcomes, RECALLS[:1], 50, n_clusters=5).to_pylist()
     nulls = [row[name] for name in ("ci_low", "ci_high", "standard_error", "robust_error")]
     assert (row["value"], nulls, row["interval_method"], row["reason"]) == (0.5, [None] * 4, "none", TOO_FEW_CLUSTERS)
 
@@ -123,9 +124,9 @@ def compared(*contenders: Contender, metrics=RECALLS, **change):  # type: ignore
         "corpus_fingerprint": "c",
         "run": "r",
         "n_clusters": 40,
-        "resampling": draws(300),
+        "resampling": replace(draws(300), permutations=300),
     }
-    return comparison_rows(contenders, metrics, **{**request, "permutations": 300, **change})
+    return comparison_rows(contenders, metrics, **{**request, **change})
 
 
 def test_every_pair_and_metric_has_a_comparison() -> None:
@@ -193,30 +194,29 @@ def test_different_query_sets_are_an_error_that_names_both() -> None:
     with pytest.raises(RequestError, match=r"'x' and 'y' have different query sets under 't2i/all' \(200 and 195"):
         compared(x, y)
     with pytest.raises(ValueError, match=r"encoder 'y': values have shape \(2,\)"):
-        compare_encoders({"x": [1, 0, 1], "y": [1, 0]}, [0, 1, 2], seed=1)
+        compare_encoders({"x": [1, 0, 1], "y": [1, 0]}, Clusters.of([0, 1, 2]), draws(50))
 
 
 def test_mcnemar_is_for_one_query_per_image() -> None:
     hits = {"x": np.tile([1.0, 0.0, 1.0], 20), "y": np.tile([0.0, 0.0, 1.0], 20)}
-    [clustered] = compare_encoders(hits, np.arange(60) // 2, seed=1, replicates=100)
+    [clustered] = compare_encoders(hits, Clusters.of(np.arange(60) // 2), draws(100))
     assert clustered.effect.p_mcnemar is None and SEVERAL_QUERIES in clustered.reason
-    [single] = compare_encoders(hits, range(60), seed=1, replicates=100)
+    [single] = compare_encoders(hits, Clusters.of(range(60)), draws(100))
     assert single.effect.p_mcnemar == pytest.approx(2 * 0.5**20)
     assert (single.effect.odds_ratio, single.reason) == (None, NEVER_LOSES)
 
 
 def test_a_single_image_has_a_difference_and_a_reason() -> None:
-    [pair] = compare_encoders({"x": [1, 1], "y": [0, 1]}, [0, 0], seed=1)
+    [pair] = compare_encoders({"x": [1, 1], "y": [0, 1]}, Clusters.of([0, 0]), draws(50))
     assert (pair.difference.value, pair.difference.low, pair.detectable_effect) == (0.5, None, None)
     assert TOO_FEW_CLUSTERS in pair.reason
 
 
 def test_kept_replicates_are_those_behind_the_results_row_and_subtract_to_the_paired_interval() -> None:
     metrics = [METRICS["R@1"], METRICS["median_rank"]]
-    how = {"n_clusters": 40, "resampling": draws(300)}
     first, second = (captions(seed=s) for s in (1, 2))
-    kept = [replicate_rows(outcomes, metrics, PROVENANCE, **how) for outcomes in (first, second)]
-    results = result_rows(first, metrics, PROVENANCE, **how)
+    kept = [replicate_rows(evaluated(outcomes, metrics), draws(300)) for outcomes in (first, second)]
+    results = rows_of(first, metrics, 300)
     assert kept[0].schema.equals(REPLICATES)
     assert kept[0]["result"].to_pylist() == results["result"].to_pylist()
     for row, result in zip(kept[0].to_pylist(), results.to_pylist(), strict=True):
@@ -224,27 +224,24 @@ def test_kept_replicates_are_those_behind_the_results_row_and_subtract_to_the_pa
         assert np.quantile(row["replicate_values"], [0.025, 0.975]).tolist() == [result["ci_low"], result["ci_high"]]
     [pair] = compare_encoders(
         {"x": metrics[0].per_query(first), "y": metrics[0].per_query(second)},
-        first.clusters,
-        n_clusters=40,
-        seed=7,
-        replicates=300,
-        permutations=100,
+        Clusters.of(first.clusters, 40),
+        draws(300),
     )
-    stored = stored_difference(pa.concat_tables([kept[0].slice(0, 1), kept[1].slice(0, 1)]))
-    assert (stored.low, stored.high) == (pair.difference.low, pair.difference.high)
+    x, y = (np.array(rows["replicate_values"][0].as_py()) for rows in kept)
+    subtracted = interval_of(pair.difference.value, x - y, level=0.95)
+    assert (subtracted.low, subtracted.high) == (pair.difference.low, pair.difference.high)
 
 
-def test_replicates_of_different_draws_are_not_subtracted() -> None:
-    one, other = (
-        replicate_rows(
-            captions(), RECALLS[:1], PROVENANCE, n_clusters=40, resampling=Resampling(seed=seed, replicates=count)
-        )
-        for seed, count in ((1, 50), (2, 60))
-    )
-    with pytest.raises(RequestError, match=r"not paired: seed 1 and 2, 50 and 60 replicates"):
-        stored_difference(pa.concat_tables([one, other]))
-    with pytest.raises(RequestError, match="needs two rows of replicates, got 1"):
-        stored_difference(one)
+def test_protocols_computed_together_get_the_rows_of_each_alone() -> None:
+    metrics = [METRICS["R@1"], METRICS["median_rank"], METRICS["MRR"]]
+    together = [
+        evaluated(captions(seed=1), metrics),
+        evaluated(outcomes_of([[1]] * 30), RECALLS, n_clusters=30),
+        evaluated(captions(seed=2, skill=9.0), metrics[::-1]),
+        evaluated(captions(seed=3), []),
+    ]
+    alone = pa.concat_tables([result_rows([each], draws(200)) for each in together])
+    assert result_rows(together, draws(200)).drop_columns(["created"]).equals(alone.drop_columns(["created"]))
 
 
 def test_rsum_adds_both_directions_with_the_interval_of_the_sum() -> None:
@@ -256,7 +253,9 @@ def test_rsum_adds_both_directions_with_the_interval_of_the_sum() -> None:
     assert row["value"] == pytest.approx(rsum(*sides), abs=1e-9)
     assert row["value_ties_lost"] < row["value"] < row["value_ties_won"]
     parts = [
-        r for o in (t2i, i2t) for r in replicate_rows(o, RECALLS, PROVENANCE, **how)["replicate_values"].to_pylist()
+        r
+        for o in (t2i, i2t)
+        for r in replicate_rows(evaluated(o, n_clusters=60), draws(400))["replicate_values"].to_pylist()
     ]
     drawn = 100 * np.sum(parts, axis=0)
     assert (row["ci_low"], row["ci_high"]) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=1e-9)

@@ -14,6 +14,7 @@ from tasks.statistics.draws import flip_blocks
 from tasks.statistics.effect import mcnemar_exact, tally
 from tasks.statistics.median_flip import median_flip_tests
 from tasks.statistics.permutation import sign_flip_tests
+from tasks.statistics.resampling import Resampling
 
 
 def two_encoders(n_clusters: int, per_cluster: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -28,7 +29,7 @@ def test_exact_sign_flips_equal_the_definition_written_out() -> None:
     difference = Clusters.of(labels).sums(values)
     difference = difference[:, 0] - difference[:, 1]
     flipped = [abs(np.dot(signs, difference)) for signs in product([1, -1], repeat=9)]
-    [test] = sign_flip_tests(values, Clusters.of(labels), [(0, 1)], seed=1)
+    [test] = sign_flip_tests(values, Clusters.of(labels), [(0, 1)], Resampling(seed=1))
     assert test.exact
     assert test.p == np.mean(np.array(flipped) >= abs(difference.sum()))
 
@@ -39,30 +40,30 @@ def test_exact_sign_flips_equal_scipys_exact_permutation_test() -> None:
         (values[0], values[1]), lambda a, b, axis: np.mean(a - b, axis=axis), permutation_type="samples",
         vectorized=True, n_resamples=np.inf,
     )  # fmt: skip
-    [test] = sign_flip_tests(values, Clusters.of(range(10)), [(0, 1)], seed=1)
+    [test] = sign_flip_tests(values, Clusters.of(range(10)), [(0, 1)], Resampling(seed=1))
     assert (test.exact, test.flips) == (True, 1024)
     assert test.p == pytest.approx(peer.pvalue, abs=1e-12)
 
 
 def test_random_sign_flips_agree_with_the_exact_test(monkeypatch: pytest.MonkeyPatch) -> None:
     values, labels = two_encoders(18, 3)
-    [exact] = sign_flip_tests(values, Clusters.of(labels), [(0, 1)], seed=1)
+    [exact] = sign_flip_tests(values, Clusters.of(labels), [(0, 1)], Resampling(seed=1))
     monkeypatch.setattr(permutation, "EXACT_FLIPS", 0)
-    [drawn] = sign_flip_tests(values, Clusters.of(labels), [(0, 1)], permutations=40_000, seed=1)
+    [drawn] = sign_flip_tests(values, Clusters.of(labels), [(0, 1)], Resampling(permutations=40_000, seed=1))
     assert exact.exact and not drawn.exact
     assert drawn.p == pytest.approx(exact.p, abs=4 * np.sqrt(0.25 / 40_000))
 
 
 def test_random_sign_flips_agree_with_mcnemar_where_every_query_is_a_cluster() -> None:
     values, _ = two_encoders(600, 1)
-    [test] = sign_flip_tests(values, Clusters.of(range(600)), [(0, 1)], permutations=50_000, seed=2)
+    [test] = sign_flip_tests(values, Clusters.of(range(600)), [(0, 1)], Resampling(permutations=50_000, seed=2))
     wins, _, losses = tally(values[0], values[1])
     assert test.p == pytest.approx(mcnemar_exact(wins, losses), abs=0.01)
 
 
 def test_a_random_flip_never_gives_a_p_value_of_zero() -> None:
     values = np.stack([np.ones(500), np.zeros(500)])
-    [test] = sign_flip_tests(values, Clusters.of(range(500)), [(0, 1)], permutations=999, seed=2)
+    [test] = sign_flip_tests(values, Clusters.of(range(500)), [(0, 1)], Resampling(permutations=999, seed=2))
     assert test.p == 1 / 1000
 
 
@@ -70,21 +71,23 @@ def test_pairs_tested_together_get_the_p_values_of_pairs_tested_alone() -> None:
     rng = np.random.default_rng(5)
     values, clusters = rng.random((4, 300)), Clusters.of(np.repeat(np.arange(100), 3))
     pairs = [(0, 1), (0, 3), (2, 1)]
-    together = sign_flip_tests(values, clusters, pairs, permutations=500, seed=3)
-    alone = [sign_flip_tests(values[list(p)], clusters, [(0, 1)], permutations=500, seed=3)[0] for p in pairs]
+    together = sign_flip_tests(values, clusters, pairs, Resampling(permutations=500, seed=3))
+    alone = [
+        sign_flip_tests(values[list(p)], clusters, [(0, 1)], Resampling(permutations=500, seed=3))[0] for p in pairs
+    ]
     assert together == alone
 
 
 def test_clusters_without_a_difference_leave_the_test_exact() -> None:
     values = np.ones((2, 5_000))
     values[1, :4] = 0
-    [test] = sign_flip_tests(values, Clusters.of(range(5_000)), [(0, 1)], seed=3)
+    [test] = sign_flip_tests(values, Clusters.of(range(5_000)), [(0, 1)], Resampling(seed=3))
     assert (test.exact, test.flips, test.n_nonzero, test.p) == (True, 16, 4, 0.125)
 
 
 def test_sums_that_differ_only_by_rounding_are_equal() -> None:
     # 0.1 + 0.2 against 0.3: no difference, so nothing to test
-    [test] = sign_flip_tests([[0.1, 0.2, 0.0], [0.3, 0.0, 0.0]], Clusters.of([0, 0, 1]), [(0, 1)], seed=3)
+    [test] = sign_flip_tests([[0.1, 0.2, 0.0], [0.3, 0.0, 0.0]], Clusters.of([0, 0, 1]), [(0, 1)], Resampling(seed=3))
     assert test.p is None
 
 
@@ -103,7 +106,7 @@ def test_exact_flips_of_medians_equal_the_definition_written_out(per_cluster: in
     labels = np.repeat(np.arange(9), per_cluster)
     a, b = rng.integers(1, 20, (2, len(labels))).astype(float)
     distances = np.array(swapped_medians(a, b, labels))
-    [test] = median_flip_tests([a, b], Clusters.of(labels), [(0, 1)], seed=1)
+    [test] = median_flip_tests([a, b], Clusters.of(labels), [(0, 1)], Resampling(seed=1))
     assert test.exact
     assert test.p == (distances >= distances[0]).mean()
 
@@ -111,15 +114,15 @@ def test_exact_flips_of_medians_equal_the_definition_written_out(per_cluster: in
 def test_random_flips_of_medians_agree_with_the_exact_test(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
     a, b = rng.integers(1, 30, (2, 12)).astype(float)
-    [exact] = median_flip_tests([a, b + 3], Clusters.of(range(12)), [(0, 1)], seed=1)
+    [exact] = median_flip_tests([a, b + 3], Clusters.of(range(12)), [(0, 1)], Resampling(seed=1))
     monkeypatch.setattr(median_flip, "EXACT_FLIPS", 0)
-    [drawn] = median_flip_tests([a, b + 3], Clusters.of(range(12)), [(0, 1)], permutations=5_000, seed=1)
+    [drawn] = median_flip_tests([a, b + 3], Clusters.of(range(12)), [(0, 1)], Resampling(permutations=5_000, seed=1))
     assert not drawn.exact
     assert drawn.p == pytest.approx(exact.p, abs=4 * np.sqrt(0.25 / 5_000))
 
 
 def test_equal_ranks_have_no_test_of_their_median() -> None:
-    [test] = median_flip_tests([[1, 2, 3], [1, 2, 3]], Clusters.of(range(3)), [(0, 1)], seed=1)
+    [test] = median_flip_tests([[1, 2, 3], [1, 2, 3]], Clusters.of(range(3)), [(0, 1)], Resampling(seed=1))
     assert (test.p, test.flips) == (None, 0)
 
 
@@ -128,7 +131,7 @@ def test_medians_far_from_each_other_widen_the_window_that_is_counted() -> None:
     labels = np.repeat(np.arange(40), 3)
     values = np.stack([rng.permutation(120), rng.permutation(120) * 5.0, rng.permutation(120) + 40.0])
     clusters, pairs = Clusters.of(labels), [(0, 1), (2, 0), (1, 2)]
-    found = median_flip_tests(values, clusters, pairs, permutations=300, seed=2)
+    found = median_flip_tests(values, clusters, pairs, Resampling(permutations=300, seed=2))
     flips = np.concatenate(list(flip_blocks(40, permutations=300, seed=2))).astype(bool)[:, labels]
     for (a, b), test in zip(pairs, found, strict=True):
         swapped = [np.median(np.where(flips, values[two], values[one]), axis=1) for one, two in ((a, b), (b, a))]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from statsmodels.stats.power import NormalIndPower
 
-from tasks.statistics.power import clusters_needed, detectable_effect
+from tasks.statistics.power import detectable_effect
 
 
 def test_the_detectable_effect_has_the_power_that_it_promises() -> None:
@@ -15,19 +15,7 @@ def test_the_detectable_effect_has_the_power_that_it_promises() -> None:
     assert NormalIndPower().power(effect, nobs1=250, alpha=0.05, ratio=0) == pytest.approx(0.8, abs=1e-5)
 
 
-def test_the_clusters_needed_detect_the_wanted_effect() -> None:
-    needed = clusters_needed(0.01, standard_error=0.02, n_clusters=300)
-    assert (
-        detectable_effect(0.02 * np.sqrt(300 / needed)) <= 0.01 < detectable_effect(0.02 * np.sqrt(300 / (needed - 1)))
-    )
-
-
 @pytest.mark.parametrize("wrong", [{"power": 1.0}, {"alpha": 0.0}, {"standard_error": -1.0}])
 def test_impossible_powers_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"power and alpha must lie in \(0, 1\)"):
         detectable_effect(**{"standard_error": 1.0, **wrong})
-
-
-def test_no_number_of_images_shows_an_effect_of_zero() -> None:
-    with pytest.raises(ValueError, match="effect must not be 0"):
-        clusters_needed(0.0, standard_error=1.0, n_clusters=100)

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks.statistics.clusters import Clusters
 from tasks.statistics.pairwise import compare_encoders
 from tasks.statistics.ranks import PairTest, rank_encoders
+from tasks.statistics.resampling import Resampling
 
 V29 = [  # the seed's example: Apple beats both, LAION and MetaCLIP cannot be told apart
     PairTest("Apple", "LAION", 0.038, 0.0003),
@@ -52,10 +54,12 @@ def test_the_place_by_value_lies_among_the_places_that_tests_leave_open(values: 
         assert ranked.best <= ranked.rank <= ranked.worst
 
 
-def test_comparisons_feed_rank_encoders() -> None:
+def test_comparisons_give_ranks() -> None:
     rng = np.random.default_rng(0)
     hits = {name: (rng.random(2_000) < share).astype(float) for name, share in (("a", 0.6), ("b", 0.59), ("c", 0.3))}
-    compared = compare_encoders(hits, np.arange(2_000), seed=1, replicates=200, permutations=2_000)
+    compared = compare_encoders(
+        hits, Clusters.of(np.arange(2_000)), Resampling(seed=1, replicates=200, permutations=2_000)
+    )
     pairs = [PairTest(c.a, c.b, c.difference.value, c.p_adjusted) for c in compared]
     found = rank_encoders([(name, float(row.mean())) for name, row in hits.items()], pairs)
     assert {r.encoder: (r.best, r.worst, r.tied_with_best) for r in found} == {

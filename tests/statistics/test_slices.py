@@ -7,22 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks.statistics.bootstrap import paired_intervals
 from tasks.statistics.clusters import Clusters
-from tasks.statistics.paired import paired_intervals
+from tasks.statistics.resampling import Resampling
 from tasks.statistics.slices import part_means, two_sided_p
 
 
 def test_a_part_is_the_mean_of_its_queries_alone() -> None:
     values = np.array([[1.0, 0.0, 1.0, 1.0, 0.0]])
     parts = np.array([[True, True, False, False, False], [False, False, True, True, True]])
-    means = part_means(values, parts, Clusters.of([0, 1, 2, 3, 4]), seed=0, replicates=50)
+    means = part_means(values, parts, Clusters.of([0, 1, 2, 3, 4]), Resampling(seed=0, replicates=50))
     assert means.estimates[0].tolist() == [0.5, pytest.approx(2 / 3)]
     assert means.n_queries.tolist() == [2, 3]
 
 
 def test_a_part_of_one_image_has_no_interval_but_a_reason() -> None:
     parts = np.array([[True, True, False], [False, False, True], [False, False, False]])
-    means = part_means([[1.0, 0.0, 1.0]], parts, Clusters.of([0, 0, 1]), seed=0, replicates=50)
+    means = part_means([[1.0, 0.0, 1.0]], parts, Clusters.of([0, 0, 1]), Resampling(seed=0, replicates=50))
     one, empty = means.interval(0, 0), means.interval(0, 2)
     assert (one.low, one.high) == (None, None)
     assert "one cluster" in str(one.reason)
@@ -33,8 +34,8 @@ def test_the_whole_corpus_as_one_part_gets_the_interval_that_results_get() -> No
     rng = np.random.default_rng(1)
     values = (rng.random((2, 100)) < 0.6).astype(float)
     clusters = Clusters.of(np.repeat(np.arange(20), 5))
-    means = part_means(values, np.ones((1, 100), dtype=bool), clusters, seed=3, replicates=500)
-    [paired] = paired_intervals(values, clusters, [(0, 1)], seed=3, replicates=500)
+    means = part_means(values, np.ones((1, 100), dtype=bool), clusters, Resampling(seed=3, replicates=500))
+    [paired] = paired_intervals(values, clusters, [(0, 1)], Resampling(seed=3, replicates=500))
     difference = means.replicates[0, 0] - means.replicates[1, 0]
     assert np.quantile(difference, 0.025) == pytest.approx(paired.low)
     assert np.quantile(difference, 0.975) == pytest.approx(paired.high)
@@ -46,9 +47,11 @@ def test_captions_of_one_image_in_both_parts_make_the_difference_surer() -> None
     values = (np.repeat(image, 2) + 0.05 * rng.random(800))[None]
     first = np.tile([True, False], 400)
     shared = part_means(
-        values, np.stack([first, ~first]), Clusters.of(np.repeat(np.arange(400), 2)), seed=0, replicates=400
+        values, np.stack([first, ~first]), Clusters.of(np.repeat(np.arange(400), 2)), Resampling(seed=0, replicates=400)
     )
-    apart = part_means(values, np.stack([first, ~first]), Clusters.of(np.arange(800)), seed=0, replicates=400)
+    apart = part_means(
+        values, np.stack([first, ~first]), Clusters.of(np.arange(800)), Resampling(seed=0, replicates=400)
+    )
     width = [float(m.difference(0, 0, 1).high or 0) - float(m.difference(0, 0, 1).low or 0) for m in (shared, apart)]
     assert width[0] < width[1] / 5
 
@@ -62,7 +65,7 @@ def test_the_interval_of_a_difference_of_parts_covers_it_and_its_p_is_honest() -
         image = np.repeat(rng.normal(size=150), 4)
         values = (image + rng.normal(size=600) > 0.3).astype(float)[None]
         part = rng.random(600) < 0.4
-        means = part_means(values, np.stack([part, ~part]), clusters, seed=0, replicates=600)
+        means = part_means(values, np.stack([part, ~part]), clusters, Resampling(seed=0, replicates=600))
         interval = means.difference(0, 0, 1)
         missed += not (float(interval.low or 0) <= 0 <= float(interval.high or 0))
         rejected += float(means.p_value(0, 0, 1) or 1) < 0.05

@@ -27,8 +27,8 @@ from tasks.metrics import METRICS
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.selection import build_task
 from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.statistics.bootstrap import paired_intervals
 from tasks.statistics.clusters import Clusters
-from tasks.statistics.paired import paired_intervals
 from tasks.statistics.slices import part_means
 
 METRIC = "R@1"
@@ -224,11 +224,11 @@ def _scored(outcomes: Outcomes, seconds: float) -> Scored:
 def _row(
     subject: Subject, encoder: str, form: Form, scored: Scored, stored: Scored, clusters: Clusters, metric: str
 ) -> Slice:
-    how = subject.resampling
+    percentile = replace(subject.resampling, method="percentile")
     both = np.stack([scored.hits, stored.hits])
     everything = np.ones((1, len(scored.hits)), dtype=bool)
-    means = part_means(both, everything, clusters, seed=how.seed, replicates=how.replicates, level=how.level)
-    [change] = paired_intervals(both, clusters, [(0, 1)], seed=how.seed, replicates=how.replicates, level=how.level)
+    means = part_means(both, everything, clusters, percentile)
+    [change] = paired_intervals(both, clusters, [(0, 1)], percentile)
     return Slice(
         encoder=encoder,
         analysis=form.analysis,

@@ -8,6 +8,7 @@ of two stores are compared by ``EmbeddingStore.diff``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import combinations
 
@@ -20,8 +21,7 @@ from store.types import EncoderSpec, canonical_json, digest16
 from tasks.diagnosis.ablations.embedded import Single
 from tasks.diagnosis.gap import DETERMINED
 from tasks.diagnosis.subject import Slice, Subject
-from tasks.statistics.bootstrap import Interval
-from tasks.statistics.paired import paired_intervals
+from tasks.statistics.bootstrap import Interval, paired_intervals
 
 METRIC = "R@1"
 
@@ -35,12 +35,10 @@ def forward_precision(subject: Subject) -> Iterator[Slice]:
     if subject.protocol.direction not in ("t2i", "i2t"):
         return
     values = subject.values(METRIC)
-    how = subject.resampling
+    percentile = replace(subject.resampling, method="percentile")
     for finer, coarser in same_but_for_precision({name: subject.specs[name] for name in subject.encoders}):
         rows = [subject.encoders.index(coarser), subject.encoders.index(finer)]
-        [difference] = paired_intervals(
-            values[rows], subject.clusters, [(0, 1)], seed=how.seed, replicates=how.replicates, level=how.level
-        )
+        [difference] = paired_intervals(values[rows], subject.clusters, [(0, 1)], percentile)
         yield Slice(
             encoder=coarser,
             analysis="forward precision",
