@@ -1,4 +1,4 @@
-"""The console script `capim`: parse, run one command, turn what broke into one message and an exit code.
+"""The console script `capim`: parse, run one command, turn an error into one message and an exit code.
 
 Exit codes: 0 done, 1 the work failed, 2 the request was wrong. Results go to stdout, everything else to stderr.
 Heavy libraries are imported by the commands that need them, so that ``capim --help`` answers at once.
@@ -28,13 +28,14 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="folder or URI that holds store/ and reports/ (default: $CAPIM_WORKSPACE or ./workspace)",
     )
-    common.add_argument("--debug", action="store_true", help="show a traceback when something breaks")
-    common.add_argument("--verbose", action="store_true", help="show the libraries' own log lines")
-    common.add_argument("--quiet", action="store_true", help="no progress on stderr")
+    common.add_argument("--debug", action="store_true", help="show a traceback on errors")
+    common.add_argument("--verbose", action="store_true", help="show log lines of the libraries")
+    common.add_argument("--quiet", action="store_true", help="show no progress")
     parser = argparse.ArgumentParser(
         prog="capim",
-        description="Encode images and captions with many models once; compute everything else from the store.",
-        epilog="Begin with `capim demo`: everything on rendered scenes and tiny models, offline, in under two minutes.",
+        description="Evaluate image-text embedding models: encode images and captions once, compute the rest from "
+        "the stored embeddings.",
+        epilog="Start with `capim demo`: the whole pipeline on rendered scenes and tiny models, offline.",
     )
     parser.add_argument("--version", action="store_true", help="print the version")
     add_commands(parser.add_subparsers(dest="command", metavar="COMMAND"), common)
@@ -58,35 +59,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return run(args) or DONE
     except KeyboardInterrupt:
-        _say("stopped; everything encoded so far is kept, the same command goes on from there")
+        _print_error("interrupted; what was encoded is stored, run the same command to continue")
         return INTERRUPTED
     except BrokenPipeError:
-        # the reader of our output (head, less) has seen enough
+        # the program that reads our output (head, less) has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
-    except Exception as error:  # noqa: BLE001 - the last line of defence: no traceback in a user's face
+    except Exception as error:  # noqa: BLE001 - no traceback unless --debug asks for it
         if args.debug:
             traceback.print_exception(error)
         code, message = _explain(error)
-        _say(message)
+        _print_error(message)
         return code
 
 
 def _explain(error: Exception) -> tuple[int, str]:
-    """The exit code and the message of what broke."""
+    """Exit code and message of an error."""
     if isinstance(error, RequestError):
         return WRONG_REQUEST, str(error)
     if isinstance(error, WorkError):
         return FAILED, str(error)
-    return FAILED, f"unexpected {type(error).__name__}: {error}\nrun it again with --debug for the traceback"
+    return FAILED, f"unexpected {type(error).__name__}: {error}\nrun the command again with --debug for the traceback"
 
 
-def _say(message: str) -> None:
+def _print_error(message: str) -> None:
     sys.stderr.write(f"capim: {message}\n")
 
 
 def _quieten(*, verbose: bool) -> None:
-    """Settings that libraries read once, when they are imported."""
+    """Set environment variables that libraries read when they are imported."""
     os.environ.setdefault("DO_NOT_TRACK", "1")
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")

@@ -1,20 +1,20 @@
-"""What one run is asked to do: one frozen value, read once at the edge and passed down.
+"""What one run does: one frozen value, checked once at the edge and passed down.
 
-A suite file is TOML with the fields of :class:`RunConfig`; a corpus or an encoder is a name of the tables
-(``capim list``), a path, or a table of its own::
+A suite file is TOML with the fields of :class:`RunConfig`; a corpus or an encoder is a name (``capim list``), a path or
+a table::
 
     name = "photographs"
-    corpora = ["../shared/data/coco_photos"]
+    corpora = ["./photos"]
     encoders = ["tiny-clip", "openai-clip-l-336"]
     replicates = 2000
 
-    [[encoder]]                       # a model of your own
+    [[encoder]]                       # a model that is not in the catalog
     name = "my-clip"
     adapter = "hf_dual"
     checkpoint = "/models/my-clip"
     dim = 512
 
-    [[corpus]]                        # data of your own
+    [[corpus]]                        # data that is not in the table of corpora
     name = "products"
     reader = "table"
     root = "/data/products"
@@ -22,113 +22,110 @@ A suite file is TOML with the fields of :class:`RunConfig`; a corpus or an encod
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass
+from pydantic.fields import FieldInfo
 
 from store.errors import RequestError
+from store.types import Precision
 from tasks.runtime.references import corpus_name, encoder_name
-from tasks.statistics.resampling import ADJUSTMENTS, METHODS, Adjustment, IntervalMethod, Resampling
+from tasks.statistics.resampling import Adjustment, IntervalMethod, Resampling
 
 DEMO_CORPORA = ("shapes", "shapes-winoground", "shapes-multilingual")
 DEMO_ENCODERS = ("tiny-clip", "tiny-clip-plain", "tiny-colpali")
 WORKSPACE_VARIABLE = "CAPIM_WORKSPACE"
 DEFAULT_WORKSPACE = "workspace"
-PRECISIONS = ("float32", "bfloat16", "float16")
 
 Named = str | dict[str, Any]
 _NAMES = frozenset({"name", "reader", "adapter", "split", "language", "translator", "revision"})  # never paths
+_EXPECTED = {  # what a value should have been, by the type of pydantic's error
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "literal_error": "{expected}",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "a string",
+    "dict_type": "a table",
+    "tuple_type": "a list",
+}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class RunConfig:
-    """One run of the pipeline.
+    """One run of the pipeline. The descriptions are the help of the command line and of Prefect's form."""
 
-    Attributes:
-        name: Shown in reports and run names.
-        workspace: Folder or URI that holds ``store/`` and ``reports/``.
-        corpora: Names of ``capim list corpora``, paths, or tables as in a suite file.
-        encoders: Names of ``capim list encoders``, or tables with the fields of ``EncoderSpec``.
-        protocols: Ids of ``capim list protocols``; empty: all that fit the corpus.
-        sample: Images per corpus, drawn by ``seed``; None: all.
-        batch_size: Items per forward pass; ``auto``: found by trying; None: the encoder's own, from its table or the
-            catalog. A batch that does not fit into memory is halved in any case.
-        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``; several with commas.
-        shards: Parts that every set is encoded in, side by side on the task runner or by a run each.
-        precision: Of the forward pass; None: the encoder's own default.
-        compile: Compile the forward passes with ``torch.compile`` first: worth it for long encodes.
-        replicates: Bootstrap replicates per interval.
-        seed: Of everything random.
-        level: Of every interval.
-        interval: ``percentile`` or ``bca``.
-        adjustment: Of the p-values of all pairs of encoders: ``holm`` or ``benjamini-hochberg``.
-        keep_replicates: Store every bootstrap draw of every metric too (table ``replicates``).
-        analyses: Keys of the analyses that explain the results; empty: all, except those that run on request only
-            (``resampled-gallery``).
-        trust_remote_code: Consent to run a model repository's own code, at a resolved revision.
-    """
-
-    name: str = "run"
-    workspace: str = DEFAULT_WORKSPACE
-    corpora: tuple[Named, ...] = ()
-    encoders: tuple[Named, ...] = ()
-    protocols: tuple[str, ...] = ()
-    sample: int | None = None
-    batch_size: int | Literal["auto"] | None = None
-    device: str = "auto"
-    shards: int = 1
-    precision: str | None = None
-    compile: bool = False
-    replicates: int = 10_000
-    seed: int = 0
-    level: float = 0.95
-    interval: IntervalMethod = "percentile"
-    adjustment: Adjustment = "holm"
-    keep_replicates: bool = False
-    analyses: tuple[str, ...] = ()
-    trust_remote_code: bool = False
-
-    def __post_init__(self) -> None:
-        faults = []
-        if self.sample is not None and self.sample < 1:
-            faults.append(f"sample must be at least 1, got {self.sample}")
-        batch: object = self.batch_size  # of a suite file: anything
-        if batch not in (None, "auto") and not (isinstance(batch, int) and batch >= 1):
-            faults.append(f"batch_size must be at least 1, or 'auto', got {batch!r}")
-        if self.shards < 1:
-            faults.append(f"shards must be at least 1, got {self.shards}")
-        if self.replicates < 100:
-            faults.append(f"replicates must be at least 100 for an interval to mean anything, got {self.replicates}")
-        if not 0.5 <= self.level < 1:
-            faults.append(f"level must be in [0.5, 1), got {self.level}")
-        if self.interval not in METHODS:
-            faults.append(f"interval must be {' or '.join(METHODS)}, got {self.interval!r}")
-        if self.adjustment not in ADJUSTMENTS:
-            faults.append(f"adjustment must be {' or '.join(ADJUSTMENTS)}, got {self.adjustment!r}")
-        if self.precision not in (None, *PRECISIONS):
-            faults.append(f"precision must be float32, bfloat16 or float16, got {self.precision!r}")
-        if faults:
-            raise RequestError(faults)
+    name: Annotated[str, Field(description="name of the run, shown in reports")] = "run"
+    workspace: Annotated[str, Field(description="folder or URI that holds store/ and reports/")] = DEFAULT_WORKSPACE
+    corpora: Annotated[
+        tuple[Named, ...], Field(description="corpora: names (capim list corpora), folders or TOML files")
+    ] = ()
+    encoders: Annotated[tuple[Named, ...], Field(description="encoders: names (capim list encoders)")] = ()
+    protocols: Annotated[
+        tuple[str, ...],
+        Field(description="evaluation protocols (capim list protocols; default: all that fit the corpus)"),
+    ] = ()
+    sample: Annotated[int | None, Field(ge=1, description="use only N images of each corpus, drawn with the seed")] = (
+        None
+    )
+    batch_size: Annotated[
+        Annotated[int, Field(ge=1)] | Literal["auto"] | None,
+        Field(description="items per forward pass, or auto to measure the fastest (default: the encoder's own)"),
+    ] = None
+    device: Annotated[
+        str, Field(description="auto, cpu, cuda, cuda:1 or mps; several separated by commas encode in parallel")
+    ] = "auto"
+    shards: Annotated[
+        int, Field(ge=1, description="encode every set in N shards, in parallel on Prefect's task runner")
+    ] = 1
+    precision: Annotated[
+        Precision | None,
+        Field(description="floating-point precision of the forward pass (default: the encoder's own)"),
+    ] = None
+    compile: Annotated[bool, Field(description="compile the model with torch.compile first; pays in long encodes")] = (
+        False
+    )
+    replicates: Annotated[int, Field(ge=100, description="bootstrap replicates per interval")] = 10_000
+    seed: Annotated[int, Field(ge=0, description="random seed")] = 0
+    level: Annotated[float, Field(ge=0.5, lt=1, description="confidence level of the intervals")] = 0.95
+    interval: Annotated[IntervalMethod, Field(description="kind of bootstrap interval")] = "percentile"
+    adjustment: Annotated[Adjustment, Field(description="adjustment of p-values for multiple comparisons")] = "holm"
+    keep_replicates: Annotated[
+        bool, Field(description="store every bootstrap replicate of every metric (table replicates)")
+    ] = False
+    analyses: Annotated[
+        tuple[str, ...], Field(description="diagnostic analyses (default: all except resampled-gallery)")
+    ] = ()
+    trust_remote_code: Annotated[
+        bool, Field(description="allow Python code from a model repository to run, at a fixed revision")
+    ] = False
 
     @property
     def title(self) -> str:
-        """What its runs are called: ``nightly: tiny-clip +2 on shapes +1``."""
-        whats = ([encoder_name(e) for e in self.encoders], [corpus_name(c) for c in self.corpora])
-        named = [names[0] + (f" +{len(names) - 1}" if len(names) > 1 else "") for names in whats if names]
-        return f"{self.name}: {' on '.join(named)}" if named else self.name
+        """The name of its Prefect runs: ``nightly: tiny-clip +2 on shapes +1``."""
+        lists = ([encoder_name(e) for e in self.encoders], [corpus_name(c) for c in self.corpora])
+        parts = [names[0] + (f" +{len(names) - 1}" if len(names) > 1 else "") for names in lists if names]
+        return f"{self.name}: {' on '.join(parts)}" if parts else self.name
 
     def trusts(self, encoder: str) -> bool:
-        """Whether an encoder's own code may run: by consent to all, or by ``remote_code = true`` in its table."""
-        own = [entry for entry in self.encoders if not isinstance(entry, str) and entry.get("name") == encoder]
-        return self.trust_remote_code or any(entry.get("remote_code") is True for entry in own)
+        """Whether code of an encoder's repository may run: allowed for all, or ``remote_code = true`` in its table."""
+        tables = [entry for entry in self.encoders if not isinstance(entry, str) and entry.get("name") == encoder]
+        return self.trust_remote_code or any(table.get("remote_code") is True for table in tables)
 
     @property
     def resampling(self) -> Resampling:
-        """How intervals and tests are drawn."""
+        """Settings of all intervals and tests."""
         return Resampling(
             replicates=self.replicates,
             seed=self.seed,
@@ -139,19 +136,22 @@ class RunConfig:
 
     @property
     def store_uri(self) -> str:
-        """Where the store is."""
+        """Folder or URI of the store."""
         return f"{self.workspace.rstrip('/')}/store"
 
     @property
     def reports_uri(self) -> str:
-        """Where reports go."""
+        """Folder or URI of the reports."""
         return f"{self.workspace.rstrip('/')}/reports"
 
 
-def unnamed(config: RunConfig) -> list[str]:
-    """What a run that encodes would have to name and does not, as faults."""
+FIELDS: dict[str, FieldInfo] = RunConfig.__pydantic_fields__  # type: ignore[attr-defined] - pydantic sets it
+
+
+def missing_names(config: RunConfig) -> list[str]:
+    """Faults of a run that must name corpora and encoders and does not."""
     return [
-        f"no {label}: name some with --{label} or in a suite file (capim list {label})"
+        f"no {label}: give --{label} or list them in a suite file (known: `capim list {label}`)"
         for label in ("corpora", "encoders")
         if not getattr(config, label)
     ]
@@ -169,13 +169,45 @@ def demo_config(workspace: str) -> RunConfig:
     )
 
 
-def read_suite(path: str | Path) -> dict[str, Any]:
-    """The fields of a suite file, ready for :func:`run_config`.
-
-    Relative paths of corpora and checkpoints count from the suite file's folder.
+def run_config(options: Mapping[str, Any], suite: str | Path | None = None) -> RunConfig:
+    """A checked run from options (None: not given) and a suite file; options replace its fields.
 
     Raises:
-        RequestError: The file is missing, is not TOML, or has fields that a run does not have.
+        RequestError: Lists everything that is wrong with the options and with the suite file.
+    """
+    fields = {} if suite is None else read_suite(suite)
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        return RunConfig(**{**fields, **given})
+    except ValidationError as error:
+        faults = _faults(error).items()
+        raise RequestError(
+            [fault if name in given or suite is None else f"suite file {suite}: {fault}" for name, fault in faults]
+        ) from None
+
+
+def _faults(error: ValidationError) -> dict[str, str]:
+    """Field -> what is wrong with it: the value, what was expected, and the nearest name of an unknown field."""
+    expected: dict[str, list[str]] = {}
+    faults: dict[str, str] = {}
+    for fault in error.errors():
+        field = str(fault["loc"][0])
+        if fault["type"] == "unexpected_keyword_argument":
+            near = get_close_matches(field, FIELDS, 1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            faults[field] = f"unknown field {field!r}; {hint}known fields: {', '.join([*FIELDS, 'corpus', 'encoder'])}"
+            continue
+        wanted = _EXPECTED.get(fault["type"], fault["msg"]).format(**fault.get("ctx", {}))
+        expected.setdefault(field, []).append(wanted)
+        faults[field] = f"{field} must be {' or '.join(dict.fromkeys(expected[field]))}, got {fault['input']!r}"
+    return faults
+
+
+def read_suite(path: str | Path) -> dict[str, Any]:
+    """The fields of a suite file, not yet checked; relative paths in it count from the suite file's folder.
+
+    Raises:
+        RequestError: The file is missing or is not TOML.
     """
     path = Path(path)
     if not path.is_file():
@@ -184,19 +216,14 @@ def read_suite(path: str | Path) -> dict[str, Any]:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise RequestError(f"suite file {path} is not valid TOML: {error}") from error
-    corpora = [*fields.pop("corpora", []), *fields.pop("corpus", [])]
-    encoders = [*fields.pop("encoders", []), *fields.pop("encoder", [])]
-    known = {field.name for field in dataclasses.fields(RunConfig)}
-    unknown = sorted(set(fields) - known)
-    if unknown:
-        names = ", ".join(sorted(known | {"corpus", "encoder"}))
-        raise RequestError(f"suite file {path}: unknown fields {', '.join(unknown)}; known are {names}")
-    fields["corpora"] = tuple(_beside(corpus, path.parent) for corpus in corpora)
-    fields["encoders"] = tuple(_beside(encoder, path.parent) for encoder in encoders)
+    for several, one in (("corpora", "corpus"), ("encoders", "encoder")):
+        entries, tables = fields.get(several, []), fields.pop(one, [])
+        if isinstance(entries, list) and isinstance(tables, list):
+            fields[several] = tuple(_beside(entry, path.parent) for entry in [*entries, *tables])
     return fields
 
 
-def _beside(entry: Named, folder: Path) -> Named:
+def _beside(entry: object, folder: Path) -> object:
     """The entry with every path that exists beside the suite file made absolute; names stay names."""
 
     def located(value: object) -> object:
@@ -206,9 +233,4 @@ def _beside(entry: Named, folder: Path) -> Named:
 
     if isinstance(entry, Mapping):
         return {key: value if key in _NAMES else located(value) for key, value in entry.items()}
-    return str(located(entry))
-
-
-def run_config(suite: Mapping[str, Any], overrides: Mapping[str, Any]) -> RunConfig:
-    """A run from a suite's fields, with what the command line said (not None) in front."""
-    return RunConfig(**{**suite, **{key: value for key, value in overrides.items() if value is not None}})
+    return located(entry)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-from flows.config import RunConfig, unnamed
+from flows.config import RunConfig, missing_names
 from flows.execution import call
 from store.errors import RequestError, WorkError
-from store.types import EncoderSpec, Precision
+from store.types import EncoderSpec
 from tasks.diagnosis.table import check_analyses
 from tasks.embed import check_corpora
 from tasks.encoders import CatalogEntry, entry_from, entry_of, spec_of
@@ -25,7 +25,7 @@ def check_request(config: RunConfig) -> tuple[EncoderSpec, ...]:
             that are missing or contradict themselves: all faults together.
     """
     found, faults = _resolved(config)
-    faults += unnamed(config)
+    faults += missing_names(config)
     try:
         check_analyses(config.analyses)
     except RequestError as error:
@@ -86,7 +86,7 @@ def entry_named(name: str, entries: Sequence[str | Mapping[str, Any]]) -> Catalo
 def _spec(entry: str | Mapping[str, Any], config: RunConfig) -> EncoderSpec:
     spec = spec_of(entry) if isinstance(entry, str) else entry_from(str(entry.get("name", "")), _row(entry)).spec
     if config.precision is not None:
-        spec = dataclasses.replace(spec, precision=cast("Precision", config.precision))
+        spec = dataclasses.replace(spec, precision=config.precision)
     return call(resolve_encoder, spec)
 
 

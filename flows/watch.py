@@ -1,8 +1,8 @@
-"""Flow `watch`: does everything still give what it gave in the last good run?
+"""Flow `watch`: checks for regressions since the last completed run.
 
-Encodes a small sample of every stored set again (same fingerprint: the vectors have to be the same), evaluates, and
-tests every metric of a changed encoder against its own past, query by query. A regression fails the run, which thus
-is no good run: the next one compares with the same past. What changed (weights, libraries, data, device) is said too.
+Encodes a sample of every stored set again, whose vectors must not change, then evaluates, and tests the metrics of
+every changed encoder against its earlier outcomes, query by query. A regression fails the run, so that the next watch
+compares with the same earlier run. Changes of weights, libraries, data and device are findings too.
 """
 
 from __future__ import annotations
@@ -25,10 +25,22 @@ from tasks.watch import watch_libraries, watch_metrics, watch_vectors
 
 @dataclass(frozen=True, kw_only=True)
 class WatchRef:
-    """What a watch found."""
+    """The findings of a watch."""
 
     run: str
     findings: tuple[Finding, ...]
+
+
+class RegressionError(WorkError):
+    """A watch found a regression; carries all findings, failures first."""
+
+    def __init__(self, findings: tuple[Finding, ...]) -> None:
+        order = ("fail", "warn", "note")
+        self.findings = tuple(sorted(findings, key=lambda finding: order.index(finding.verdict)))
+        super().__init__("regression: " + "; ".join(f"[{f.verdict}] {f.subject}: {f.message}" for f in self.findings))
+
+    def __reduce__(self) -> tuple[type[RegressionError], tuple[tuple[Finding, ...]]]:
+        return (type(self), (self.findings,))
 
 
 @flow(
@@ -37,14 +49,14 @@ class WatchRef:
     timeout_seconds=timeout_seconds(24),
 )
 def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa: B008 - frozen; the form shows it
-    """Compare with the last good run.
+    """Compare with the last completed run.
 
     Args:
         config: Encoders and corpora to watch; ``seed`` draws the sample.
-        rule: When a difference fails, and when it warns.
+        rule: Which differences fail, and which warn.
 
     Raises:
-        WorkError: A regression; lists all of them, with what changed.
+        RegressionError: At least one finding fails.
     """
     specs = check_request(config)
     with recorded_run(config, "watch") as run:
@@ -53,11 +65,11 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
         corpora = {reference.corpus.name: reference.corpus for reference in embedded}.values()
         findings += [Finding("note", f"data of {c.name}", change) for c in corpora for change in c.changes]
         for spec in specs:
-            mine = [reference for reference in embedded if reference.sets.encoder_fingerprint == spec.fingerprint]
+            of_spec = [reference for reference in embedded if reference.sets.encoder_fingerprint == spec.fingerprint]
             vectors: list[Finding] = call(
                 watch_vectors,
                 spec,
-                mine,
+                of_spec,
                 store_uri=config.store_uri,
                 device=config.device.partition(",")[0],
                 rule=rule,
@@ -78,12 +90,5 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
         failed = [finding for finding in findings if finding.verdict == "fail"]
         if failed:
             announce("capim.regression", config.workspace, n_regressions=len(failed), first=str(failed[0].message))
-            raise WorkError(_told(findings))
+            raise RegressionError(tuple(findings))
     return WatchRef(run=run, findings=tuple(findings))
-
-
-def _told(findings: list[Finding]) -> str:
-    """All findings on one line, the failures first."""
-    order = ("fail", "warn", "note")
-    ranked = sorted(findings, key=lambda finding: order.index(finding.verdict))
-    return "regression: " + "; ".join(f"[{f.verdict}] {f.subject}: {f.message}" for f in ranked)

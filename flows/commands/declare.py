@@ -1,19 +1,46 @@
-"""How a command is declared: its help is its function's docstring, with an example at the end."""
+"""Declares commands and their options: help texts are docstrings of functions and descriptions of ``RunConfig``."""
 
 from __future__ import annotations
 
 import argparse
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_args
 
 from flows.commands.output import FORMATS
-from tasks.statistics.resampling import METHODS
+from flows.config import FIELDS
+from store.types import Precision
+from tasks.statistics.resampling import ADJUSTMENTS, METHODS
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse gives it no public name
 
 Command = Callable[[argparse.Namespace], int | None]
+
+ENCODING = ("sample", "batch_size", "device", "shards", "precision", "compile", "trust_remote_code")
+STATISTICS = ("replicates", "level", "interval", "seed")
+ALIASES = {"device": ("--devices",), "replicates": ("--bootstrap-iterations",)}
+
+
+def names(text: str) -> tuple[str, ...]:
+    """``"a,b"`` as a tuple, blanks left out."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "corpora": {"type": names, "metavar": "A,B"},
+    "encoders": {"type": names, "metavar": "X,Y"},
+    "protocols": {"type": names, "metavar": "P,Q"},
+    "analyses": {"type": names, "metavar": "A,B"},
+    "device": {"metavar": "D"},
+    "precision": {"choices": get_args(Precision)},
+    "compile": {"action": "store_true", "default": None},
+    "level": {"metavar": "P"},
+    "interval": {"choices": METHODS},
+    "adjustment": {"choices": ADJUSTMENTS},
+    "keep_replicates": {"action": "store_true", "default": None},
+    "trust_remote_code": {"action": "store_true", "default": None},
+}
 
 
 def declare(
@@ -24,7 +51,7 @@ def declare(
     *,
     rows: bool = False,
 ) -> argparse.ArgumentParser:
-    """Add one command; ``rows`` gives it ``--format``."""
+    """Add one command; its help is the docstring of ``function``, and ``rows`` gives it ``--format``."""
     text = inspect.getdoc(function) or ""
     parser = commands.add_parser(
         name,
@@ -34,19 +61,27 @@ def declare(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     if rows:
-        parser.add_argument("--format", choices=FORMATS, default="table", help="how rows come out (default: table)")
+        parser.add_argument(
+            "--format", choices=FORMATS, default="table", help="output format of the rows (default: table)"
+        )
     parser.set_defaults(run=function)
     return parser
 
 
-def names(text: str) -> tuple[str, ...]:
-    """``"a,b"`` as a tuple, blanks left out."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+def config_options(parser: argparse.ArgumentParser, *fields: str, required: bool = False) -> None:
+    """Add fields of ``RunConfig`` as options, with their descriptions as help; their values are checked there."""
+    for field in fields:
+        default = FIELDS[field].default
+        given = "" if default is None or default is False or default == () else f" (default: {default})"
+        parser.add_argument(
+            f"--{field.replace('_', '-')}",
+            *ALIASES.get(field, ()),
+            help=f"{FIELDS[field].description}{given}",
+            required=required,
+            **ARGUMENTS.get(field, {"metavar": "N"}),
+        )
 
 
-def interval_options(parser: argparse.ArgumentParser) -> None:
-    """Add how intervals are computed; what is not given stays as the suite or ``RunConfig`` has it."""
-    parser.add_argument("--replicates", type=int, metavar="N", help="bootstrap replicates (default: 10000)")
-    parser.add_argument("--level", type=float, metavar="P", help="of the intervals (default: 0.95)")
-    parser.add_argument("--interval", choices=METHODS, help="of every figure (default: percentile)")
-    parser.add_argument("--seed", type=int, help="of everything random (default: 0)")
+def given_options(args: argparse.Namespace) -> dict[str, Any]:
+    """The fields of ``RunConfig`` among the parsed options; None where an option was not given."""
+    return {field: value for field, value in vars(args).items() if field in FIELDS}

@@ -1,4 +1,4 @@
-"""`import`, `export`, `query`, `search`: into the store, out of it, and questions to it."""
+"""`import`, `export`, `query`, `search`: data into the store and out of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.commands.declare import declare, names
+from flows.commands.declare import config_options, declare, names
 from flows.commands.output import plain, print_rows
 from flows.commands.workspace import open_store
 from store.errors import RequestError
@@ -20,65 +20,71 @@ EXPORTS = ("csv", "json", "parquet", "latex", "v28", "coco-sm", "mteb", "clip-be
 
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
-    """Add the commands that carry things in and out."""
+    """Add the commands that import, export, query and search."""
     parser = declare(commands, common, "import", import_)
-    parser.add_argument("--corpus", required=True, help="a corpus of the store, a known name, a folder or a TOML file")
-    parser.add_argument("--encoder", default="", help="name for the model that made the embeddings")
-    parser.add_argument("--images", metavar="F", help="its image embeddings: .npy, .npz, .parquet or .safetensors")
-    parser.add_argument("--captions", metavar="F", help="its caption embeddings")
-    parser.add_argument("--outcomes", metavar="DIR", help="instead: a folder of hit lists, MODEL_ir1_rank_index.npy …")
-    parser.add_argument("--replicates", type=int, help="bootstrap replicates for imported outcomes (default: 10000)")
+    parser.add_argument(
+        "--corpus", required=True, help="a stored corpus, a name (capim list corpora), a folder or a TOML file"
+    )
+    parser.add_argument("--encoder", default="", help="name of the model that made the embeddings")
+    parser.add_argument("--images", metavar="F", help="image embeddings: .npy, .npz, .parquet or .safetensors")
+    parser.add_argument("--captions", metavar="F", help="caption embeddings, in the same formats")
+    parser.add_argument(
+        "--outcomes", metavar="DIR", help="import hit lists (MODEL_ir1_rank_index.npy …) instead of embeddings"
+    )
+    config_options(parser, "replicates")
 
     parser = declare(commands, common, "export", export)
     parser.add_argument("what", choices=("embeddings", "results", "outcomes"), help="what to export")
-    parser.add_argument("--to", required=True, metavar="F", help="file (or folder, for coco-sm and mteb)")
-    parser.add_argument("--as", dest="kind", choices=EXPORTS, help="format of results (default: by the file's suffix)")
-    parser.add_argument("--encoder", help="name or fingerprint")
-    parser.add_argument("--corpus", help="name or fingerprint")
-    parser.add_argument("--protocol", type=names, help="only these protocols (outcomes)")
-    parser.add_argument("--modality", choices=("image", "caption"), help="which embeddings")
+    parser.add_argument("--to", required=True, metavar="F", help="file to write (a folder for coco-sm and mteb)")
+    parser.add_argument("--as", dest="kind", choices=EXPORTS, help="format of results (default: from the file suffix)")
+    parser.add_argument("--encoder", help="name or fingerprint of an encoder")
+    parser.add_argument("--corpus", help="name or fingerprint of a corpus")
+    parser.add_argument("--protocol", type=names, metavar="P,Q", help="export outcomes of these protocols only")
+    parser.add_argument("--modality", choices=("image", "caption"), help="modality of the embeddings")
 
     parser = declare(commands, common, "query", query, rows=True)
-    parser.add_argument("sql", help="a SELECT")
+    parser.add_argument("sql", help="a SELECT statement")
 
     parser = declare(commands, common, "search", search, rows=True)
-    parser.add_argument("text", nargs="?", help="find images for this text")
-    parser.add_argument("--image", metavar="F", help="find captions for this image instead")
+    parser.add_argument("text", nargs="?", help="find the nearest images of this text")
+    parser.add_argument("--image", metavar="F", help="find the nearest captions of this image instead")
     parser.add_argument("--encoder", required=True, help="name or fingerprint of an encoder in the store")
     parser.add_argument("--corpus", required=True, help="name or fingerprint of a corpus in the store")
-    parser.add_argument("-k", type=int, default=10, help="how many (default: 10)")
-    parser.add_argument("--index", action="store_true", help="through an approximate index, made if it is not there")
-    parser.add_argument("--html", metavar="F", help="write a gallery there")
-    parser.add_argument("--device", default="auto", help="where to encode the query (default: auto)")
+    parser.add_argument("-k", type=int, default=10, metavar="K", help="number of results (default: 10)")
+    parser.add_argument(
+        "--index", action="store_true", help="search through an approximate index; it is built if missing"
+    )
+    parser.add_argument("--html", metavar="F", help="write an HTML gallery of the results to this file")
+    parser.add_argument("--device", default="auto", help="device that encodes the query (default: auto)")
 
 
 def import_(args: argparse.Namespace) -> None:
-    """Bring embeddings or outcomes that were made elsewhere into the store.
+    """Import embeddings, or hit lists, that another program computed.
 
-    Embeddings carry ids (.npz, .parquet, .safetensors) or are the corpus' items in order (.npy). Hit lists are
-    the query positions that hit at k, for models whose embeddings nobody has.
+    Embeddings have ids (.npz, .parquet, .safetensors) or follow the order of the corpus (.npy). Hit lists, for models
+    without embeddings, hold for every cutoff k the positions of the queries that have a hit at k.
 
     Example: capim import --encoder theirs --corpus shapes --images images.npy --captions captions.npy
     """
-    from flows.config import RunConfig
+    from flows.config import run_config
     from flows.exchange import import_ as flow
     from flows.execution import start
 
     files = args.images or args.captions
     if bool(args.outcomes) == bool(files):
-        raise RequestError("say what to import: --images and --captions, or --outcomes")
+        raise RequestError("give what to import: --images and --captions, or --outcomes")
     if files and not args.encoder:
-        raise RequestError("embeddings need a name for the model that made them: --encoder NAME")
-    config = RunConfig(workspace=args.workspace, **({"replicates": args.replicates} if args.replicates else {}))
+        raise RequestError("give the name of the model that made the embeddings: --encoder NAME")
+    config = run_config({"workspace": args.workspace, "replicates": args.replicates})
     for line in start(flow, config, args.corpus, args.encoder, args.images, args.captions, args.outcomes):
         sys.stderr.write(f"{plain(line)}\n")
 
 
 def export(args: argparse.Namespace) -> None:
-    """Write embeddings, outcomes or results for other programs.
+    """Export embeddings, outcomes or results to files for other programs.
 
-    Results: csv, json (with schema), parquet, LaTeX tables, MTEB results, CLIP_benchmark's CSV, the V28 and
-    COCO-SM tables. Embeddings: .npy, .npz, .parquet, .safetensors. Outcomes: .parquet, .csv, .json.
+    Results: CSV, JSON (with a schema), Parquet, LaTeX tables, MTEB results, CLIP_benchmark CSV, V28 and COCO-SM tables.
+    Embeddings: .npy, .npz, .parquet, .safetensors. Outcomes: .parquet, .csv, .json.
 
     Example: capim export results --to leaderboard.tex
     """
@@ -98,13 +104,13 @@ def export(args: argparse.Namespace) -> None:
     else:
         missing = [f"--{name}" for name in ("encoder", "corpus", "modality") if not getattr(args, name)]
         if missing:
-            raise RequestError(f"exporting embeddings needs {', '.join(missing)}")
+            raise RequestError(f"export embeddings needs {', '.join(missing)}")
         count = export_embeddings(store, target, encoder=args.encoder, corpus=args.corpus, modality=args.modality)
-    sys.stderr.write(f"{count:,} rows in {target}\n")
+    sys.stderr.write(f"{count:,} rows written to {target}\n")
 
 
 def query(args: argparse.Namespace) -> None:
-    """Ask the store in SQL; it cannot be written this way.
+    """Query the store with SQL (DuckDB), read-only.
 
     Tables: encoders, corpora, images, captions, embeddings, sets, outcomes, results, comparisons, slices,
     batches, runs … and the views items, embedded_items, query_outcomes, sourced_results.
@@ -115,14 +121,14 @@ def query(args: argparse.Namespace) -> None:
 
 
 def search(args: argparse.Namespace) -> None:
-    """Find the nearest images for a text, or the nearest captions for an image; exact unless --index.
+    """Find the nearest images of a text, or the nearest captions of an image; exact unless --index is given.
 
     Example: capim search "a red circle above a blue square" --encoder tiny-clip --corpus shapes -k 5
     """
     from flows.commands.searching import found_items, write_gallery
 
     if bool(args.text) == bool(args.image):
-        raise RequestError("say what to search with: a text, or --image FILE")
+        raise RequestError("give what to search for: a text, or --image FILE")
     store = open_store(args.workspace)
     modality: Modality = "image" if args.text else "caption"
     found = found_items(

@@ -1,4 +1,4 @@
-"""`list`, `check`, `corpora check`: what there is, and whether a model or a corpus of yours is right."""
+"""`list`, `check`, `corpora check`: what is available, and whether a model or a corpus can be used."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.commands.declare import declare
+from flows.commands.declare import config_options, declare
 from flows.commands.output import plain, print_rows
-from flows.config import PRECISIONS
 from store.errors import RequestError
 
 if TYPE_CHECKING:
@@ -20,20 +19,20 @@ if TYPE_CHECKING:
 
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
-    """Add the commands about what there is."""
+    """Add the commands that list and check."""
     parser = declare(commands, common, "list", list_known, rows=True)
     parser.add_argument("what", choices=tuple(LISTS), help="what to list")
-    parser.add_argument("--pin", metavar="FILE", help="encoders: write a suite file with every model at its commit")
+    parser.add_argument(
+        "--pin", metavar="FILE", help="with encoders: write a suite file with every model at its current commit"
+    )
     parser = declare(commands, common, "check", check, rows=True)
-    parser.add_argument("encoder", help="a name of `capim list encoders`, or of the suite file")
-    parser.add_argument("--suite", help="suite file that describes the encoder")
-    parser.add_argument("--device", default="cpu", help="where to run it (default: cpu)")
-    parser.add_argument("--precision", choices=PRECISIONS, help="of the forward pass (default: the encoder's)")
-    parser.add_argument("--compile", action="store_true", help="compile the model first")
-    parser.add_argument("--trust-remote-code", action="store_true", help="run the repository's own code")
+    parser.add_argument("encoder", help="encoder from `capim list encoders` or from the suite file")
+    parser.add_argument("--suite", metavar="FILE", help="suite file (TOML) that describes the encoder")
+    parser.add_argument("--device", default="cpu", metavar="D", help="device that runs the model (default: cpu)")
+    config_options(parser, "precision", "compile", "trust_remote_code")
     group = declare(commands, common, "corpora", corpora)
     parser = declare(group.add_subparsers(dest="part", metavar="PART"), common, "check", check_corpora)
-    parser.add_argument("what", help="a description (TOML), a folder, a captions file or a name")
+    parser.add_argument("what", help="a TOML file, a folder, a captions file or a name (capim list corpora)")
 
 
 def _encoders() -> Iterator[dict[str, Any]]:
@@ -85,7 +84,7 @@ LISTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
 def list_known(args: argparse.Namespace) -> None:
     """List encoders, corpora, protocols or metrics.
 
-    With --pin, also write a suite file in which every encoder stands at the commit that its branch is at now.
+    With --pin, also write a suite file in which the revision of every encoder is the current commit of its branch.
 
     Example: capim list encoders --format json
     """
@@ -96,40 +95,39 @@ def list_known(args: argparse.Namespace) -> None:
 
 def _pin(args: argparse.Namespace) -> None:
     if args.what != "encoders":
-        raise RequestError("--pin is for encoders: capim list encoders --pin FILE")
+        raise RequestError("--pin works with encoders only: `capim list encoders --pin FILE`")
     from tasks.encoders.checkpoints.pinning import pin, pinned_toml
 
     pins = list(pin())
     Path(args.pin).write_text(pinned_toml(pins), encoding="utf-8")
     pinned = sum(entry.spec is not None for entry in pins)
     sys.stderr.write(
-        f"{pinned} of {len(pins)} encoders pinned in {args.pin}; the others are comments with the reason\n"
+        f"{pinned} of {len(pins)} encoders pinned in {args.pin}; the others are comments that give the reason\n"
     )
 
 
 def check(args: argparse.Namespace) -> int:
     """Load one model and run the conformance suite on it, before a long encode.
 
-    Weights, norms, independence of batch and neighbours, truncation, odd images and captions, precision, a known
-    answer, speed. Exit code 1 if a point fails.
+    Checks weights, norms, independence of the batch, truncation, unusual images and captions, precision, a known answer
+    and speed. Exit code 1 if a check fails.
 
     Example: capim check tiny-clip
     """
-    from flows.config import read_suite
+    from flows.config import run_config
     from flows.request import entry_named
     from tasks.encoders.conformance.suite import check_encoder
     from tasks.encoders.device import choose_device
 
-    entries = read_suite(args.suite)["encoders"] if args.suite else ()
-    spec = entry_named(args.encoder, entries).spec
+    spec = entry_named(args.encoder, run_config({}, args.suite).encoders).spec
     verdicts = []
-    looked_at = check_encoder(
+    checks = check_encoder(
         replace(spec, precision=args.precision or spec.precision),
         device=choose_device(args.device),
-        trust_remote_code=args.trust_remote_code,
-        compiled=args.compile,
+        trust_remote_code=bool(args.trust_remote_code),
+        compiled=bool(args.compile),
     )
-    for verdict in looked_at:
+    for verdict in checks:
         verdicts.append({"point": verdict.point, "result": verdict.result, "detail": verdict.detail})
         if not args.quiet and args.format == "table":
             sys.stderr.write(f"{verdict.result:5}{verdict.point}\n")
@@ -138,23 +136,23 @@ def check(args: argparse.Namespace) -> int:
 
 
 def corpora(args: argparse.Namespace) -> int:
-    """Look at a corpus of your own before a run: corpora check.
+    """Check a corpus before a run (capim corpora check).
 
     Example: capim corpora check photographs.toml
     """
-    sys.stderr.write("capim: say what to do: capim corpora check FILE\n")
+    sys.stderr.write("capim: give a command: capim corpora check FILE\n")
     return 2
 
 
 def check_corpora(args: argparse.Namespace) -> int:
-    """Read a corpus as a run would and say all that is wrong with it; stores nothing.
+    """Read a corpus as a run would and print everything that is wrong with it; nothing is stored.
 
-    Exit code 2 if a run would refuse it.
+    Exit code 2 if a run would refuse the corpus.
 
-    Example: capim corpora check ../shared/data/coco_photos
+    Example: capim corpora check ./photos
     """
     from tasks.corpora.check import check_corpus
 
-    found = check_corpus(args.what)
-    sys.stdout.writelines(f"{plain(line)}\n" for line in found.lines())
-    return 0 if found.ok else 2
+    checked = check_corpus(args.what)
+    sys.stdout.writelines(f"{plain(line)}\n" for line in checked.lines())
+    return 0 if checked.ok else 2

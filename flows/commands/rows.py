@@ -1,4 +1,4 @@
-"""`results`: rows of the store on stdout."""
+"""`results`: stored results on standard output."""
 
 from __future__ import annotations
 
@@ -17,20 +17,26 @@ if TYPE_CHECKING:
 
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
-    """Add the commands that print rows."""
+    """Add the command that prints results."""
     parser = declare(commands, common, "results", results, rows=True)
-    for name in ("encoder", "corpus", "protocol", "metric"):
-        parser.add_argument(f"--{name}", type=names, metavar="A,B", help=f"only these {name}s")
-    parser.add_argument("--against", choices=("published",), help="with the verdict against published figures")
+    for name, several in (
+        ("encoder", "encoders"),
+        ("corpus", "corpora"),
+        ("protocol", "protocols"),
+        ("metric", "metrics"),
+    ):
+        parser.add_argument(f"--{name}", type=names, metavar="A,B", help=f"only these {several}")
+    parser.add_argument("--against", choices=("published",), help="compare with published figures")
 
 
 def results(args: argparse.Namespace) -> None:
     """Print stored results: one row per encoder, corpus, protocol and metric.
 
-    The table shows the main columns; --format json and csv carry all of them, with interval method, seed,
-    replicates and the sealed embedding sets that a figure came from.
+    The table shows the main columns; --format json and csv print all of them, among them the interval method, seed,
+    replicates and sealed embedding sets of every figure.
 
-    --against published prints the reference gate instead: reproduced, other protocol, suspect, no reference.
+    With --against published, print how each figure compares with the published one instead: reproduced, other
+    protocol, suspect, or no reference.
 
     Example: capim results --corpus shapes --protocol t2i/all --metric R@1 --format json
     """
@@ -41,13 +47,13 @@ def results(args: argparse.Namespace) -> None:
     if args.against:
         print_rows(_against_published(store.rows("slices", analysis="reference", **wanted)), form=args.format)
         return
-    found = store.rows("results", **wanted)
+    rows = store.rows("results", **wanted)
     order = [("corpus", "ascending"), ("protocol", "ascending"), ("metric", "ascending"), ("value", "descending")]
-    print_rows(found.sort_by(order).to_pylist(), form=args.format, columns=RESULT_COLUMNS)
+    print_rows(rows.sort_by(order).to_pylist(), form=args.format, columns=RESULT_COLUMNS)
 
 
 def _against_published(slices: pa.Table) -> list[dict[str, Any]]:
-    """The reference gate's rows, suspects first."""
+    """Results compared with published figures, suspect ones first."""
     rows = []
     for row in slices.to_pylist():
         published = json.loads(row["detail"]) if row["detail"] else {}

@@ -1,4 +1,4 @@
-"""`demo`, `run`, and the steps alone: `embed`, `evaluate`, `compare`, `report`."""
+"""`demo`, `run`, and the steps alone: `embed`, `evaluate`, `compare`, `watch`, `report`."""
 
 from __future__ import annotations
 
@@ -6,98 +6,54 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from flows.commands.declare import declare, interval_options, names
+from flows.commands.declare import ENCODING, STATISTICS, config_options, declare, given_options
 from flows.commands.output import RESULT_COLUMNS, plain, print_rows
 from flows.commands.progress import bars
-from flows.config import PRECISIONS, RunConfig, demo_config, read_suite, run_config, unnamed
+from flows.config import RunConfig, demo_config, missing_names, run_config
 from store.errors import RequestError
-from tasks.statistics.resampling import ADJUSTMENTS
 
 if TYPE_CHECKING:
     from flows.commands import Commands
     from tasks.runtime.references import EmbedRef
 
 
-WATCH_COLUMNS = ("verdict", "subject", "message")
+FINDING_COLUMNS = ("verdict", "subject", "message")
 
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the commands that run flows."""
+    everything = (*ENCODING, "protocols", *STATISTICS, "keep_replicates", "adjustment", "analyses")
     declare(commands, common, "demo", demo)
-    _options(declare(commands, common, "run", run), encoding=True, statistics=True)
+    _suite_options(declare(commands, common, "run", run), *everything)
     parser = declare(commands, common, "embed", embed)
-    _options(parser, encoding=True)
-    parser.add_argument("--shard", type=int, metavar="K", help="only part K of --shards N: a run or a machine for each")
+    _suite_options(parser, *ENCODING, "seed")
+    parser.add_argument("--shard", type=int, metavar="K", help="encode only shard K of --shards N, counted from 1")
     parser = declare(commands, common, "evaluate", evaluate, rows=True)
-    _options(parser, statistics=True)
-    parser.add_argument("--metric", metavar="MODULE:FUNCTION", help="a metric of your own; prints its rows")
-    parser = declare(commands, common, "compare", compare)
-    _options(parser, statistics=True)
-    parser.add_argument(
-        "--analyses", type=names, metavar="A,B", help="only these analyses (default: all except resampled-gallery)"
-    )
-    _options(declare(commands, common, "watch", watch, rows=True), encoding=True, statistics=True)
+    _suite_options(parser, "device", "protocols", *STATISTICS, "keep_replicates")
+    parser.add_argument("--metric", metavar="MODULE:FUNCTION", help="evaluate a metric of your own and print its rows")
+    _suite_options(declare(commands, common, "compare", compare), *STATISTICS, "adjustment", "analyses")
+    _suite_options(declare(commands, common, "watch", watch, rows=True), *everything[:-1])
     parser = declare(commands, common, "report", report)
-    _options(parser)
-    parser.add_argument("--compare", nargs=2, metavar=("OLD", "NEW"), help="two reports: what changed between them")
+    _suite_options(parser)
+    parser.add_argument("--compare", nargs=2, metavar=("OLD", "NEW"), help="compare two reports instead")
 
 
-def _options(parser: argparse.ArgumentParser, *, encoding: bool = False, statistics: bool = False) -> None:
-    parser.add_argument("suite", nargs="?", help="suite file (TOML); options win over it")
-    parser.add_argument("--corpora", type=names, metavar="A,B", help="names or paths (capim list corpora)")
-    parser.add_argument("--encoders", type=names, metavar="X,Y", help="names (capim list encoders)")
-    parser.add_argument(
-        "--device", "--devices", help="auto, cpu, cuda:1, mps; cuda:0,cuda:1 side by side (default: auto)"
-    )
-    if encoding:
-        parser.add_argument("--shards", type=int, metavar="N", help="encode in N parts, side by side on a task runner")
-        parser.add_argument("--sample", type=int, metavar="N", help="only N images of each corpus, drawn by --seed")
-        parser.add_argument(
-            "--batch-size",
-            type=_batch_size,
-            metavar="N",
-            help="items per forward pass, or auto (default: the encoder's)",
-        )
-        parser.add_argument(
-            "--compile", action="store_true", default=None, help="compile the model first, for long encodes"
-        )
-        parser.add_argument("--precision", choices=PRECISIONS, help="of the forward pass")
-        parser.add_argument(
-            "--trust-remote-code", action="store_true", default=None, help="run a repository's own code"
-        )
-    if statistics:
-        parser.add_argument("--protocols", type=names, metavar="P,Q", help="ids (capim list protocols; default: all)")
-        interval_options(parser)
-        parser.add_argument("--bootstrap-iterations", dest="replicates", type=int, help=argparse.SUPPRESS)  # V29's name
-        parser.add_argument(
-            "--keep-replicates", action="store_true", default=None, help="store every draw, for tests of your own"
-        )
-        parser.add_argument("--adjustment", choices=ADJUSTMENTS, help="of p-values over all pairs (default: holm)")
-    else:
-        parser.add_argument("--seed", type=int, help="of everything random (default: 0)")
-
-
-def _batch_size(text: str) -> int | str:
-    try:
-        return text if text == "auto" else int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number or auto, got {text!r}") from None
+def _suite_options(parser: argparse.ArgumentParser, *fields: str) -> None:
+    parser.add_argument("suite", nargs="?", help="suite file (TOML); options replace its fields")
+    config_options(parser, "corpora", "encoders", *fields)
 
 
 def _config(args: argparse.Namespace) -> RunConfig:
-    suite = read_suite(args.suite) if args.suite else {}
-    fields = RunConfig.__dataclass_fields__
-    overrides = {key: value for key, value in vars(args).items() if key in fields}
-    return run_config(suite, overrides)
+    return run_config(given_options(args), args.suite)
 
 
 def demo(args: argparse.Namespace) -> int:
-    """Run everything on the embedded corpora and tiny models, offline, in under two minutes.
+    """Run everything on built-in corpora and tiny models, offline, in under two minutes.
 
-    Three rendered corpora (retrieval, Winoground form, six languages), three tiny models trained on such
-    scenes; ends with the path of the report.
+    Three rendered corpora (retrieval, Winoground, six languages) and three tiny models trained on such scenes. Prints
+    the path of the report.
 
-    Example: capim demo --workspace /tmp/look
+    Example: capim demo --workspace /tmp/capim-demo
     """
     return _benchmark(demo_config(args.workspace), args)
 
@@ -105,13 +61,13 @@ def demo(args: argparse.Namespace) -> int:
 def run(args: argparse.Namespace) -> int:
     """Encode, evaluate, compare and report: the whole pipeline.
 
-    What the store has already is not encoded again. A corpus is a name, a folder with images and a
-    COCO-format captions file, or a table in a suite file.
+    Stored embeddings are not encoded again. A corpus is a name (capim list corpora), a folder of images with a captions
+    file in COCO format, or a table in a suite file. Prints the path of the report.
 
-    Example: capim run --corpora ../shared/data/coco_photos --encoders tiny-clip,tiny-colpali
+    Example: capim run --corpora ./photos --encoders tiny-clip,tiny-colpali
     """
     config = _config(args)
-    if faults := unnamed(config):
+    if faults := missing_names(config):
         raise RequestError(faults)
     return _benchmark(config, args)
 
@@ -122,15 +78,15 @@ def _benchmark(config: RunConfig, args: argparse.Namespace) -> int:
 
     with bars(quiet=args.quiet):
         done = start(benchmark, config)
-    _say_embedded(done.embedded)
+    _print_embedded(done.embedded)
     sys.stdout.write(f"{done.report}\n")
     return 0
 
 
 def embed(args: argparse.Namespace) -> int:
-    """Encode corpora with encoders into the store, whatever is not there yet.
+    """Encode corpora with encoders; only what is missing in the store.
 
-    Can be stopped at any moment; the same command goes on where it stopped.
+    An interrupted encode keeps what it has stored; the same command continues it.
 
     Example: capim embed --corpora shapes --encoders tiny-clip --batch-size 64
     """
@@ -141,35 +97,36 @@ def embed(args: argparse.Namespace) -> int:
     with bars(quiet=args.quiet):
         done = start(flow, config, shard=args.shard)
     if not done:
-        sys.stderr.write(f"part {args.shard} of {config.shards} is encoded; the sets are sealed with the last part\n")
-    _say_embedded(done)
+        sys.stderr.write(
+            f"shard {args.shard} of {config.shards} is encoded; the sets are sealed when all shards are stored\n"
+        )
+    _print_embedded(done)
     return 0
 
 
 def evaluate(args: argparse.Namespace) -> int:
-    """Compute ranks, metrics and intervals from the store; no model is loaded.
+    """Compute ranks, metrics and intervals from stored embeddings; no model is loaded.
 
-    A metric of your own is a function in a file beside you that takes `outcomes` or a score `block` and
-    returns one number per query; its rows, with intervals, are stored and printed.
+    A metric of your own (--metric) is a Python function in a file of the current folder. It takes `outcomes`, or a
+    score `block`, and returns one number per query. Its rows, with intervals, are stored and printed.
 
     Example: capim evaluate --corpora shapes --protocols t2i/all,i2t/any --replicates 2000
     """
     config = _config(args)
     if args.metric:
-        return _own_metric(config, args)
+        return _custom_metric(config, args)
     from flows.evaluate import evaluate as flow
     from flows.execution import start
 
     with bars(quiet=args.quiet):
         done = start(flow, config)
-    scored = sum(reference.n_scored for reference in done)
-    sys.stderr.write(
-        f"{scored} protocols scored, {sum(len(r.evaluations) for r in done) - scored} were there already\n"
-    )
+    n_scored = sum(reference.n_scored for reference in done)
+    n_protocols = sum(len(reference.evaluations) for reference in done)
+    sys.stderr.write(f"{n_scored} protocols scored, {n_protocols - n_scored} were already stored\n")
     return 0
 
 
-def _own_metric(config: RunConfig, args: argparse.Namespace) -> int:
+def _custom_metric(config: RunConfig, args: argparse.Namespace) -> int:
     from flows.evaluate import evaluate_own
     from flows.execution import start
     from tasks.custom_metric import stored_results
@@ -182,7 +139,7 @@ def _own_metric(config: RunConfig, args: argparse.Namespace) -> int:
 
 
 def compare(args: argparse.Namespace) -> int:
-    """Compare every encoder with every other on shared queries, with tests and effect sizes.
+    """Compare every pair of encoders on the same queries: significance tests and effect sizes.
 
     Example: capim compare --corpora shapes
     """
@@ -192,36 +149,41 @@ def compare(args: argparse.Namespace) -> int:
 
     with bars(quiet=args.quiet):
         done = start(flow, config)
-    sys.stderr.write(f"{sum(reference.n_comparisons for reference in done)} comparisons are in the store\n")
+    sys.stderr.write(f"{sum(reference.n_comparisons for reference in done)} comparisons stored\n")
     return 0
 
 
 def watch(args: argparse.Namespace) -> int:
-    """Compare with the last good run, and fail on a regression.
+    """Check for regressions since the last completed run; exit code 1 if there is one.
 
-    A sample of every stored set is encoded again and held against the stored vectors; metrics of a changed encoder
-    are tested against its own past, query by query. Prints what it found, with what changed: weights, library
-    versions, data, device.
+    A sample of every stored set is encoded again and compared with the stored vectors. If an encoder changed, its
+    metrics are tested against its earlier outcomes, query by query. Prints the findings, with changes of weights,
+    library versions, data and device.
 
     Example: capim watch --corpora shapes --encoders tiny-clip
     """
     config = _config(args)
-    if faults := unnamed(config):
+    if faults := missing_names(config):
         raise RequestError(faults)
     from flows.execution import start
+    from flows.watch import RegressionError
     from flows.watch import watch as flow
 
-    with bars(quiet=args.quiet):
-        done = start(flow, config)
-    print_rows([finding._asdict() for finding in done.findings], form=args.format, columns=WATCH_COLUMNS)
+    try:
+        with bars(quiet=args.quiet):
+            findings = start(flow, config).findings
+    except RegressionError as regression:
+        print_rows([finding._asdict() for finding in regression.findings], form=args.format, columns=FINDING_COLUMNS)
+        raise
+    print_rows([finding._asdict() for finding in findings], form=args.format, columns=FINDING_COLUMNS)
     return 0
 
 
 def report(args: argparse.Namespace) -> int:
-    """Write the report of what the store has: HTML, markdown and results.json.
+    """Write a report of everything in the store: HTML, Markdown and results.json.
 
-    With --compare, a page about two reports instead: what changed, whether it is more than chance, and why
-    it may have.
+    With --compare, write a page about two reports instead: which figures differ, whether the difference is significant,
+    and what changed between the runs.
 
     Example: capim report --compare workspace/reports/OLD workspace/reports/NEW
     """
@@ -239,23 +201,22 @@ def report(args: argparse.Namespace) -> int:
     return 0
 
 
-def _say_embedded(references: tuple[EmbedRef, ...]) -> None:
+def _print_embedded(references: tuple[EmbedRef, ...]) -> None:
+    """What was encoded, as lines on standard error."""
     for corpus in {reference.corpus.fingerprint: reference.corpus for reference in references}.values():
         if corpus.changes:
             lines = "".join(f"\n  - {plain(change)}" for change in corpus.changes)
-            sys.stderr.write(
-                f"{corpus.name} is not what the store had under this name; its items were encoded anew:{lines}\n"
-            )
+            sys.stderr.write(f"corpus {corpus.name} changed since it was stored; it was encoded again:{lines}\n")
         if corpus.n_skipped:
             more = ["…"] if corpus.n_skipped > len(corpus.skipped) else []
-            said = "; ".join([*corpus.skipped, *more])
-            sys.stderr.write(f"{corpus.name}: {corpus.n_skipped} of its images left out: {plain(said)}\n")
+            reasons = plain("; ".join([*corpus.skipped, *more]))
+            sys.stderr.write(f"corpus {corpus.name}: {corpus.n_skipped} images skipped: {reasons}\n")
     for reference in references:
-        sets = reference.sets
-        kept = reference.n_items - reference.n_encoded
-        said = f"{reference.n_encoded:,} items encoded, {kept:,} were in the store"
+        n_stored = reference.n_items - reference.n_encoded
+        line = f"{reference.n_encoded:,} items encoded, {n_stored:,} were already stored"
         if reference.batches:
-            said += f", {' and '.join(f'{n} {modality}s' for modality, n in reference.batches.items())} a pass"
+            sizes = " and ".join(f"{size} {modality}s" for modality, size in reference.batches.items())
+            line += f", {sizes} per forward pass"
         if reference.n_truncated:
-            said += f", {reference.n_truncated:,} captions cut at the model's length"
-        sys.stderr.write(f"{sets.encoder} on {sets.corpus}: {said}\n")
+            line += f", {reference.n_truncated:,} captions truncated at the model's maximum length"
+        sys.stderr.write(f"{reference.sets.encoder} on {reference.sets.corpus}: {line}\n")

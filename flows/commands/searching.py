@@ -1,4 +1,4 @@
-"""One search: a query through its encoder, the nearest stored items, and what they are."""
+"""One search: encodes a query and finds the nearest stored items."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tasks.encoders.device import choose_device
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """What was searched with, and the rows that were found, best first."""
+    """A query and its nearest items, best first."""
 
     query: str
     picture: bytes | None
@@ -62,7 +62,7 @@ def found_items(
 
 
 def write_gallery(store: EmbeddingStore, target: Path, found: Search, *, encoder: str, corpus: str) -> Path:
-    """The search as one self-contained page."""
+    """Write the search as one self-contained page; returns its path."""
     small = store.thumbnails([row["sha"] for row in found.rows if row.get("sha")])
     items = [
         Found(id=row["id"], score=row["score"], text=row.get("text"), thumbnail=small.get(row.get("sha", "")))
@@ -80,7 +80,7 @@ def write_gallery(store: EmbeddingStore, target: Path, found: Search, *, encoder
 
 
 def _encoded(spec: EncoderSpec, text: str | None, image: Path | None, device: str) -> tuple[Embeddings, bytes | None]:
-    """The query's embedding, and a small picture of it if it is one."""
+    """The embedding of the query, and a thumbnail if the query is an image."""
     picture = None
     if image is not None:
         try:

@@ -45,7 +45,7 @@ def test_no_command_prints_the_help_and_is_a_wrong_request(capsys: pytest.Captur
         (RequestError(["corpus 'x' is unknown", "device 'y' is unknown"]), 2, "2 faults:\n  - corpus 'x'"),
         (WorkError("the hub did not answer"), 1, "capim: the hub did not answer\n"),
         (ZeroDivisionError("division by zero"), 1, "unexpected ZeroDivisionError: division by zero"),
-        (KeyboardInterrupt(), 130, "the same command goes on from there"),
+        (KeyboardInterrupt(), 130, "run the same command to continue"),
     ],
 )
 def test_what_breaks_becomes_a_message_and_an_exit_code(

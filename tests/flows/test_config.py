@@ -13,7 +13,7 @@ from store.errors import RequestError, WorkError
 
 def test_all_faults_of_a_configuration_come_together() -> None:
     with pytest.raises(RequestError) as raised:
-        RunConfig(sample=0, replicates=3, level=1.5, precision="int8")
+        run_config({"sample": 0, "replicates": 3, "level": 1.5, "precision": "int8"})
     assert len(raised.value.faults) == 4
     assert "sample must be at least 1, got 0" in str(raised.value)
 
@@ -21,7 +21,7 @@ def test_all_faults_of_a_configuration_come_together() -> None:
 def test_a_suite_file_becomes_a_run_and_options_win_over_it(tmp_path: Path) -> None:
     suite = tmp_path / "suite.toml"
     suite.write_text('name = "mine"\ncorpora = ["shapes"]\nencoders = ["tiny-clip"]\nreplicates = 500\n')
-    config = run_config(read_suite(suite), {"replicates": 900, "seed": None})
+    config = run_config({"replicates": 900, "seed": None}, suite)
     assert (config.name, config.corpora, config.encoders) == ("mine", ("shapes",), ("tiny-clip",))
     assert (config.replicates, config.seed) == (900, 0)
 
@@ -49,14 +49,16 @@ def test_paths_of_a_suite_count_from_the_suite_file(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("name = ", "not valid TOML"),
-        ('nmae = "x"', "unknown fields nmae; known are"),
+        ('nmae = "x"', "unknown field 'nmae'; did you mean 'name'?"),
+        ("replicates = 3", "replicates must be at least 100, got 3"),
+        ('corpora = "shapes"', "corpora must be a list, got 'shapes'"),
     ],
 )
 def test_a_wrong_suite_file_is_named_with_its_fault(tmp_path: Path, text: str, message: str) -> None:
     suite = tmp_path / "suite.toml"
     suite.write_text(text)
     with pytest.raises(RequestError, match=message) as raised:
-        read_suite(suite)
+        run_config({}, suite)
     assert str(suite) in str(raised.value)
 
 
