@@ -145,7 +145,7 @@ class RunConfig:
         return f"{self.workspace.rstrip('/')}/reports"
 
 
-FIELDS: dict[str, FieldInfo] = RunConfig.__pydantic_fields__  # type: ignore[attr-defined] - pydantic sets it
+FIELDS: dict[str, FieldInfo] = RunConfig.__pydantic_fields__  # type: ignore[attr-defined]
 
 
 def missing_names(config: RunConfig) -> list[str]:

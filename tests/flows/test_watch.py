@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from flows.cli import main
 from flows.config import RunConfig
 from flows.execution import start
 from flows.watch import watch
@@ -35,7 +37,7 @@ def test_a_second_watch_finds_nothing_where_nothing_changed(config: RunConfig) -
 
 
 def test_vectors_that_a_model_no_longer_gives_fail_the_watch_and_its_record(
-    config: RunConfig, monkeypatch: pytest.MonkeyPatch
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start(watch, config)
     import tasks.watch
@@ -55,6 +57,12 @@ def test_vectors_that_a_model_no_longer_gives_fail_the_watch_and_its_record(
     assert "captions:" not in str(caught.value)
     states = EmbeddingStore.open(config.store_uri).rows("runs").sort_by("started")["state"].to_pylist()
     assert states == ["completed", "failed"]
+    suite = tmp_path / "suite.toml"
+    suite.write_text('encoders = ["tiny-clip"]\n[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 12\n')
+    assert main(["watch", str(suite), "--format", "json", "--workspace", config.workspace, "--quiet"]) == 1
+    printed = capsys.readouterr()
+    assert [finding["verdict"] for finding in json.loads(printed.out)][:2] == ["fail", "note"]
+    assert printed.err.startswith("capim: regression: [fail] tiny-clip on few, images")
 
 
 def test_a_worse_revision_fails_by_a_paired_test_until_it_is_put_right(config: RunConfig) -> None:
