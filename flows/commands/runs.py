@@ -22,9 +22,9 @@ FINDING_COLUMNS = ("verdict", "subject", "message")
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the commands that run flows."""
-    everything = (*ENCODING, "protocols", *STATISTICS, "keep_replicates", "adjustment", "analyses")
+    everything = (*ENCODING, "protocols", *STATISTICS, "keep_replicates", "adjustment")
     declare(commands, common, "demo", demo)
-    _suite_options(declare(commands, common, "run", run), *everything)
+    _suite_options(declare(commands, common, "run", run), *everything, "analyses")
     parser = declare(commands, common, "embed", embed)
     _suite_options(parser, *ENCODING, "seed")
     parser.add_argument("--shard", type=int, metavar="K", help="encode only shard K of --shards N, counted from 1")
@@ -32,7 +32,7 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     _suite_options(parser, "device", "protocols", *STATISTICS, "keep_replicates")
     parser.add_argument("--metric", metavar="MODULE:FUNCTION", help="evaluate a metric of your own and print its rows")
     _suite_options(declare(commands, common, "compare", compare), *STATISTICS, "adjustment", "analyses")
-    _suite_options(declare(commands, common, "watch", watch, rows=True), *everything[:-1])
+    _suite_options(declare(commands, common, "watch", watch, rows=True), *everything)
     parser = declare(commands, common, "report", report)
     _suite_options(parser)
     parser.add_argument("--compare", nargs=2, metavar=("OLD", "NEW"), help="compare two reports instead")
