@@ -258,10 +258,11 @@ def _expected(fault: Mapping[str, Any], model: type[BaseModel]) -> str:
     hint = str(model.model_fields[fault["loc"][0]].annotation)
     if "Path" in hint:
         return "a path or a list of paths" if "Sequence" in hint else "a path"
+    message: str = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    words: str = _EXPECTED.get(fault["type"], message)
     if len(fault["loc"]) > 1:  # an item of a list or table
-        return "a table of texts" if "Mapping" in hint else "a list of texts"
-    message: str = fault["msg"]
-    return _EXPECTED.get(fault["type"], message.removeprefix("Input should be ").removeprefix("Value error, "))
+        return "a table of texts" if "Mapping" in hint else f"a list of {words.replace('text', 'texts')}"
+    return words
 
 
 def _absolute(value: object, base: Path) -> object:

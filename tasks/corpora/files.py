@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any
@@ -12,40 +12,59 @@ from store.errors import RequestError
 
 
 def require_folder(path: str | Path, what: str) -> Path:
-    """The folder, made absolute; raises ``RequestError`` where it is not there."""
+    """The folder, made absolute; raises ``RequestError`` if it does not exist."""
     folder = Path(path).expanduser().absolute()
     if not folder.is_dir():
-        kind = "is a file, not a folder" if folder.exists() else "does not exist"
-        raise RequestError(f"{what} {folder} {kind}; check the path")
+        reason = "is a file, not a folder" if folder.exists() else "does not exist"
+        raise RequestError(f"{what} {folder} {reason}; check the path")
     return folder
 
 
 def require_file(path: str | Path, what: str) -> Path:
-    """The file, made absolute; raises ``RequestError`` where it is not there."""
+    """The file, made absolute; raises ``RequestError`` if it does not exist."""
     file = Path(path).expanduser().absolute()
     if not file.is_file():
-        kind = "is a folder, not a file" if file.exists() else "does not exist"
-        raise RequestError(f"{what} {file} {kind}; check the path")
+        reason = "is a folder, not a file" if file.exists() else "does not exist"
+        raise RequestError(f"{what} {file} {reason}; check the path")
     return file
 
 
-def first_existing(given: str | Path | None, folder: Path, *patterns: str) -> Path | None:
-    """The given file (which must exist), else the first match of the patterns in the folder, else None.
+def require_known(where: object, what: str, names: Collection[str], known: Collection[str]) -> None:
+    """Raise ``RequestError`` with all names that are not among the known ones."""
+    if unknown := sorted(set(names) - set(known)):
+        raise RequestError(f"{where}: unknown {what} {', '.join(unknown)}; known: {', '.join(known)}")
+
+
+def first_match(folder: Path, *patterns: str) -> Path | None:
+    """The file that matches the first pattern with a match; None if there is none.
 
     Raises:
-        RequestError: A pattern matches several files, so that it is not clear which is meant.
+        RequestError: Several files match this pattern.
     """
-    if given is not None:
-        return require_file(given, "file")
     for pattern in patterns:
-        found = sorted(folder.glob(pattern))
-        if len(found) > 1:
+        files = sorted(folder.glob(pattern))
+        if len(files) > 1:
             raise RequestError(
-                f"{folder}: several files match {pattern} ({found[0].name}, {found[1].name} …); name the one meant"
+                f"{folder}: several files match {pattern} ({files[0].name}, {files[1].name} …); name one of them"
             )
-        if found:
-            return found[0]
+        if files:
+            return files[0]
     return None
+
+
+def require_match(folder: Path, *patterns: str, hint: str = "") -> Path:
+    """As :func:`first_match`; raises ``RequestError`` with the patterns and the hint if there is no match."""
+    file = first_match(folder, *patterns)
+    if file is None:
+        raise RequestError(f"{folder}: no {' or '.join(patterns)} in it{hint and f'; {hint}'}")
+    return file
+
+
+def require_files(folder: Path, names: Sequence[str], *, hint: str) -> list[Path]:
+    """The files of these names; raises ``RequestError`` with all that do not exist, and the hint."""
+    if absent := [name for name in names if not (folder / name).is_file()]:
+        raise RequestError(f"{folder}: no {', '.join(absent)} in it; {hint}")
+    return [folder / name for name in names]
 
 
 def corpus_name(path: Path) -> str:
@@ -60,22 +79,28 @@ def corpus_name(path: Path) -> str:
     return "-".join(words) or "corpus"
 
 
-def read_json(file: Path) -> Any:
-    """What a JSON file holds; raises ``RequestError`` with line and column where it is not JSON."""
+def read_text(file: Path) -> str:
+    """The text of a UTF-8 file; raises ``RequestError`` if it cannot be read or is not UTF-8."""
     try:
-        return json.loads(file.read_text(encoding="utf-8-sig"))
-    except json.JSONDecodeError as error:
-        raise RequestError(f"{file}: not JSON at line {error.lineno}, column {error.colno}: {error.msg}") from error
+        return file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise RequestError(f"{file}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-    except RecursionError as error:
-        raise RequestError(f"{file}: lists or objects within one another, deeper than any corpus has them") from error
     except OSError as error:
         raise RequestError(f"{file}: cannot be read ({error.strerror})") from error
 
 
+def read_json(file: Path) -> Any:
+    """The contents of a JSON file; raises ``RequestError`` with line and column if it is not JSON."""
+    try:
+        return json.loads(read_text(file))
+    except json.JSONDecodeError as error:
+        raise RequestError(f"{file}: not JSON at line {error.lineno}, column {error.colno}: {error.msg}") from error
+    except RecursionError as error:
+        raise RequestError(f"{file}: its lists and objects are nested too deeply for the JSON reader") from error
+
+
 def read_json_lines(file: Path) -> Iterator[dict[str, Any]]:
-    """One object per line, empty lines passed over; raises ``RequestError`` with the line that is none."""
+    """One object per line, without the empty lines; raises ``RequestError`` with the line that is not an object."""
     try:
         with file.open(encoding="utf-8-sig") as lines:
             for number, line in enumerate(lines, start=1):
@@ -93,7 +118,7 @@ def read_json_lines(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def field(entry: object, key: str, kind: type | UnionType, where: object) -> Any:
-    """The value of a key, checked to be of a kind; raises ``RequestError`` that says where and what was there."""
+    """The value of a key; raises ``RequestError`` with the place and the value if it is not of the given type."""
     if not isinstance(entry, dict):
         raise RequestError(f"{where}: expected an object with {key!r}, got {type(entry).__name__}")
     if key not in entry:

@@ -47,7 +47,7 @@ def test_objects_are_categories_of_the_boxes_empty_without_a_box_null_without_an
 def test_a_captions_file_that_names_an_image_file_that_is_not_there(coco_folder: Path) -> None:
     (coco_folder / "images" / "green.png").unlink()
     message = refusal(coco_folder)
-    assert "names 1 images that are not in" in message
+    assert "1 of its images are not in" in message
     assert 'green.png; put them there, or leave them out with missing = "skip"' in message
     corpus = open_corpus({"reader": "coco-captions", "root": str(coco_folder), "missing": "skip"})
     assert corpus.skipped.to_pylist() == [{"image_id": "11", "reason": "no file green.png"}]

@@ -219,16 +219,19 @@ def test_pairs_and_quadruples_come_from_named_columns(tmp_path: Path) -> None:
     ("options", "said"),
     [
         ({"split": "dev"}, 'Unknown split "dev"'),
-        ({"columns": {"image": "picture"}}, "no column 'picture' (for image); it has image, title"),
-        ({"columns": {"negative": "title"}}, "columns names the role 'negative', which form 'captions' does not have"),
-        ({}, 'no column for caption; it has image, title; say which with columns.caption = "…"'),
-        ({"form": "triples"}, "form 'triples' is unknown; known: captions, pairs, quadruples"),
+        ({"columns": {"image": "picture"}}, "no column 'picture' for role 'image'; it has image, title"),
+        (
+            {"columns": {"negative": "title"}},
+            "columns has the unknown role 'negative'; form 'captions' has image",
+        ),
+        ({}, 'no column for caption; it has image, title; name it with columns.caption = "…"'),
+        ({"form": "triples"}, "form must be 'captions', 'pairs' or 'quadruples', got 'triples'"),
     ],
 )
 def test_wrong_splits_columns_and_forms_are_named(tmp_path: Path, options: dict[str, Any], said: str) -> None:
     hub = publish(tmp_path, {"image": [jpeg(0)], "title": ["a"]}, images=("image",))
     with pytest.raises(RequestError) as caught:
-        read_hub(hub, **options)
+        open_corpus({"reader": "hub", "dataset": hub, **options})
     assert said in str(caught.value)
 
 

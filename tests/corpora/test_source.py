@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.corpora.images.source import Folder, Folders, Parts
+from tasks.corpora.images.source import Folder, Folders
 
 
 @pytest.fixture
@@ -22,9 +22,9 @@ def two(tmp_path: Path) -> tuple[Path, Path]:
     ["../secret", "deep/../../secret", "/etc/passwd", "..\\secret", "C:\\secret", "C:secret", "a\0b", "\\\\host\\x"],
 )
 def test_a_key_never_leaves_its_folder(two: tuple[Path, Path], key: str) -> None:
-    for source in (Folder(two[0]), Folders(two), Parts((("a", Folder(two[0])),))):
-        with pytest.raises(OSError, match=r"leaves|none of the parts"):
-            source.read(key if not isinstance(source, Parts) else f"a/{key}")
+    for source in (Folder(two[0]), Folders(two)):
+        with pytest.raises(OSError, match="leaves"):
+            source.read(key)
 
 
 def test_folders_are_searched_in_turn_and_all_named_where_none_has_the_file(two: tuple[Path, Path]) -> None:
@@ -34,13 +34,6 @@ def test_folders_are_searched_in_turn_and_all_named_where_none_has_the_file(two:
         source.read("x.jpg")
 
 
-def test_parts_send_a_key_to_their_source(two: tuple[Path, Path]) -> None:
-    source = Parts((("a", Folder(two[0])), ("b", Folder(two[1]))))
-    assert source.read("b/deep/two.jpg") == b"two"
-    with pytest.raises(FileNotFoundError, match="'c' is none of the parts a, b"):
-        source.read("c/deep/two.jpg")
-
-
 def test_sources_pickle(two: tuple[Path, Path]) -> None:
-    source = Parts((("a", Folder(two[0])), ("b", Folders(two))))
-    assert pickle.loads(pickle.dumps(source)) == source
+    for source in (Folder(two[0]), Folders(two)):
+        assert pickle.loads(pickle.dumps(source)) == source

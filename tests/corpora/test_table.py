@@ -96,7 +96,7 @@ def test_ids_alone_are_enough_for_embeddings_made_elsewhere(tmp_path: Path) -> N
 
 def test_images_without_a_file_are_an_error_or_a_listed_skip(folder: Path) -> None:
     (folder / "captions.csv").write_text("image,caption\na.png,one\ngone.png,two\n")
-    assert "names 1 images that are not in" in refusal(folder)
+    assert "1 of its images are not in" in refusal(folder)
     corpus = read_table(folder, missing="skip")
     assert corpus.skipped["reason"].to_pylist() == ["no file gone.png"]
     assert corpus.captions["text"].to_pylist() == ["one"]
@@ -113,13 +113,13 @@ def test_images_without_a_file_are_an_error_or_a_listed_skip(folder: Path) -> No
     ("content", "said"),
     [
         ("", "no column for image; it has none"),
-        ("a,b\n1,2\n", 'no column for caption; it has a, b; say which with columns.caption = "…"'),
+        ("a,b\n1,2\n", 'no column for caption; it has a, b; name it with columns.caption = "…"'),
         ("image,caption\n", "1 empty corpora: no images"),
         (
             "image,caption\na.png,one,two\n",
-            "row 1 has 3 cells, the header 2; texts that hold the separator need quotes",
+            "row 1: expected 2 cells as in the header, got 3; put texts that contain the separator in quotes",
         ),
-        ("image,image\na,b\n", "two columns are called 'image'"),
+        ("image,image\na,b\n", "two columns are named 'image'; rename one of them"),
         ("image,caption\n,one\na.png,\n", "1 rows without image: row 1"),
         ("image,caption\n,one\na.png,\n", "1 rows without caption: row 2"),
         ("image,caption,ordinal\na.png,one,first\n", "row 1 ('first')"),
@@ -145,7 +145,7 @@ def test_files_that_are_not_what_their_suffix_says(folder: Path) -> None:
     (folder / "t.csv").write_bytes(b"image,caption\na.png,caf\xe9\n")
     assert "not a table in UTF-8" in refusal(folder / "t.csv")
     (folder / "t.xlsx").write_bytes(b"")
-    assert "a table is one of .csv, .tsv, .jsonl, .parquet, got .xlsx" in refusal(folder / "t.xlsx")
+    assert "expected a table (.csv, .tsv, .jsonl, .parquet), got .xlsx" in refusal(folder / "t.xlsx")
     assert "no table in it" in refusal(folder / "images")
     assert "does not exist" in refusal(folder / "gone.csv")
 
@@ -157,4 +157,4 @@ def test_cells_of_the_wrong_kind_are_named(folder: Path) -> None:
     )
     message = refusal(folder / "t.jsonl")
     assert "1 rows whose image is neither text nor number: row 1 (dict)" in message
-    assert "2 rows whose caption is no text or list of texts: row 2 (7), row 3 ([])" in message
+    assert "2 rows whose caption is not a text or a list of texts: row 2 (7), row 3 ([])" in message

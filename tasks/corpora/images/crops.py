@@ -1,4 +1,4 @@
-"""Parts of images as images of their own: ARO and CREPE ask about one box of a Visual Genome photograph."""
+"""Boxes of images as images, for ARO and CREPE, whose items are boxes of Visual Genome photographs."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ def crop_key(key: str, x: int, y: int, width: int, height: int) -> str:
 
 @dataclass(frozen=True)
 class Crops:
-    """Boxes of the images of another source, as uncompressed PPM, whose bytes depend on the pixels alone."""
+    """Boxes of the images of another source, as uncompressed PPM: the bytes depend on the pixels only."""
 
     images: ImageSource
 
     def read(self, key: str) -> bytes:
-        """The bytes of one box; raises ``OSError`` where the image cannot be read or decoded."""
+        """The bytes of one box; raises ``OSError`` if the image cannot be read or decoded."""
         match = _KEY.match(key)
         if match is None:
-            raise FileNotFoundError(f"{key!r} is no box of an image")
+            raise FileNotFoundError(f"{key!r} is not the key of a box; expected x,y,width,height@image")
         x, y, width, height = (int(match[i]) for i in range(1, 5))
         name = match[5]
         try:
             image = decode_image(self.images.read(name))
         except UndecodableImage as error:
             raise OSError(f"{name}: {error}") from error
-        if width * height > MAX_PIXELS or not width or not height:
+        if not 1 <= width * height <= MAX_PIXELS:
             raise OSError(f"{name}: a box of {width} x {height} pixels; expected 1 to {MAX_PIXELS:,} pixels")
         part = image.crop((x, y, x + width, y + height))
         return f"P6 {part.width} {part.height} 255\n".encode() + part.tobytes()

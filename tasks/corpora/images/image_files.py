@@ -1,15 +1,15 @@
-"""Which of the images that a corpus names are there, under which of the names that COCO's releases gave them."""
+"""The image files that a corpus names, found under any of the names that COCO's releases gave them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from store.errors import RequestError
 from tasks.corpora.files import require_folder
-from tasks.corpora.images.source import Folder
+from tasks.corpora.images.source import Folder, Folders
 from tasks.corpora.rows import ImageRow, SkippedRow
 
 Missing: TypeAlias = Literal["error", "skip"]
@@ -19,7 +19,7 @@ _SHOWN = 5
 
 
 def coco_id(file_name: str) -> str | None:
-    """The COCO image id in a COCO file name, None where it is none.
+    """The COCO image id in a file name; None if it is not a COCO file name.
 
     Examples:
         >>> coco_id("val2014/COCO_val2014_000000391895.jpg"), coco_id("000000000285.jpg"), coco_id("1007129816.jpg")
@@ -29,8 +29,13 @@ def coco_id(file_name: str) -> str | None:
     return str(int(match[1])) if match else None
 
 
+def image_id_of(file_name: str) -> str:
+    """The COCO image id in a file name, else the file name without folder and suffix."""
+    return coco_id(file_name) or Path(file_name).stem
+
+
 def coco_names(file_name: str) -> tuple[str, ...]:
-    """The names under which a COCO image may lie in a folder, the given one first.
+    """The names that a COCO image may have in a folder, the given one first; of any other file its name only.
 
     The 2014 release writes ``val2014/COCO_val2014_000000000285.jpg``, the 2017 release the same image as
     ``000000000285.jpg``; the bytes are the same.
@@ -52,79 +57,56 @@ def coco_names(file_name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def file_name_only(file_name: str) -> tuple[str, ...]:
-    """A file name as it is: the names of a corpus that has no others."""
-    return (file_name,)
-
-
-def present(
-    rows: Iterable[ImageRow],
-    folders: Sequence[Folder],
-    *,
-    missing: Missing,
-    origin: object,
-    names: Callable[[str], Sequence[str]] = file_name_only,
-) -> tuple[list[ImageRow], list[SkippedRow]]:
-    """The rows whose file is there, with the key under which it is, and the others as skipped or as one error.
-
-    Args:
-        rows: As a corpus lists them; the key (or id) is the file name.
-        folders: Where to look, in turn.
-        missing: ``error``, or ``skip`` to list images without a file.
-        origin: What names the images, for messages.
-        names: The names that a file may have.
-
-    Raises:
-        RequestError: Files are missing and that is an error, or a name leaves the folder or cannot be one.
-    """
-    if missing not in ("error", "skip"):
-        raise RequestError(f"missing = {missing!r}: must be 'error' or 'skip'")
-    kept: list[ImageRow] = []
-    lost: list[ImageRow] = []
-    for row in rows:
-        candidates = names(row.key or row.id)
-        try:
-            found = (name for folder in folders for name in candidates if folder.path(name).is_file())
-            key = next(found, None)
-        except OSError as error:  # the name leaves the folder, or is longer than a file's can be
-            raise RequestError(f"{origin}: {error!s:.300}") from error
-        if key is None:
-            lost.append(row)
-        else:
-            kept.append(row._replace(key=key))
-    if lost and missing == "error":
-        shown = ", ".join(row.key or row.id for row in lost[:_SHOWN])
-        more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
-        raise RequestError(
-            f"{origin}: names {len(lost)} images that are not in {', '.join(str(folder.root) for folder in folders)}: "
-            f'{shown}{more}; put them there, or leave them out with missing = "skip"'
-        )
-    return kept, [SkippedRow(row.id, f"no file {row.key or row.id}") for row in lost]
-
-
-class Located(NamedTuple):
-    """A corpus' images with where they lie: rows to keep, their source (None: ids alone), rows left out."""
+class LocatedImages(NamedTuple):
+    """Images with a file (all images, and no source, if no folder was given), and images left out."""
 
     rows: list[ImageRow]
-    source: Folder | None
+    source: Folder | Folders | None
     skipped: list[SkippedRow]
 
 
-def located(
+def locate_images(
     rows: Iterable[ImageRow],
-    images: str | Path | None,
+    images: str | Path | Sequence[str | Path] | None,
     *,
     missing: Missing,
     origin: object,
-    names: Callable[[str], Sequence[str]] = coco_names,
-) -> Located:
-    """The rows with their files in one folder; where no folder is given, all rows, as ids alone.
+) -> LocatedImages:
+    """The images whose file is in one of the folders, with its name there as the key.
+
+    Args:
+        rows: In corpus order; the key (or id) is the file name.
+        images: Folder or folders, searched in order; None for a corpus of ids and texts without image files.
+        missing: ``error``, or ``skip`` to leave out images without a file.
+        origin: File or data set that names the images, for messages.
 
     Raises:
-        RequestError: As :func:`present`; or the folder does not exist.
+        RequestError: A folder does not exist, files are missing and ``missing`` is ``error``, or a name is not the
+            name of a file in the folder.
     """
     if images is None:
-        return Located(list(rows), None, [])
-    folder = Folder(require_folder(images, "image folder"))
-    kept, skipped = present(rows, (folder,), missing=missing, origin=origin, names=names)
-    return Located(kept, folder, skipped)
+        return LocatedImages(list(rows), None, [])
+    paths = [images] if isinstance(images, str | Path) else images
+    folders = [Folder(require_folder(path, "image folder")) for path in paths]
+    located: list[ImageRow] = []
+    skipped: list[SkippedRow] = []
+    for row in rows:
+        name = row.key or row.id
+        try:
+            files = (each for folder in folders for each in coco_names(name) if folder.path(each).is_file())
+            key = next(files, None)
+        except OSError as error:  # the name leaves the folder, or is longer than a file name can be
+            raise RequestError(f"{origin}: {error!s:.300}") from error
+        if key is None:
+            skipped.append(SkippedRow(row.id, f"no file {name}"))
+        else:
+            located.append(row._replace(key=key))
+    if skipped and missing == "error":
+        shown = ", ".join(row.reason.removeprefix("no file ") for row in skipped[:_SHOWN])
+        more = f" and {len(skipped) - _SHOWN} more" if len(skipped) > _SHOWN else ""
+        raise RequestError(
+            f"{origin}: {len(skipped)} of its images are not in {', '.join(map(str, paths))}: {shown}{more}; "
+            'put them there, or leave them out with missing = "skip"'
+        )
+    source = folders[0] if len(folders) == 1 else Folders(tuple(folder.root for folder in folders))
+    return LocatedImages(located, source, skipped)

@@ -1,14 +1,12 @@
-"""Where image bytes come from. Every source pickles, so that workers can read on their own.
+"""Folders as sources of image bytes. Every source pickles, so that worker processes can read from it.
 
-A key comes from a corpus' own files, which nobody vouches for: it can never name anything outside the source.
+Keys come from the files of a corpus and are not trusted: no key can name anything outside its source.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
-
-from store.types import ImageSource
 
 
 @dataclass(frozen=True)
@@ -23,41 +21,26 @@ class Folder:
     def path(self, key: str) -> Path:
         """The file of a key; raises ``PermissionError`` for a key that leaves the folder."""
         parts = key.replace("\\", "/").split("/")
-        windows = PureWindowsPath(key)  # knows both separators, and drives
+        windows = PureWindowsPath(key)  # recognises both separators, and drives
         if ".." in parts or "\0" in key or windows.drive or windows.root:
             raise PermissionError(f"{key!r} leaves the folder {self.root}")
         return self.root.joinpath(*parts)
 
     def read(self, key: str) -> bytes:
-        """The bytes of one file; raises ``OSError`` where it cannot be read."""
+        """The bytes of one file; raises ``OSError`` if it cannot be read."""
         return self.path(key).read_bytes()
 
 
 @dataclass(frozen=True)
 class Folders:
-    """Several folders that together hold the files; the first that has a key gives it."""
+    """Several folders that together hold the files; a key is looked up in them in order."""
 
     roots: tuple[Path, ...]
 
     def read(self, key: str) -> bytes:
-        """The bytes of one file; raises ``FileNotFoundError`` naming all folders where none has it."""
+        """The bytes of one file; raises ``FileNotFoundError`` naming all folders if none has it."""
         for root in self.roots:
             path = Folder(root).path(key)
             if path.is_file():
                 return path.read_bytes()
         raise FileNotFoundError(f"{key!r} is in none of {', '.join(map(str, self.roots))}")
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Several sources side by side; a key is ``part/key``."""
-
-    sources: tuple[tuple[str, ImageSource], ...]
-
-    def read(self, key: str) -> bytes:
-        """The bytes of one image; raises ``OSError`` where the part is unknown or cannot read it."""
-        part, _, rest = key.partition("/")
-        for name, source in self.sources:
-            if name == part:
-                return source.read(rest)
-        raise FileNotFoundError(f"{part!r} is none of the parts {', '.join(name for name, _ in self.sources)}")

@@ -1,106 +1,107 @@
 """ARO: Attribution, Relation and Order (Yuksekgonul et al. 2023, https://arxiv.org/abs/2210.01936), as pairs.
 
-Relation and attribution: ``visual_genome_relation.json`` and ``visual_genome_attribution.json``; the image is the box
-of the Visual Genome photograph that the caption is about. Order: a caption against four orders of its words that make
-no sense; the four pairs of a caption share its ``caption_id``, so "all four won" (the paper's figure, chance 20 %) can
-be told from the pairs.
+In relation and attribution, the image is the box of a Visual Genome photograph that the caption describes. In order,
+each caption has four negatives, which are shuffles of its words; the paper counts a caption as correct if it wins
+against all four (chance 20 %).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, TypeAlias
 
 from store.errors import RequestError
-from store.types import Corpus, ImageSource
+from store.types import Corpus
 from tasks.corpora import CORPORA
-from tasks.corpora.build import build_corpus
-from tasks.corpora.files import field, read_json, require_folder
-from tasks.corpora.images.crops import Crops, crop_key
-from tasks.corpora.images.image_files import Missing, present
-from tasks.corpora.images.source import Folder
+from tasks.corpora.files import field, read_json, require_folder, require_match
+from tasks.corpora.images.image_files import Missing
+from tasks.corpora.readers.hard_negatives import HardNegativeItem, hard_negatives_corpus
 from tasks.corpora.readers.hub import load_split
-from tasks.corpora.readers.negatives import negative_captions, negative_pairs
-from tasks.corpora.rows import ImageRow, SkippedRow
+from tasks.corpora.rows import ImageRow
 
-PARTS = ("relation", "attribution", "coco-order", "flickr-order")
-HUB = {
-    "relation": "mteb/ARO-Visual-Relation",
+Part: TypeAlias = Literal["relation", "attribution", "coco-order", "flickr-order"]
+HUB: dict[Part, str] = {
+    "relation": CORPORA["aro"].hub,
     "attribution": "mteb/ARO-Visual-Attribution",
     "coco-order": "mteb/ARO-COCO-order",
     "flickr-order": "mteb/ARO-Flickr-Order",
 }
-_HARD_TEXTS = tuple(f"hard_text_{i}" for i in range(1, 5))
-
-
-class _Item(NamedTuple):
-    """One image with a caption and its negatives, each under a category."""
-
-    id: str
-    image: ImageRow
-    caption: str
-    negatives: tuple[tuple[str, str], ...]
+_REPOSITORY = "github.com/mertyg/vision-language-models-are-bows"
+_SHUFFLES = ("shuffle_nouns_and_adj", "shuffle_allbut_nouns_and_adj", "shuffle_within_trigrams", "shuffle_trigrams")
 
 
 def read_aro(
     root: str | Path | None = None,
     *,
-    part: str = "relation",
+    part: Part = "relation",
     images: str | Path | None = None,
     missing: Missing = "error",
     split: str = "test",
     revision: str | None = None,
 ) -> Corpus:
-    """One part of ARO; category is the relation, the pair of attributes, or the kind of shuffling.
+    """One part of ARO; the category is the relation, the pair of attributes, or the kind of shuffling.
 
     Args:
-        root: Folder with the part's ``visual_genome_*.json`` (relation and attribution alone have files); from the
+        root: Folder with the part's ``visual_genome_*.json`` (only relation and attribution have files); from the
             hub unless given.
         part: ``relation``, ``attribution``, ``coco-order`` or ``flickr-order``.
-        images: Folder of Visual Genome images; ``root/images`` where there is one. Without one, texts and ids alone.
-        missing: ``error``, or ``skip`` to leave out items whose image is not there.
-        split: Of the hub data set.
-        revision: Of the hub data set.
+        images: Folder of Visual Genome images; ``root/images`` by default. Without one, texts and ids only.
+        missing: ``error``, or ``skip`` to leave out items whose image file does not exist.
+        split: Split of the hub data set.
+        revision: Revision of the hub data set.
 
     Raises:
-        RequestError: The part is unknown, or a file, image or field is missing.
+        RequestError: A file, image or field is missing.
     """
-    if part not in PARTS:
-        raise RequestError(f"aro: part {part!r} is unknown; known: {', '.join(PARTS)}")
-    skipped: list[SkippedRow] = []
-    source: ImageSource | None
+    source = None
     if root is None:
         loaded = load_split(HUB[part], split=split, revision=revision)
         column = next((name for name in ("image", "images") if name in loaded.images), None)
         if column is None:
             raise RequestError(f"{loaded.name}: no column 'image' or 'images' with images")
-        items = [_hub_item(i, row, f"{column}/{i}", loaded.name) for i, row in enumerate(loaded.rows())]
+        items = [
+            _item(position, row, ImageRow(str(position), f"{column}/{position}"), loaded.name)
+            for position, row in enumerate(loaded.rows())
+        ]
         source, origin = loaded.source, f"https://huggingface.co/datasets/{HUB[part]}"
     else:
         folder = require_folder(root, "aro folder")
-        items, origin = list(_file_items(folder, part)), "https://github.com/mertyg/vision-language-models-are-bows"
-        pictures = require_folder(images, "image folder") if images is not None else folder / "images"
-        source = None
-        if pictures.is_dir():
-            kept, skipped = present(
-                (ImageRow(item.id, item.image.key.partition("@")[2]) for item in items),
-                (Folder(pictures),),
-                missing=missing,
-                origin=folder,
-            )
-            there = {row.id for row in kept}
-            items, source = [item for item in items if item.id in there], Crops(Folder(pictures))
-    return build_corpus(
+        items, origin = list(_file_items(folder, part)), f"https://{_REPOSITORY}"
+        if images is None and (folder / "images").is_dir():
+            images = folder / "images"
+    return hard_negatives_corpus(
         f"aro-{part}",
-        (item.image for item in items),
-        negative_captions(items),
+        items,
+        images=images if root is not None else None,
+        missing=missing,
         source=source,
-        pairs=negative_pairs(items),
-        skipped=skipped,
         licence=CORPORA["aro"].licence,
         origin=origin,
     )
+
+
+def _file_items(folder: Path, part: Part) -> Iterator[HardNegativeItem]:
+    if part not in ("relation", "attribution"):
+        raise RequestError(
+            f"aro: {part} has no files (its negatives are drawn at random); leave out root to read the hub"
+        )
+    file = require_match(folder, f"visual_genome_{part}.json", hint=f"it is linked from {_REPOSITORY}")
+    for position, row in enumerate(read_json(file)):
+        where = f"{file}: item {position}"
+        x, y, width, height = (int(field(row, f"bbox_{side}", int | float, where)) for side in ("x", "y", "w", "h"))
+        image = ImageRow(str(position), field(row, "image_path", str, where))
+        yield _item(position, row, image, str(file))._replace(box=(x, y, width, height))
+
+
+def _item(position: int, row: Mapping[str, Any], image: ImageRow, origin: str) -> HardNegativeItem:
+    where = f"{origin}: item {position}"
+    if "true_caption" in row:
+        caption, negatives = "true_caption", [(_category(row), field(row, "false_caption", str, where))]
+    else:
+        texts = [field(row, f"hard_text_{n}", str, where) for n in range(1, 5)]
+        caption, negatives = "correct_caption", list(zip(_SHUFFLES, texts, strict=True))
+    return HardNegativeItem(str(position), image, field(row, caption, str, where), negatives)
 
 
 def _category(row: Mapping[str, Any]) -> str:
@@ -108,31 +109,3 @@ def _category(row: Mapping[str, Any]) -> str:
     if isinstance(attributes, Sequence) and not isinstance(attributes, str):
         return "_".join(str(attribute) for attribute in attributes)
     return str(row.get("relation_name") or "all")
-
-
-def _file_items(folder: Path, part: str) -> Iterator[_Item]:
-    file = folder / f"visual_genome_{part}.json"
-    if not file.is_file():
-        raise RequestError(
-            f"{folder}: no {file.name} in it; it is linked from github.com/mertyg/vision-language-models-are-bows"
-            if part in ("relation", "attribution")
-            else f"aro: {part} has no files of its own (its negatives are drawn at random); leave root out for the hub"
-        )
-    for position, row in enumerate(read_json(file)):
-        where = f"{file}: item {position}"
-        box = [int(field(row, f"bbox_{side}", int | float, where)) for side in ("x", "y", "w", "h")]
-        key = crop_key(field(row, "image_path", str, where), *box)
-        negative = (_category(row), field(row, "false_caption", str, where))
-        yield _Item(str(position), ImageRow(str(position), key), field(row, "true_caption", str, where), (negative,))
-
-
-def _hub_item(position: int, row: Mapping[str, Any], key: str, origin: str) -> _Item:
-    where = f"{origin}: row {position}"
-    image = ImageRow(str(position), key)
-    if "true_caption" in row:
-        negative = (_category(row), field(row, "false_caption", str, where))
-        return _Item(str(position), image, field(row, "true_caption", str, where), (negative,))
-    kinds = ("shuffle_nouns_and_adj", "shuffle_allbut_nouns_and_adj", "shuffle_within_trigrams", "shuffle_trigrams")
-    texts = (field(row, column, str, where) for column in _HARD_TEXTS)
-    negatives = tuple(zip(kinds, texts, strict=True))
-    return _Item(str(position), image, field(row, "correct_caption", str, where), negatives)

@@ -22,8 +22,8 @@ def read_cc3m(
     Args:
         root: Folder of the shards; from the hub unless given, which fetches them into its cache.
         shards: Which files.
-        dataset: Hub id, where no ``root`` is given.
-        revision: Of the hub data set.
+        dataset: Hub id, used if ``root`` is not given.
+        revision: Revision of the hub data set.
 
     Raises:
         RequestError: The shards are not there and cannot be fetched, or one is damaged.

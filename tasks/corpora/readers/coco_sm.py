@@ -6,14 +6,14 @@ captions in each translation. English is in every system's file: its figures bel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora import CORPORA
-from tasks.corpora.files import field, read_json, require_file, require_folder
-from tasks.corpora.images.image_files import Missing, coco_id, located
+from tasks.corpora.files import field, read_json, read_text, require_files, require_folder
+from tasks.corpora.images.image_files import Missing, image_id_of
 from tasks.corpora.readers.multilingual import Translation, multilingual_corpus
 from tasks.corpora.rows import ImageRow
 
@@ -34,10 +34,10 @@ def read_coco_sm(
     Args:
         root: Folder with ``google.json``, ``bing.json`` and ``nllb.json`` (in it or in ``meta/``), and beside them
             ``excluded.txt`` and ``id_mapping.json``, which are checked where they are there.
-        images: Folder with COCO images under any of their names; without one, texts and ids alone.
-        languages: Which of the 21.
+        images: Folder with COCO images under any of their names; without one, texts and ids only.
+        languages: Languages to read, of the 21.
         translators: Which of the three files.
-        missing: ``error``, or ``skip`` to list images that are not there as skipped.
+        missing: ``error``, or ``skip`` to leave out images whose file does not exist.
 
     Raises:
         RequestError: A file or language is missing, the files disagree on the images or their order, one of them
@@ -45,12 +45,12 @@ def read_coco_sm(
     """
     folder = require_folder(root, "coco-sm folder")
     folder = folder / "meta" if (folder / "meta").is_dir() else folder
-    if absent := [f"{system}.json" for system in translators if not (folder / f"{system}.json").is_file()]:
-        raise RequestError(f"{folder}: {', '.join(absent)} not in it; they are at github.com/unum-cloud/coco-sm/meta")
     files: list[str] | None = None
     translations: list[Translation] = []
-    for system in translators:
-        file = require_file(folder / f"{system}.json", "coco-sm file")
+    hint = "download from github.com/unum-cloud/coco-sm/meta"
+    for system, file in zip(
+        translators, require_files(folder, [f"{system}.json" for system in translators], hint=hint), strict=True
+    ):
         content = read_json(file)
         for language in languages:
             entries = field(content, language, list, file)
@@ -60,58 +60,48 @@ def read_coco_sm(
                 files = names
             elif names != files:
                 raise RequestError(f"{where}: {_first_difference(files, names)}; all files must list the same images")
-            translations += _translations(names, entries, language, system, where)
+            translations += [
+                Translation(image_id_of(name), field(entry, "captions", list, f"{where}: entry {i}"), language, system)
+                for i, (name, entry) in enumerate(zip(names, entries, strict=True))
+            ]
     names = files or []
-    _check_against(folder, names, translations)
-    rows = [ImageRow(_id(name), name) for name in names]
-    there = located(rows, images, missing=missing, origin=folder)
+    _check_against_lists(folder, names, translations)
     return multilingual_corpus(
         "coco-sm",
-        there.rows,
+        [ImageRow(image_id_of(name), name) for name in names],
         translations,
-        source=there.source,
-        skipped=there.skipped,
+        images=images,
+        missing=missing,
         licence=CORPORA["coco-sm"].licence,
         origin="https://github.com/unum-cloud/coco-sm",
     )
 
 
-def _id(name: str) -> str:
-    return coco_id(name) or Path(name).stem
-
-
-def _translations(
-    names: Sequence[str], entries: Sequence[object], language: str, system: str, where: str
-) -> Iterator[Translation]:
-    for i, (name, entry) in enumerate(zip(names, entries, strict=True)):
-        yield Translation(_id(name), field(entry, "captions", list, f"{where}: entry {i}"), language, system)
-
-
 def _first_difference(expected: Sequence[str], got: Sequence[str]) -> str:
     if len(expected) != len(got):
-        return f"{len(got)} images, expected {len(expected)}"
+        return f"expected {len(expected)} images, got {len(got)}"
     at = next(i for i, (one, other) in enumerate(zip(expected, got, strict=True)) if one != other)
-    return f"image {at} is {got[at]!r}, expected {expected[at]!r}"
+    return f"expected {expected[at]!r} as image {at}, got {got[at]!r}"
 
 
-def _check_against(folder: Path, names: Sequence[str], translations: Sequence[Translation]) -> None:
-    """Hold the captions against ``excluded.txt`` and ``id_mapping.json`` where these are there."""
+def _check_against_lists(folder: Path, names: Sequence[str], translations: Sequence[Translation]) -> None:
+    """Compare the captions with ``excluded.txt`` and ``id_mapping.json``, if these files exist."""
     faults = []
     if (folder / "excluded.txt").is_file():
-        excluded = set((folder / "excluded.txt").read_text(encoding="utf-8").split())
-        found = [name for name in names if name in excluded]
-        if found:
-            faults.append(f"{folder}: lists {', '.join(found[:3])}, which excluded.txt leaves out")
-    if (folder / "id_mapping.json").is_file():
-        mapping = field(read_json(folder / "id_mapping.json"), "image2text", dict, folder / "id_mapping.json")
+        excluded = set(read_text(folder / "excluded.txt").split())
+        if listed := [name for name in names if name in excluded]:
+            faults.append(f"{folder}: lists {', '.join(listed[:3])}, which excluded.txt leaves out")
+    if (file := folder / "id_mapping.json").is_file():
+        mapping = field(read_json(file), "image2text", dict, file)
         if len(mapping) != len(names):
-            faults.append(f"{folder}: {len(names)} images, id_mapping.json has {len(mapping)}")
-        counts = {_id(name): len(mapping.get(str(i), ())) for i, name in enumerate(names)}
-        wrong = next((each for each in translations if len(each.texts) != counts[each.image_id]), None)
-        if wrong is not None and len(mapping) == len(names):
-            faults.append(
-                f"{folder}: image {wrong.image_id} has {len(wrong.texts)} captions in {wrong.language} by "
-                f"{wrong.translator}, id_mapping.json has {counts[wrong.image_id]}"
-            )
+            faults.append(f"{folder}: expected {len(mapping)} images as in {file.name}, got {len(names)}")
+        else:
+            counts = {image_id_of(name): len(mapping.get(str(i), ())) for i, name in enumerate(names)}
+            wrong = next((each for each in translations if len(each.texts) != counts[each.image_id]), None)
+            if wrong is not None:
+                faults.append(
+                    f"{folder}: expected {counts[wrong.image_id]} captions of image {wrong.image_id} as in "
+                    f"{file.name}, got {len(wrong.texts)} in {wrong.language} by {wrong.translator}"
+                )
     if faults:
         raise RequestError(faults)

@@ -1,7 +1,7 @@
 """CREPE: systematicity and productivity (Ma et al. 2023, https://arxiv.org/abs/2212.07796), as pairs.
 
-Each item is a box of a Visual Genome photograph, its caption and several hard negatives: a pair for each. The pairs
-of one item share their ``caption_id``, so the paper's figure (rank of the caption among its negatives) can be told.
+An item is a box of a Visual Genome photograph with its caption and several hard negatives; the paper's figure is the
+rank of the caption among its negatives.
 """
 
 from __future__ import annotations
@@ -11,32 +11,18 @@ import csv
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from store.errors import RequestError
-from store.types import Corpus, ImageSource
+from store.types import Corpus
 from tasks.corpora import CORPORA
-from tasks.corpora.build import build_corpus
 from tasks.corpora.files import require_folder
-from tasks.corpora.images.crops import Crops, crop_key
-from tasks.corpora.images.image_files import Missing, present
-from tasks.corpora.images.source import Folder
-from tasks.corpora.readers.negatives import negative_captions, negative_pairs
-from tasks.corpora.rows import ImageRow, SkippedRow
+from tasks.corpora.images.image_files import Missing
+from tasks.corpora.readers.hard_negatives import HardNegativeItem, hard_negatives_corpus
+from tasks.corpora.rows import ImageRow
 
 _PRODUCTIVITY = re.compile(r"prod_vg_hard_negs_(atom|swap|negate)_complexity_(\d+)\.csv$")
 _SYSTEMATICITY = re.compile(r"syst_vg_hard_negs_(seen|unseen)_compounds_in_(\w+)\.csv$")
 _BOX = ("x", "y", "width", "height")
-
-
-class _Item(NamedTuple):
-    """One box with its caption and negatives under a category."""
-
-    id: str
-    image: str
-    box: tuple[int, int, int, int]
-    caption: str
-    negatives: tuple[tuple[str, str], ...]
 
 
 def read_crepe(
@@ -44,18 +30,18 @@ def read_crepe(
 ) -> Corpus:
     """All items of the CSV files below a folder, file by file in the order of their names.
 
-    Categories: ``productivity/atom/4`` (kind of negative, complexity), ``systematicity/seen/comp`` (compounds seen in
-    the training set, kind of negative).
+    Categories: ``productivity/atom/4`` (kind of negative, complexity) and ``systematicity/seen/comp`` (compounds seen
+    in the training set, kind of negative).
 
     Args:
         root: Folder with ``prod_vg_hard_negs_*.csv`` and ``syst_vg_hard_negs_*.csv``, at any depth.
-        images: Folder of Visual Genome images, ``VG_100K`` and ``VG_100K_2`` in it or together; without one, texts
-            and ids alone.
-        train_set: Systematicity files of this training set alone: ``cc12m``, ``yfcc`` or ``laion``.
-        missing: ``error``, or ``skip`` to leave out items whose image is not there.
+        images: Folder of Visual Genome images, as they are or in ``VG_100K`` and ``VG_100K_2``; without one,
+            texts and ids only.
+        train_set: Training set of the systematicity files: ``cc12m``, ``yfcc`` or ``laion``.
+        missing: ``error``, or ``skip`` to leave out items whose image file does not exist.
 
     Raises:
-        RequestError: There are no such files, a column or image is missing, or negatives are not a list of texts.
+        RequestError: The folder has no such files, a column or image is missing, or negatives are not a list of texts.
     """
     folder = require_folder(root, "crepe folder")
     items = [item for file in sorted(folder.rglob("*.csv")) for item in _items(file, train_set)]
@@ -64,34 +50,21 @@ def read_crepe(
             f"{folder}: no prod_vg_hard_negs_*.csv or syst_vg_hard_negs_*_in_{train_set}.csv below it; "
             "they are at github.com/RAIVNLab/CREPE"
         )
-    source: ImageSource | None = None
-    skipped: list[SkippedRow] = []
-    rows = [ImageRow(item.id, crop_key(f"{item.image}.jpg", *item.box)) for item in items]
+    folders = None
     if images is not None:
-        pictures = Folder(require_folder(images, "image folder"))
-        listed = (ImageRow(item.id, f"{item.image}.jpg") for item in items)
-        kept, skipped = present(listed, (pictures,), missing=missing, origin=folder, names=_visual_genome_names)
-        found = {row.id: row.key for row in kept}
-        items = [item for item in items if item.id in found]
-        rows = [ImageRow(item.id, crop_key(found[item.id], *item.box)) for item in items]
-        source = Crops(pictures)
-    return build_corpus(
+        base = require_folder(images, "image folder")
+        folders = [base, *(folder for name in ("VG_100K", "VG_100K_2") if (folder := base / name).is_dir())]
+    return hard_negatives_corpus(
         "crepe",
-        rows,
-        negative_captions(items),
-        source=source,
-        pairs=negative_pairs(items),
-        skipped=skipped,
+        items,
+        images=folders,
+        missing=missing,
         licence=CORPORA["crepe"].licence,
         origin="https://github.com/RAIVNLab/CREPE",
     )
 
 
-def _visual_genome_names(name: str) -> tuple[str, ...]:
-    return (name, f"VG_100K/{name}", f"VG_100K_2/{name}")
-
-
-def _items(file: Path, train_set: str) -> Iterator[_Item]:
+def _items(file: Path, train_set: str) -> Iterator[HardNegativeItem]:
     productivity, systematicity = _PRODUCTIVITY.search(file.name), _SYSTEMATICITY.search(file.name)
     if productivity:
         columns = {"hard_negs": f"productivity/{productivity[1]}/{productivity[2]}"}
@@ -109,26 +82,27 @@ def _items(file: Path, train_set: str) -> Iterator[_Item]:
             yield _item(f"{file.stem}/{number}", row, columns, f"{file}: row {number}")
 
 
-def _item(identifier: str, row: Mapping[str, str], columns: Mapping[str, str], where: str) -> _Item:
+def _item(identifier: str, row: Mapping[str, str], columns: Mapping[str, str], where: str) -> HardNegativeItem:
     try:
         x, y, width, height = (round(float(row[side])) for side in _BOX)
     except (TypeError, ValueError) as error:
-        raise RequestError(f"{where}: its box {[row[side] for side in _BOX]} is not four numbers") from error
-    negatives = []
-    for column, category in columns.items():
-        if row.get(column):
-            negatives += [(category, text) for text in _texts(row[column], f"{where}: {column}")]
-    return _Item(
-        identifier, row["image_id"].removesuffix(".0"), (x, y, width, height), row["caption"], tuple(negatives)
-    )
+        raise RequestError(f"{where}: expected a box of four numbers, got {[row[side] for side in _BOX]}") from error
+    negatives = [
+        (category, text)
+        for column, category in columns.items()
+        if row.get(column)
+        for text in _texts(row[column], f"{where}: {column}")
+    ]
+    image = ImageRow(identifier, f"{row['image_id'].removesuffix('.0')}.jpg")
+    return HardNegativeItem(identifier, image, row["caption"], negatives, (x, y, width, height))
 
 
 def _texts(value: str, where: str) -> list[str]:
-    """A Python list of texts as the files hold it; literals alone are read, never expressions."""
+    """The Python list of texts that a cell holds; only literals are read, never expressions."""
     try:
         texts = ast.literal_eval(value)
-    except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
-        raise RequestError(f"{where}: {value!r:.60} is not a list of texts") from error
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        texts = None
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise RequestError(f"{where}: {value!r:.60} is not a list of texts")
+        raise RequestError(f"{where}: expected a list of texts, got {value!r:.60}")
     return texts

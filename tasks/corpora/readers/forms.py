@@ -1,36 +1,36 @@
-"""A table of the user's own, in one of three forms -> a corpus.
+"""Tables with named columns, in one of three forms.
 
 * ``captions``: a row is an image and its caption, or list of captions; an image may have several rows;
 * ``pairs``: a row is an image, its caption and a wrong caption (SugarCrepe form);
 * ``quadruples``: a row is two images and the caption of each (Winoground form).
 
-An image's id is what its column holds, unless the form ``captions`` has an ``id`` column.
+An image's id is the value of its column, unless the form is ``captions`` and there is an ``id`` column.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from store.errors import RequestError
 from store.types import Corpus, ImageSource
 from tasks.corpora.build import build_corpus
-from tasks.corpora.images.image_files import Missing, coco_names, present
-from tasks.corpora.images.source import Folder
-from tasks.corpora.rows import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, SkippedRow
+from tasks.corpora.images.image_files import Missing, locate_images
+from tasks.corpora.rows import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow
 
 FormName: TypeAlias = Literal["captions", "pairs", "quadruples"]
 
 
 class Form(NamedTuple):
-    """The roles that columns play in a form."""
+    """The roles of columns in a form."""
 
     required: tuple[str, ...]
     optional: tuple[str, ...]
 
 
-FORMS: dict[str, Form] = {
+FORMS: dict[FormName, Form] = {
     "captions": Form(
         ("image", "caption"), ("id", "caption_id", "language", "translator", "ordinal", "objects", "annotation_id")
     ),
@@ -38,7 +38,7 @@ FORMS: dict[str, Form] = {
     "quadruples": Form(("image_0", "image_1", "caption_0", "caption_1"), ("id", "tags", "language")),
 }
 
-# Under which names a role is looked for where the description does not say.
+# Column names by which a role is recognised if the description does not name its column.
 _USUAL_NAMES: dict[str, tuple[str, ...]] = {
     "image": ("image", "file_name", "filename", "image_path", "img_path", "filepath", "path", "file", "image_id"),
     "caption": ("caption", "captions", "text", "sentence", "sentences"),
@@ -48,28 +48,23 @@ _USUAL_NAMES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Which column plays which role, and what holds for all rows.
+    """The column of every role, and what holds for all rows.
 
     Attributes:
         form: Key of ``FORMS``.
         column_of: Role -> column.
-        language: Of captions whose row does not say.
+        language: Language of captions whose row has none.
         where: File or data set, for messages.
     """
 
-    form: str
+    form: FormName
     column_of: Mapping[str, str]
     language: str
     where: str
 
-    def cell(self, row: Mapping[str, object], role: str) -> object:
-        """What a row holds in a role; None where the role has no column, or the cell is empty."""
-        value = row.get(self.column_of[role]) if role in self.column_of else None
-        return None if value == "" else value
-
 
 def layout_of(
-    form: str,
+    form: FormName,
     columns: Mapping[str, str],
     available: Sequence[str],
     *,
@@ -77,53 +72,43 @@ def layout_of(
     where: str,
     ids_only: bool = False,
 ) -> Layout:
-    """Find the column of every role.
+    """The column of every role.
 
     Args:
         form: Key of ``FORMS``.
-        columns: Role -> column, for those that are not found by their usual names.
+        columns: Role -> column, for roles whose column has none of the usual names.
         available: Columns of the table.
-        language: Of captions whose row does not say.
+        language: Language of captions whose row has none.
         where: File or data set, for messages.
         ids_only: Accept caption ids in place of captions.
 
     Raises:
-        RequestError: The form, a role or a column is unknown, or a required role has no column.
+        RequestError: A role or a column is unknown, or a required role has no column.
     """
-    if form not in FORMS:
-        raise RequestError(f"{where}: form {form!r} is unknown; known: {', '.join(FORMS)}")
     roles = (*FORMS[form].required, *FORMS[form].optional)
     faults = [
-        f"{where}: columns names the role {role!r}, which form {form!r} does not have; it has {', '.join(roles)}"
+        f"{where}: columns has the unknown role {role!r}; form {form!r} has {', '.join(roles)}"
         for role in columns
         if role not in roles
     ]
     faults += [
-        f"{where}: no column {column!r} (for {role}); it has {', '.join(available)}"
+        f"{where}: no column {column!r} for role {role!r}; it has {', '.join(available)}"
         for role, column in columns.items()
         if column not in available
     ]
     usual = {role: next((n for n in _USUAL_NAMES.get(role, (role,)) if n in available), None) for role in roles}
-    found = {role: column for role, column in {**usual, **columns}.items() if column is not None}
-    needed = [role for role in FORMS[form].required if not (ids_only and role == "caption" and "caption_id" in found)]
+    column_of = {role: column for role, column in {**usual, **columns}.items() if column is not None}
+    needed = [
+        role for role in FORMS[form].required if not (ids_only and role == "caption" and "caption_id" in column_of)
+    ]
     faults += [
-        f'{where}: no column for {role}; it has {", ".join(available) or "none"}; say which with columns.{role} = "…"'
+        f'{where}: no column for {role}; it has {", ".join(available) or "none"}; name it with columns.{role} = "…"'
         for role in needed
-        if role not in found
+        if role not in column_of
     ]
     if faults:
         raise RequestError(faults)
-    return Layout(form=form, column_of=found, language=language, where=where)
-
-
-@dataclass
-class _Parts:
-    """What the rows have given so far."""
-
-    images: dict[str, ImageRow] = field(default_factory=dict)
-    captions: list[CaptionRow] = field(default_factory=list)
-    pairs: list[PairRow] = field(default_factory=list)
-    quadruples: list[QuadrupleRow] = field(default_factory=list)
+    return Layout(form=form, column_of=column_of, language=language, where=where)
 
 
 def corpus_of_rows(
@@ -131,7 +116,8 @@ def corpus_of_rows(
     rows: Iterable[Mapping[str, object]],
     layout: Layout,
     *,
-    source: ImageSource | None,
+    images: str | Path | None,
+    source: ImageSource | None = None,
     missing: Missing = "error",
     licence: str = "unknown",
     origin: str,
@@ -140,135 +126,156 @@ def corpus_of_rows(
     """The corpus of these rows, in their order.
 
     Args:
-        name: Of the corpus.
-        rows: Cells by column; an image cell holds the image's key in the source.
-        layout: Which column is what.
-        source: Of the images; None for ids (and texts) alone.
-        missing: For a folder of images: ``error``, or ``skip`` to list images that are not there as skipped.
-        licence: Of images and captions.
+        name: Name of the corpus.
+        rows: Cells by column; an image cell holds a file name, or the image's key in the source.
+        layout: The columns of the roles.
+        images: Folder of the image files; None if ``source`` reads the images or if there are none.
+        source: Reads the images if they are not files in a folder.
+        missing: ``error``, or ``skip`` to leave out images without a file.
+        licence: Licence of images and captions.
         origin: Where they come from.
         reference_language: The language that cross-lingual metrics compare with.
 
     Raises:
-        RequestError: Rows lack an image or a caption, files are missing, or what ``build_corpus`` refuses.
+        RequestError: Rows lack an image or a caption, files are missing, or ids repeat; lists every fault.
     """
-    faults, parts = Faults(name), _Parts()
-    take = {"captions": _take_captions, "pairs": _take_pair, "quadruples": _take_quadruple}[layout.form]
+    faults = Faults(name)
+    table = _Rows(layout, faults)
     for number, row in enumerate(rows, start=1):
-        take(parts, layout, number, row, faults)
+        table.add(number, row)
     faults.raise_any()
-    images: Sequence[ImageRow] = list(parts.images.values())
-    skipped: Sequence[SkippedRow] = ()
-    if isinstance(source, Folder):
-        images, skipped = present(images, (source,), missing=missing, origin=layout.where, names=coco_names)
-    lost = {row.image_id for row in skipped}
-    pairs = [pair for pair in parts.pairs if pair.image_id not in lost]
-    quadruples = [each for each in parts.quadruples if not {each.image_0, each.image_1} & lost]
-    unused = {pair.negative_id for pair in parts.pairs} - {pair.negative_id for pair in pairs}
+    located = locate_images(table.images.values(), images, missing=missing, origin=layout.where)
+    left_out = {row.image_id for row in located.skipped}
+    pairs = [pair for pair in table.pairs if pair.image_id not in left_out]
+    quadruples = [each for each in table.quadruples if not {each.image_0, each.image_1} & left_out]
+    unused = {pair.negative_id for pair in table.pairs} - {pair.negative_id for pair in pairs}
     return build_corpus(
         name,
-        images,
-        (caption for caption in parts.captions if caption.image_id not in lost and caption.id not in unused),
-        source=source,
+        located.rows,
+        (caption for caption in table.captions if caption.image_id not in left_out and caption.id not in unused),
+        source=located.source or source,
         pairs=pairs,
         quadruples=quadruples,
-        skipped=skipped,
+        skipped=located.skipped,
         licence=licence,
         origin=origin,
         languages_reference=reference_language,
     )
 
 
-def _image(parts: _Parts, layout: Layout, number: int, row: Mapping[str, object], role: str, faults: Faults) -> str:
-    """The id of the image in a role, added to the images where it is new."""
-    key = layout.cell(row, role)
-    if key is None:
-        faults.add(f"rows without {role}", f"row {number}")
-        return ""
-    if not isinstance(key, str | int):
-        faults.add(f"rows whose {role} is neither text nor number", f"row {number} ({type(key).__name__})")
-        return ""
-    identifier = layout.cell(row, "id") if layout.form == "captions" else None
-    name = str(key if identifier is None else identifier)
-    new = ImageRow(name, str(key), objects=_words(layout.cell(row, "objects")))
-    known = parts.images.setdefault(name, new)
-    if known.key != new.key:
-        faults.add("image ids with several files", f"{name!r} ({known.key!r} and {new.key!r})")
-    return name
+class _Rows:
+    """What the rows of a table hold, collected row by row, and their faults."""
 
+    def __init__(self, layout: Layout, faults: Faults) -> None:
+        self.layout = layout
+        self.faults = faults
+        self.images: dict[str, ImageRow] = {}
+        self.captions: list[CaptionRow] = []
+        self.pairs: list[PairRow] = []
+        self.quadruples: list[QuadrupleRow] = []
+        self.row: Mapping[str, object] = {}
+        self.number = 0
 
-def _texts(layout: Layout, number: int, row: Mapping[str, object], role: str, faults: Faults) -> list[str]:
-    """The text, or texts, in a role."""
-    value = layout.cell(row, role)
-    if value is None:
-        faults.add(f"rows without {role}", f"row {number}")
-        return []
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts) or not texts:
-        faults.add(f"rows whose {role} is no text or list of texts", f"row {number} ({value!r:.40})")
-        return []
-    return list(texts)
+    def add(self, number: int, row: Mapping[str, object]) -> None:
+        """Collect one row; its number, from 1, is for messages and default ids."""
+        self.number, self.row = number, row
+        if self.layout.form == "pairs":
+            item, image = self._id("id"), self._image("image")
+            self._caption(item, image, self._text("caption"))
+            self._caption(f"{item}/negative", None, self._text("negative"))
+            category = str(self._cell("category") or "all")
+            self.pairs.append(PairRow(item, image, item, f"{item}/negative", category))
+        elif self.layout.form == "quadruples":
+            item = self._id("id")
+            images = [self._image(f"image_{side}") for side in (0, 1)]
+            for side, image in enumerate(images):
+                self._caption(f"{item}/{side}", image, self._text(f"caption_{side}"))
+            tags = _words(self._cell("tags")) or []
+            self.quadruples.append(QuadrupleRow(item, images[0], images[1], f"{item}/0", f"{item}/1", tags))
+        else:
+            self._captions_of_image()
+
+    def _captions_of_image(self) -> None:
+        image, caption, ordinal = self._image("image"), self._id("caption_id"), self._cell("ordinal")
+        texts = self._texts("caption") if "caption" in self.layout.column_of else [None]
+        if ordinal is not None and (not str(ordinal).isdigit() or len(texts) > 1):
+            self.faults.add(
+                "rows whose ordinal is not the whole number of one caption", f"row {self.number} ({ordinal!r})"
+            )
+            ordinal = None
+        annotation = self._cell("annotation_id")
+        for n, text in enumerate(texts):
+            self._caption(
+                caption if len(texts) == 1 else f"{caption}#{n}",
+                image,
+                text,
+                ordinal=None if ordinal is None else int(str(ordinal)),
+                translator=str(self._cell("translator") or "human"),
+                annotation_id=None if annotation is None else str(annotation),
+            )
+
+    def _cell(self, role: str) -> object:
+        """What the row holds in a role; None if the role has no column, or the cell is empty."""
+        value = self.row.get(self.layout.column_of[role]) if role in self.layout.column_of else None
+        return None if value == "" else value
+
+    def _id(self, role: str) -> str:
+        given = self._cell(role)
+        return f"row{self.number}" if given is None else str(given)
+
+    def _caption(
+        self,
+        identifier: str,
+        image: str | None,
+        text: str | None,
+        *,
+        ordinal: int | None = None,
+        translator: str = "human",
+        annotation_id: str | None = None,
+    ) -> None:
+        language = str(self._cell("language") or self.layout.language)
+        self.captions.append(CaptionRow(identifier, image, text, ordinal, language, translator, annotation_id))
+
+    def _image(self, role: str) -> str:
+        """The id of the image in a role, which is added to the images if it is new."""
+        key = self._cell(role)
+        if key is None:
+            self.faults.add(f"rows without {role}", f"row {self.number}")
+            return ""
+        if not isinstance(key, str | int):
+            self.faults.add(
+                f"rows whose {role} is neither text nor number", f"row {self.number} ({type(key).__name__})"
+            )
+            return ""
+        identifier = self._cell("id") if self.layout.form == "captions" else None
+        name = str(key if identifier is None else identifier)
+        first = self.images.setdefault(name, ImageRow(name, str(key), objects=_words(self._cell("objects"))))
+        if first.key != str(key):
+            self.faults.add("image ids with several files", f"{name!r} ({first.key!r} and {str(key)!r})")
+        return name
+
+    def _texts(self, role: str) -> Sequence[str | None]:
+        value = self._cell(role)
+        if value is None:
+            self.faults.add(f"rows without {role}", f"row {self.number}")
+            return []
+        texts = [value] if isinstance(value, str) else value
+        if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts) or not texts:
+            self.faults.add(f"rows whose {role} is not a text or a list of texts", f"row {self.number} ({value!r:.40})")
+            return []
+        return texts
+
+    def _text(self, role: str) -> str | None:
+        texts = self._texts(role)
+        if len(texts) > 1:
+            self.faults.add(f"rows with several texts as {role}", f"row {self.number}")
+        return texts[0] if texts else ""
 
 
 def _words(value: object) -> list[str] | None:
-    """A list of words, or text with ``;`` between them; None where there is none."""
+    """The words of a list, or of a text with ``;`` between them; None if there is no value."""
     if value is None:
         return None
     if isinstance(value, str):
         return [word.strip() for word in value.split(";") if word.strip()]
     return [str(word) for word in value] if isinstance(value, Iterable) else [str(value)]
-
-
-def _take_captions(parts: _Parts, layout: Layout, number: int, row: Mapping[str, object], faults: Faults) -> None:
-    image = _image(parts, layout, number, row, "image", faults)
-    given, ordinal = layout.cell(row, "caption_id"), layout.cell(row, "ordinal")
-    texts: Sequence[str | None]
-    texts = _texts(layout, number, row, "caption", faults) if "caption" in layout.column_of else [None]
-    if ordinal is not None and (not str(ordinal).isdigit() or len(texts) > 1):
-        faults.add("rows whose ordinal is no whole number of one caption", f"row {number} ({ordinal!r})")
-        ordinal = None
-    for n, text in enumerate(texts):
-        identifier = f"row{number}" if given is None else str(given)
-        parts.captions.append(
-            CaptionRow(
-                identifier if len(texts) == 1 else f"{identifier}#{n}",
-                image,
-                text,
-                None if ordinal is None else int(str(ordinal)),
-                str(layout.cell(row, "language") or layout.language),
-                str(layout.cell(row, "translator") or "human"),
-                None if (annotation := layout.cell(row, "annotation_id")) is None else str(annotation),
-            )
-        )
-
-
-def _identifier(layout: Layout, number: int, row: Mapping[str, object]) -> str:
-    given = layout.cell(row, "id")
-    return f"row{number}" if given is None else str(given)
-
-
-def _one(layout: Layout, number: int, row: Mapping[str, object], role: str, faults: Faults) -> str:
-    texts = _texts(layout, number, row, role, faults)
-    if len(texts) > 1:
-        faults.add(f"rows with several texts as {role}", f"row {number}")
-    return texts[0] if texts else ""
-
-
-def _take_pair(parts: _Parts, layout: Layout, number: int, row: Mapping[str, object], faults: Faults) -> None:
-    image, item = _image(parts, layout, number, row, "image", faults), _identifier(layout, number, row)
-    language = str(layout.cell(row, "language") or layout.language)
-    negative = _one(layout, number, row, "negative", faults)
-    parts.captions.append(CaptionRow(item, image, _one(layout, number, row, "caption", faults), language=language))
-    parts.captions.append(CaptionRow(f"{item}/negative", None, negative, language=language))
-    category = str(layout.cell(row, "category") or "all")
-    parts.pairs.append(PairRow(item, image, item, f"{item}/negative", category))
-
-
-def _take_quadruple(parts: _Parts, layout: Layout, number: int, row: Mapping[str, object], faults: Faults) -> None:
-    item, language = _identifier(layout, number, row), str(layout.cell(row, "language") or layout.language)
-    images = [_image(parts, layout, number, row, f"image_{side}", faults) for side in (0, 1)]
-    for side, image in enumerate(images):
-        text = _one(layout, number, row, f"caption_{side}", faults)
-        parts.captions.append(CaptionRow(f"{item}/{side}", image, text, language=language))
-    tags = _words(layout.cell(row, "tags")) or []
-    parts.quadruples.append(QuadrupleRow(item, images[0], images[1], f"{item}/0", f"{item}/1", tags))

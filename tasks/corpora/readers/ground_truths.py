@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -18,7 +19,8 @@ from store.errors import RequestError
 from tasks.corpora.files import read_json
 from tasks.corpora.rows import RelevanceRow
 
-GROUND_TRUTHS = ("cxc", "eccv")
+GroundTruth: TypeAlias = Literal["cxc", "eccv"]
+GROUND_TRUTHS: tuple[GroundTruth, ...] = get_args(GroundTruth)
 
 # ECCV Caption's positives of images 575916 and 421999 hold two annotation ids that are not among the 25,000 of captions
 # 0 to 4. COCO numbers the captions of an image upwards and these two follow on the fifth ids of the only images with
@@ -28,31 +30,27 @@ SIXTH_CAPTIONS = {"575916": "144675", "446459": "467259"}
 
 
 def extra_positives(
-    caption_of: Mapping[str, str], images: Collection[str], *, truths: Collection[str] = GROUND_TRUTHS
+    caption_of: Mapping[str, str], images: Collection[str], *, truths: Collection[GroundTruth] = GROUND_TRUTHS
 ) -> Iterator[RelevanceRow]:
     """The positives whose query and item are both in the corpus, in the order of the published files.
 
     Args:
         caption_of: COCO annotation id -> caption id of the corpus.
         images: Image ids of the corpus, which are COCO's.
-        truths: Which ground truths.
+        truths: Ground truths to read.
 
     Raises:
-        RequestError: A ground truth is unknown, or the package is not installed.
+        RequestError: The package is not installed.
     """
-    if unknown := sorted(set(truths) - set(GROUND_TRUTHS)):
-        raise RequestError(f"unknown ground truths {', '.join(unknown)}; known: {', '.join(GROUND_TRUTHS)}")
-    kept = set(images)
     for truth in truths:
         folder = _data()
         for query, items in read_json(folder / f"{truth}_caption_to_image.json").items():
             if query in caption_of:
-                found = (str(item) for item in items)
-                yield from (RelevanceRow(truth, "t2i", caption_of[query], item) for item in found if item in kept)
+                yield from (RelevanceRow(truth, "t2i", caption_of[query], str(i)) for i in items if str(i) in images)
         for query, items in read_json(folder / f"{truth}_image_to_caption.json").items():
-            if query in kept:
-                found = (caption_of[str(item)] for item in items if str(item) in caption_of)
-                yield from (RelevanceRow(truth, "i2t", query, item) for item in found)
+            if query in images:
+                captions = (caption_of[str(item)] for item in items if str(item) in caption_of)
+                yield from (RelevanceRow(truth, "i2t", query, caption) for caption in captions)
 
 
 @cache
@@ -63,10 +61,10 @@ def karpathy_test_annotation_ids() -> Mapping[str, tuple[str, ...]]:
     """
     folder = _data()
     image_of = read_json(folder / "original_caption_to_image.json")
-    found: dict[str, list[str]] = {}
+    ids_of: dict[str, list[str]] = {}
     for annotation in np.load(folder / "coco_test_ids.npy").tolist():
-        found.setdefault(str(image_of[str(annotation)][0]), []).append(str(annotation))
-    return {image: tuple(annotations) for image, annotations in found.items()}
+        ids_of.setdefault(str(image_of[str(annotation)][0]), []).append(str(annotation))
+    return {image: tuple(annotations) for image, annotations in ids_of.items()}
 
 
 def _data() -> Path:
@@ -74,6 +72,6 @@ def _data() -> Path:
     if package is None or not package.submodule_search_locations:
         raise RequestError(
             "the CxC and ECCV Caption ground truths come with the package eccv_caption, which is not installed: "
-            "pip install eccv_caption, or do without them with ground_truths = []"
+            "pip install eccv_caption, or leave them out with ground_truths = []"
         )
     return Path(package.submodule_search_locations[0]) / "data"

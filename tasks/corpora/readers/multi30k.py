@@ -12,9 +12,9 @@ from pathlib import Path
 from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora import CORPORA
-from tasks.corpora.files import first_existing, require_folder
-from tasks.corpora.images.image_files import Missing, located
-from tasks.corpora.readers.multilingual import Translation, multilingual_corpus
+from tasks.corpora.files import read_text, require_folder, require_match
+from tasks.corpora.images.image_files import Missing
+from tasks.corpora.readers.multilingual import line_translations, multilingual_corpus
 from tasks.corpora.rows import ImageRow
 
 LANGUAGES = CORPORA["multi30k"].languages
@@ -32,40 +32,30 @@ def read_multi30k(
 
     Args:
         root: The repository, or its ``data/task1``.
-        images: Folder of the Flickr30k (or COCO) images; without one, texts and ids alone.
+        images: Folder of the Flickr30k (or COCO) images; without one, texts and ids only.
         split: ``test_2016_flickr`` (1,000 images), ``val``, ``test_2017_flickr``, ``test_2017_mscoco``,
             ``test_2018_flickr``; Czech is not in all of them.
-        languages: Which of the four.
-        missing: ``error``, or ``skip`` to list images that are not there as skipped.
+        languages: Languages to read, of the four.
+        missing: ``error``, or ``skip`` to leave out images whose file does not exist.
 
     Raises:
-        RequestError: A file or image is missing, or a file has another number of lines than there are images.
+        RequestError: A file or image is missing, or a file has more or fewer lines than there are images.
     """
     folder = require_folder(root, "multi30k folder")
     base = folder / "data" / "task1" if (folder / "data" / "task1").is_dir() else folder
-    listed = first_existing(None, base, f"image_splits/{split}.txt", f"{split}.txt")
-    if listed is None:
-        raise RequestError(f"{base}: no image_splits/{split}.txt below it; splits are named as in the repository")
-    names = [line.split("#")[0].strip() for line in listed.read_text(encoding="utf-8").splitlines()]
+    listed = require_match(base, f"image_splits/{split}.txt", f"{split}.txt")
+    names = [line.split("#")[0].strip() for line in read_text(listed).splitlines()]
     rows = [ImageRow(Path(name).stem, name) for name in names]
-    translations = []
+    lines = {}
     for language in languages:
-        file = first_existing(
-            None, base, f"raw/{split}.{language}.gz", f"raw/{split}.{language}", f"{split}.{language}"
-        )
-        if file is None:
-            raise RequestError(f"{base}: no raw/{split}.{language}.gz below it; leave {language!r} out of languages")
-        texts = _lines(file)
-        if len(texts) != len(rows):
-            raise RequestError(f"{file}: {len(texts)} captions for {len(rows)} images")
-        translations += [Translation(row.id, [text], language) for row, text in zip(rows, texts, strict=True)]
-    there = located(rows, images, missing=missing, origin=listed)
+        patterns = (f"raw/{split}.{language}.gz", f"raw/{split}.{language}", f"{split}.{language}")
+        lines[language] = _lines(require_match(base, *patterns, hint=f"or leave {language!r} out of languages"))
     return multilingual_corpus(
         "multi30k" if split == "test_2016_flickr" else f"multi30k-{split}",
-        there.rows,
-        translations,
-        source=there.source,
-        skipped=there.skipped,
+        rows,
+        line_translations(rows, lines, base),
+        images=images,
+        missing=missing,
         licence=CORPORA["multi30k"].licence,
         origin="https://github.com/multi30k/dataset",
     )

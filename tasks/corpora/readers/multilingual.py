@@ -1,13 +1,16 @@
-"""Captions of the same images in several languages -> one corpus; the form of COCO-SM, xFlickr&CO, XTD and the like."""
+"""Captions of the same images in several languages: the form of COCO-SM, xFlickr&CO, XTD10 and the like."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+from store.errors import RequestError
 from store.types import Corpus, ImageSource
 from tasks.corpora.build import build_corpus
-from tasks.corpora.rows import CaptionRow, ImageRow, SkippedRow
+from tasks.corpora.images.image_files import Missing, locate_images
+from tasks.corpora.rows import CaptionRow, ImageRow
 
 
 class Translation(NamedTuple):
@@ -19,24 +22,50 @@ class Translation(NamedTuple):
     translator: str = "human"
 
 
+def line_translations(
+    rows: Sequence[ImageRow], lines: Mapping[str, Sequence[str]], where: object
+) -> Iterator[Translation]:
+    """One translation per image and language, from the lines of a file per language.
+
+    Raises:
+        RequestError: A file has more or fewer lines than there are images.
+    """
+    for language, texts in lines.items():
+        if len(texts) != len(rows):
+            raise RequestError(f"{where}: expected {len(rows)} captions in {language!r}, got {len(texts)}")
+        yield from (Translation(row.id, [text], language) for row, text in zip(rows, texts, strict=True))
+
+
 def multilingual_corpus(
     name: str,
-    images: Sequence[ImageRow],
+    rows: Sequence[ImageRow],
     translations: Iterable[Translation],
     *,
-    source: ImageSource | None,
-    skipped: Sequence[SkippedRow] = (),
+    images: str | Path | Sequence[str | Path] | None,
+    missing: Missing,
     licence: str,
     origin: str,
+    source: ImageSource | None = None,
 ) -> Corpus:
-    """The corpus of these translations, those of images that were left out dropped.
+    """The corpus of these translations, without those of images that were left out.
 
-    A caption's id is ``image#language-translator-ordinal`` (``-translator`` only where it is not human), so that the
-    translations of one caption differ in the middle alone.
+    A caption's id is ``image#language-translator-ordinal`` (``-translator`` only if it is not human), so that the
+    translations of one caption differ in the middle only.
+
+    Args:
+        name: Name of the corpus.
+        rows: Its images; the key is the file name.
+        translations: Their captions, language by language.
+        images: Folder, or folders, of the image files; None if ``source`` reads them or if there are none.
+        missing: ``error``, or ``skip`` to leave out images without a file.
+        licence: Licence of images and captions.
+        origin: Where they come from.
+        source: Reads the images if they are not files in a folder.
     """
-    left_out = {row.image_id for row in skipped}
+    located = locate_images(rows, images, missing=missing, origin=origin)
+    left_out = {row.image_id for row in located.skipped}
 
-    def captions() -> Iterable[CaptionRow]:
+    def captions() -> Iterator[CaptionRow]:
         for image, texts, language, translator in translations:
             if image in left_out:
                 continue
@@ -44,4 +73,12 @@ def multilingual_corpus(
             for ordinal, text in enumerate(texts):
                 yield CaptionRow(f"{image}#{language}{by}-{ordinal}", image, text, ordinal, language, translator)
 
-    return build_corpus(name, images, captions(), source=source, skipped=skipped, licence=licence, origin=origin)
+    return build_corpus(
+        name,
+        located.rows,
+        captions(),
+        source=located.source or source,
+        skipped=located.skipped,
+        licence=licence,
+        origin=origin,
+    )

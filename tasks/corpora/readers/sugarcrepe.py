@@ -7,67 +7,58 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal, TypeAlias, get_args
 
-from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora import CORPORA
-from tasks.corpora.build import build_corpus
-from tasks.corpora.files import field, read_json, require_folder
-from tasks.corpora.images.image_files import Missing, coco_id, located
-from tasks.corpora.rows import CaptionRow, ImageRow, PairRow
+from tasks.corpora.files import field, read_json, require_files, require_folder
+from tasks.corpora.images.image_files import Missing, image_id_of
+from tasks.corpora.readers.hard_negatives import HardNegativeItem, hard_negatives_corpus
+from tasks.corpora.rows import ImageRow
 
-CATEGORIES = ("add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")
+Category: TypeAlias = Literal[
+    "add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj"
+]  # fmt: skip
+CATEGORIES: tuple[Category, ...] = get_args(Category)
 
 
 def read_sugarcrepe(
     root: str | Path,
     *,
     images: str | Path | None = None,
-    categories: Sequence[str] = CATEGORIES,
+    categories: Sequence[Category] = CATEGORIES,
     missing: Missing = "error",
 ) -> Corpus:
     """All items, category by category in the order of the files; images are those that items use, by COCO id.
 
-    A pair's id is ``category/number``; its negative describes no image.
+    A pair's id is ``category/number``.
 
     Args:
         root: Folder with ``add_att.json`` … ``swap_obj.json``.
-        images: Folder with COCO images under any of their names; without one, texts and ids alone.
-        categories: Which of the seven.
-        missing: ``error``, or ``skip`` to leave out the items whose image is not there (their images are listed).
+        images: Folder with COCO images under any of their names; without one, texts and ids only.
+        categories: Categories to read.
+        missing: ``error``, or ``skip`` to leave out the items whose image file does not exist.
 
     Raises:
-        RequestError: A file or field is missing, or images are.
+        RequestError: A file, image or field is missing.
     """
     folder = require_folder(root, "sugarcrepe folder")
-    if unknown := sorted(set(categories) - set(CATEGORIES)):
-        raise RequestError(f"sugarcrepe: unknown categories {', '.join(unknown)}; known: {', '.join(CATEGORIES)}")
-    if absent := [f"{category}.json" for category in categories if not (folder / f"{category}.json").is_file()]:
-        raise RequestError(f"{folder}: {', '.join(absent)} not in it; they are at github.com/RAIVNLab/sugar-crepe")
     items = []
-    files: dict[str, str] = {}
-    for category in categories:
-        file = folder / f"{category}.json"
+    hint = "download from github.com/RAIVNLab/sugar-crepe"
+    files = require_files(folder, [f"{category}.json" for category in categories], hint=hint)
+    for category, file in zip(categories, files, strict=True):
         for number, entry in read_json(file).items():
             where = f"{file}: item {number}"
             name = field(entry, "filename", str, where)
-            image = coco_id(name) or Path(name).stem
-            files.setdefault(image, name)
-            texts = field(entry, "caption", str, where), field(entry, "negative_caption", str, where)
-            items.append((f"{category}/{number}", image, *texts, category))
-    there = located((ImageRow(image, name) for image, name in files.items()), images, missing=missing, origin=folder)
-    usable = {row.id for row in there.rows}
-    kept = [item for item in items if item[1] in usable]
-    return build_corpus(
+            caption, negative = field(entry, "caption", str, where), field(entry, "negative_caption", str, where)
+            image = ImageRow(image_id_of(name), name)
+            items.append(HardNegativeItem(f"{category}/{number}", image, caption, [(category, negative)]))
+    return hard_negatives_corpus(
         "sugarcrepe",
-        there.rows,
-        [
-            *(CaptionRow(item, image, caption) for item, image, caption, _, _ in kept),
-            *(CaptionRow(f"{item}/negative", None, negative) for item, _, _, negative, _ in kept),
-        ],
-        source=there.source,
-        pairs=(PairRow(item, image, item, f"{item}/negative", category) for item, image, _, _, category in kept),
-        skipped=there.skipped,
+        items,
+        images=images,
+        missing=missing,
         licence=CORPORA["sugarcrepe"].licence,
         origin="https://github.com/RAIVNLab/sugar-crepe",
+        numbered=False,
     )

@@ -1,4 +1,4 @@
-"""The user's own data: a folder of images and a table of captions, pairs or quadruples beside it."""
+"""The user's own data: a table of captions, pairs or quadruples, and a folder of images."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 
 from store.errors import RequestError
 from store.types import Corpus
-from tasks.corpora.files import corpus_name, first_existing, read_json_lines, require_file, require_folder
+from tasks.corpora.files import corpus_name, first_match, read_json_lines, require_file
 from tasks.corpora.images.image_files import Missing
-from tasks.corpora.images.source import Folder
 from tasks.corpora.readers.forms import FormName, corpus_of_rows, layout_of
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
@@ -39,34 +38,33 @@ def read_table(
     Args:
         root: The table, or the folder with ``captions.csv`` (``.tsv``, ``.jsonl``, ``.parquet``; or ``metadata``,
             ``pairs``, ``quadruples``).
-        images: Folder that the image column's paths start from; ``images/`` beside the table where there is one,
-            else the table's own folder.
+        images: Folder that the image column's paths start from; ``images/`` beside the table if it exists,
+            else the table's folder.
         form: ``captions``, ``pairs`` or ``quadruples`` (:mod:`tasks.corpora.readers.forms`); by default taken
             from the table's name.
-        columns: Role -> column, for columns that have none of the usual names.
-        language: BCP-47 code of captions whose row does not say.
+        columns: Role -> column, for roles whose column has none of the usual names.
+        language: BCP-47 code of captions whose row has no language.
         reference_language: The language that cross-lingual metrics compare with.
-        ids_only: There are no image files: ids, and texts if there are any, for embeddings made elsewhere.
-        missing: ``error``, or ``skip`` to list images that are not there as skipped.
-        name: Of the corpus; the folder's or file's name unless given.
-        licence: Of images and captions.
+        ids_only: Read ids, and texts if there are any, without image files: for embeddings made elsewhere.
+        missing: ``error``, or ``skip`` to leave out images whose file does not exist.
+        name: Name of the corpus; the folder's or file's name unless given.
+        licence: Licence of images and captions.
 
     Raises:
-        RequestError: The table cannot be read, lacks a column, or its rows are at fault; lists every kind of fault.
+        RequestError: The table cannot be read, lacks a column, or its rows are at fault; lists every fault.
     """
     path = Path(root).expanduser().absolute()
     file = _table_in(path) if path.is_dir() else require_file(path, "table")
-    by_name = next((known for known in ("pairs", "quadruples") if known in file.stem), "captions")
-    available, rows = table_rows(file)
+    by_name: FormName = "pairs" if "pairs" in file.stem else "quadruples" if "quadruples" in file.stem else "captions"
+    available, rows = _table_rows(file)
     layout = layout_of(form or by_name, columns or {}, available, language=language, where=str(file), ids_only=ids_only)
-    source = None
-    if not ids_only:
-        source = Folder(require_folder(images, "image folder") if images is not None else _image_folder(file))
+    if images is None:
+        images = file.parent / "images" if (file.parent / "images").is_dir() else file.parent
     return corpus_of_rows(
         name or corpus_name(path),
         rows,
         layout,
-        source=source,
+        images=None if ids_only else images,
         missing=missing,
         reference_language=reference_language,
         licence=licence,
@@ -75,18 +73,13 @@ def read_table(
 
 
 def _table_in(folder: Path) -> Path:
-    for name in NAMES:
-        if (file := first_existing(None, folder, name)) is not None:
-            return file
-    raise RequestError(f"{folder}: no table in it; looked for {', '.join(NAMES)}")
+    if (file := first_match(folder, *NAMES)) is None:
+        raise RequestError(f"{folder}: no table in it; looked for {', '.join(NAMES)}")
+    return file
 
 
-def _image_folder(file: Path) -> Path:
-    return file.parent / "images" if (file.parent / "images").is_dir() else file.parent
-
-
-def table_rows(file: Path) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
-    """The columns of a table and its rows, which are read as they are taken.
+def _table_rows(file: Path) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
+    """The columns of a table, and an iterator that reads its rows.
 
     Raises:
         RequestError: The suffix is unknown, or the file is not what its suffix says.
@@ -102,7 +95,7 @@ def table_rows(file: Path) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
         except (pa.ArrowInvalid, OSError) as error:
             raise RequestError(f"{file}: not a Parquet file ({error})") from error
         return table.schema_arrow.names, (row for batch in table.iter_batches() for row in batch.to_pylist())
-    raise RequestError(f"{file}: a table is one of {', '.join(SUFFIXES)}, got {file.suffix or 'no suffix'}")
+    raise RequestError(f"{file}: expected a table ({', '.join(SUFFIXES)}), got {file.suffix or 'no suffix'}")
 
 
 def _delimited(file: Path, delimiter: str) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
@@ -113,7 +106,7 @@ def _delimited(file: Path, delimiter: str) -> tuple[list[str], Iterator[Mapping[
             raise RequestError(f"{file}: not a table in UTF-8 ({error})") from error
     if len(set(header)) != len(header):
         twice = next(column for column in header if header.count(column) > 1)
-        raise RequestError(f"{file}: two columns are called {twice!r}")
+        raise RequestError(f"{file}: two columns are named {twice!r}; rename one of them")
 
     def rows() -> Iterator[Mapping[str, Any]]:
         with file.open(encoding="utf-8-sig", newline="") as lines:
@@ -123,8 +116,8 @@ def _delimited(file: Path, delimiter: str) -> tuple[list[str], Iterator[Mapping[
                         continue
                     if len(cells) != len(header):
                         raise RequestError(
-                            f"{file}: row {number} has {len(cells)} cells, the header {len(header)}; "
-                            "texts that hold the separator need quotes"
+                            f"{file}: row {number}: expected {len(header)} cells as in the header, got {len(cells)}; "
+                            "put texts that contain the separator in quotes"
                         )
                     yield dict(zip(header, cells, strict=True))
             except (csv.Error, UnicodeDecodeError) as error:

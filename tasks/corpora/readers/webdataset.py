@@ -78,8 +78,8 @@ def read_webdataset(
         caption: Suffix of the caption file: ``txt`` (its text), or ``json`` (a text, or list of texts, in a field).
         caption_field: The field of a ``json`` caption file.
         language: Of the captions.
-        name: Of the corpus; the folder's name unless given.
-        licence: Of the images and captions.
+        name: Name of the corpus; the folder's name unless given.
+        licence: Licence of images and captions.
         origin: Where they come from; the folder unless given.
 
     Raises:

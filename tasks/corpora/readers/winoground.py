@@ -1,6 +1,6 @@
 """Winoground: 400 examples of two images and two captions with the same words (Thrush et al. 2022).
 
-With the tags of "Why is Winoground Hard?" (Diwan et al. 2022, https://arxiv.org/abs/2211.00768) where their file is
+The tags of "Why is Winoground Hard?" (Diwan et al. 2022, https://arxiv.org/abs/2211.00768) are added if their file is
 given.
 """
 
@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from store.errors import RequestError
-from store.types import Corpus, ImageSource
+from store.types import Corpus
 from tasks.corpora import CORPORA
 from tasks.corpora.build import build_corpus
-from tasks.corpora.files import field, first_existing, read_json, read_json_lines, require_file, require_folder
-from tasks.corpora.images.image_files import present
-from tasks.corpora.images.source import Folder
+from tasks.corpora.files import field, read_json, read_json_lines, require_file, require_folder, require_match
+from tasks.corpora.images.image_files import locate_images
 from tasks.corpora.readers.hub import load_split
 from tasks.corpora.rows import CaptionRow, ImageRow, QuadrupleRow
 
@@ -35,68 +34,55 @@ def read_winoground(
     """The examples in their order: images ``0/0``, ``0/1``, ``1/0`` …, and captions by the same ids.
 
     A quadruple's tags are its ``collapsed_tag`` (Object, Relation, Both), ``1 Main Pred`` or ``2 Main Preds``, its
-    linguistic tag and secondary tag, and those of the tags file (``No Tag`` where that has none for it).
+    linguistic tag and secondary tag, and those of the tags file (``No Tag`` if it has none).
 
     Args:
         root: Folder with ``examples.jsonl`` and the unpacked images; from the hub unless given (gated: accept the
             terms on its page once).
-        images: Folder of the images; ``root/images`` where there is one, else ``root``.
+        images: Folder of the images; ``images/`` beside the examples if it exists, else ``root``.
         tags: ``new_tag_assignments.json`` of "Why is Winoground Hard?".
-        dataset: Hub id, where no ``root`` is given.
-        revision: Of the hub data set.
+        dataset: Hub id, used if ``root`` is not given.
+        revision: Revision of the hub data set.
 
     Raises:
-        RequestError: Access is missing (says how to get it), or a file or field is.
+        RequestError: Access is missing (the message says how to get it), or a file or field is missing.
     """
-    needed = ("image_0", "image_1", "caption_0", "caption_1")
-    source: ImageSource
+    source = None
     if root is None:
-        loaded = load_split(dataset, split="test", revision=revision, need=needed)
+        need = ("image_0", "image_1", "caption_0", "caption_1")
+        loaded = load_split(dataset, split="test", revision=revision, need=need)
         examples: list[Mapping[str, Any]] = list(loaded.rows())
-        keys = [(f"image_0/{i}", f"image_1/{i}") for i in range(len(examples))]
         source, origin = loaded.source, f"https://huggingface.co/datasets/{dataset}"
     else:
         folder = require_folder(root, "winoground folder")
-        file = first_existing(None, folder, "examples.jsonl", "data/examples.jsonl")
-        if file is None:
-            raise RequestError(f"{folder}: no examples.jsonl in it or in data/ below it")
-        examples = list(read_json_lines(file))
-        pictures = require_folder(images, "image folder") if images is not None else file.parent / "images"
-        source, origin = Folder(pictures if pictures.is_dir() else folder), str(file)
-        keys = [
-            (_file(example, "image_0", f"{file}: example {i}"), _file(example, "image_1", f"{file}: example {i}"))
-            for i, example in enumerate(examples)
-        ]
+        file = require_match(folder, "examples.jsonl", "data/examples.jsonl")
+        examples, origin = list(read_json_lines(file)), str(file)
+        if images is None:
+            images = file.parent / "images" if (file.parent / "images").is_dir() else folder
     assigned = None if tags is None else _assignments(require_file(tags, "tags file"))
-    rows = [
-        ImageRow(f"{_id(example, i)}/{side}", keys[i][side]) for i, example in enumerate(examples) for side in (0, 1)
-    ]
-    if isinstance(source, Folder):
-        rows, _ = present(rows, (source,), missing="error", origin=origin)
+    rows, captions, quadruples = [], [], []
+    for position, example in enumerate(examples):
+        identifier, where = str(example.get("id", position)), f"{origin}: example {position}"
+        ids = [f"{identifier}/{side}" for side in (0, 1)]
+        for side in (0, 1):
+            key = f"image_{side}/{position}" if root is None else _file_name(example, f"image_{side}", where)
+            rows.append(ImageRow(ids[side], key))
+            captions.append(CaptionRow(ids[side], ids[side], field(example, f"caption_{side}", str, where)))
+        both = (ids[0], ids[1])
+        quadruples.append(QuadrupleRow(identifier, *both, *both, _tags(identifier, example, assigned)))
+    located = locate_images(rows, None if root is None else images, missing="error", origin=origin)
     return build_corpus(
         "winoground",
-        rows,
-        (
-            CaptionRow(
-                f"{_id(example, i)}/{side}",
-                f"{_id(example, i)}/{side}",
-                field(example, f"caption_{side}", str, f"{origin}: example {i}"),
-            )
-            for i, example in enumerate(examples)
-            for side in (0, 1)
-        ),
-        source=source,
-        quadruples=(_quadruple(_id(example, i), example, assigned) for i, example in enumerate(examples)),
+        located.rows,
+        captions,
+        source=located.source or source,
+        quadruples=quadruples,
         licence=CORPORA["winoground"].licence,
         origin=origin,
     )
 
 
-def _id(example: Mapping[str, Any], position: int) -> str:
-    return str(example.get("id", position))
-
-
-def _file(example: Mapping[str, Any], key: str, where: str) -> str:
+def _file_name(example: Mapping[str, Any], key: str, where: str) -> str:
     name: str = field(example, key, str, where)
     return name if Path(name).suffix else f"{name}.png"
 
@@ -108,13 +94,11 @@ def _assignments(file: Path) -> dict[str, list[str]]:
     return content
 
 
-def _quadruple(
-    identifier: str, example: Mapping[str, Any], assigned: Mapping[str, Iterable[str]] | None
-) -> QuadrupleRow:
-    own = [str(example[key]) for key in ("collapsed_tag", "tag", "secondary_tag") if example.get(key)]
+def _tags(identifier: str, example: Mapping[str, Any], assigned: Mapping[str, Iterable[str]] | None) -> list[str]:
+    tags = [str(example[key]) for key in ("collapsed_tag", "tag", "secondary_tag") if example.get(key)]
     predicates = example.get("num_main_preds")
     if predicates:
-        own.insert(1, f"{predicates} Main Pred{'s' if predicates != 1 else ''}")
-    added = [] if assigned is None else list(assigned.get(identifier, ())) or [UNTAGGED]
-    sides = [f"{identifier}/{side}" for side in (0, 1)]
-    return QuadrupleRow(identifier, sides[0], sides[1], sides[0], sides[1], list(dict.fromkeys([*own, *added])))
+        tags.insert(1, f"{predicates} Main Pred{'s' if predicates != 1 else ''}")
+    if assigned is not None:
+        tags += list(assigned.get(identifier, ())) or [UNTAGGED]
+    return list(dict.fromkeys(tags))

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from store.errors import RequestError
-from store.types import Corpus, ImageSource
+from store.types import Corpus
 from tasks.corpora import CORPORA
-from tasks.corpora.files import field, read_json_lines, require_folder
-from tasks.corpora.images.image_files import Missing, coco_names, present
-from tasks.corpora.images.source import Folder, Folders
+from tasks.corpora.files import field, read_json_lines, require_files, require_folder, require_known
+from tasks.corpora.images.image_files import Missing
 from tasks.corpora.readers.hub import load_split
 from tasks.corpora.readers.multilingual import Translation, multilingual_corpus
-from tasks.corpora.rows import ImageRow, SkippedRow
+from tasks.corpora.rows import ImageRow
 
 LANGUAGES = CORPORA["xflickrco"].languages
 HUB = CORPORA["xflickrco"].hub
@@ -33,28 +32,26 @@ def read_xflickrco(
 
     Args:
         root: Folder with ``en.jsonl``, ``de.jsonl`` …; from the hub unless given.
-        images: Folder, or folders, of Flickr30k and COCO images; without one, local files give texts and ids alone.
-        languages: Which of the eight; English is the reference and comes first where it is among them.
-        missing: ``error``, or ``skip`` to list images that are not there as skipped.
-        dataset: Hub id, where no ``root`` is given; one split per language.
-        revision: Of the hub data set.
+        images: Folder, or folders, of Flickr30k and COCO images; without one, local files give texts and ids only.
+        languages: Languages to read, of the eight; English is the reference and comes first where it is among them.
+        missing: ``error``, or ``skip`` to leave out images whose file does not exist.
+        dataset: Hub id, used if ``root`` is not given; one split per language.
+        revision: Revision of the hub data set.
 
     Raises:
         RequestError: A file, language or image is missing, or the languages disagree on the images or their order.
     """
-    if unknown := sorted(set(languages) - set(LANGUAGES)):
-        raise RequestError(f"xflickrco: unknown languages {', '.join(unknown)}; known: {', '.join(LANGUAGES)}")
-    skipped: list[SkippedRow] = []
-    source: ImageSource | None = None
+    require_known("xflickrco", "languages", languages, LANGUAGES)
+    lines: dict[str, Iterable[Mapping[str, Any]]]
+    source = None
     if root is None:
         splits = {language: load_split(dataset, split=language, revision=revision) for language in languages}
-        lines: dict[str, Iterable[Mapping[str, Any]]] = {language: each.rows() for language, each in splits.items()}
+        lines = {language: split.rows() for language, split in splits.items()}
         source, origin = splits[languages[0]].source, f"https://huggingface.co/datasets/{dataset}"
     else:
-        folder = require_folder(root, "xflickrco folder")
-        if absent := [f"{language}.jsonl" for language in languages if not (folder / f"{language}.jsonl").is_file()]:
-            raise RequestError(f"{folder}: {', '.join(absent)} not in it; they are at github.com/e-bug/iglue")
-        lines = {language: read_json_lines(folder / f"{language}.jsonl") for language in languages}
+        folder, names = require_folder(root, "xflickrco folder"), [f"{language}.jsonl" for language in languages]
+        files = require_files(folder, names, hint="download from github.com/e-bug/iglue")
+        lines = {language: read_json_lines(file) for language, file in zip(languages, files, strict=True)}
         origin = "https://github.com/e-bug/iglue"
     rows: list[ImageRow] = []
     translations: list[Translation] = []
@@ -68,22 +65,21 @@ def read_xflickrco(
                 key = f"image/{number}" if root is None else field(entry, "img_path", str, where)
                 rows.append(ImageRow(identifier, key))
             elif number >= len(rows) or rows[number].id != identifier:
-                raise RequestError(f"{where}: image {identifier}, which is not image {number + 1} of {languages[0]}")
+                expected = f"image {rows[number].id}" if number < len(rows) else "no more images"
+                raise RequestError(f"{where}: expected {expected} as in {languages[0]}, got image {identifier}")
             texts = field(entry, "sentences", list | str, where)
             translations.append(Translation(identifier, [texts] if isinstance(texts, str) else texts, language))
         if number + 1 != len(rows):
-            raise RequestError(f"xflickrco: {language} has {number + 1} images, {languages[0]} has {len(rows)}")
-    if root is not None and images is not None:
-        given = [images] if isinstance(images, str | Path) else images
-        folders = tuple(Folder(require_folder(each, "image folder")) for each in given)
-        rows, skipped = present(rows, folders, missing=missing, origin=root, names=coco_names)
-        source = Folders(tuple(each.root for each in folders))
+            raise RequestError(
+                f"xflickrco: {language}: expected {len(rows)} images as in {languages[0]}, got {number + 1}"
+            )
     return multilingual_corpus(
         "xflickrco",
         rows,
         translations,
+        images=None if root is None else images,
+        missing=missing,
         source=source,
-        skipped=skipped,
         licence=CORPORA["xflickrco"].licence,
         origin=origin,
     )

@@ -1,0 +1,82 @@
+"""Images with a caption and hard negative captions: the form of ARO, CREPE and SugarCrepe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from store.types import Corpus, ImageSource
+from tasks.corpora.build import build_corpus
+from tasks.corpora.images.crops import Crops, crop_key
+from tasks.corpora.images.image_files import Missing, locate_images
+from tasks.corpora.rows import CaptionRow, ImageRow, PairRow
+
+
+class HardNegativeItem(NamedTuple):
+    """One image, or a box of it, with its caption and its hard negatives.
+
+    Attributes:
+        id: Id of the item and of its caption.
+        image: Items of the same image have rows with the same id.
+        caption: The caption that describes the image.
+        negatives: ``(category, text)`` of each hard negative.
+        box: Left, top, width and height of the box in pixels; None for the complete image.
+    """
+
+    id: str
+    image: ImageRow
+    caption: str
+    negatives: Sequence[tuple[str, str]]
+    box: tuple[int, int, int, int] | None = None
+
+
+def hard_negatives_corpus(
+    name: str,
+    items: Sequence[HardNegativeItem],
+    *,
+    images: str | Path | Sequence[Path] | None,
+    missing: Missing,
+    licence: str,
+    origin: str,
+    source: ImageSource | None = None,
+    numbered: bool = True,
+) -> Corpus:
+    """The corpus of these items: all captions, then all negatives, and a pair for each negative.
+
+    The pairs of an item share its ``caption_id``, so that "wins against all its negatives" follows from the pairs.
+    Negatives belong to no image.
+
+    Args:
+        name: Name of the corpus.
+        items: In corpus order.
+        images: Folder, or folders, of the image files; None if ``source`` reads them or if there are none.
+        missing: ``error``, or ``skip`` to leave out the items whose image file does not exist.
+        licence: Licence of images and captions.
+        origin: Where they come from.
+        source: Reads the images if they are not files in a folder.
+        numbered: Number pairs and negatives within their item: ``item/0``, ``item/negative-0``. If false, an item
+            has one negative, and the ids are ``item`` and ``item/negative``.
+    """
+    box_of = {item.image.id: item.box for item in items}
+    located = locate_images(
+        {item.image.id: item.image for item in items}.values(), images, missing=missing, origin=origin
+    )
+    rows = [
+        row if (box := box_of[row.id]) is None else row._replace(key=crop_key(row.key, *box)) for row in located.rows
+    ]
+    if located.source is not None:
+        source = Crops(located.source) if any(box_of.values()) else located.source
+    present = {row.id for row in rows}
+    kept = [item for item in items if item.image.id in present]
+    captions = [CaptionRow(item.id, item.image.id, item.caption) for item in kept]
+    pairs = []
+    for item in kept:
+        for n, (category, text) in enumerate(item.negatives):
+            pair = f"{item.id}/{n}" if numbered else item.id
+            negative = f"{item.id}/negative-{n}" if numbered else f"{item.id}/negative"
+            captions.append(CaptionRow(negative, None, text))
+            pairs.append(PairRow(pair, item.image.id, item.id, negative, category))
+    return build_corpus(
+        name, rows, captions, source=source, pairs=pairs, skipped=located.skipped, licence=licence, origin=origin
+    )
