@@ -1,4 +1,4 @@
-"""Flow `combine`: two encoders as one, and indexes against exact search; all from the store."""
+"""Flows `rerank`, `fuse` and `approximate`: stored encoders combined, and approximate search compared with exact."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from flows.config import RunConfig
 from flows.execution import call, timeout_seconds
 from flows.runs import recorded_run
 from store.errors import RequestError
-from tasks.combine import approximate, fuse, rerank
+from tasks.approximate import approximate
 from tasks.discover import find_evaluations
+from tasks.fuse import fuse
+from tasks.rerank import rerank
 from tasks.runtime.references import EvaluationRef
 
 
 @flow(name="rerank", flow_run_name="rerank {first} {second}", timeout_seconds=timeout_seconds(24))
 def rerank_flow(config: RunConfig, first: str, second: str, depths: tuple[int, ...]) -> list[str]:
-    """Retrieve with ``first``, order the top N again with ``second``, on every corpus of the run that has both."""
+    """Re-rank the first results of ``first`` with ``second``, on every corpus of the run that has both."""
     groups = _together(config, (first, second))
     with recorded_run(config, "rerank") as run:
         return [
@@ -34,7 +36,7 @@ def rerank_flow(config: RunConfig, first: str, second: str, depths: tuple[int, .
 
 @flow(name="fuse", flow_run_name="fuse {encoders}", timeout_seconds=timeout_seconds(24))
 def fuse_flow(config: RunConfig, encoders: tuple[str, ...], weights: tuple[float, ...] = ()) -> list[str]:
-    """Fuse several encoders, by reciprocal ranks or by weights, on every corpus of the run that has them all."""
+    """Fuse several encoders by reciprocal ranks or weights, on every corpus of the run that has them all."""
     groups = _together(config, encoders)
     with recorded_run(config, "fuse") as run:
         return [
@@ -59,7 +61,7 @@ def approximate_flow(config: RunConfig, kinds: tuple[str, ...]) -> int:
 
 
 def _together(config: RunConfig, encoders: tuple[str, ...]) -> list[tuple[EvaluationRef, ...]]:
-    """The evaluations of these encoders, in their order, corpus by corpus."""
+    """The evaluations of these encoders in their order, one tuple for every corpus that has them all."""
     found = call(find_evaluations, config.store_uri, corpora=config.corpora, encoders=encoders)
     by_corpus: dict[str, dict[str, EvaluationRef]] = {}
     for each in found:
@@ -68,6 +70,7 @@ def _together(config: RunConfig, encoders: tuple[str, ...]) -> list[tuple[Evalua
     groups = [group for group in groups if all("t2i/all" in member.evaluations for member in group)]
     if not groups:
         raise RequestError(
-            f"no corpus has t2i/all results of all of {', '.join(encoders)}; run `capim evaluate` with them first"
+            f"no corpus has t2i/all outcomes of all of {', '.join(encoders)}; "
+            f"run `capim evaluate --encoders {','.join(encoders)}`"
         )
     return groups

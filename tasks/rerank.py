@@ -1,0 +1,45 @@
+"""Task: re-rank the first results of one encoder with another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasks.runtime.combining import combined_spec, result_slices, text_to_image
+from tasks.runtime.progress import track
+from tasks.runtime.references import EvaluationRef
+from tasks.runtime.shell import shell
+from tasks.scoring.two_stage import two_stage
+from tasks.statistics.resampling import Resampling
+
+
+@shell("rerank", kind="analyse", run_name="rerank-{first.sets.encoder}-{second.sets.encoder}-{first.sets.corpus}")
+def rerank(
+    first: EvaluationRef,
+    second: EvaluationRef,
+    *,
+    store_uri: str,
+    depths: Sequence[int],
+    resampling: Resampling,
+    run: str,
+) -> str:
+    """Re-rank the first N results of one encoder with another, at every depth N.
+
+    Accuracy and cost at every depth become slices; the largest depth is stored as an encoder.
+
+    Returns:
+        The name of that encoder: ``FIRST-then-SECOND``.
+    """
+    retrieval = text_to_image(store_uri, first.sets, run)
+    name = f"{first.sets.encoder}-then-{second.sets.encoder}"
+    with track(f"{name} · {first.sets.corpus}", total=len(depths), unit="depths") as advance:
+        second_scores = retrieval.pair_scores(second)
+        reached = two_stage(retrieval.outcomes(first), retrieval.task, second_scores, sorted(set(depths)))
+        advance(len(depths))
+    slices = []
+    for depth in reached:
+        spec = combined_spec(name, "two-stage", [first, second], {"depth": depth.n})
+        results = retrieval.results(depth.outcomes, spec, resampling, keep=depth is reached[-1])
+        cost = {"n": depth.n, "pairs_per_query": depth.pairs_per_query, "seconds_per_query": depth.seconds_per_query}
+        slices += result_slices(results, "two-stage", str(depth.n), cost)
+    retrieval.write_slices(spec, reached[-1].outcomes, slices)
+    return name

@@ -1,0 +1,161 @@
+"""Text-to-image retrieval on one stored corpus, for the tasks that combine encoders or measure indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from store import EmbeddingStore
+from store.errors import RequestError
+from store.types import Corpus, EncoderSpec, EvalProtocol, Modality, digest16
+from tasks.diagnosis.subject import Slice, Subject, slice_rows
+from tasks.metrics import metrics_of
+from tasks.results.summary import Evaluated, Provenance, result_rows
+from tasks.runtime.references import EvaluationRef, SetsRef
+from tasks.runtime.stored_outcomes import in_query_order, read_outcomes
+from tasks.scoring.fusion import dense_scores, late_scores
+from tasks.scoring.late_interaction.multivectors import Blocks, gather
+from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.selection import build_tasks, select_protocols
+from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.scoring.ranks.accumulator import Strip
+from tasks.scoring.two_stage import SecondScores, dense_pairs, maxsim_pairs
+from tasks.statistics.bootstrap import Interval
+from tasks.statistics.resampling import Resampling
+
+PROTOCOL = "t2i/all"
+METRICS_SHOWN = ("R@1", "R@5", "R@10")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextToImage:
+    """The protocol ``t2i/all`` on one stored corpus, for the run of that id."""
+
+    store: EmbeddingStore
+    corpus: Corpus
+    protocol: EvalProtocol
+    task: RetrievalTask
+    run: str
+
+    def outcomes(self, member: EvaluationRef) -> Outcomes:
+        """The stored outcomes of one encoder.
+
+        Raises:
+            RequestError: There are none, or they are of different queries.
+        """
+        encoder, corpus = member.sets.encoder, self.corpus.name
+        command = f"`capim evaluate --corpora {corpus} --encoders {encoder}`"
+        evaluation = member.evaluations.get(PROTOCOL)
+        if evaluation is None:
+            raise RequestError(f"no {PROTOCOL} outcomes of {encoder!r} on {corpus!r}; run {command}")
+        outcomes = read_outcomes(self.store, evaluation, self.protocol)
+        if not np.array_equal(outcomes.query_ords, self.task.queries):
+            raise RequestError(f"{encoder!r} was evaluated on different queries of {corpus!r}; run {command} again")
+        return outcomes
+
+    def pair_scores(self, member: EvaluationRef) -> SecondScores:
+        """One encoder's scores of chosen captions with chosen images."""
+        encoder = member.sets.encoder_fingerprint
+        if self.store.encoder(encoder).vectors == "multi":
+            captions = gather(self._blocks(encoder, "caption")(), "caption")
+            return maxsim_pairs(self._blocks(encoder, "image"), captions)
+        return dense_pairs(self.matrix(encoder, "caption"), self.matrix(encoder, "image"))
+
+    def all_scores(self, member: EvaluationRef) -> Iterator[Strip]:
+        """One encoder's scores of all captions with all images, block by block."""
+        encoder = member.sets.encoder_fingerprint
+        if self.store.encoder(encoder).vectors == "multi":
+            captions = gather(self._blocks(encoder, "caption")(), "caption")
+            return late_scores(self._blocks(encoder, "image"), captions, n_images=len(self.corpus.images))
+        return dense_scores(self.matrix(encoder, "image"), self.matrix(encoder, "caption"), self.task)
+
+    def matrix(self, encoder: str, modality: Modality) -> NDArray[np.float32]:
+        """The vectors of a single-vector encoder, in corpus order."""
+        return self.store.vectors(encoder=encoder, corpus=self.corpus.fingerprint, modality=modality).matrix
+
+    def _blocks(self, encoder: str, modality: Modality) -> Blocks:
+        return lambda: self.store.multivectors(encoder=encoder, corpus=self.corpus.fingerprint, modality=modality)
+
+    def results(self, outcomes: Outcomes, spec: EncoderSpec, resampling: Resampling, *, keep: bool) -> pa.Table:
+        """Result rows of a combined encoder; with ``keep`` they and the outcomes are stored like any encoder's."""
+        columns = {
+            "evaluation": digest16([spec.fingerprint, self.corpus.fingerprint, self.protocol.id]),
+            "encoder": spec.name,
+            "encoder_fingerprint": spec.fingerprint,
+            "corpus": self.corpus.name,
+            "corpus_fingerprint": self.corpus.fingerprint,
+        }
+        ordered = in_query_order(outcomes.to_arrow(**columns))
+        evaluated = Evaluated(
+            outcomes=Outcomes.from_arrow(ordered, self.protocol),
+            metrics=metrics_of(outcomes),
+            provenance=Provenance(**columns, image_tag="", caption_tag="", run=self.run),
+            n_clusters=len(self.corpus.images),
+        )
+        rows = result_rows([evaluated], resampling)
+        if keep:
+            self.store.write_encoder(spec)
+            self.store.write_rows("outcomes", ordered, replace="evaluation")
+            self.store.write_rows("results", rows, replace="result")
+        return rows
+
+    def write_slices(self, spec: EncoderSpec, outcomes: Outcomes, slices: Sequence[Slice]) -> int:
+        """Store slices of one encoder; returns their number."""
+        subject = Subject(
+            corpus=self.corpus, protocol=self.protocol, outcomes={spec.name: outcomes}, specs={spec.name: spec}
+        )
+        return self.store.write_rows("slices", slice_rows(subject, slices, run=self.run), replace="slice")
+
+
+def text_to_image(store_uri: str, sets: SetsRef, run: str) -> TextToImage:
+    """The retrieval task of a stored corpus.
+
+    Raises:
+        RequestError: The corpus has no retrieval queries.
+    """
+    store = EmbeddingStore.open(store_uri)
+    corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
+    [protocol] = select_protocols(corpus, [PROTOCOL])
+    [task] = build_tasks(corpus, [protocol])
+    if not isinstance(task, RetrievalTask):
+        raise RequestError(f"corpus {corpus.name!r} has no retrieval queries")
+    return TextToImage(store=store, corpus=corpus, protocol=protocol, task=task, run=run)
+
+
+def combined_spec(
+    name: str, adapter: str, members: Sequence[EvaluationRef], options: Mapping[str, str | int]
+) -> EncoderSpec:
+    """The spec of several encoders combined; it has no vectors."""
+    return EncoderSpec(
+        name=name,
+        adapter=adapter,
+        checkpoint="+".join(member.sets.encoder for member in members),
+        revision=f"of-{digest16([member.sets.encoder_fingerprint for member in members])}",
+        dim=1,
+        options=dict(options),
+    )
+
+
+def result_slices(
+    results: pa.Table, analysis: str, setting: str, detail: Mapping[str, float] | None = None
+) -> list[Slice]:
+    """R@1, R@5 and R@10 of a combined encoder as slices; ``setting`` is their level."""
+    return [
+        Slice(
+            encoder=row["encoder"],
+            analysis=analysis,
+            feature="top list",
+            level_name=setting,
+            metric=row["metric"],
+            interval=Interval(value=row["value"], low=row["ci_low"], high=row["ci_high"], reason=row["reason"]),
+            n_queries=row["n_queries"],
+            n_clusters=row["n_clusters"],
+            detail=detail,
+        )
+        for row in results.to_pylist()
+        if row["metric"] in METRICS_SHOWN
+    ]
