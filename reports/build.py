@@ -1,4 +1,4 @@
-"""Rows to a report: the sections in reading order, and what stands above them."""
+"""Builds a report from stored rows: the sections in reading order, and the facts above them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from reports import format as show
 from reports.elements.gallery import Thumbnail
 from reports.elements.page import Report, Section
 from reports.elements.thumbnails import data_uri
-from reports.rows.reading import Describe, read_evidence
-from reports.rows.report_data import Evidence, Source
+from reports.rows.reading import Describe, read_report_data
+from reports.rows.report_data import ReportData, Source
 from reports.sections import (
     ablations,
     compositional,
@@ -26,10 +26,10 @@ from reports.sections import (
 )
 
 COLOPHON = (
-    "Made by capim from stored rows; the same rows give the same bytes. Every number here is also in results.json "
-    "beside this file."
+    "Made by capim from stored rows; the same rows give the same bytes. All numbers are also in results.json "
+    "next to this file."
 )
-SECTIONS: tuple[Callable[[Evidence], Section | None], ...] = (
+SECTIONS: tuple[Callable[[ReportData], Section], ...] = (
     verdict.section,
     gate.section,
     leaderboard.section,
@@ -50,36 +50,36 @@ def build_report(source: Source, *, run: str | None = None, describe: Describe |
     """The report of a store.
 
     Args:
-        source: A ``store.EmbeddingStore``, or whatever reads like one.
-        run: Only the figures that this run wrote; by default the newest of each.
-        describe: See :func:`reports.rows.reading.read_evidence`.
+        source: A ``store.EmbeddingStore``, or an object with the same methods.
+        run: Only the results that this run wrote; by default the newest of each.
+        describe: See :func:`reports.rows.reading.read_report_data`.
 
     Raises:
-        RequestError: The store has no results; says what to run.
+        RequestError: The store has no results.
     """
-    return report_of(read_evidence(source, run=run, describe=describe))
+    return report_of(read_report_data(source, run=run, describe=describe))
 
 
-def report_of(evidence: Evidence) -> Report:
+def report_of(data: ReportData) -> Report:
     """The report of rows already read; the same rows give the same report."""
-    encoders, corpora = evidence.encoder_names(), evidence.corpus_names()
-    newest = max(r["created"] for r in evidence.results)
+    encoders, corpora = data.encoder_names(), data.corpus_names()
+    newest = max(r["created"] for r in data.results)
     return Report(
         title="Image–caption retrieval",
         subtitle=f"{_named(encoders, 'encoder')} on {_named(corpora, 'corpus', 'corpora')}",
         facts=(
             ("Encoders", str(len(encoders))),
             ("Corpora", str(len(corpora))),
-            ("Figures", show.number(len(evidence.results), 0)),
-            ("Newest figure", show.moment(newest)),
+            ("Results", show.number(len(data.results), 0)),
+            ("Newest result", show.moment(newest)),
         ),
-        sections=tuple(section for build in SECTIONS if (section := build(evidence)) is not None),
-        thumbnails=tuple(Thumbnail(key=sha, data_uri=data_uri(encoded)) for sha, encoded in evidence.pictures.items()),
-        sources=evidence.digest,
+        sections=tuple(section for build in SECTIONS if (section := build(data)).blocks),
+        thumbnails=tuple(Thumbnail(key=sha, data_uri=data_uri(encoded)) for sha, encoded in data.thumbnails.items()),
+        sources=data.digest,
         colophon=COLOPHON,
     )
 
 
 def _named(names: list[str], one: str, many: str = "") -> str:
-    """The names while they fit a line, then their number."""
+    """The names if they fit on a line, else their number."""
     return show.listing(names) if len(names) <= 4 else show.count(len(names), one, many)

@@ -10,9 +10,9 @@ from reports.elements.cells import POINTS, RANKS, metric_title, range_text, valu
 from reports.elements.page import Block, Cell, Column, Mark, Notice, Report, Section, Table, Text
 from reports.render import render_html, render_markdown
 from reports.rows.changes import Change, Snapshot, causes, changes, load_snapshot
-from reports.rows.ranking import ALPHA
 from reports.rows.report_data import SMALLER_IS_BETTER
 from store.types import digest16
+from tasks.statistics.multiplicity import ALPHA
 
 NOTE = (
     "Paired test: the sign-flip test of the two states on their shared queries, as stored. Unpaired bound: an upper "

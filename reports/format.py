@@ -1,8 +1,7 @@
-"""Numbers as people read them: the only place that rounds.
+"""Formats numbers for display; the only module that rounds.
 
-Fractions are 0..1 until here and percent with one decimal from here on. What is not known is an en dash, never
-a zero. An interval is written with an en dash between its ends, because brackets and commas read badly in
-narrow tables and because a minus sign is then never mistaken for it.
+Fractions are 0..1 until here and percent with one decimal from here on. A missing value is an en dash, never a zero.
+Intervals have an en dash between their ends, or ``to`` where an end is negative.
 """
 
 from __future__ import annotations
@@ -92,18 +91,6 @@ def p_value(p: float | None) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def stars(p: float | None) -> str:
-    """V29's signs, for an adjusted p.
-
-    Examples:
-        >>> stars(0.0009), stars(0.01), stars(0.2), stars(None)
-        ('**', '*', 'ns', '–')
-    """
-    if p is None or not _known(p):
-        return ABSENT
-    return "**" if p < 0.01 else "*" if p < 0.05 else "ns"
-
-
 def significant(value: float | None, digits: int = 3) -> str:
     """A quantity of any size with so many significant digits and no exponent.
 
@@ -166,8 +153,8 @@ def moment(when: datetime | None) -> str:
     return when.strftime("%Y-%m-%d %H:%M UTC") if when is not None else ABSENT
 
 
-def took(started: datetime | None, finished: datetime | None) -> str:
-    """How long something ran; a dash while it has not ended."""
+def elapsed(started: datetime | None, finished: datetime | None) -> str:
+    """The time between two moments; a dash while the second is missing."""
     if started is None or finished is None:
         return ABSENT
     return duration((finished - started) / timedelta(seconds=1))

@@ -76,7 +76,7 @@ def search_report(
         thumbnail="query" if picture is not None else "",
         hits=tuple(
             Hit(
-                place=str(i),
+                rank=str(i),
                 label=f.text if f.text is not None else f.id,
                 thumbnail=str(i) if f.thumbnail is not None else "",
                 score=show.number(f.score, 3),

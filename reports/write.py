@@ -11,8 +11,8 @@ from reports.build import report_of
 from reports.destination import FIGURES, write_files
 from reports.elements.page import Chart, Report
 from reports.render import figure_files, render_html, render_markdown
-from reports.rows.reading import Describe, read_evidence
-from reports.rows.report_data import Evidence, Source, plain
+from reports.rows.reading import Describe, read_report_data
+from reports.rows.report_data import ReportData, Source, plain
 
 SCHEMA = "capim-report/1"
 
@@ -28,7 +28,7 @@ def write_report(store: Source, target: str | Path, *, run: str | None = None, d
         target: A folder, made if need be, or ``s3://…``; figures of an older report that the new one does not have
             are removed from it.
         run: Only the figures of this run; by default the newest of each.
-        describe: See :func:`reports.rows.reading.read_evidence`.
+        describe: See :func:`reports.rows.reading.read_report_data`.
 
     Returns:
         The path or address of ``report.html``.
@@ -36,38 +36,36 @@ def write_report(store: Source, target: str | Path, *, run: str | None = None, d
     Raises:
         RequestError: The store has no results; says what to run.
     """
-    evidence = read_evidence(store, run=run, describe=describe)
-    report = report_of(evidence)
+    data = read_report_data(store, run=run, describe=describe)
+    report = report_of(data)
     files = {f"{FIGURES}/{name}": text for name, text in figure_files(report).items()}
-    files["results.json"] = json.dumps(results_json(evidence, report), ensure_ascii=False, separators=(",", ":")) + "\n"
+    files["results.json"] = json.dumps(results_json(data, report), ensure_ascii=False, separators=(",", ":")) + "\n"
     files["report.md"] = render_markdown(report)
     files["report.html"] = render_html(report)
     write_files(target, files)
     return f"{str(target).rstrip('/')}/report.html"
 
 
-def results_json(evidence: Evidence, report: Report) -> dict[str, object]:
+def results_json(data: ReportData, report: Report) -> dict[str, object]:
     """Every row behind a report and every text in front of it, without pictures."""
     return {
         "schema": SCHEMA,
-        "digest": evidence.digest,
-        "store": evidence.uri,
+        "digest": data.digest,
+        "store": data.uri,
         **{
-            table: [{k: plain(v) for k, v in row.items()} for row in getattr(evidence, table)]
+            table: [{k: plain(v) for k, v in row.items()} for row in getattr(data, table)]
             for table in ("results", "comparisons", "slices", "runs")
         },
-        "encoders": {
-            name: {"fingerprint": spec.fingerprint, **spec.identity()} for name, spec in evidence.specs.items()
-        },
+        "encoders": {name: {"fingerprint": spec.fingerprint, **spec.identity()} for name, spec in data.specs.items()},
         "corpora": {
             name: {
                 "fingerprint": corpus.fingerprint,
                 "images": corpus.images.num_rows,
                 "captions": corpus.captions.num_rows,
             }
-            for name, corpus in evidence.corpora.items()
+            for name, corpus in data.corpora.items()
         },
-        "devices": sorted({row["device"] for row in evidence.batches}),
+        "devices": sorted({row["device"] for row in data.batches}),
         "page": {
             "title": report.title,
             "subtitle": report.subtitle,

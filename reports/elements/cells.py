@@ -1,15 +1,15 @@
-"""Stored rows as table cells: a figure with its interval, its ties and the reason where there is none."""
+"""Stored rows as table cells: a value with its interval, its ties and the reason where it is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Collection, Sequence
 
 from reports import format as show
-from reports.elements.page import Bar, Cell, Column, HeadingGroup, Mark
-from reports.rows.report_data import Row
+from reports.elements.page import Bar, Cell, Mark
+from reports.elements.tables import ColumnOf, absent, numbers, value
+from reports.rows.report_data import ReportData, Row
 
-UNITS = frozenset(  # metrics of analyses that are no fractions
+UNITS = frozenset(  # metrics of analyses that are not fractions
     {"skewness", "score margin", "negative log likelihood", "mean cosine", "distance of the centres"}
 )
 RANKS = frozenset({"median_rank", "mean_rank"})  # metrics that are ranks, not fractions
@@ -33,9 +33,9 @@ def metric_title(metric: str) -> str:
     return METRIC_TITLES.get(metric, metric)
 
 
-def value_text(metric: str, value: float | None) -> str:
-    """A figure as read: percent, or a rank, or points."""
-    return show.number(value) if metric in RANKS | POINTS else show.percent(value)
+def value_text(metric: str, number: float | None) -> str:
+    """A value as displayed: percent, a rank, or points."""
+    return show.number(number) if metric in RANKS | POINTS else show.percent(number)
 
 
 def range_text(metric: str, low: float | None, high: float | None) -> str:
@@ -43,22 +43,57 @@ def range_text(metric: str, low: float | None, high: float | None) -> str:
     return show.span(low, high) if metric in RANKS | POINTS else show.percent_range(low, high)
 
 
+def result_column(
+    data: ReportData,
+    corpus: str,
+    protocol: str,
+    metric: str,
+    *,
+    heading: str = "",
+    group: str = "",
+    explain: str = "",
+    plain: bool = False,
+    tied: Collection[str] = (),
+) -> ColumnOf[str]:
+    """A column with the result of every encoder.
+
+    Args:
+        data: The rows of the report.
+        corpus: Corpus name.
+        protocol: Protocol id.
+        metric: Metric name; also the heading unless one is given.
+        heading: Other text for the heading.
+        group: Heading above several columns.
+        explain: One sentence for a tooltip.
+        plain: Without the interval bar and the mark of the best value.
+        tied: Encoders that get the mark of those statistically tied with the best.
+    """
+    ranked = data.ranked(corpus, protocol, metric)
+    axis = None if plain else axis_of(ranked)
+    best = {r["encoder"] for r in ranked if r["value"] is not None and r["value"] == ranked[0]["value"]}
+
+    def cell(encoder: str) -> Cell:
+        mark: Mark = "" if plain else "best" if encoder in best else "tied" if encoder in tied else ""
+        return result_cell(data.row(corpus, protocol, metric, encoder), mark=mark, axis=axis)
+
+    return numbers(heading or metric_title(metric), cell, group=group, explain=explain)
+
+
 def result_cell(row: Row | None, *, mark: Mark = "", axis: tuple[float, float] | None = None) -> Cell:
     """One result as a cell.
 
     Args:
         row: ``schema.RESULTS``, or None where there is no such row.
-        mark: How it stands out.
-        axis: Ends of the axis on which to draw the interval; no picture without one.
+        mark: How the cell is emphasised.
+        axis: Ends of the axis on which to draw the interval; no bar without one.
     """
     if row is None:
-        return Cell(text=show.ABSENT, mark="muted", title="not evaluated")
-    metric, value = row["metric"], row["value"]
-    if value is None:
-        return Cell(text=show.ABSENT, mark="muted", title=row["reason"] or "no value")
-    interval = range_text(metric, row["ci_low"], row["ci_high"])
-    ties = tie_range(row)
-    about = [f"{metric} = {show.exact(value)}"]
+        return absent("not evaluated")
+    metric = row["metric"]
+    if row["value"] is None:
+        return absent(row["reason"] or "no value")
+    interval, ties = range_text(metric, row["ci_low"], row["ci_high"]), tie_range(row)
+    about = [f"{metric} = {show.exact(row['value'])}"]
     if interval:
         about.append(f"{show.percent(row['level'], 0)} % interval {interval} ({row['interval_method']})")
     about.append(f"{show.count(row['n_queries'], 'query', 'queries')} in {show.count(row['n_clusters'], 'cluster')}")
@@ -67,87 +102,64 @@ def result_cell(row: Row | None, *, mark: Mark = "", axis: tuple[float, float] |
     if ties:
         about.append(f"{ties} if ties are all lost or all won; {show.percent(row['tie_share'])} % of queries tie")
     return Cell(
-        text=value_text(metric, value),
+        text=value_text(metric, row["value"]),
         note=interval,
         title=", ".join(about),
-        sort=show.exact(value),
+        sort=show.exact(row["value"]),
         mark=mark,
         bar=interval_bar(row, axis) if axis else None,
     )
 
 
-def is_best(encoder: str, ranked: Sequence[Row]) -> bool:
-    """Whether an encoder has the best value of a metric; several may have it."""
-    value = next((r["value"] for r in ranked if r["encoder"] == encoder), None)
-    return value is not None and value == ranked[0]["value"]
-
-
 def tie_cell(row: Row | None) -> Cell:
-    """How much ties matter: the share of tied queries, and the figure with all of them lost and all won."""
+    """The effect of ties: the share of tied queries, and the value with all ties lost and all won."""
     if row is None or row["value"] is None:
-        return Cell(text=show.ABSENT, mark="muted")
-    return Cell(
-        text=show.percent(row["tie_share"]), note=tie_range(row), sort=show.exact(row["tie_share"]), mark="muted"
-    )
+        return absent()
+    return value(row["tie_share"], show.percent(row["tie_share"]), note=tie_range(row), mark="muted")
 
 
 def tie_range(row: Row) -> str:
-    """The figure with ties all lost and all won; empty where they change nothing."""
+    """The value with ties all lost and all won; empty where ties change nothing."""
     low, high = row["value_ties_lost"], row["value_ties_won"]
-    return (
-        "" if low is None or high is None or low == high else range_text(row["metric"], min(low, high), max(low, high))
-    )
+    if low is None or high is None or low == high:
+        return ""
+    return range_text(row["metric"], min(low, high), max(low, high))
 
 
 def interval_bar(row: Row, axis: tuple[float, float]) -> Bar | None:
-    """The interval as places on an axis; None without an interval."""
-    low, high, value, chance = row["ci_low"], row["ci_high"], row["value"], row["chance"]
+    """The interval in CSS percentages of an axis; None without an interval."""
+    low, high, centre, chance = row["ci_low"], row["ci_high"], row["value"], row["chance"]
     start, end = axis
-    if low is None or high is None or value is None or end <= start:
+    if low is None or high is None or centre is None or end <= start:
         return None
 
-    def place(x: float) -> str:
+    def position(x: float) -> str:
         return f"{100 * min(1.0, max(0.0, (x - start) / (end - start))):.2f}%"
 
     return Bar(
-        low=place(low),
+        low=position(low),
         width=f"{max(0.0, 100 * (min(high, end) - max(low, start)) / (end - start)):.2f}%",
-        point=place(value),
-        chance=place(chance) if chance is not None and start <= chance <= end else "",
+        point=position(centre),
+        chance=position(chance) if chance is not None and start <= chance <= end else "",
     )
 
 
 def axis_of(rows: Sequence[Row]) -> tuple[float, float]:
-    """An axis from the lowest end of the rows' intervals to the highest, with a little room on both sides."""
+    """An axis from the lowest interval end to the highest, with a margin of 4 % on both sides."""
     ends = [x for r in rows for x in (r["ci_low"], r["ci_high"], r["value"]) if x is not None]
-    room = 0.04 * (max(ends) - min(ends)) if ends else 0.0
-    return (min(ends) - room, max(ends) + room) if ends else (0.0, 1.0)
+    margin = 0.04 * (max(ends) - min(ends)) if ends else 0.0
+    return (min(ends) - margin, max(ends) + margin) if ends else (0.0, 1.0)
 
 
-def heading_groups(columns: tuple[Column, ...]) -> tuple[HeadingGroup, ...]:
-    """The upper line of headings; empty if no column has a group.
-
-    Examples:
-        >>> heading_groups((Column(heading="a"), Column(heading="b", group="x"), Column(heading="c", group="x")))
-        (HeadingGroup(text='', span='1'), HeadingGroup(text='x', span='2'))
-    """
-    if not any(column.group for column in columns):
-        return ()
-    return tuple(
-        HeadingGroup(text=group, span=str(len(list(members))))
-        for group, members in groupby(columns, key=lambda column: column.group)
-    )
-
-
-def heat(value: float | None, low: float, high: float) -> str:
+def heat(number: float | None, low: float, high: float) -> str:
     """A shade from ``"0"`` to ``"8"`` for a value between two ends; empty for none.
 
     Examples:
         >>> heat(0.0, 0.0, 1.0), heat(0.5, 0.0, 1.0), heat(1.0, 0.0, 1.0), heat(None, 0.0, 1.0), heat(3.0, 3.0, 3.0)
         ('0', '4', '8', '', '4')
     """
-    if value is None:
+    if number is None:
         return ""
     if high <= low:
         return "4"
-    return str(min(8, max(0, int(9 * (value - low) / (high - low)))))
+    return str(min(8, max(0, int(9 * (number - low) / (high - low)))))

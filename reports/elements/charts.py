@@ -3,7 +3,7 @@
 Altair checks the specification when it is built; vl-convert draws it as SVG without a browser, for paper and for
 the first paint; vega-embed, inlined once, makes the same specification interactive in the page. Text and rules
 take ``currentColor``, so that one specification serves light and dark alike; the colours of the marks reach 3:1
-on both grounds and are told apart by shape and label as well.
+on both backgrounds and differ in shape and label as well.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
+from reports import format as show
 from reports.elements.page import Chart, Table
 
 # Okabe and Ito's palette (2008) without the yellow and the black, which fail on one of the two grounds,
@@ -38,14 +39,60 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, s
 WIDTH = 640
 
 
-def colours(names: Sequence[str], everyone: Sequence[str]) -> alt.Scale:
+def colour(names: Sequence[str], everyone: Sequence[str], **options: Any) -> alt.Color:
     """The colour of every encoder of a chart; the same in all charts that are given the same ``everyone``."""
-    return alt.Scale(domain=list(names), range=[PALETTE[everyone.index(name) % len(PALETTE)] for name in names])
+    scale = alt.Scale(domain=list(names), range=[PALETTE[everyone.index(name) % len(PALETTE)] for name in names])
+    return alt.Color("encoder:N", scale=scale, **{"legend": None, **options})
 
 
-def shapes(names: Sequence[str], everyone: Sequence[str]) -> alt.Scale:
+def shape(names: Sequence[str], everyone: Sequence[str], **options: Any) -> alt.Shape:
     """The shape of every encoder, in the same way."""
-    return alt.Scale(domain=list(names), range=[SHAPES[everyone.index(name) % len(SHAPES)] for name in names])
+    scale = alt.Scale(domain=list(names), range=[SHAPES[everyone.index(name) % len(SHAPES)] for name in names])
+    return alt.Shape("encoder:N", scale=scale, **{"legend": None, **options})
+
+
+def tooltips(*fields: str) -> list[alt.Tooltip]:
+    """One line of the tooltip for every field of the data."""
+    return [alt.Tooltip(f"{field}:N") for field in fields]
+
+
+def interval_point(row: Mapping[str, Any], *, scale: float = 100.0, text: str = "", **fields: Any) -> dict[str, Any]:
+    """The data of one value with its interval in a chart.
+
+    Args:
+        row: A stored row with a value; without an interval, its ends are the value.
+        scale: 100 for percent, 1 for a value in a unit of its own.
+        text: The value as displayed; by default in percent with its interval.
+        **fields: Further fields of the data.
+    """
+    low, high = (row["value"] if row[end] is None else row[end] for end in ("ci_low", "ci_high"))
+    return {
+        "encoder": row["encoder"],
+        "value": scale * row["value"],
+        "ci_low": scale * low,
+        "ci_high": scale * high,
+        "text": text or f"{show.percent(row['value'])} % ({show.percent_range(row['ci_low'], row['ci_high'])})",
+        **fields,
+    }
+
+
+def intervals(
+    base: alt.Chart, axis: alt.X | alt.Y, *, size: int, opacity: float = 0.75, **encodings: Any
+) -> tuple[alt.Chart, alt.Chart]:
+    """Two layers: a line from ``ci_low`` to ``ci_high`` and a point at ``value``.
+
+    Args:
+        base: The chart with its data and all other encodings.
+        axis: The axis along which the intervals run, for the field ``ci_low``.
+        size: Area of a point.
+        opacity: Of the lines.
+        **encodings: Of the points only.
+    """
+    along = "x" if isinstance(axis, alt.X) else "y"
+    return (
+        base.mark_rule(strokeWidth=2, opacity=opacity).encode(**{along: axis, f"{along}2": "ci_high:Q"}),
+        base.mark_point(filled=True, size=size, opacity=1).encode(**{along: "value:Q"}, **encodings),
+    )
 
 
 def values(rows: Sequence[Mapping[str, Any]]) -> alt.Data:
@@ -61,13 +108,13 @@ def finish(
     alt_text: str,
     data: Table,
     note: str = "",
-    room_right: int = 0,
+    right_margin: int = 0,
 ) -> Chart:
-    """A chart in the report's dress, with its static picture; ``room_right`` pixels for labels over the edge."""
+    """A chart in the style of the report, with its static picture; ``right_margin`` pixels for labels over the edge."""
     spec = {key: value for key, value in chart.to_dict().items() if key != "$schema"}
     spec["config"] = _CONFIG
     spec["background"] = None
-    spec["padding"] = {"left": 5, "top": 5, "bottom": 5, "right": 5 + room_right}
+    spec["padding"] = {"left": 5, "top": 5, "bottom": 5, "right": 5 + right_margin}
     return Chart(
         id=name,
         title=title,
@@ -88,8 +135,8 @@ def _draw(spec: Mapping[str, Any], *, prefix: str) -> str:
     order: dict[str, str] = {}
     for name in re.findall(r'id="([^"]+)"', svg):
         order.setdefault(name, f"{prefix}-mark-{len(order)}")
-    for name, ours in order.items():
-        svg = svg.replace(f'id="{name}"', f'id="{ours}"').replace(f"url(#{name})", f"url(#{ours})")
+    for name, stable in order.items():
+        svg = svg.replace(f'id="{name}"', f'id="{stable}"').replace(f"url(#{name})", f"url(#{stable})")
     return svg
 
 

@@ -1,4 +1,4 @@
-"""The blocks with pictures: single queries and result lists. See ``reports.elements.page``."""
+"""Blocks with pictures: single queries and result lists (see ``reports.elements.page``)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ class Hit:
     """One entry of a result list.
 
     Attributes:
-        place: ``"1"`` for the best.
+        rank: ``"1"`` for the best; empty outside a ranked list.
         label: Caption text, or image id.
         thumbnail: Key into ``Report.thumbnails``; empty for a caption or where there is none.
         score: As read.
         right: Whether it counts as relevant.
     """
 
-    place: str
+    rank: str
     label: str
     thumbnail: str
     score: str
@@ -27,7 +27,7 @@ class Hit:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What one encoder answered to a query: where the right item came, and the top of its list."""
+    """One encoder's result for a query: the rank of the relevant item and the top of the list."""
 
     encoder: str
     rank: str
@@ -42,18 +42,16 @@ class Case:
     Attributes:
         id: Anchor.
         query: Caption text or image id.
-        thumbnail: Of a query that is an image.
-        expected: What was right.
+        expected: The relevant items.
         answers: One per encoder.
         tags: What the filters match: kind of failure, caption features, encoders that fail.
-        labels: Those of the tags that are shown.
-        summary: One line: who failed and who did not.
-        unfolded: Whether the answers show at once.
+        labels: The tags that are displayed.
+        summary: One line: which encoders rank the relevant item first and which do not.
+        unfolded: Whether the answers are open at first.
     """
 
     id: str
     query: str
-    thumbnail: str
     expected: tuple[Hit, ...]
     answers: tuple[Answer, ...]
     tags: tuple[str, ...]
@@ -88,10 +86,10 @@ class Grid:
 
     Attributes:
         id: Anchor.
-        caption: What was asked.
+        caption: The query.
         thumbnail: Of the query, if it is an image.
         hits: Best first.
-        note: Encoder, corpus, how it was searched.
+        note: Encoder, corpus and search method.
     """
 
     kind: ClassVar[str] = "grid"
@@ -104,7 +102,7 @@ class Grid:
 
 @dataclass(frozen=True, kw_only=True)
 class Thumbnail:
-    """One small picture, kept once however often it is shown."""
+    """One small picture, embedded once per page."""
 
     key: str
     data_uri: str

@@ -11,6 +11,7 @@ by the renderer, in HTML and in markdown alike. Only :class:`Chart` carries mark
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import ClassVar, Literal, TypeAlias
 
 from reports.elements.gallery import Gallery, Grid, Thumbnail
@@ -92,7 +93,6 @@ class Table:
         caption: What is shown, in one line.
         columns: One per cell of every row.
         rows: The cells.
-        groups: The upper line of headings, empty if no column has a group.
         note: What a reader must know to read it right.
         sortable: Whether the HTML page offers sorting.
         dense: Many narrow columns: smaller type, headings as short as they are.
@@ -104,7 +104,6 @@ class Table:
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
-    groups: tuple[HeadingGroup, ...] = ()
     note: str = ""
     sortable: bool = False
     dense: bool = False
@@ -116,6 +115,16 @@ class Table:
                 raise ValueError(
                     f"table {self.id!r}: row {number} has {len(row)} cells for {len(self.columns)} columns"
                 )
+
+    @property
+    def groups(self) -> tuple[HeadingGroup, ...]:
+        """The upper line of headings; empty if no column has a group."""
+        if not any(column.group for column in self.columns):
+            return ()
+        return tuple(
+            HeadingGroup(text=group, span=str(len(list(members))))
+            for group, members in groupby(self.columns, key=lambda column: column.group)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,8 @@ from reports.exports.latex import latex_files
 from reports.exports.mteb_results import mteb_files
 from reports.exports.plain import csv_files, json_files, parquet_files
 from reports.exports.v28 import v28_files
-from reports.rows.reading import read_evidence
-from reports.rows.report_data import Evidence, Source
+from reports.rows.reading import read_report_data
+from reports.rows.report_data import ReportData, Source
 from store.errors import RequestError
 
 
@@ -24,12 +24,12 @@ class Format:
     Attributes:
         title: One line for people.
         suffix: Of its file; empty where it needs a folder.
-        files: Evidence and the target's name to file name and contents; the first is the target itself.
+        files: ReportData and the target's name to file name and contents; the first is the target itself.
     """
 
     title: str
     suffix: str
-    files: Callable[[Evidence, str], dict[str, bytes]]
+    files: Callable[[ReportData, str], dict[str, bytes]]
 
 
 FORMATS: dict[str, Format] = {
@@ -71,7 +71,7 @@ def export_results(store: Source, target: str | Path, *, kind: str | None = None
         raise RequestError(f"{name} writes a {chosen.suffix} file, got {str(path)!r}; end it with {chosen.suffix}")
     if not chosen.suffix and path.is_file():
         raise RequestError(f"{name} writes a folder of files, and {str(path)!r} is a file; name a folder")
-    files = chosen.files(read_evidence(store, run=run), path.name)
+    files = chosen.files(read_report_data(store, run=run), path.name)
     if not files:
         raise RequestError(f"store {store.uri} has no results that {name} can hold ({chosen.title})")
     folder = path.parent if chosen.suffix else path

@@ -1,4 +1,4 @@
-"""The files that COCO-SM's ``eval.py`` wrote, ``report`` and ``reduced``, and a third with what they leave out."""
+"""COCO-SM's two CSV files of every encoder, ``report`` and ``reduced``, and a summary that they lack."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from reports.rows.languages import (
     RBO,
     cross_lingual,
     deviation,
-    figure,
     languages,
     mean,
     over_languages,
     translators,
 )
-from reports.rows.report_data import Evidence, Row
+from reports.rows.report_data import ReportData
 
 COLUMNS = (
     *((f"{d}.recall@{k}", d, f"R@{k}") for d in ("t2i", "i2t") for k in (1, 5, 10)),
@@ -37,50 +36,52 @@ LANGUAGES = (
 Line: TypeAlias = Mapping[str, str | float | None]  # ``language``, ``meta`` (the translator), a fraction per column
 
 
-def coco_sm_files(evidence: Evidence, name: str) -> dict[str, bytes]:
-    """``<corpus>/<encoder>.csv`` and ``_reduced.csv`` as the seed wrote them, and ``_summary.csv``.
+def coco_sm_files(data: ReportData, name: str) -> dict[str, bytes]:
+    """``<corpus>/<encoder>.csv`` and ``_reduced.csv`` in the form of the seed, and ``_summary.csv``.
 
-    The summary has what the seed's tables lack: the means without the reference language, languages by their
-    speakers, rank-biased overlap, and how much of the variance lies between languages and between translators.
+    The summary has what the seed's tables lack: the means without the reference language, languages weighted by their
+    speakers, rank-biased overlap, and the shares of the variance between languages and between translators.
     """
     files = {}
-    for corpus in evidence.corpus_names(lambda p: cross_lingual(p) is not None):
-        for encoder in evidence.encoder_names(corpus):
-            lines = report(evidence, corpus, encoder)
-            files[f"{corpus}/{encoder}.csv"] = csv_bytes(
-                [{key: _fraction(value) for key, value in line.items()} for line in lines]
-            )
+    for corpus in data.corpus_names(lambda p: cross_lingual(p) is not None):
+        for encoder in data.encoder_names(corpus):
+            lines = report(data, corpus, encoder)
+            full = [{key: v if isinstance(v, str) else _fraction(v) for key, v in line.items()} for line in lines]
+            files[f"{corpus}/{encoder}.csv"] = csv_bytes(full)
             files[f"{corpus}/{encoder}_reduced.csv"] = csv_bytes(reduced(lines))
-            if rows := summary(evidence, corpus, encoder):
+            if rows := summary(data, corpus, encoder):
                 files[f"{corpus}/{encoder}_summary.csv"] = csv_bytes(rows)
     return files
 
 
-def report(evidence: Evidence, corpus: str, encoder: str) -> list[Line]:
+def report(data: ReportData, corpus: str, encoder: str) -> list[Line]:
     """One line per language and translator, in the seed's order."""
+    parts = [(code, way) for code in languages(data, corpus) for way in translators(data, corpus, code)]
     return [
-        {"language": code, **_values(evidence, corpus, encoder, code, way), "meta": way}
-        for code, way in in_seed_order(
-            [(c, w) for c in languages(evidence, corpus) for w in translators(evidence, corpus, c)]
-        )
+        {
+            "language": code,
+            **{column: data.value(corpus, f"{d}/{code}/{way}", metric, encoder) for column, d, metric in COLUMNS},
+            "meta": way,
+        }
+        for code, way in in_seed_order(parts)
     ]
 
 
 def in_seed_order(parts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Languages and translators as the seed's sort left them.
+    """Languages and translators in the order of the seed's files.
 
-    It evaluated translator by translator and sorted by language with pandas' quicksort, which is not stable: the
-    translators of one language come in an order that only the same sort of the same list gives.
+    It evaluated translator by translator and sorted by language with pandas' quicksort, which is not stable: only the
+    same sort of the same list gives the order of the translators within a language.
 
     Examples:
         >>> in_seed_order([("de", "bing"), ("ar", "bing"), ("de", "google")])
         [('ar', 'bing'), ('de', 'google'), ('de', 'bing')]
     """
 
-    def place(known: Sequence[str], name: str) -> tuple[int, str]:
-        return (known.index(name) if name in known else len(known)), name
+    def position(order: Sequence[str], name: str) -> tuple[int, str]:
+        return (order.index(name) if name in order else len(order)), name
 
-    evaluated = sorted(parts, key=lambda part: (place(TRANSLATORS, part[1]), place(LANGUAGES, part[0])))
+    evaluated = sorted(parts, key=lambda part: (position(TRANSLATORS, part[1]), position(LANGUAGES, part[0])))
     codes = np.array([code for code, _ in evaluated], dtype=object)
     return [evaluated[at] for at in np.argsort(codes, kind="quicksort")]
 
@@ -89,7 +90,7 @@ def reduced(lines: Sequence[Line]) -> list[dict[str, str]]:
     """COCO-SM's reduced table: means over translators, then over languages for all and for each translator.
 
     Args:
-        lines: As of :func:`report`.
+        lines: The lines of :func:`report`.
 
     Returns:
         Per language the mean over translators; ``all`` over those means; each translator over its own rows; the last
@@ -105,50 +106,32 @@ def reduced(lines: Sequence[Line]) -> list[dict[str, str]]:
     ways = {str(line["meta"]) for line in lines}
 
     def numbers(column: str, key: str, value: str) -> list[float | None]:
-        found = (line[column] for line in lines if line[key] == value)
-        return [x if isinstance(x, float) else None for x in found]
+        cells = (line[column] for line in lines if line[key] == value)
+        return [x if isinstance(x, float) else None for x in cells]
 
     per_language = {c: {column: mean(numbers(column, "language", c)) for column in columns} for c in codes}
     rows = [{"language": c, **{column: _fraction(v) for column, v in per_language[c].items()}} for c in codes]
     groups = {"all": {column: [per_language[c][column] for c in codes] for column in columns}}
     for way in [*(w for w in TRANSLATORS if w in ways), *sorted(ways - set(TRANSLATORS))]:
         groups[way] = {column: numbers(column, "meta", way) for column in columns}
-    for label, found in groups.items():
-        rows.append({"language": label, **{c: _spread(found[c]) for c in columns}})
-    return rows
+    return rows + [{"language": label, **{c: _spread(of[c]) for c in columns}} for label, of in groups.items()]
 
 
-def summary(evidence: Evidence, corpus: str, encoder: str) -> list[dict[str, str]]:
-    """The stored figures over all languages, one line each: value and, where there is one, its interval."""
-    rows = []
-    for label, suffix, metric_suffix in over_languages(evidence, corpus):
-        cells = {
-            column: _with_interval(
-                evidence.figures.get((corpus, f"{direction}/{suffix}", f"{metric}{metric_suffix}", encoder))
-            )
-            for column, direction, metric in SUMMARY_COLUMNS
-        }
-        if any(cells.values()):
-            rows.append({"over": label, **cells})
-    return rows
+def summary(data: ReportData, corpus: str, encoder: str) -> list[dict[str, str]]:
+    """The stored results over all languages, one line each: value and, where there is one, its interval."""
 
+    def cell(protocol: str, metric: str) -> str:
+        row = data.row(corpus, protocol, metric, encoder)
+        if row is None or row["value"] is None:
+            return ""
+        value, interval = show.number(row["value"], 3), show.span(row["ci_low"], row["ci_high"], 3)
+        return f"{value} ({interval})" if interval else value
 
-def _with_interval(row: Row | None) -> str:
-    if row is None or row["value"] is None:
-        return ""
-    value = show.number(row["value"], 3)
-    return (
-        value
-        if row["ci_low"] is None
-        else f"{value} ({show.number(row['ci_low'], 3)}–{show.number(row['ci_high'], 3)})"
-    )
-
-
-def _values(evidence: Evidence, corpus: str, encoder: str, code: str, way: str) -> dict[str, float | None]:
-    found = {
-        column: figure(evidence, corpus, encoder, direction, code, way, metric) for column, direction, metric in COLUMNS
-    }
-    return {column: row["value"] if row is not None else None for column, row in found.items()}
+    rows = [
+        {"over": label, **{c: cell(f"{d}/{suffix}", f"{m}{metric_suffix}") for c, d, m in SUMMARY_COLUMNS}}
+        for label, suffix, metric_suffix in over_languages(data, corpus)
+    ]
+    return [row for row in rows if any(text for column, text in row.items() if column != "over")]
 
 
 def _spread(values: Sequence[float | None]) -> str:
@@ -156,5 +139,5 @@ def _spread(values: Sequence[float | None]) -> str:
     return f"{centre:.3f} ± {sd:.3f}" if centre is not None and sd is not None else _fraction(centre)
 
 
-def _fraction(value: str | float | None) -> str:
-    return value if isinstance(value, str) else "" if value is None else show.number(value, 3)
+def _fraction(value: float | None) -> str:
+    return "" if value is None else show.number(value, 3)

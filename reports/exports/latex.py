@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from reports.elements.page import Cell, Section, Table
-from reports.rows.report_data import Evidence
+from reports.elements.page import Cell, Table
+from reports.rows.report_data import ReportData
 from reports.sections import compositional, leaderboard
 
 _ESCAPES = {
@@ -15,13 +15,13 @@ _ESCAPES = {
 }  # fmt: skip
 
 
-def latex_files(evidence: Evidence, name: str) -> dict[str, bytes]:
+def latex_files(data: ReportData, name: str) -> dict[str, bytes]:
     """One file with the leaderboards, Winoground and pair tables."""
-    sections: list[Section | None] = [leaderboard.section(evidence), compositional.section(evidence)]
-    tables = [b for s in sections if s is not None for b in s.blocks if isinstance(b, Table)]
+    blocks = (*leaderboard.section(data).blocks, *compositional.section(data).blocks)
+    tables = [block for block in blocks if isinstance(block, Table)]
     if not tables:
         return {}
-    text = f"% made by capim from rows with the digest {evidence.digest[:16]}; needs \\usepackage{{booktabs}}\n\n"
+    text = f"% made by capim from rows with the digest {data.digest[:16]}; needs \\usepackage{{booktabs}}\n\n"
     return {name: (text + "\n".join(latex_table(table) for table in tables)).encode()}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from reports.rows.languages import cross_lingual, mteb_language
-from reports.rows.report_data import SMALLER_IS_BETTER, Evidence, Row
+from reports.rows.report_data import SMALLER_IS_BETTER, ReportData, Row
 
 FORMAT = "2.0.0"  # of the results files; what MTEB's loader reads without conversion
 NAMES = {
@@ -22,28 +22,26 @@ NAMES = {
 MAIN = ("R@1", "winoground_group", "pair_accuracy")
 
 
-def mteb_files(evidence: Evidence, name: str) -> dict[str, bytes]:
+def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
     """One file per encoder, corpus and protocol; the languages of one corpus and direction share a file."""
     files: dict[str, bytes] = {}
-    for encoder, spec in sorted(evidence.specs.items()):
+    for encoder, spec in sorted(data.specs.items()):
         folder = f"{spec.checkpoint.replace('/', '__').replace(' ', '_')}/{spec.revision}"
         tasks: dict[str, list[dict[str, object]]] = {}
-        for corpus in evidence.corpus_names():
-            for protocol in evidence.protocols(corpus):
+        for corpus in data.corpus_names():
+            for protocol in data.protocols(corpus):
                 if "*" in protocol:  # over all languages: MTEB averages its subsets itself
                     continue
                 rows = [
-                    r
-                    for r in evidence.results
-                    if (r["encoder"], r["corpus"], r["protocol"]) == (encoder, corpus, protocol)
+                    r for r in data.results if (r["encoder"], r["corpus"], r["protocol"]) == (encoder, corpus, protocol)
                 ]
                 rows = [r for r in rows if r["value"] is not None and r["metric"] not in SMALLER_IS_BETTER]
                 if rows:
-                    task, entry = _entry(evidence, corpus, protocol, rows)
+                    task, entry = _entry(data, corpus, protocol, rows)
                     tasks.setdefault(task, []).append(entry)
         for task, entries in tasks.items():
             document = {
-                "dataset_revision": evidence.corpora[str(entries[0]["corpus"])].fingerprint,
+                "dataset_revision": data.corpora[str(entries[0]["corpus"])].fingerprint,
                 "task_name": task,
                 "mteb_version": FORMAT,
                 "scores": {"test": entries},
@@ -57,11 +55,11 @@ def mteb_files(evidence: Evidence, name: str) -> dict[str, bytes]:
     return files
 
 
-def _entry(evidence: Evidence, corpus: str, protocol: str, rows: list[Row]) -> tuple[str, dict[str, object]]:
+def _entry(data: ReportData, corpus: str, protocol: str, rows: list[Row]) -> tuple[str, dict[str, object]]:
     by = {r["metric"]: r for r in rows}
     main = next((by[m] for m in MAIN if m in by), rows[0])
     parts = cross_lingual(protocol)
-    language = parts.language if parts else evidence.corpora[corpus].languages_reference
+    language = parts.language if parts else data.corpora[corpus].languages_reference
     label = parts.direction if parts else protocol
     scores = {_name(r["metric"]): r["value"] for r in rows}
     entry: dict[str, object] = {

@@ -11,39 +11,39 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from reports.rows.report_data import Evidence, plain
+from reports.rows.report_data import ReportData, plain
 from store.schema import RESULTS
 
 SCHEMA_ID = "capim-results/1"
 
 
-def results_table(evidence: Evidence) -> pa.Table:
+def results_table(data: ReportData) -> pa.Table:
     """The kept results as ``schema.RESULTS``."""
-    return pa.Table.from_pylist([dict(row) for row in evidence.results], schema=RESULTS)
+    return pa.Table.from_pylist([dict(row) for row in data.results], schema=RESULTS)
 
 
-def csv_files(evidence: Evidence, name: str) -> dict[str, bytes]:
+def csv_files(data: ReportData, name: str) -> dict[str, bytes]:
     """One CSV; nulls are empty, texts quoted."""
     target = io.BytesIO()
-    pyarrow.csv.write_csv(results_table(evidence), target)
+    pyarrow.csv.write_csv(results_table(data), target)
     return {name: target.getvalue()}
 
 
-def parquet_files(evidence: Evidence, name: str) -> dict[str, bytes]:
+def parquet_files(data: ReportData, name: str) -> dict[str, bytes]:
     """One Parquet file with the store's own types."""
     target = io.BytesIO()
-    pyarrow.parquet.write_table(results_table(evidence), target)
+    pyarrow.parquet.write_table(results_table(data), target)
     return {name: target.getvalue()}
 
 
-def json_files(evidence: Evidence, name: str) -> dict[str, bytes]:
+def json_files(data: ReportData, name: str) -> dict[str, bytes]:
     """The rows, and beside them the JSON Schema (draft 2020-12) that they obey."""
     stem = name.removesuffix(".json")
     document = {
         "$schema": f"./{stem}.schema.json",
         "format": SCHEMA_ID,
-        "digest": evidence.digest,
-        "results": [{key: plain(value) for key, value in row.items()} for row in evidence.results],
+        "digest": data.digest,
+        "results": [{key: plain(value) for key, value in row.items()} for row in data.results],
     }
     return {name: _text(document), f"{stem}.schema.json": _text(json_schema(RESULTS))}
 

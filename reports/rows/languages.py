@@ -1,4 +1,4 @@
-"""Figures per language and translator: ``t2i/<language>/<translator>`` and back."""
+"""Results per language and translator: ``t2i/<language>/<translator>`` and back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from reports.rows.report_data import Evidence, Row
+from langcodes import Language
+
+from reports.rows.report_data import ReportData
 
 DIRECTIONS = ("t2i", "i2t")
 NDCG = "consistency_nDCG@20"  # COCO-SM's nDCG@20: agreement with the list for the English caption
@@ -15,18 +17,9 @@ RBO = "consistency_RBO"
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")  # BCP-47, as far as ids use it
 
-NAMES = {
-    "ar": "Arabic", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek", "en": "English", "es": "Spanish",
-    "fa": "Persian", "fi": "Finnish", "fr": "French", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian",
-    "hu": "Hungarian", "hy": "Armenian", "id": "Indonesian", "it": "Italian", "ja": "Japanese", "ko": "Korean",
-    "nl": "Dutch", "no": "Norwegian", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian",
-    "sv": "Swedish", "sw": "Swahili", "te": "Telugu", "th": "Thai", "tr": "Turkish", "uk": "Ukrainian",
-    "vi": "Vietnamese", "zh": "Chinese",
-}  # fmt: skip
-
 
 class CrossLingual(NamedTuple):
-    """One protocol id taken apart."""
+    """The parts of a protocol id such as ``t2i/de/google``."""
 
     direction: str
     language: str
@@ -55,75 +48,61 @@ def language_name(code: str) -> str:
         >>> language_name("de"), language_name("pt-BR"), language_name("xx")
         ('German', 'Portuguese (pt-BR)', 'xx')
     """
-    base = code.split("-", maxsplit=1)[0]
-    if base not in NAMES:
+    language = Language.get(code)
+    if not language.is_valid():
         return code
-    return NAMES[base] if base == code else f"{NAMES[base]} ({code})"
+    name = language.language_name()
+    return name if language.language == code else f"{name} ({code})"
 
 
-def languages(evidence: Evidence, corpus: str) -> list[str]:
-    """Language codes that have figures there, sorted."""
-    return sorted({c.language for p in evidence.protocols(corpus) if (c := cross_lingual(p)) is not None})
+def languages(data: ReportData, corpus: str) -> list[str]:
+    """Language codes with results on a corpus, sorted."""
+    return sorted({c.language for p in data.protocols(corpus) if (c := cross_lingual(p)) is not None})
 
 
-def translators(evidence: Evidence, corpus: str, language: str | None = None) -> list[str]:
-    """Translators that have figures there, sorted; of one language if asked."""
-    found = (cross_lingual(p) for p in evidence.protocols(corpus))
+def translators(data: ReportData, corpus: str, language: str | None = None) -> list[str]:
+    """Translators with results on a corpus, sorted; optionally of one language only."""
+    found = (cross_lingual(p) for p in data.protocols(corpus))
     return sorted({c.translator for c in found if c is not None and language in (None, c.language)})
 
 
-def figure(
-    evidence: Evidence, corpus: str, encoder: str, direction: str, language: str, translator: str, metric: str
-) -> Row | None:
-    """One result row, or None."""
-    return evidence.figures.get((corpus, f"{direction}/{language}/{translator}", metric, encoder))
-
-
 def over_translators(
-    evidence: Evidence, corpus: str, encoder: str, direction: str, language: str, metric: str
+    data: ReportData, corpus: str, encoder: str, direction: str, language: str, metric: str
 ) -> float | None:
-    """Mean over the translators of one language; None without any figure."""
-    rows = (
-        figure(evidence, corpus, encoder, direction, language, translator, metric)
-        for translator in translators(evidence, corpus, language)
-    )
-    return mean([r["value"] for r in rows if r is not None])
+    """Mean over the translators of one language; None without any value."""
+    ids = (f"{direction}/{language}/{translator}" for translator in translators(data, corpus, language))
+    return mean([data.value(corpus, protocol, metric, encoder) for protocol in ids])
 
 
 def language_mean(
-    evidence: Evidence, corpus: str, encoder: str, direction: str, metric: str, *, without: str | None = None
+    data: ReportData, corpus: str, encoder: str, direction: str, metric: str, *, without: str | None = None
 ) -> float | None:
-    """Mean over languages of the mean over translators; None without any figure."""
+    """Mean over languages of the mean over translators; None without any value."""
     return mean(
         [
-            over_translators(evidence, corpus, encoder, direction, language, metric)
-            for language in languages(evidence, corpus)
+            over_translators(data, corpus, encoder, direction, language, metric)
+            for language in languages(data, corpus)
             if language != without
         ]
     )
 
 
-def over_languages(evidence: Evidence, corpus: str) -> list[tuple[str, str, str]]:
-    """The figures over all languages: what to call each, and the ends of its protocol id and of its metric's name."""
-    reference = evidence.corpora[corpus].languages_reference
-    name = language_name(reference)
-    ways = translators(evidence, corpus)
-    found = []
-    for without, suffix in (("", ""), (f" without {name}", f"without-{reference}")):
-        plain = f"@{suffix}" if suffix else ""
-        found.append((f"all{without}", f"*/*{plain}", ""))
-        found += [(f"{way}{without}", f"*/{way}{plain}", "") for way in ways if len(ways) > 1]
-        found.append((f"by speakers{without}", f"*/*@speakers{'-' if suffix else ''}{suffix}", ""))
-    shares = (("languages", "language"), ("translators", "translator"), ("neither", "residual"))
-    found += [
-        (
-            f"variance between {title}" if title != "neither" else "variance of neither",
-            f"*/*@without-{reference}",
-            f"_variance_{key}",
-        )
-        for title, key in shares
-    ]
-    return found
+def over_languages(data: ReportData, corpus: str) -> list[tuple[str, str, str]]:
+    """The results over all languages: a label, and the suffixes of the protocol id and of the metric name."""
+    reference = data.corpora[corpus].languages_reference
+    labels = []
+    for without, suffix in (("", ""), (f" without {language_name(reference)}", f"without-{reference}")):
+        at = f"@{suffix}" if suffix else ""
+        labels.append((f"all{without}", f"*/*{at}", ""))
+        if len(ways := translators(data, corpus)) > 1:
+            labels += [(f"{way}{without}", f"*/{way}{at}", "") for way in ways]
+        labels.append((f"by speakers{without}", f"*/*@speakers{'-' if suffix else ''}{suffix}", ""))
+    shares = {
+        "language": "variance between languages",
+        "translator": "variance between translators",
+        "residual": "residual variance",
+    }
+    return labels + [(label, f"*/*@without-{reference}", f"_variance_{key}") for key, label in shares.items()]
 
 
 def mean(values: Sequence[float | None]) -> float | None:
@@ -148,21 +127,15 @@ def deviation(values: Sequence[float | None]) -> float | None:
     return stdev(known) if len(known) > 1 else None
 
 
-_ISO = {
-    "ar": "ara-Arab", "cs": "ces-Latn", "da": "dan-Latn", "de": "deu-Latn", "el": "ell-Grek", "en": "eng-Latn",
-    "es": "spa-Latn", "fa": "fas-Arab", "fi": "fin-Latn", "fr": "fra-Latn", "he": "heb-Hebr", "hi": "hin-Deva",
-    "hr": "hrv-Latn", "hu": "hun-Latn", "hy": "hye-Armn", "id": "ind-Latn", "it": "ita-Latn", "ja": "jpn-Jpan",
-    "ko": "kor-Hang", "nl": "nld-Latn", "no": "nor-Latn", "pl": "pol-Latn", "pt": "por-Latn", "ro": "ron-Latn",
-    "ru": "rus-Cyrl", "sv": "swe-Latn", "sw": "swa-Latn", "te": "tel-Telu", "th": "tha-Thai", "tr": "tur-Latn",
-    "uk": "ukr-Cyrl", "vi": "vie-Latn", "zh": "zho-Hans",
-}  # fmt: skip
-
-
 def mteb_language(code: str) -> str:
-    """The ISO 639-3 code with script that MTEB uses, or the code itself where the table has none.
+    """The ISO 639-3 code with script that MTEB uses, or the code as given if it is not a known language.
 
     Examples:
-        >>> mteb_language("de"), mteb_language("pt-BR"), mteb_language("xx")
-        ('deu-Latn', 'por-Latn', 'xx')
+        >>> mteb_language("de"), mteb_language("pt-BR"), mteb_language("ko"), mteb_language("xx")
+        ('deu-Latn', 'por-Latn', 'kor-Hang', 'xx')
     """
-    return _ISO.get(code.split("-", maxsplit=1)[0], code)
+    language = Language.get(code)
+    if not language.is_valid():
+        return code
+    script = language.maximize().script
+    return f"{language.to_alpha3()}-{'Hang' if script == 'Kore' else script}"  # MTEB writes Korean as Hangul

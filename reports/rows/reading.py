@@ -1,4 +1,4 @@
-"""Reads the rows of a report out of a store, the newest where several say the same thing."""
+"""Reads the rows of a report from a store: of several rows for the same result, the newest."""
 
 from __future__ import annotations
 
@@ -10,27 +10,33 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.rows.cases import PROTOCOL, Case, choose
-from reports.rows.report_data import TABLES, Evidence, Row, Source
+from reports.rows.report_data import TABLES, ReportData, Row, Source
+from reports.rows.selected_queries import PROTOCOL, SelectedQuery, select_queries
 from store.errors import RequestError
 from store.types import Corpus
 
 Describe: TypeAlias = Callable[[Sequence[str]], Mapping[str, NDArray[np.bool_]]]
 EXAMPLES = frozenset({"false negative", "hub"})  # kinds of errors whose examples join the gallery
 
+ENCODER_COLUMNS = (
+    ("encoder", "encoder_fingerprint"),
+    ("encoder_a", "fingerprint_a"),
+    ("encoder_b", "fingerprint_b"),
+)
 
-def read_evidence(source: Source, *, run: str | None = None, describe: Describe | None = None) -> Evidence:
+
+def read_report_data(source: Source, *, run: str | None = None, describe: Describe | None = None) -> ReportData:
     """All rows that a report of this store shows.
 
     Args:
         source: The store.
-        run: Only the figures that this run wrote; by default the newest of each, whoever wrote them.
+        run: Only the results that this run wrote; by default the newest of each, from all runs.
         describe: Gives the features of English captions (``tasks.diagnosis.wording.complexity.caption_features``)
-            for the filter of the gallery; reports themselves import no analysis.
+            for the filter of the gallery; reports import no diagnosis.
 
     Returns:
-        Per encoder name and corpus name only the newest fingerprints: figures of two states of one corpus
-        never stand in one table. What is left out is said in ``left_out``.
+        Per encoder and corpus only the rows of the newest fingerprint, so that a table never mixes two states of one
+        corpus. ``left_out`` lists the others.
 
     Raises:
         RequestError: There are no results.
@@ -38,67 +44,63 @@ def read_evidence(source: Source, *, run: str | None = None, describe: Describe 
     tables = {name: source.rows(name).to_pylist() for name in TABLES}
     results: list[Row] = [r for r in tables["results"] if run in (None, r["run"])]
     if not results:
-        asked = f"run {run!r} wrote no results" if run else "there are no results yet"
-        known = ", ".join(sorted({r["run"] for r in tables["results"]})[-5:])
-        step = f"the newest runs with results: {known}" if known else "run `capim run` (or `capim demo`) first"
-        raise RequestError(f"store {source.uri}: {asked}; {step}")
+        fault = f"run {run!r} wrote no results" if run else "there are no results yet"
+        runs_with_results = ", ".join(sorted({r["run"] for r in tables["results"]})[-5:])
+        step = (
+            f"the newest runs with results: {runs_with_results}"
+            if runs_with_results
+            else "run `capim run` (or `capim demo`) first"
+        )
+        raise RequestError(f"store {source.uri}: {fault}; {step}")
 
     corpora = _newest(results, "corpus", "corpus_fingerprint")
-    current = [r for r in results if corpora[r["corpus"]] == r["corpus_fingerprint"]]
-    encoders = _newest(current, "encoder", "encoder_fingerprint")
-    current = [r for r in current if encoders[r["encoder"]] == r["encoder_fingerprint"]]
-    newest = {(r["corpus"], r["protocol"], r["metric"], r["encoder"]): r for r in sorted(current, key=_age)}
-    kept = tuple(newest[key] for key in sorted(newest))
+    on_current = [r for r in results if corpora[r["corpus"]] == r["corpus_fingerprint"]]
+    encoders = _newest(on_current, "encoder", "encoder_fingerprint")
 
-    def ours(row: Row) -> bool:
-        return bool(encoders.get(row["encoder"]) == row["encoder_fingerprint"]) and row["corpus"] in corpora
+    def current(row: Row) -> bool:
+        corpus = corpora.get(row["corpus"])
+        return (
+            corpus is not None
+            and row.get("corpus_fingerprint", corpus) == corpus
+            and all(encoders.get(row[name]) == row[column] for name, column in ENCODER_COLUMNS if name in row)
+        )
 
-    def same_corpus(row: Row) -> bool:
-        return bool(corpora.get(row["corpus"]) == row["corpus_fingerprint"])
+    def newest(table: str, *key: str) -> tuple[Row, ...]:
+        rows = {tuple(r[k] for k in key): r for r in sorted(tables[table], key=_age) if current(r)}
+        return tuple(rows[values] for values in sorted(rows))
 
-    comparisons = {
-        (r["corpus"], r["protocol"], r["metric"], r["encoder_a"], r["encoder_b"]): r
-        for r in sorted(tables["comparisons"], key=_age)
-        if same_corpus(r)
-        and encoders.get(r["encoder_a"]) == r["fingerprint_a"]
-        and encoders.get(r["encoder_b"]) == r["fingerprint_b"]
-    }
-    slices = {
-        (r["corpus"], r["protocol"], r["analysis"], r["metric"], r["feature"], r["level_name"], r["encoder"]): r
-        for r in sorted(tables["slices"], key=_age)
-        if same_corpus(r) and ours(r)
-    }
-    batches = sorted((r for r in tables["batches"] if ours(r)), key=lambda r: (r["created"], r["batch_id"]))
-    chosen = [*kept, *comparisons.values(), *slices.values(), *batches]
-    named = {r["run"] for r in chosen}
-    runs = sorted((r for r in tables["runs"] if r["run"] in named), key=lambda r: (r["started"], r["run"]))
-    sets = [
-        s
-        for s in source.sealed_sets()
-        if corpora.get(s.key.corpus) == s.key.corpus_fingerprint
-        and encoders.get(s.key.encoder) == s.key.encoder_fingerprint
-    ]
+    tables["results"] = results
+    kept = newest("results", "corpus", "protocol", "metric", "encoder")
+    comparisons = newest("comparisons", "corpus", "protocol", "metric", "encoder_a", "encoder_b")
+    slices = newest("slices", "corpus", "protocol", "analysis", "metric", "feature", "level_name", "encoder")
+    batches = sorted(filter(current, tables["batches"]), key=lambda r: (r["created"], r["batch_id"]))
+    named = {r["run"] for r in (*kept, *comparisons, *slices, *batches)}
     contents = {name: source.corpus(name, fingerprint) for name, fingerprint in sorted(corpora.items())}
-    cases = _cases(source, kept, slices.values())
-    return Evidence(
+    queries = _queries(source, kept, slices)
+    return ReportData(
         uri=source.uri,
         results=kept,
-        comparisons=tuple(comparisons[key] for key in sorted(comparisons)),
-        slices=tuple(slices[key] for key in sorted(slices)),
+        comparisons=comparisons,
+        slices=slices,
         batches=tuple(batches),
-        runs=tuple(runs),
-        sets=tuple(sorted(sets, key=lambda s: (s.key.corpus, s.key.encoder, s.key.modality))),
+        runs=tuple(sorted((r for r in tables["runs"] if r["run"] in named), key=lambda r: (r["started"], r["run"]))),
+        sets=tuple(
+            s
+            for s in sorted(source.sealed_sets(), key=lambda s: (s.key.corpus, s.key.encoder, s.key.modality))
+            if corpora.get(s.key.corpus) == s.key.corpus_fingerprint
+            and encoders.get(s.key.encoder) == s.key.encoder_fingerprint
+        ),
         specs={name: source.encoder(fingerprint) for name, fingerprint in sorted(encoders.items())},
         corpora=contents,
-        cases=cases,
-        features=_features(cases, contents, describe) if describe is not None else {},
-        pictures=_pictures(source, cases, contents),
+        queries=queries,
+        features=_features(queries, contents, describe) if describe is not None else {},
+        thumbnails=_thumbnails(source, queries, contents),
         left_out=tuple(_left_out(results, corpora, encoders)),
     )
 
 
-def _cases(source: Source, results: Sequence[Row], slices: Iterable[Row]) -> tuple[Case, ...]:
-    """The gallery's queries, from the outcomes behind the kept results."""
+def _queries(source: Source, results: Sequence[Row], slices: Iterable[Row]) -> tuple[SelectedQuery, ...]:
+    """The queries of the gallery, from the outcomes behind the kept results."""
     evaluations: dict[str, dict[str, str]] = {}
     for row in results:
         if row["protocol"] == PROTOCOL:
@@ -106,36 +108,36 @@ def _cases(source: Source, results: Sequence[Row], slices: Iterable[Row]) -> tup
     examples: dict[str, dict[str, list[str]]] = {}
     for row in slices:
         if row["analysis"] == "errors" and row["protocol"] == PROTOCOL and row["feature"] in EXAMPLES and row["detail"]:
-            found = examples.setdefault(row["corpus"], {}).setdefault(row["feature"], [])
-            found += json.loads(row["detail"]).get("examples", [])
-    cases: list[Case] = []
-    for corpus, of in sorted(evaluations.items()):
-        outcomes = {name: source.rows("outcomes", evaluation=digest) for name, digest in of.items()}
-        cases += choose(corpus, outcomes, examples.get(corpus))
-    return tuple(cases)
+            ids = examples.setdefault(row["corpus"], {}).setdefault(row["feature"], [])
+            ids += json.loads(row["detail"]).get("examples", [])
+    queries: list[SelectedQuery] = []
+    for corpus, by_encoder in sorted(evaluations.items()):
+        outcomes = {name: source.rows("outcomes", evaluation=digest) for name, digest in by_encoder.items()}
+        queries += select_queries(corpus, outcomes, examples.get(corpus))
+    return tuple(queries)
 
 
 def _features(
-    cases: Sequence[Case], corpora: Mapping[str, Corpus], describe: Describe
+    queries: Sequence[SelectedQuery], corpora: Mapping[str, Corpus], describe: Describe
 ) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Corpus and query to what the caption speaks of, for English captions."""
+    """Corpus and query id to the features of the caption, for English captions."""
     captions = {}
-    for case in cases:
-        row = corpora[case.corpus].captions.slice(case.caption, 1).to_pylist()[0]
+    for query in queries:
+        row = corpora[query.corpus].captions.slice(query.caption, 1).to_pylist()[0]
         if row["text"] is not None and row["language"].lower().startswith("en"):
-            captions[case.corpus, case.query_id] = row["text"]
-    found = describe(list(captions.values())) if captions else {}
-    return {key: tuple(name for name, has in sorted(found.items()) if has[place]) for place, key in enumerate(captions)}
+            captions[query.corpus, query.query_id] = row["text"]
+    features = describe(list(captions.values())) if captions else {}
+    return {key: tuple(name for name, has in sorted(features.items()) if has[i]) for i, key in enumerate(captions)}
 
 
-def _pictures(source: Source, cases: Iterable[Case], corpora: Mapping[str, Corpus]) -> dict[str, bytes]:
-    """Thumbnails of every image that a case shows, by hash; images without one are left out."""
-    wanted = set[str]()
-    for case in cases:
-        shas = corpora[case.corpus].images["sha"]
-        ords = {case.image, *(ord_ for answer in case.answers for ord_, _ in answer.top)}
-        wanted |= {sha for ord_ in ords if (sha := shas[ord_].as_py()) is not None}
-    return dict(sorted(source.thumbnails(sorted(wanted)).items())) if wanted else {}
+def _thumbnails(source: Source, queries: Iterable[SelectedQuery], corpora: Mapping[str, Corpus]) -> dict[str, bytes]:
+    """Thumbnails of every image that the gallery shows, by hash; images without one are left out."""
+    shas = set[str]()
+    for query in queries:
+        of_image = corpora[query.corpus].images["sha"]
+        ords = {query.image, *(ord_ for ranked in query.lists for ord_, _ in ranked.top)}
+        shas |= {sha for ord_ in ords if (sha := of_image[ord_].as_py()) is not None}
+    return dict(sorted(source.thumbnails(sorted(shas)).items())) if shas else {}
 
 
 def _age(row: Row) -> tuple[datetime, str]:
@@ -149,17 +151,15 @@ def _newest(rows: Iterable[Row], name: str, fingerprint: str) -> dict[str, str]:
 
 
 def _left_out(results: Iterable[Row], corpora: Mapping[str, str], encoders: Mapping[str, str]) -> list[str]:
-    """One sentence per older state of a corpus or an encoder that has figures in the store."""
+    """One sentence per older state of a corpus or an encoder that has results in the store."""
     sentences = set()
     for row in results:
         if corpora[row["corpus"]] != row["corpus_fingerprint"]:
             sentences.add(
-                f"figures on an older state of corpus {row['corpus']} (fingerprint {row['corpus_fingerprint']}): "
-                "its contents have changed since"
+                f"results on an earlier version of corpus {row['corpus']} (fingerprint {row['corpus_fingerprint']})"
             )
         elif encoders.get(row["encoder"]) != row["encoder_fingerprint"]:
             sentences.add(
-                f"figures of an older {row['encoder']} (fingerprint {row['encoder_fingerprint']}): "
-                "its revision or settings have changed since"
+                f"results of an earlier version of {row['encoder']} (fingerprint {row['encoder_fingerprint']})"
             )
     return sorted(sentences)

@@ -1,22 +1,21 @@
-"""What one report is made from: the stored rows, read once, the newest where several say the same thing.
-
-Everything after this module works on plain rows in memory, so a report can be built from a store, from the
-``results.json`` of an older report, or from rows made by a test.
-"""
+"""The data of one report: stored rows in memory, with the look-ups that the sections need."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from itertools import combinations
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from reports.rows.cases import Case
+from reports.rows.selected_queries import SelectedQuery
 from store.types import Corpus, EncoderSpec, SetKey, canonical_json
+from tasks.statistics.ranks import EncoderRank, PairTest, rank_encoders
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -24,7 +23,7 @@ TABLES = ("results", "comparisons", "slices", "batches", "runs")
 
 
 class Sealed(Protocol):
-    """What a report says about a sealed embedding set (``store.SealedSet``)."""
+    """What a report shows of a sealed embedding set (``store.SealedSet``)."""
 
     key: SetKey
     tag: str
@@ -40,10 +39,10 @@ class Source(Protocol):
 
     @property
     def uri(self) -> str:
-        """Where it is."""
+        """The location of the store."""
 
     def rows(self, table: str, **equals: str | Sequence[str]) -> pa.Table:
-        """A table of analyses, filtered on columns."""
+        """The rows of a table whose columns have the given values."""
 
     def sealed_sets(self) -> list[Any]:
         """All sealed embedding sets, as :class:`Sealed`."""
@@ -52,30 +51,30 @@ class Source(Protocol):
         """One encoder's spec."""
 
     def corpus(self, name: str, fingerprint: str | None = None) -> Corpus:
-        """One corpus' contents."""
+        """The contents of one corpus."""
 
     def thumbnails(self, shas: Sequence[str]) -> dict[str, bytes]:
         """Small JPEGs by image hash."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class ReportData:
     """The rows of one report.
 
     Attributes:
-        uri: Of the store.
+        uri: The location of the store.
         results: One row per encoder, corpus, protocol and metric (``schema.RESULTS``).
         comparisons: Pairs of the encoders in ``results`` on the same corpora.
-        slices: Failure analysis and ablations of the same.
-        batches: Encoding times of the same.
-        runs: The runs that any of the rows above name, oldest first.
+        slices: Failure analysis and ablations of the same encoders and corpora.
+        batches: Encoding times of the same encoders.
+        runs: The runs named by any of the rows above, oldest first.
         sets: The sealed embedding sets of the encoders and corpora in ``results``.
         specs: Encoder name to its spec.
         corpora: Corpus name to its contents.
-        cases: Single queries for the gallery.
-        features: Corpus name and caption id to what the failure analysis found in the caption.
-        pictures: Image hash to its stored thumbnail, for the images of ``cases``.
-        left_out: Sentences about stored figures that this report does not show, and why.
+        queries: Single queries for the gallery.
+        features: Corpus name and caption id to the features of the caption.
+        thumbnails: Image hash to its stored thumbnail, for the images of ``queries``.
+        left_out: Sentences about stored results that this report does not show, and why.
     """
 
     uri: str
@@ -87,36 +86,60 @@ class Evidence:
     sets: tuple[Sealed, ...]
     specs: Mapping[str, EncoderSpec]
     corpora: Mapping[str, Corpus]
-    cases: tuple[Case, ...] = ()
+    queries: tuple[SelectedQuery, ...] = ()
     features: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
-    pictures: Mapping[str, bytes] = field(default_factory=dict)
+    thumbnails: Mapping[str, bytes] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
     @cached_property
-    def figures(self) -> Mapping[tuple[str, str, str, str], Row]:
-        """Results by corpus, protocol, metric and encoder."""
+    def _rows(self) -> Mapping[tuple[str, str, str, str], Row]:
         return {(r["corpus"], r["protocol"], r["metric"], r["encoder"]): r for r in self.results}
 
-    @cached_property
-    def pairs(self) -> Mapping[tuple[str, str, str, str, str], Row]:
-        """Comparisons by corpus, protocol, metric and the two encoders as stored."""
-        return {(r["corpus"], r["protocol"], r["metric"], r["encoder_a"], r["encoder_b"]): r for r in self.comparisons}
+    def row(self, corpus: str, protocol: str, metric: str, encoder: str) -> Row | None:
+        """The result of one encoder, or None where there is none."""
+        return self._rows.get((corpus, protocol, metric, encoder))
+
+    def value(self, corpus: str, protocol: str, metric: str, encoder: str) -> float | None:
+        """The value of :meth:`row`; None also where the row has no value."""
+        value: float | None = (self.row(corpus, protocol, metric, encoder) or {}).get("value")
+        return value
 
     @cached_property
-    def _cells(self) -> Mapping[tuple[str, str, str], tuple[Row, ...]]:
-        """Results by corpus, protocol and metric, best first; without a value last; equal values by name."""
-        cells: dict[tuple[str, str, str], list[Row]] = {}
+    def _comparisons(self) -> Mapping[tuple[str, str, str, str, str], Row]:
+        either = [*map(_reversed, self.comparisons), *self.comparisons]
+        return {(r["corpus"], r["protocol"], r["metric"], r["encoder_a"], r["encoder_b"]): r for r in either}
+
+    def comparison(self, corpus: str, protocol: str, metric: str, a: str, b: str) -> Row | None:
+        """The difference of ``a`` minus ``b`` with its test, whichever way round it is stored; None if not compared."""
+        return self._comparisons.get((corpus, protocol, metric, a, b))
+
+    def ranks(self, corpus: str, protocol: str, metric: str) -> dict[str, EncoderRank]:
+        """Encoder to its rank (``tasks.statistics.ranks``); empty unless every pair of two or more was compared."""
+        values = [(r["encoder"], r["value"]) for r in self.ranked(corpus, protocol, metric) if r["value"] is not None]
+        pairs = [self.comparison(corpus, protocol, metric, a, b) for (a, _), (b, _) in combinations(values, 2)]
+        tests = [
+            PairTest(r["encoder_a"], r["encoder_b"], r["difference"] or 0.0, r["p_adjusted"])
+            for r in pairs
+            if r is not None
+        ]
+        if not tests or len(tests) < len(pairs):
+            return {}
+        return {r.encoder: r for r in rank_encoders(values, tests, lower_is_better=metric in SMALLER_IS_BETTER)}
+
+    @cached_property
+    def _ranked(self) -> Mapping[tuple[str, str, str], tuple[Row, ...]]:
+        groups: dict[tuple[str, str, str], list[Row]] = {}
         for row in self.results:
-            cells.setdefault((row["corpus"], row["protocol"], row["metric"]), []).append(row)
-        return {key: tuple(sorted(rows, key=_place)) for key, rows in cells.items()}
+            groups.setdefault((row["corpus"], row["protocol"], row["metric"]), []).append(row)
+        return {key: tuple(sorted(rows, key=_rank_key)) for key, rows in groups.items()}
 
     @cached_property
     def _protocols(self) -> Mapping[str, Mapping[str, tuple[Row, ...]]]:
         """Results by corpus and protocol, both by name."""
-        found: dict[str, dict[str, list[Row]]] = {}
+        groups: dict[str, dict[str, list[Row]]] = {}
         for row in self.results:
-            found.setdefault(row["corpus"], {}).setdefault(row["protocol"], []).append(row)
-        return {c: {p: tuple(rows) for p, rows in sorted(of.items())} for c, of in sorted(found.items())}
+            groups.setdefault(row["corpus"], {}).setdefault(row["protocol"], []).append(row)
+        return {c: {p: tuple(rows) for p, rows in sorted(of.items())} for c, of in sorted(groups.items())}
 
     def corpus_names(self, having: Callable[[str], bool] = lambda _: True) -> list[str]:
         """Corpora with a protocol that ``having`` accepts: those with most queries first, then by name."""
@@ -141,7 +164,7 @@ class Evidence:
 
     def ranked(self, corpus: str, protocol: str, metric: str) -> tuple[Row, ...]:
         """The rows of one metric, best first; without a value last; equal values by name."""
-        return self._cells.get((corpus, protocol, metric), ())
+        return self._ranked.get((corpus, protocol, metric), ())
 
     @cached_property
     def digest(self) -> str:
@@ -154,18 +177,31 @@ class Evidence:
             total.update(f"{sealed.tag} {sealed.digest}".encode())
         for name, corpus in sorted(self.corpora.items()):
             total.update(f"{name} {corpus.fingerprint}".encode())
-        for case in self.cases:
-            total.update(repr(case).encode())
+        for query in self.queries:
+            total.update(repr(query).encode())
         return total.hexdigest()
 
 
-def _place(row: Row) -> tuple[bool, float, str]:
-    """Sort key of :meth:`Evidence.ranked`."""
+def _rank_key(row: Row) -> tuple[bool, float, str]:
+    """Sort key of :meth:`ReportData.ranked`."""
     sign = 1.0 if row["metric"] in SMALLER_IS_BETTER else -1.0
     return row["value"] is None, sign * (row["value"] or 0.0), row["encoder"]
 
 
+def _reversed(row: Row) -> Row:
+    """A comparison of a minus b as b minus a: the names, the difference and its interval exchanged."""
+    difference, low, high = (None if row[key] is None else -row[key] for key in ("difference", "ci_high", "ci_low"))
+    ends = {"encoder_a": row["encoder_b"], "encoder_b": row["encoder_a"]}
+    return {**row, **ends, "difference": difference, "ci_low": low, "ci_high": high}
+
+
 SMALLER_IS_BETTER = frozenset({"median_rank", "mean_rank"})
+
+
+def detail_of(row: Row) -> dict[str, Any]:
+    """The details that an analysis stored with a slice."""
+    detail: dict[str, Any] = json.loads(row["detail"]) if row["detail"] else {}
+    return detail
 
 
 def plain(value: Any) -> Any:

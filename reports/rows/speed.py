@@ -1,7 +1,6 @@
 """Encoding times of stored batches, stage by stage, as medians and quantiles.
 
-Warm-up batches are left out (``protocols.md`` §7); an encoder that only has warm-up batches has no speed, which
-is said rather than estimated.
+Warm-up batches are excluded (``docs/protocols.md`` §7); an encoder with only warm-up batches has no speed.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reports.rows.report_data import Evidence, Row
+from reports.rows.report_data import ReportData, Row
 
 STAGES = ("decode", "preprocess", "forward", "write")
 
@@ -33,9 +32,9 @@ class Speed:
     Attributes:
         stages: Stage to its rate, for the stages that were measured.
         latency: Seconds of a forward batch: 50th, 95th and 99th percentile.
-        n_batches: Counted batches.
+        n_batches: Batches without the warm-up.
         n_items: Items in them.
-        batch_size: The commonest configured size.
+        batch_size: The most frequent configured size.
         peak_memory_bytes: The largest of all batches; None if not measured.
     """
 
@@ -52,10 +51,10 @@ class Speed:
     peak_memory_bytes: int | None
 
 
-def speeds(evidence: Evidence) -> list[Speed]:
+def speeds(data: ReportData) -> list[Speed]:
     """One entry per encoder, corpus, modality, device and precision that has counted batches."""
     groups: dict[tuple[str, str, str, str, str], list[Row]] = defaultdict(list)
-    for row in evidence.batches:
+    for row in data.batches:
         if not row["warmup"] and row["n_items"] > 0:
             groups[row["encoder"], row["corpus"], row["modality"], row["device"], row["forward_precision"]].append(row)
     return [_speed(*key, groups[key]) for key in sorted(groups)]
@@ -87,37 +86,32 @@ def _speed(encoder: str, corpus: str, modality: str, device: str, precision: str
     )
 
 
-def image_rate(evidence: Evidence, corpus: str) -> dict[str, Speed]:
+def image_rate(data: ReportData, corpus: str) -> dict[str, Speed]:
     """Encoder to its image speed on a corpus, where the forward pass was measured.
 
     An encoder measured on several devices is shown on the one with the most items.
     """
-    found: dict[str, Speed] = {}
-    for speed in speeds(evidence):
-        if speed.corpus == corpus and speed.modality == "image" and "forward" in speed.stages:
-            known = found.get(speed.encoder)
-            if known is None or speed.n_items > known.n_items:
-                found[speed.encoder] = speed
-    return found
+    measured = [s for s in speeds(data) if s.corpus == corpus and s.modality == "image" and "forward" in s.stages]
+    return {s.encoder: s for s in sorted(measured, key=lambda s: s.n_items)}
 
 
-def bytes_per_image(evidence: Evidence, corpus: str) -> dict[str, float]:
+def bytes_per_image(data: ReportData, corpus: str) -> dict[str, float]:
     """Encoder to stored bytes per image of its sealed set."""
     return {
         s.key.encoder: s.n_bytes / s.n_rows
-        for s in evidence.sets
+        for s in data.sets
         if s.key.corpus == corpus and s.key.modality == "image" and s.n_rows
     }
 
 
-def qps_v28(evidence: Evidence, corpus: str) -> dict[str, float]:
+def qps_v28(data: ReportData, corpus: str) -> dict[str, float]:
     """Encoder to the V28 seed's figure: images over the forward time of images and captions together.
 
     The seed also counted the time of the scores, which batches do not hold.
     """
     images: dict[str, int] = defaultdict(int)
     seconds: dict[str, float] = defaultdict(float)
-    for row in evidence.batches:
+    for row in data.batches:
         if row["corpus"] == corpus and row["forward_seconds"] is not None:
             seconds[row["encoder"]] += row["forward_seconds"]
             images[row["encoder"]] += row["n_items"] if row["modality"] == "image" else 0

@@ -1,7 +1,7 @@
-"""What it would cost to change something: precision, truncation, re-ranking, indexes; from stored embeddings.
+"""Ablations computed from stored embeddings: precision, truncation, re-ranking, indexes and others.
 
 An ablation is a slice whose ``detail`` names its cost (``bytes_per_item``, ``seconds``, ``queries_per_second``,
-``n`` or the setting itself as ``x``). What has a scale is drawn as a curve over it.
+``n`` or the setting itself as ``x``). Ablations over a numeric setting are drawn as curves.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import altair as alt
 from reports import format as show
 from reports.elements import charts
 from reports.elements.cells import UNITS, metric_title
-from reports.elements.page import Block, Cell, Chart, Column, Section, Table
-from reports.rows.report_data import Evidence, Row
+from reports.elements.page import Block, Cell, Chart, Section, Table
+from reports.elements.tables import ColumnOf, numbers, pivot, texts, value
+from reports.rows.report_data import ReportData, Row, detail_of
 from reports.sections.gate import ANALYSIS as REFERENCE
 from reports.sections.leaderboard import headlines, retrieval_corpora
 from reports.sections.parts import TITLES as SLICES
-from reports.sections.parts import anchor, detail_of, order, slice_cell
+from reports.sections.parts import anchor, order, slice_cell
 
 TITLES = {
     "precision": "Precision of the stored vectors",
@@ -50,40 +51,37 @@ COSTS = {
 SHARES = {"tie_share": "tied queries", "recall": "recall of the exact list"}
 CURVES = frozenset({"truncation", "pca", "pooling", "two-stage", "ann", "temperature", "threshold"})
 COMBINED = frozenset({"two-stage", "fusion", "ann"})  # shown by R@1; the other metrics folded
-LOGARITHMIC = 20.0  # times that the largest cost must exceed the smallest
+LOGARITHMIC = 20.0  # ratio of the largest to the smallest cost above which the axis is logarithmic
 
 
-def section(evidence: Evidence) -> Section | None:
-    """A curve for what has a scale, a table for what has not; per corpus, protocol and ablation."""
+def section(data: ReportData) -> Section:
+    """A curve or a table per corpus, protocol, ablation and metric."""
     blocks: list[Block] = []
-    for corpus in retrieval_corpora(evidence):
-        own = [r for r in evidence.slices if r["corpus"] == corpus and r["protocol"] in headlines(evidence, corpus)[:1]]
-        own = [r for r in own if r["analysis"] not in SLICES and r["analysis"] != REFERENCE]
-        places = {name: place for place, name in enumerate(TITLES)}
-        groups = sorted(
-            {(r["protocol"], r["analysis"], r["metric"]) for r in own},
-            key=lambda g: (places.get(g[1], len(places)), g[1], g[0].startswith("i2t"), g),
-        )
-        for protocol, analysis, metric in groups:
-            rows = [r for r in own if (r["protocol"], r["analysis"], r["metric"]) == (protocol, analysis, metric)]
-            table = _table(evidence, corpus, analysis, protocol, metric, rows)
+    titles = list(TITLES)
+    for corpus in retrieval_corpora(data):
+        groups: dict[tuple[int, str, str, str], list[Row]] = {}
+        for r in data.slices:
+            shown = r["corpus"] == corpus and r["protocol"] in headlines(data, corpus)[:1]
+            if shown and r["analysis"] not in SLICES and r["analysis"] != REFERENCE:
+                position = titles.index(r["analysis"]) if r["analysis"] in titles else len(titles)
+                groups.setdefault((position, r["analysis"], r["protocol"], r["metric"]), []).append(r)
+        for (_, analysis, protocol, metric), rows in sorted(groups.items(), key=lambda item: item[0]):
+            table = _table(data, corpus, analysis, protocol, metric, rows)
             if analysis in COMBINED and metric != "R@1":
                 blocks.append(dataclasses.replace(table, folded=table.caption))
             else:
-                blocks.append(_curve(table, analysis, protocol, metric, rows, evidence.encoder_names()) or table)
-    if not blocks:
-        return None
+                blocks.append(_curve(table, analysis, protocol, metric, rows, data.encoder_names()) or table)
     return Section(
         id="ablations",
-        title="What a change would cost",
-        lead="Computed from the stored embeddings; nothing was encoded again. A change is against the vectors as they "
-        "are stored, query by query, in points.",
+        title="Ablations",
+        lead="Computed from the stored embeddings; nothing was encoded again. A change is relative to the vectors as "
+        "stored, paired by query, in percentage points.",
         blocks=tuple(blocks),
     )
 
 
 def title_of(analysis: str) -> str:
-    """An ablation's name for people; its own name if it is new."""
+    """The title of an ablation; made from its name if it has none."""
     return TITLES.get(analysis, analysis.replace("-", " ").capitalize())
 
 
@@ -91,74 +89,57 @@ def _label(row: Row) -> str:
     return row["level_name"] if row["feature"] in ("", row["level_name"]) else f"{row['feature']} {row['level_name']}"
 
 
-def _table(evidence: Evidence, corpus: str, analysis: str, protocol: str, metric: str, rows: Sequence[Row]) -> Table:
+def _table(data: ReportData, corpus: str, analysis: str, protocol: str, metric: str, rows: Sequence[Row]) -> Table:
+    names = order(data, corpus, protocol, metric, rows)
     details = {id(r): detail_of(r) for r in rows}
-    costs = [key for key in COSTS if key != "x" and any(key in d for d in details.values())]
-    changed = any(d.get("change") is not None for d in details.values())
-    shares = [key for key in SHARES if any(d.get(key) for d in details.values())]
-    names = order(evidence, corpus, protocol, metric, rows)
-    return Table(
-        id=anchor("ablation", analysis, corpus, protocol, metric),
-        caption=f"{title_of(analysis)} · {corpus} · {protocol} · {metric_title(metric)}",
-        columns=(
-            Column(heading="Encoder"),
-            Column(heading="setting"),
-            Column(heading=metric_title(metric), numeric=True),
-            *((Column(heading="change", numeric=True),) if changed else ()),
-            *(Column(heading=SHARES[key], numeric=True, explain="Percent") for key in shares),
-            *(Column(heading=COSTS[key], numeric=True) for key in costs),
-        ),
-        rows=tuple(
-            (
-                Cell(text=r["encoder"]),
-                Cell(text=_label(r)),
-                slice_cell(r),
-                *((_change(details[id(r)]),) if changed else ()),
-                *(_share(details[id(r)].get(key)) for key in shares),
-                *(_cost(details[id(r)].get(key)) for key in costs),
-            )
-            for r in sorted(rows, key=lambda r: names.index(r["encoder"]))
-        ),
+
+    def change(r: Row) -> Cell:
+        detail = details[id(r)]
+        note = show.percent_range(detail.get("change_low"), detail.get("change_high"))
+        return value(detail.get("change"), show.points(detail.get("change")), note=note)
+
+    def share(key: str) -> ColumnOf[Row]:
+        def cell(r: Row) -> Cell:
+            return value(details[id(r)].get(key), show.percent(details[id(r)].get(key)))
+
+        return numbers(SHARES[key], cell, explain="Percent")
+
+    def cost(key: str) -> ColumnOf[Row]:
+        return numbers(COSTS[key], lambda r: value(details[id(r)].get(key), show.significant(details[id(r)].get(key))))
+
+    return pivot(
+        anchor("ablation", analysis, corpus, protocol, metric),
+        f"{title_of(analysis)} · {corpus} · {protocol} · {metric_title(metric)}",
+        sorted(rows, key=lambda r: names.index(r["encoder"])),
+        [
+            texts("Encoder", lambda r: r["encoder"]),
+            texts("setting", _label),
+            numbers(metric_title(metric), slice_cell),
+            *([numbers("change", change)] if any(d.get("change") is not None for d in details.values()) else []),
+            *(share(key) for key in SHARES if any(d.get(key) for d in details.values())),
+            *(cost(key) for key in COSTS if key != "x" and any(key in d for d in details.values())),
+        ],
         sortable=True,
         dense=True,
     )
 
 
-def _change(detail: dict[str, Any]) -> Cell:
-    value = detail.get("change")
-    return Cell(
-        text=show.points(value),
-        note=show.percent_range(detail.get("change_low"), detail.get("change_high")),
-        sort=show.exact(value),
-    )
-
-
-def _share(value: float | None) -> Cell:
-    return Cell(text=show.percent(value), sort=show.exact(value))
-
-
-def _cost(value: float | None) -> Cell:
-    return Cell(text=show.significant(value), sort=show.exact(value))
-
-
 def _curve(
     table: Table, analysis: str, protocol: str, metric: str, rows: Sequence[Row], everyone: list[str]
 ) -> Chart | None:
-    """The value over the first cost that at least two levels of an encoder have."""
+    """The value over the first cost that an encoder has at two settings or more."""
     if analysis not in CURVES:
         return None
     scale = 1.0 if metric in UNITS else 100.0
     for key, cost in COSTS.items():
         points = [
-            {
-                "encoder": r["encoder"],
-                "setting": _label(r),
-                "cost": float(detail_of(r)[key]),
-                "value": scale * r["value"],
-                "ci_low": scale * (r["value"] if r["ci_low"] is None else r["ci_low"]),
-                "ci_high": scale * (r["value"] if r["ci_high"] is None else r["ci_high"]),
-                "text": f"{slice_cell(r).text} ({slice_cell(r).note})",
-            }
+            charts.interval_point(
+                r,
+                scale=scale,
+                text=f"{slice_cell(r).text} ({slice_cell(r).note})",
+                setting=_label(r),
+                cost=float(detail_of(r)[key]),
+            )
             for r in rows
             if r["value"] is not None and isinstance(detail_of(r).get(key), int | float)
         ]
@@ -168,34 +149,28 @@ def _curve(
     return None
 
 
-def _chart(table: Table, value: str, points: list[dict[str, Any]], cost: str, everyone: list[str]) -> Chart:
+def _chart(table: Table, y_title: str, points: list[dict[str, Any]], cost: str, everyone: list[str]) -> Chart:
     names = sorted({p["encoder"] for p in points})
     costs = [p["cost"] for p in points]
-    wide = min(costs) > 0 and max(costs) / min(costs) > LOGARITHMIC
+    logarithmic = min(costs) > 0 and max(costs) / min(costs) > LOGARITHMIC
+    fit = {"nice": False, "padding": 20}
+    scale = alt.Scale(type="log", **fit) if logarithmic else alt.Scale(zero=False, **fit)
     base = alt.Chart(charts.values(points)).encode(
-        x=alt.X(
-            "cost:Q",
-            title=f"{cost} (logarithmic)" if wide else cost,
-            scale=alt.Scale(type="log", nice=False, padding=20)
-            if wide
-            else alt.Scale(zero=False, nice=False, padding=20),
-        ),
-        color=alt.Color("encoder:N", scale=charts.colours(names, everyone), legend=charts.legend()),
-        tooltip=[alt.Tooltip(f"{f}:N") for f in ("encoder", "setting", "text")],
+        x=alt.X("cost:Q", title=f"{cost} (logarithmic)" if logarithmic else cost, scale=scale),
+        color=charts.colour(names, everyone, legend=charts.legend()),
+        tooltip=charts.tooltips("encoder", "setting", "text"),
     )
-    y = alt.Y("ci_low:Q", title=value, scale=alt.Scale(zero=False))
+    y = alt.Y("ci_low:Q", title=y_title, scale=alt.Scale(zero=False))
+    shape = charts.shape(names, everyone, legend=charts.legend())
     picture = alt.layer(
         base.mark_line(strokeWidth=1.5, opacity=0.7).encode(y="value:Q"),
-        base.mark_rule(strokeWidth=2, opacity=0.6).encode(y=y, y2="ci_high:Q"),
-        base.mark_point(filled=True, size=60, opacity=1).encode(
-            y="value:Q", shape=alt.Shape("encoder:N", scale=charts.shapes(names, everyone), legend=charts.legend())
-        ),
+        *charts.intervals(base, y, size=60, opacity=0.6, shape=shape),
     ).properties(width=charts.WIDTH, height=260)
-    told = [f"{p['encoder']}, {p['setting']}: {p['text']} at {show.significant(p['cost'])}" for p in points]
+    by_point = [f"{p['encoder']}, {p['setting']}: {p['text']} at {show.significant(p['cost'])}" for p in points]
     return charts.finish(
         picture,
         name=f"{table.id}-curve",
         title=table.caption,
-        alt_text=f"{value} over {cost}. {'; '.join(told)}.",
+        alt_text=f"{y_title} over {cost}. {'; '.join(by_point)}.",
         data=table,
     )

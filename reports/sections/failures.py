@@ -1,109 +1,94 @@
-"""The gallery: single queries with what was right and what each encoder found instead."""
+"""The gallery: single queries with the relevant item and the ranked list of each encoder."""
 
 from __future__ import annotations
 
 from reports import format as show
 from reports.elements.gallery import Answer, Case, Filter, Gallery, Hit
-from reports.elements.page import Block, Section
-from reports.rows.cases import PROTOCOL, Answered
-from reports.rows.cases import Case as Chosen
-from reports.rows.report_data import Evidence
+from reports.elements.page import Section
+from reports.rows.report_data import ReportData
+from reports.rows.selected_queries import PROTOCOL, RankedList, SelectedQuery
 from reports.sections.leaderboard import retrieval_corpora
 
 MISSED = "missed by "
-UNFOLDED = 3  # cases whose answers show at once
+UNFOLDED = 3  # cases whose ranked lists are open at first
 
 
-def section(evidence: Evidence) -> Section | None:
-    """One gallery per corpus with outcomes; None without."""
-    blocks: list[Block] = []
-    for corpus in retrieval_corpora(evidence):
-        chosen = [case for case in evidence.cases if case.corpus == corpus]
-        if chosen:
-            blocks.append(_gallery(evidence, corpus, chosen))
-    if not blocks:
-        return None
+def section(data: ReportData) -> Section:
+    """One gallery per corpus with selected queries."""
+    by_corpus = {corpus: [q for q in data.queries if q.corpus == corpus] for corpus in retrieval_corpora(data)}
     return Section(
         id="failures",
         title="Single queries",
-        lead="What the encoders found, query by query. The cases are chosen by rule from the stored outcomes: the "
-        "hardest that all miss, those that only one misses or only one finds, ties, and near misses; one per image.",
-        blocks=tuple(blocks),
+        lead="Ranked lists of single queries, selected from the stored outcomes by a fixed rule: the hardest queries "
+        "that all encoders miss, those that exactly one misses or finds, ties, and near misses; one per image.",
+        blocks=tuple(_gallery(data, corpus, queries) for corpus, queries in by_corpus.items() if queries),
     )
 
 
-def _gallery(evidence: Evidence, corpus: str, chosen: list[Chosen]) -> Gallery:
-    cases = tuple(_case(evidence, case, number) for number, case in enumerate(chosen, 1))
-    present = {tag for case in cases for tag in case.tags}
-    kinds = list(dict.fromkeys(case.kind for case in chosen))
-    missed = sorted(tag for tag in present if tag.startswith(MISSED) and tag not in kinds)
-    features = sorted(present - set(kinds) - set(missed))
-    filters = [Filter(label="Kind", options=tuple(kinds)), Filter(label="Encoder", options=tuple(missed))]
-    if features:
-        filters.append(Filter(label="Caption", options=tuple(features)))
+def _gallery(data: ReportData, corpus: str, queries: list[SelectedQuery]) -> Gallery:
+    cases = tuple(_case(data, query, number) for number, query in enumerate(queries, 1))
+    tags = {tag for case in cases for tag in case.tags}
+    kinds = list(dict.fromkeys(query.kind for query in queries))
+    missed = sorted(tag for tag in tags if tag.startswith(MISSED) and tag not in kinds)
+    features = sorted(tags - set(kinds) - set(missed))
+    filters = {"Kind": kinds, "Encoder": missed, "Caption": features}
     return Gallery(
         id=f"failures-{corpus}",
         caption=f"{corpus} · {PROTOCOL} · {show.count(len(cases), 'query', 'queries')}",
-        filters=tuple(f for f in filters if f.options),
+        filters=tuple(Filter(label=label, options=tuple(options)) for label, options in filters.items() if options),
         cases=cases,
-        note="Beside every encoder: the place of the right image. Scores are cosines, or MaxSim sums for "
-        "multi-vector encoders.",
+        note="After each encoder: the rank of the relevant image. Scores are cosines, or MaxSim sums for multi-vector "
+        "encoders.",
     )
 
 
-def _case(evidence: Evidence, case: Chosen, number: int) -> Case:
-    corpus = evidence.corpora[case.corpus]
-    caption = corpus.captions.slice(case.caption, 1).to_pylist()[0]
-    missed = [a.encoder for a in case.answers if a.rank_best > 1]
-    found = [a.encoder for a in case.answers if a.rank_worst == 1]
-    features = evidence.features.get((case.corpus, case.query_id), ())
+def _case(data: ReportData, query: SelectedQuery, number: int) -> Case:
+    caption = data.corpora[query.corpus].captions.slice(query.caption, 1).to_pylist()[0]
+    missed = [ranked.encoder for ranked in query.lists if ranked.rank_best > 1]
+    first = [ranked.encoder for ranked in query.lists if ranked.rank_worst == 1]
+    features = data.features.get((query.corpus, query.query_id), ())
     return Case(
-        id=f"case-{case.corpus}-{number}",
+        id=f"case-{query.corpus}-{number}",
         query=caption["text"] or caption["id"],
-        thumbnail="",
-        expected=(_hit(evidence, case.corpus, case.image, place="", score=None, right=True),),
-        answers=tuple(_answer(evidence, case, answer) for answer in case.answers),
-        tags=(case.kind, *(MISSED + name for name in missed), *features),
-        labels=(case.kind, *features),
+        expected=(_hit(data, query, query.image),),
+        answers=tuple(_answer(data, query, ranked) for ranked in query.lists),
+        tags=(query.kind, *(MISSED + name for name in missed), *features),
+        labels=(query.kind, *features),
         unfolded=number <= UNFOLDED,
-        summary=_summary(found, missed, len(case.answers)),
+        summary=_summary(first, missed, len(query.lists)),
     )
 
 
-def _summary(found: list[str], missed: list[str], n: int) -> str:
+def _summary(first: list[str], missed: list[str], n: int) -> str:
     if len(missed) == n:
-        return "No encoder has it first." if n > 1 else "Not first."
-    if len(found) == n:
-        return "All have it first."
-    first = f"first with {show.listing(found)}" if found else ""
-    not_first = f"missed by {show.listing(missed)}" if missed else ""
-    text = "; ".join(filter(None, (first, not_first)))
+        return "No encoder ranks it first." if n > 1 else "Not ranked first."
+    if len(first) == n:
+        return "All encoders rank it first."
+    parts = [f"ranked first by {show.listing(first)}"] if first else []
+    parts += [f"missed by {show.listing(missed)}"] if missed else []
+    text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:]}." if text else "Decided by a tie."
 
 
-def _answer(evidence: Evidence, case: Chosen, answer: Answered) -> Answer:
-    low, high = show.number(answer.rank_best, 0), show.number(answer.rank_worst, 0)
-    if answer.rank_best == answer.rank_worst:
-        place = f"place {low}"
-    else:
-        place = f"tied for places {low} to {high}" if answer.top else f"somewhere in places {low} to {high}"
+def _answer(data: ReportData, query: SelectedQuery, ranked: RankedList) -> Answer:
+    low, high = show.number(ranked.rank_best, 0), show.number(ranked.rank_worst, 0)
+    tied = f"tied for ranks {low} to {high}" if ranked.top else f"between ranks {low} and {high}"
     return Answer(
-        encoder=answer.encoder,
-        rank=place,
-        right=answer.rank_worst == 1,
+        encoder=ranked.encoder,
+        rank=f"rank {low}" if low == high else tied,
+        right=ranked.rank_worst == 1,
         hits=tuple(
-            _hit(evidence, case.corpus, ord_, place=str(i), score=score, right=ord_ == case.image)
-            for i, (ord_, score) in enumerate(answer.top, 1)
+            _hit(data, query, image, str(i), show.number(score, 3)) for i, (image, score) in enumerate(ranked.top, 1)
         ),
     )
 
 
-def _hit(evidence: Evidence, corpus: str, ord_: int, *, place: str, score: float | None, right: bool) -> Hit:
-    image = evidence.corpora[corpus].images.slice(ord_, 1).to_pylist()[0]
+def _hit(data: ReportData, query: SelectedQuery, image: int, rank: str = "", score: str = "") -> Hit:
+    row = data.corpora[query.corpus].images.slice(image, 1).to_pylist()[0]
     return Hit(
-        place=place,
-        label=image["id"],
-        thumbnail=image["sha"] if image["sha"] in evidence.pictures else "",
-        score=show.number(score, 3) if score is not None else "",
-        right=right,
+        rank=rank,
+        label=row["id"],
+        thumbnail=row["sha"] if row["sha"] in data.thumbnails else "",
+        score=score,
+        right=image == query.image,
     )

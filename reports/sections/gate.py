@@ -1,103 +1,90 @@
-"""The reference gate: what this run got beside what is published for the same model and protocol."""
+"""The reference gate: results of this store beside published figures for the same model and protocol."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from reports import format as show
 from reports.elements.cells import metric_title
-from reports.elements.page import Block, Cell, Column, Mark, Notice, Section, Table
-from reports.rows.report_data import Evidence, Row
+from reports.elements.page import Block, Cell, Mark, Notice, Section, Table
+from reports.elements.tables import numbers, pivot, texts, value
+from reports.rows.report_data import ReportData, Row, detail_of
 
 ANALYSIS = "reference"
-VERDICTS: dict[str, Mark] = {"reproduced": "good", "suspect": "bad", "other protocol": "warn", "no reference": "muted"}
+VERDICTS: dict[str, Mark] = {"suspect": "bad", "other protocol": "warn", "reproduced": "good"}  # in this order
 
 
-def section(evidence: Evidence) -> Section | None:
-    """Suspects first, as a notice; then every figure that has a reference."""
-    rows = [r for r in evidence.slices if r["analysis"] == ANALYSIS]
+def section(data: ReportData) -> Section:
+    """Suspect results first, as a notice; then every result with a reference."""
+    rows = [r for r in data.slices if r["analysis"] == ANALYSIS]
     suspects = [r for r in rows if r["level_name"] == "suspect"]
     compared = [r for r in rows if r["level_name"] != "no reference"]
-    if not compared:
-        return None
+    without = sorted({r["encoder"] for r in rows} - {r["encoder"] for r in compared})
     blocks: list[Block] = []
     if suspects:
-        blocks.append(
-            Notice(
-                title=f"{show.count(len(suspects), 'figure')} far from what is published",
-                items=tuple(_sentence(r) for r in suspects),
-                mark="bad",
-            )
-        )
-    blocks.append(_table(compared))
-    without = sorted({r["encoder"] for r in rows} - {r["encoder"] for r in compared})
+        title = f"{show.count(len(suspects), 'result')} far from the published figure"
+        blocks.append(Notice(title=title, items=tuple(map(_sentence, suspects)), mark="bad"))
+    if compared:
+        blocks.append(_table(compared))
     return Section(
         id="gate",
-        title="Against published figures",
-        lead="Each figure beside the one published for the same model and protocol. A suspect is more often a fault in "
-        "loading or preprocessing than a discovery."
-        + (f" Nothing is published for {show.listing(without)}." if without else ""),
+        title="Comparison with published figures",
+        lead="Each result beside the figure published for the same model and protocol. A suspect result is more often "
+        "caused by an error in loading or preprocessing than by a real difference."
+        + (f" No published figures for {show.listing(without)}." if without else ""),
         blocks=tuple(blocks),
     )
 
 
-def _detail(row: Row) -> dict[str, Any]:
-    detail: dict[str, Any] = json.loads(row["detail"]) if row["detail"] else {}
-    return detail
+def _source(row: Row) -> str:
+    return str(detail_of(row).get("source") or row["feature"])
 
 
 def _sentence(row: Row) -> str:
-    detail = _detail(row)
     return (
         f"{row['encoder']} on {row['corpus']}, {row['protocol']} {metric_title(row['metric'])}: "
-        f"{show.percent(row['value'])} here, {show.percent(detail.get('published'))} published "
-        f"({detail.get('source') or row['feature']})" + (f"; {row['reason']}" if row["reason"] else "")
+        f"{show.percent(row['value'])} here, {show.percent(detail_of(row).get('published'))} published "
+        f"({_source(row)})" + (f"; {row['reason']}" if row["reason"] else "")
     )
 
 
 def _table(rows: list[Row]) -> Table:
-    order = {verdict: i for i, verdict in enumerate(("suspect", "other protocol", "reproduced"))}
-    rows = sorted(
-        rows, key=lambda r: (order.get(r["level_name"], 9), r["corpus"], r["encoder"], r["protocol"], r["metric"])
-    )
-    return Table(
-        id="gate-figures",
-        caption="Here and published, percent",
-        columns=(
-            Column(heading="Encoder"),
-            Column(heading="corpus"),
-            Column(heading="protocol"),
-            Column(heading="metric"),
-            Column(heading="here", numeric=True),
-            Column(heading="published", numeric=True),
-            Column(heading="difference", numeric=True, explain="Percentage points"),
-            Column(heading="verdict"),
-            Column(heading="source"),
+    order = {verdict: i for i, verdict in enumerate(VERDICTS)}
+
+    def protocol(row: Row) -> str:
+        published = detail_of(row).get("published_protocol") or row["protocol"]
+        return row["protocol"] if published == row["protocol"] else f"{row['protocol']} (published: {published})"
+
+    def here(row: Row) -> Cell:
+        return value(row["value"], show.percent(row["value"]), note=show.percent_range(row["ci_low"], row["ci_high"]))
+
+    def published(row: Row) -> Cell:
+        figure = detail_of(row).get("published")
+        return value(figure, show.percent(figure))
+
+    def difference(row: Row) -> Cell:
+        figure = detail_of(row).get("published")
+        points = None if figure is None or row["value"] is None else row["value"] - figure
+        return value(points, show.points(points))
+
+    def verdict(row: Row) -> Cell:
+        return Cell(text=row["level_name"], mark=VERDICTS.get(row["level_name"], ""), title=row["reason"] or "")
+
+    return pivot(
+        "gate-figures",
+        "Results here and published figures, percent",
+        sorted(
+            rows, key=lambda r: (order.get(r["level_name"], 9), r["corpus"], r["encoder"], r["protocol"], r["metric"])
         ),
-        rows=tuple(_row(r) for r in rows),
+        [
+            texts("Encoder", lambda r: r["encoder"]),
+            texts("corpus", lambda r: r["corpus"]),
+            texts("protocol", protocol),
+            texts("metric", lambda r: metric_title(r["metric"])),
+            numbers("here", here),
+            numbers("published", published),
+            numbers("difference", difference, explain="Percentage points"),
+            texts("verdict", verdict),
+            texts("source", _source),
+        ],
         sortable=True,
         dense=True,
-    )
-
-
-def _row(row: Row) -> tuple[Cell, ...]:
-    detail = _detail(row)
-    published = detail.get("published")
-    difference = None if published is None or row["value"] is None else row["value"] - published
-    protocol = detail.get("published_protocol") or row["protocol"]
-    return (
-        Cell(text=row["encoder"]),
-        Cell(text=row["corpus"]),
-        Cell(text=row["protocol"] if protocol == row["protocol"] else f"{row['protocol']} (published: {protocol})"),
-        Cell(text=metric_title(row["metric"])),
-        Cell(
-            text=show.percent(row["value"]),
-            note=show.percent_range(row["ci_low"], row["ci_high"]),
-            sort=show.exact(row["value"]),
-        ),
-        Cell(text=show.percent(published), sort=show.exact(published)),
-        Cell(text=show.points(difference), sort=show.exact(difference)),
-        Cell(text=row["level_name"], mark=VERDICTS.get(row["level_name"], ""), title=row["reason"] or ""),
-        Cell(text=detail.get("source") or row["feature"]),
     )

@@ -1,80 +1,100 @@
-"""Slices that are no contrast: parts of the queries, kinds of errors, hubs, disagreement."""
+"""Tables of slices that are not contrasts: parts of the queries, kinds of errors, hubs, disagreement."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
 
 from reports import format as show
 from reports.elements.cells import UNITS, metric_title
-from reports.elements.page import Cell, Column, Mark, Table
-from reports.rows.report_data import Evidence, Row
+from reports.elements.page import Cell, Mark, Table
+from reports.elements.tables import ColumnOf, absent, numbers, pivot, texts, value
+from reports.rows.report_data import ReportData, Row, detail_of
 from reports.sections.leaderboard import headlines
+from tasks.statistics.multiplicity import ALPHA, significance_mark
 
 CONTRAST = ("with", "without", "difference")
 TITLES = {
-    "complexity": "What the caption asks for",
-    "supercategory": "What the picture shows",
-    "category": "What the picture shows, by category",
-    "category-inferred": "What the caption names (inferred from words)",
-    "agreement": "Inferred categories against annotated ones",
+    "complexity": "Features of the caption",
+    "supercategory": "Objects in the image",
+    "category": "Objects in the image, by category",
+    "category-inferred": "Objects named in the caption (inferred from words)",
+    "agreement": "Inferred and annotated categories",
     "length": "Length of the caption",
     "ordinal": "Position of the caption",
     "errors": "Kinds of errors",
-    "disagreement": "Right where another is wrong",
+    "disagreement": "Correct where another encoder is wrong",
     "tags": "By tag",
-    "baseline": "Captions alone, without looking at the image",
+    "baseline": "Captions alone, without the image",
     "hubs": "Hubs",
-    "families": "Confusable images",
+    "families": "Confused images",
     "margin": "Score margin",
     "gap": "Modality gap",
 }
 FOLDED = frozenset({"category", "agreement", "margin", "gap", "baseline"})
-OF_THE_CORPUS = frozenset({"agreement", "baseline"})  # stored under one encoder, but true of none
-RAW = frozenset({"margin", "gap"})  # in units of their own
+OF_THE_CORPUS = frozenset({"agreement", "baseline"})  # the same for all encoders; stored under one of them
+RAW = frozenset({"margin", "gap"})  # not fractions
+JOINED = frozenset({"hubs", "gap", "baseline"})  # several metrics in one table
+KINDS = ("hit", "tie", "near miss", "hub", "false negative", "rest")
 
 
-def blocks(evidence: Evidence, corpus: str, rows: Sequence[Row]) -> list[Table]:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SliceGroup:
+    """The slices of one table: those of one corpus, analysis, protocol and (unless several are joined) metric."""
+
+    corpus: str
+    analysis: str
+    protocol: str
+    metric: str
+    rows: Sequence[Row]
+
+    def id(self, suffix: str = "") -> str:
+        """An anchor for the table."""
+        return anchor(self.analysis, self.corpus, self.protocol, self.metric, suffix)
+
+
+def blocks(data: ReportData, corpus: str, rows: Sequence[Row]) -> list[Table]:
     """The tables of one corpus, in the order of ``TITLES``."""
     tables: list[Table] = []
-    leading = headlines(evidence, corpus)[:1]
+    leading = headlines(data, corpus)[:1]
     for analysis in TITLES:
-        own = [r for r in rows if r["analysis"] == analysis]
-        groups = {(r["protocol"], "" if analysis in _JOINED else r["metric"]) for r in own}
-        for protocol, metric in sorted(groups, key=lambda g: (g[0].startswith("i2t"), g)):
-            part = [r for r in own if r["protocol"] == protocol and metric in ("", r["metric"])]
-            made = _SPECIAL.get(analysis, _plain)(evidence, corpus, analysis, protocol, metric, part)
+        groups: dict[tuple[str, str], list[Row]] = {}
+        for r in rows:
+            if r["analysis"] == analysis:
+                groups.setdefault((r["protocol"], "" if analysis in JOINED else r["metric"]), []).append(r)
+        for protocol, metric in sorted(groups, key=lambda key: (key[0].startswith("i2t"), key)):
+            group = SliceGroup(
+                corpus=corpus, analysis=analysis, protocol=protocol, metric=metric, rows=groups[protocol, metric]
+            )
+            made = SPECIAL.get(analysis, _parts)(data, group)
             opened = analysis not in FOLDED and (protocol in leading or "/" not in protocol)
             tables += made if opened else [dataclasses.replace(t, folded=t.folded or t.caption) for t in made]
     return tables
 
 
-def order(evidence: Evidence, corpus: str, protocol: str, metric: str, rows: Sequence[Row]) -> list[str]:
-    """Encoders in the order of the leaderboard, then those that are not on it."""
-    have = {r["encoder"] for r in rows}
-    ranked = [r["encoder"] for r in evidence.ranked(corpus, protocol, metric) if r["encoder"] in have]
-    return ranked + sorted(have - set(ranked))
+def order(data: ReportData, corpus: str, protocol: str, metric: str, rows: Sequence[Row]) -> list[str]:
+    """The encoders of the rows: in the order of the leaderboard, then those that are not on it."""
+    encoders = {r["encoder"] for r in rows}
+    ranked = [r["encoder"] for r in data.ranked(corpus, protocol, metric) if r["encoder"] in encoders]
+    return ranked + sorted(encoders - set(ranked))
 
 
 def slice_cell(row: Row | None) -> Cell:
     """One slice as a cell: its value, or the reason why there is none."""
     if row is None or row["value"] is None:
-        return Cell(text=show.ABSENT, mark="muted", title=(row or {}).get("reason") or "not computed")
+        return absent((row or {}).get("reason") or "not computed")
     queries = f"{show.count(row['n_queries'], 'query', 'queries')} in {show.count(row['n_clusters'], 'cluster')}"
-    about = f"{queries}; {row['reason']}" if row["reason"] else queries
+    title = f"{queries}; {row['reason']}" if row["reason"] else queries
+    text, note = show.percent(row["value"]), show.percent_range(row["ci_low"], row["ci_high"])
+    mark: Mark = ""
     if row["level_name"] == "difference":
         p = row["p_adjusted"]
-        mark: Mark = "muted" if p is not None and p >= 0.05 else ""
-        stars = f" {show.stars(p)}" if p is not None else ""
-        text, note = show.points(row["value"]) + stars, show.percent_range(row["ci_low"], row["ci_high"])
-        return Cell(text=text, note=note, title=about, sort=show.exact(row["value"]), mark=mark)
-    if row["analysis"] in RAW or row["metric"] in UNITS:
+        mark = "muted" if p is not None and p >= ALPHA else ""
+        text = show.points(row["value"]) + (f" {significance_mark(p)}" if p is not None else "")
+    elif row["analysis"] in RAW or row["metric"] in UNITS:
         text, note = show.number(row["value"], 3), show.span(row["ci_low"], row["ci_high"], 3)
-    else:
-        text, note = show.percent(row["value"]), show.percent_range(row["ci_low"], row["ci_high"])
-    return Cell(text=text, note=note, title=about, sort=show.exact(row["value"]))
+    return value(row["value"], text, note=note, title=title, mark=mark)
 
 
 def anchor(*parts: str) -> str:
@@ -88,155 +108,138 @@ def anchor(*parts: str) -> str:
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in text.replace("@", ""))
 
 
-def _plain(
-    evidence: Evidence, corpus: str, analysis: str, protocol: str, metric: str, rows: Sequence[Row]
-) -> list[Table]:
-    """Parts down, encoders across."""
-    first = rows[0]["metric"]
-    names = order(evidence, corpus, protocol, first, rows)
-    heads = ["all encoders"] if analysis in OF_THE_CORPUS else names
-    by = {(r["encoder"], r["metric"], r["feature"], r["level_name"]): r for r in rows}
-    listed = sorted({key[1:] for key in by}, key=lambda p: (p[0], p[1] if analysis != "errors" else "", _natural(p[2])))
-    if analysis == "errors":
-        listed = sorted(listed, key=lambda p: (_KINDS.index(p[1]) if p[1] in _KINDS else len(_KINDS), p[1]))
-    title = f"{TITLES[analysis]} · {corpus} · {protocol}"
-    unit = "" if analysis in RAW else ", percent"
+def _parts(data: ReportData, group: SliceGroup) -> list[Table]:
+    """One row per part, one column per encoder."""
+    names = order(data, group.corpus, group.protocol, group.rows[0]["metric"], group.rows)
+    columns = {"all encoders": names[0]} if group.analysis in OF_THE_CORPUS else {name: name for name in names}
+    by_key = {(r["encoder"], r["metric"], r["feature"], r["level_name"]): r for r in group.rows}
+
+    def position(part: tuple[str, str, str]) -> tuple[object, ...]:
+        metric, feature, level = part
+        if group.analysis == "errors":
+            return KINDS.index(feature) if feature in KINDS else len(KINDS), feature, metric, _natural(level)
+        return metric, feature, _natural(level)
+
+    def label(part: tuple[str, str, str]) -> str:
+        _, feature, level = part
+        return feature if level in ("", feature) else f"{feature} {level}".strip()
+
+    def queries(part: tuple[str, str, str]) -> str:
+        return show.number(max(r["n_queries"] for key, r in by_key.items() if key[1:] == part), 0)
+
+    def encoder_column(heading: str, name: str) -> ColumnOf[tuple[str, str, str]]:
+        return numbers(heading, lambda part: slice_cell(by_key.get((name, *part))))
+
+    title = f"{TITLES[group.analysis]} · {group.corpus} · {group.protocol}"
+    unit = "" if group.analysis in RAW else ", percent"
     return [
-        Table(
-            id=anchor(analysis, corpus, protocol, metric, "parts"),
-            caption=f"{title} · {metric_title(metric)}{unit}" if metric else title,
-            columns=(
-                Column(heading="part"),
-                Column(heading="queries", numeric=True),
-                *(Column(heading=name, numeric=True) for name in heads),
-            ),
-            rows=tuple(
-                (
-                    Cell(text=_part(feature, level)),
-                    Cell(text=show.number(max(by[k]["n_queries"] for k in by if k[1:] == (m, feature, level)), 0)),
-                    *(slice_cell(by.get((name, m, feature, level))) for name in names[: len(heads)]),
-                )
-                for m, feature, level in listed
-            ),
+        pivot(
+            group.id("parts"),
+            f"{title} · {metric_title(group.metric)}{unit}" if group.metric else title,
+            sorted({key[1:] for key in by_key}, key=position),
+            [texts("part", label), numbers("queries", queries), *(encoder_column(*item) for item in columns.items())],
         )
     ]
 
 
-_KINDS = ("hit", "tie", "near miss", "hub", "false negative", "rest")
-
-
-def _part(feature: str, level: str) -> str:
-    return feature if level in ("", feature) else level if not feature else f"{feature} {level}"
-
-
-def _disagreement(
-    evidence: Evidence, corpus: str, analysis: str, protocol: str, metric: str, rows: Sequence[Row]
-) -> list[Table]:
-    """Row right where column is wrong; then alone right, alone wrong, and what all miss."""
-    names = order(evidence, corpus, protocol, "R@1", rows)
-    by = {(r["encoder"], r["feature"], r["level_name"]): r for r in rows}
-    alone = [f for f in ("alone right", "alone wrong", "missed by all") if any(k[1] == f for k in by)]
+def _disagreement(data: ReportData, group: SliceGroup) -> list[Table]:
+    """Share of queries where the row is correct and the column wrong; then where one alone is, and where all miss."""
+    names = order(data, group.corpus, group.protocol, "R@1", group.rows)
+    by_key = {(r["encoder"], r["feature"], r["level_name"]): r for r in group.rows}
+    alone = [f for f in ("alone right", "alone wrong", "missed by all") if any(key[1] == f for key in by_key)]
     if len(names) < 2:
         return []
 
     def against(a: str, b: str) -> Cell:
-        return Cell(text="·", mark="muted") if a == b else slice_cell(by.get((a, "right where wrong", b)))
+        return Cell(text="·", mark="muted") if a == b else slice_cell(by_key.get((a, "right where wrong", b)))
+
+    def share(name: str, feature: str) -> Cell:
+        return slice_cell(by_key.get((name, feature, "")))
 
     return [
-        Table(
-            id=anchor(analysis, corpus, protocol, metric, "matrix"),
-            caption=f"{corpus} · {protocol} · percent of queries that the row has first and the column misses",
-            columns=(
-                Column(heading="Encoder"),
-                *(Column(heading=name, group="wrong", numeric=True) for name in names),
-                *(Column(heading=f, numeric=True) for f in alone),
-            ),
-            rows=tuple(
-                (Cell(text=a), *(against(a, b) for b in names), *(slice_cell(by.get((a, f, ""))) for f in alone))
-                for a in names
-            ),
+        pivot(
+            group.id("matrix"),
+            f"{group.corpus} · {group.protocol} · percent of queries that the row ranks first and the column misses",
+            names,
+            [
+                texts("Encoder", str),
+                *(numbers(b, partial(against, b=b), group="wrong") for b in names),
+                *(numbers(feature, partial(share, feature=feature)) for feature in alone),
+            ],
             dense=len(names) > 4,
-            note="A large share on both sides of a pair means that the two know different things: "
-            "re-ranking or fusing them may help.",
+            note="Large shares in both directions mean that the two encoders make different errors: "
+            "re-ranking or fusion may help.",
         )
     ]
 
 
-def _hubs(
-    evidence: Evidence, corpus: str, analysis: str, protocol: str, metric: str, rows: Sequence[Row]
-) -> list[Table]:
+def _hubs(data: ReportData, group: SliceGroup) -> list[Table]:
     """Skewness and shares per encoder, and the worst hubs by name."""
-    names = order(evidence, corpus, protocol, "R@1", rows)
-    features = [f for f in ("skewness", "share of hubs", "share never found") if any(r["feature"] == f for r in rows)]
-    by = {(r["encoder"], r["feature"]): r for r in rows}
+    names = order(data, group.corpus, group.protocol, "R@1", group.rows)
+    by_key = {(r["encoder"], r["feature"]): r for r in group.rows}
+    features = [f for f in ("skewness", "share of hubs", "share never found") if any(key[1] == f for key in by_key)]
     worst = [
-        (Cell(text=name), Cell(text=str(hub["id"])), _count(hub["wrongly_first"]), _count(hub["n_10"]))
+        (name, hub)
         for name in names
-        if (row := by.get((name, features[0]))) is not None
-        for hub in detail_of(row).get("worst", [])[:3]
+        if (name, features[0]) in by_key
+        for hub in detail_of(by_key[name, features[0]]).get("worst", [])[:3]
     ]
-    tables: list[Table] = [
-        Table(
-            id=anchor(analysis, corpus, protocol),
-            caption=f"Hubs · {corpus} · {protocol}",
-            columns=(Column(heading="Encoder"), *(Column(heading=f, numeric=True) for f in features)),
-            rows=tuple((Cell(text=n), *(slice_cell(by.get((n, f))) for f in features)) for n in names),
-            note="Hubs are found for everything: items among the first ten far more often than their share. "
+
+    def cell(name: str, feature: str) -> Cell:
+        return slice_cell(by_key.get((name, feature)))
+
+    title = f"Worst hubs of {group.corpus} under {group.protocol}"
+    tables = [
+        pivot(
+            group.id(),
+            f"Hubs · {group.corpus} · {group.protocol}",
+            names,
+            [
+                texts("Encoder", str),
+                *(numbers(feature, partial(cell, feature=feature)) for feature in features),
+            ],
+            note="A hub is an item that is among the first ten of far more queries than expected. "
             "Skewness of that count, then shares of items in percent.",
-        )
-    ]
-    if worst:
-        tables.append(
-            Table(
-                id=anchor(analysis, corpus, protocol, "worst"),
-                caption=f"The worst hubs of {corpus} under {protocol}",
-                columns=(
-                    Column(heading="Encoder"),
-                    Column(heading="item"),
-                    Column(heading="wrongly first", numeric=True),
-                    Column(heading="among the first ten", numeric=True),
-                ),
-                rows=tuple(worst),
-                folded=f"The worst hubs of {corpus} under {protocol}",
-            )
-        )
-    return tables
-
-
-def _families(
-    evidence: Evidence, corpus: str, analysis: str, protocol: str, metric: str, rows: Sequence[Row]
-) -> list[Table]:
-    """The pairs of images that each encoder takes for one another."""
-    by = {r["encoder"]: r for r in rows}
-    pairs = [
-        (Cell(text=name), Cell(text=str(p["a"])), Cell(text=str(p["b"])), _count(p["a_for_b"]), _count(p["b_for_a"]))
-        for name in order(evidence, corpus, protocol, "R@1", rows)
-        for p in detail_of(by[name]).get("pairs", [])[:5]
-    ]
-    if not pairs:
-        return []
-    title = f"Images taken for one another, {corpus} under {protocol}"
-    return [
-        Table(
-            id=anchor(analysis, corpus, protocol),
-            caption=title,
-            columns=(
-                Column(heading="Encoder"),
-                Column(heading="image A"),
-                Column(heading="image B"),
-                Column(heading="A for B", numeric=True),
-                Column(heading="B for A", numeric=True),
-            ),
-            rows=tuple(pairs),
+        ),
+        pivot(
+            group.id("worst"),
+            title,
+            worst,
+            [
+                texts("Encoder", lambda row: row[0]),
+                texts("item", lambda row: str(row[1]["id"])),
+                numbers("wrongly first", lambda row: _count(row[1]["wrongly_first"])),
+                numbers("among the first ten", lambda row: _count(row[1]["n_10"])),
+            ],
             folded=title,
-        )
+        ),
     ]
+    return tables if worst else tables[:1]
 
 
-def detail_of(row: Row) -> dict[str, Any]:
-    """What the analysis added to a slice."""
-    detail = json.loads(row["detail"]) if row["detail"] else {}
-    return detail if isinstance(detail, dict) else {}
+def _families(data: ReportData, group: SliceGroup) -> list[Table]:
+    """The pairs of images that each encoder confuses most often."""
+    by_encoder = {r["encoder"]: r for r in group.rows}
+    pairs = [
+        (name, pair)
+        for name in order(data, group.corpus, group.protocol, "R@1", group.rows)
+        for pair in detail_of(by_encoder[name]).get("pairs", [])[:5]
+    ]
+    title = f"Confused images, {group.corpus} under {group.protocol}"
+    table = pivot(
+        group.id(),
+        title,
+        pairs,
+        [
+            texts("Encoder", lambda row: row[0]),
+            texts("image A", lambda row: str(row[1]["a"])),
+            texts("image B", lambda row: str(row[1]["b"])),
+            numbers("A for B", lambda row: _count(row[1]["a_for_b"])),
+            numbers("B for A", lambda row: _count(row[1]["b_for_a"])),
+        ],
+        folded=title,
+    )
+    return [table] if pairs else []
 
 
 def _count(n: int) -> Cell:
@@ -249,6 +252,8 @@ def _natural(text: str) -> tuple[float, str]:
     return (float(digits[0]) if digits else float("inf"), text)
 
 
-Maker = Callable[[Evidence, str, str, str, str, Sequence[Row]], list[Table]]
-_SPECIAL: dict[str, Maker] = {"disagreement": _disagreement, "hubs": _hubs, "families": _families}
-_JOINED = frozenset({"hubs", "gap", "baseline"})  # several metrics in one table
+SPECIAL: dict[str, Callable[[ReportData, SliceGroup], list[Table]]] = {
+    "disagreement": _disagreement,
+    "hubs": _hubs,
+    "families": _families,
+}

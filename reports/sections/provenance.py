@@ -1,4 +1,4 @@
-"""What was run on what: enough to make every number again."""
+"""Provenance: corpora, encoders, embedding sets, runs and commands, enough to reproduce every number."""
 
 from __future__ import annotations
 
@@ -7,241 +7,191 @@ import shlex
 from collections import Counter
 
 from reports import format as show
-from reports.elements.page import Block, Cell, Column, Section, Table, Text
-from reports.rows.report_data import Evidence
+from reports.elements.page import Block, Cell, Section, Table, Text
+from reports.elements.tables import numbers, pivot, texts, value
+from reports.rows.report_data import ReportData
 
-USUAL_LEVEL = 0.95  # of intervals, where a command does not say
+MOST_SKIPPED = 200  # images listed by name
 
 
-def section(evidence: Evidence) -> Section:
-    """Corpora, encoders, sealed sets, runs, and what was left out."""
-    blocks: list[Block] = [_corpora(evidence), _encoders(evidence)]
-    blocks += [table for table in (_sets(evidence), _runs(evidence), _configurations(evidence)) if table.rows]
-    blocks.append(_commands(evidence))
-    versions = _versions(evidence)
-    if versions is not None:
-        blocks.append(versions)
-    if evidence.left_out:
-        blocks.append(Text(text=f"Left out of this report: {'; '.join(evidence.left_out)}."))
+def section(data: ReportData) -> Section:
+    """Corpora, encoders, sealed sets, runs, commands, libraries, and what was left out."""
+    optional = (_sets(data), _runs(data), _configurations(data), _commands(data), _versions(data))
+    blocks: list[Block] = [_corpora(data), _encoders(data), *(table for table in optional if table.rows)]
+    if data.left_out:
+        blocks.append(Text(text=f"Left out of this report: {'; '.join(data.left_out)}."))
     return Section(
         id="provenance",
-        title="What was run on what",
-        lead=f"Every figure comes from rows of the store {evidence.uri}; digest of the rows {evidence.digest[:16]}.",
+        title="Provenance",
+        lead=f"All results come from the store {data.uri}; digest of the rows {data.digest[:16]}.",
         blocks=tuple(blocks),
     )
 
 
-def skips(evidence: Evidence) -> Section | None:
-    """Images that could not be used, with the reason; None if all could."""
-    rows = [
-        (Cell(text=name), Cell(text=row["image_id"]), Cell(text=row["reason"]))
-        for name, corpus in sorted(evidence.corpora.items())
+def skips(data: ReportData) -> Section:
+    """Images that could not be used, with the reason."""
+    skipped = [
+        (name, row["image_id"], row["reason"])
+        for name, corpus in sorted(data.corpora.items())
         for row in corpus.skipped.to_pylist()
     ]
-    if not rows:
-        return None
-    per_corpus = Counter(row[0].text for row in rows)
+    table = pivot(
+        "skipped-images",
+        "Skipped images and reasons" + (f" (first {MOST_SKIPPED:,} shown)" if len(skipped) > MOST_SKIPPED else ""),
+        skipped[:MOST_SKIPPED],
+        [texts("Corpus", lambda r: r[0]), texts("Image", lambda r: r[1]), texts("Reason", lambda r: r[2])],
+    )
+    per_corpus = sorted(Counter(name for name, _, _ in skipped).items())
+    lead = "; ".join(f"{show.count(n, 'image')} of {name} could not be used" for name, n in per_corpus)
     return Section(
         id="skipped",
         title="Skipped images",
-        lead="; ".join(
-            f"{show.count(n, 'image')} of {name} could not be used and took no part in any figure"
-            for name, n in sorted(per_corpus.items())
-        )
-        + ".",
-        blocks=(
-            Table(
-                id="skipped-images",
-                caption="Images left out, and why" + (f" (first {LONGEST:,} shown)" if len(rows) > LONGEST else ""),
-                columns=(Column(heading="Corpus"), Column(heading="Image"), Column(heading="Reason")),
-                rows=tuple(rows[:LONGEST]),
-            ),
-        ),
+        lead=f"{lead}; no result includes them.",
+        blocks=(table,) if skipped else (),
     )
 
 
-LONGEST = 200
-
-
-def _corpora(evidence: Evidence) -> Table:
-    return Table(
-        id="corpora",
-        caption="Corpora",
-        columns=(
-            Column(heading="Corpus"),
-            Column(heading="Images", numeric=True),
-            Column(heading="Captions", numeric=True),
-            Column(heading="Languages"),
-            Column(heading="Skipped", numeric=True),
-            Column(heading="Licence"),
-            Column(heading="Origin"),
-            Column(heading="Fingerprint"),
-        ),
-        rows=tuple(
-            (
-                Cell(text=name),
-                Cell(text=show.number(corpus.images.num_rows, 0)),
-                Cell(text=show.number(corpus.captions.num_rows, 0)),
-                Cell(text=", ".join(sorted(set(corpus.captions["language"].to_pylist())))),
-                Cell(text=show.number(corpus.skipped.num_rows, 0)),
-                Cell(text=corpus.licence),
-                Cell(text=corpus.origin or show.ABSENT),
-                Cell(text=corpus.fingerprint),
-            )
-            for name, corpus in sorted(evidence.corpora.items())
-        ),
+def _corpora(data: ReportData) -> Table:
+    return pivot(
+        "corpora",
+        "Corpora",
+        [corpus for _, corpus in sorted(data.corpora.items())],
+        [
+            texts("Corpus", lambda c: c.name),
+            numbers("Images", lambda c: show.number(c.images.num_rows, 0)),
+            numbers("Captions", lambda c: show.number(c.captions.num_rows, 0)),
+            texts("Languages", lambda c: ", ".join(sorted(set(c.captions["language"].to_pylist())))),
+            numbers("Skipped", lambda c: show.number(c.skipped.num_rows, 0)),
+            texts("Licence", lambda c: c.licence),
+            texts("Origin", lambda c: c.origin or show.ABSENT),
+            texts("Fingerprint", lambda c: c.fingerprint),
+        ],
     )
 
 
-def _encoders(evidence: Evidence) -> Table:
-    return Table(
-        id="encoders",
-        caption="Encoders",
-        columns=tuple(
-            Column(heading=h, numeric=h == "Dim")
-            for h in (
-                "Encoder",
-                "Checkpoint",
-                "Revision",
-                "Adapter",
-                "Vectors",
-                "Dim",
-                "Precision",
-                "Options",
-                "Fingerprint",
-            )
-        ),
-        rows=tuple(
-            (
-                Cell(text=name),
-                Cell(text=spec.checkpoint),
-                Cell(text=spec.revision[:16], title=spec.revision),
-                Cell(text=f"{spec.adapter} v{spec.adapter_version}"),
-                Cell(text=spec.vectors),
-                Cell(text=str(spec.dim)),
-                Cell(text=f"{spec.precision}, stored {spec.storage}"),
-                Cell(text=", ".join(f"{k}={v}" for k, v in sorted(spec.options.items())) or show.ABSENT),
-                Cell(text=spec.fingerprint),
-            )
-            for name, spec in sorted(evidence.specs.items())
-        ),
+def _encoders(data: ReportData) -> Table:
+    return pivot(
+        "encoders",
+        "Encoders",
+        [spec for _, spec in sorted(data.specs.items())],
+        [
+            texts("Encoder", lambda s: s.name),
+            texts("Checkpoint", lambda s: s.checkpoint),
+            texts("Revision", lambda s: Cell(text=s.revision[:16], title=s.revision)),
+            texts("Adapter", lambda s: f"{s.adapter} v{s.adapter_version}"),
+            texts("Vectors", lambda s: s.vectors),
+            numbers("Dim", lambda s: str(s.dim)),
+            texts("Precision", lambda s: f"{s.precision}, stored {s.storage}"),
+            texts("Options", lambda s: ", ".join(f"{k}={v}" for k, v in sorted(s.options.items())) or show.ABSENT),
+            texts("Fingerprint", lambda s: s.fingerprint),
+        ],
     )
 
 
-def _sets(evidence: Evidence) -> Table:
-    return Table(
-        id="sets",
-        caption="Sealed embedding sets",
-        columns=tuple(
-            Column(heading=h, numeric=h in ("Rows", "Size", "Version"))
-            for h in ("Encoder", "Corpus", "Of", "Rows", "Size", "Version", "Tag", "Digest")
-        ),
-        rows=tuple(
-            (
-                Cell(text=s.key.encoder),
-                Cell(text=s.key.corpus),
-                Cell(text=f"{s.key.modality}s"),
-                Cell(text=show.number(s.n_rows, 0)),
-                Cell(text=show.size(s.n_bytes), sort=show.exact(s.n_bytes)),
-                Cell(text=str(s.version)),
-                Cell(text=s.tag),
-                Cell(text=s.digest[:16], title=s.digest),
-            )
-            for s in evidence.sets
-        ),
+def _sets(data: ReportData) -> Table:
+    return pivot(
+        "sets",
+        "Sealed embedding sets",
+        data.sets,
+        [
+            texts("Encoder", lambda s: s.key.encoder),
+            texts("Corpus", lambda s: s.key.corpus),
+            texts("Items", lambda s: f"{s.key.modality}s"),
+            numbers("Rows", lambda s: show.number(s.n_rows, 0)),
+            numbers("Size", lambda s: value(s.n_bytes, show.size(s.n_bytes))),
+            numbers("Version", lambda s: str(s.version)),
+            texts("Tag", lambda s: s.tag),
+            texts("Digest", lambda s: Cell(text=s.digest[:16], title=s.digest)),
+        ],
     )
 
 
-def _runs(evidence: Evidence) -> Table:
-    return Table(
-        id="runs",
-        caption="Runs, and the commands that make these numbers again",
-        columns=tuple(Column(heading=h) for h in ("Run", "Started", "Took", "State", "Host", "Command")),
-        rows=tuple(
-            (
-                Cell(text=r["name"], title=r["run"]),
-                Cell(text=show.moment(r["started"])),
-                Cell(text=show.took(r["started"], r["finished"])),
-                Cell(text=r["state"], title=r["message"] or ""),
-                Cell(text=r["host"]),
-                Cell(text=r["command"]),
-            )
-            for r in evidence.runs
-        ),
+def _runs(data: ReportData) -> Table:
+    return pivot(
+        "runs",
+        "Runs",
+        data.runs,
+        [
+            texts("Run", lambda r: Cell(text=r["name"], title=r["run"])),
+            texts("Started", lambda r: show.moment(r["started"])),
+            texts("Duration", lambda r: show.elapsed(r["started"], r["finished"])),
+            texts("State", lambda r: Cell(text=r["state"], title=r["message"] or "")),
+            texts("Host", lambda r: r["host"]),
+            texts("Command", lambda r: r["command"]),
+        ],
     )
 
 
-def _configurations(evidence: Evidence) -> Table:
-    return Table(
-        id="configurations",
-        caption="Settings of the runs",
-        columns=(Column(heading="Run"), Column(heading="setting"), Column(heading="value")),
-        rows=tuple(
-            (Cell(text=r["name"], title=r["run"]), Cell(text=setting), Cell(text=_setting(value)))
-            for r in evidence.runs
-            for setting, value in sorted(json.loads(r["config"] or "{}").items())
-        ),
+def _configurations(data: ReportData) -> Table:
+    def text(setting: object) -> str:
+        if isinstance(setting, list):
+            return ", ".join(map(str, setting))
+        return show.ABSENT if setting is None else str(setting)
+
+    return pivot(
+        "configurations",
+        "Settings of the runs",
+        [(r, name, setting) for r in data.runs for name, setting in sorted(json.loads(r["config"] or "{}").items())],
+        [
+            texts("Run", lambda r: Cell(text=r[0]["name"], title=r[0]["run"])),
+            texts("setting", lambda r: r[1]),
+            texts("value", lambda r: text(r[2])),
+        ],
         folded="Settings of the runs",
     )
 
 
-def _setting(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else show.ABSENT if value is None else str(value)
+def _commands(data: ReportData) -> Table:
+    """Per corpus and protocol the command that computes its results again from the same embeddings."""
 
+    def command(key: tuple[str, str]) -> str:
+        corpus, protocol = key
+        rows = data.of(corpus, protocol)
+        options = {
+            "corpora": corpus,
+            "encoders": ",".join(sorted({row["encoder"] for row in rows})),
+            "protocols": _protocol_option(protocol),
+            **{name: rows[0][name] for name in ("replicates", "seed", "level")},
+            "interval": "bca" if any(row["interval_method"] == "bca" for row in rows) else "",
+        }
+        words = [word for name, option in options.items() if option != "" for word in (f"--{name}", str(option))]
+        return shlex.join(["capim", "evaluate", *words])
 
-def _commands(evidence: Evidence) -> Table:
-    """Per corpus and protocol the command that computes its figures again from the same embeddings."""
-    rows = []
-    for corpus in sorted(evidence.corpora):
-        for protocol in evidence.protocols(corpus):
-            found = evidence.of(corpus, protocol)
-            options = {
-                "corpora": corpus,
-                "encoders": ",".join(sorted({row["encoder"] for row in found})),
-                "protocols": _asked_for(protocol),
-                **{name: found[0][name] for name in ("replicates", "seed")},
-                "level": "" if found[0]["level"] == USUAL_LEVEL else found[0]["level"],
-                "interval": "bca" if any(row["interval_method"] == "bca" for row in found) else "",
-            }
-            words = [word for name, value in options.items() if value != "" for word in (f"--{name}", str(value))]
-            command = shlex.join(["capim", "evaluate", *words])
-            rows.append((Cell(text=corpus), Cell(text=protocol), Cell(text=command)))
-    return Table(
-        id="commands",
-        caption="The figures of each protocol, made again from the stored embeddings",
-        columns=(Column(heading="Corpus"), Column(heading="protocol"), Column(heading="command")),
-        rows=tuple(rows),
-        folded="How to make the figures of each protocol again",
-        note="A corpus that is a folder of your own is named here as the store names it; give its path instead.",
+    return pivot(
+        "commands",
+        "Commands that compute the results of each protocol again from the stored embeddings",
+        [(corpus, protocol) for corpus in sorted(data.corpora) for protocol in data.protocols(corpus)],
+        [
+            texts("Corpus", lambda key: key[0]),
+            texts("protocol", lambda key: key[1]),
+            texts("command", command),
+        ],
+        folded="Commands to reproduce the results of each protocol",
+        note="For a corpus read from a folder, give the path of the folder instead of the name.",
     )
 
 
-def _asked_for(protocol: str) -> str:
-    """What ``--protocols`` must name for a figure of this protocol; empty, which is all, for means over languages.
+def _protocol_option(protocol: str) -> str:
+    """The value of ``--protocols`` for the results of a protocol; empty, which is all, for means over languages.
 
     Examples:
-        >>> _asked_for("t2i/all+i2t/any"), _asked_for("i2t/any@image-as-query"), _asked_for("t2i/*/*@without-en")
-        ('t2i/all,i2t/any', 'i2t/any@image-as-query', '')
+        >>> _protocol_option("t2i/all+i2t/any"), _protocol_option("i2t/any@image-as-query")
+        ('t2i/all,i2t/any', 'i2t/any@image-as-query')
+        >>> _protocol_option("t2i/*/*@without-en")
+        ''
     """
     return "" if "*" in protocol else protocol.replace("+", ",")
 
 
-def _versions(evidence: Evidence) -> Table | None:
-    """Library versions and devices of the batches and runs; one column per different set of versions."""
-    found: dict[str, dict[str, str]] = {}
-    for row in evidence.runs:
-        found.setdefault(row["versions"], json.loads(row["versions"]) if row["versions"] else {})
-    for row in evidence.batches:
-        found.setdefault(row["versions"], json.loads(row["versions"]) if row["versions"] else {})
-    merged: dict[str, set[str]] = {}
-    for versions in found.values():
-        for library, version in versions.items():
-            merged.setdefault(library, set()).add(str(version))
-    if not merged:
-        return None
-    return Table(
-        id="versions",
-        caption="Libraries",
-        columns=(Column(heading="Library"), Column(heading="Version")),
-        rows=tuple((Cell(text=name), Cell(text=", ".join(sorted(merged[name])))) for name in sorted(merged)),
+def _versions(data: ReportData) -> Table:
+    """Library versions of the batches and runs."""
+    versions: dict[str, set[str]] = {}
+    for stored in {row["versions"] for row in (*data.runs, *data.batches)}:
+        for library, version in json.loads(stored or "{}").items():
+            versions.setdefault(library, set()).add(str(version))
+    return pivot(
+        "versions",
+        "Libraries",
+        sorted(versions),
+        [texts("Library", str), texts("Version", lambda name: ", ".join(sorted(versions[name])))],
     )

@@ -1,138 +1,114 @@
-"""Which differences are real: V29's matrix, from adjusted p of paired tests, and every pair in full."""
+"""Pairwise significance: a matrix of paired tests per leading metric, and every comparison in full."""
 
 from __future__ import annotations
 
+from functools import partial
+
 from reports import format as show
 from reports.elements.cells import metric_title, range_text, value_text
-from reports.elements.page import Block, Cell, Column, Mark, Section, Table
-from reports.rows.ranking import pair_of
-from reports.rows.report_data import Evidence, Row
+from reports.elements.page import Block, Cell, Section, Table
+from reports.elements.tables import ColumnOf, absent, numbers, pivot, texts, value
+from reports.rows.report_data import ReportData, Row
 from reports.sections.leaderboard import HEADLINES
+from tasks.statistics.multiplicity import ALPHA, significance_mark
 
 LEADING = (*((protocol, "R@1") for protocol in HEADLINES), ("winoground", "winoground_group"))
 
 
-def section(evidence: Evidence) -> Section | None:
+def section(data: ReportData) -> Section:
     """One matrix per corpus and leading metric, then all pairs."""
     blocks: list[Block] = []
-    for corpus in evidence.corpus_names():
-        leading = LEADING if any(_compared(evidence, corpus, *pm) for pm in LEADING) else _any(evidence, corpus)
+    for corpus in data.corpus_names():
+        rows = [r for r in data.comparisons if r["corpus"] == corpus]
+        compared = sorted({(r["protocol"], r["metric"]) for r in rows})
+        leading = [key for key in LEADING if key in compared] or compared[:1]
         for protocol, metric in leading:
-            names = _compared(evidence, corpus, protocol, metric)
+            pairs = [r for r in rows if (r["protocol"], r["metric"]) == (protocol, metric)]
+            encoders = {r[side] for r in pairs for side in ("encoder_a", "encoder_b")}
+            names = [r["encoder"] for r in data.ranked(corpus, protocol, metric) if r["encoder"] in encoders]
             if len(names) > 1:
-                blocks.append(_matrix(evidence, corpus, protocol, metric, names))
-        if any(r["corpus"] == corpus for r in evidence.comparisons):
-            blocks.append(_pairs(evidence, corpus))
-    if not blocks:
-        return None
-    row = evidence.comparisons[0]
-    adjustment = {"holm": "Holm", "benjamini-hochberg": "Benjamini–Hochberg"}.get(row["adjustment"], row["adjustment"])
+                blocks.append(_matrix(data, corpus, protocol, metric, names))
+        if rows:
+            blocks.append(_pairs(corpus, rows))
+    name = next((r["adjustment"] for r in data.comparisons), "")
+    adjustment = {"holm": "Holm", "benjamini-hochberg": "Benjamini–Hochberg"}.get(name, name)
     return Section(
         id="significance",
-        title="Which differences are real",
-        lead=f"Paired tests on shared queries: sign-flip permutation over images, {adjustment} over all pairs of a "
-        "metric. ** p < 0.01, * p < 0.05, ns not significant.",
+        title="Significant differences",
+        lead=f"Paired tests on shared queries: sign-flip permutation test over images, {adjustment} correction over "
+        f"all pairs of a metric. ** p < 0.01, * p < {ALPHA}, ns not significant.",
         blocks=tuple(blocks),
     )
 
 
-def _any(evidence: Evidence, corpus: str) -> tuple[tuple[str, str], ...]:
-    """Where none of the leading metrics was compared: the first one that was."""
-    pairs = sorted({(r["protocol"], r["metric"]) for r in evidence.comparisons if r["corpus"] == corpus})
-    return tuple(pairs[:1])
-
-
-def _compared(evidence: Evidence, corpus: str, protocol: str, metric: str) -> list[str]:
-    """Encoders in at least one comparison, best first."""
-    rows = [r for r in evidence.comparisons if (r["corpus"], r["protocol"], r["metric"]) == (corpus, protocol, metric)]
-    named = {r["encoder_a"] for r in rows} | {r["encoder_b"] for r in rows}
-    return [r["encoder"] for r in evidence.ranked(corpus, protocol, metric) if r["encoder"] in named]
-
-
-def _matrix(evidence: Evidence, corpus: str, protocol: str, metric: str, names: list[str]) -> Table:
+def _matrix(data: ReportData, corpus: str, protocol: str, metric: str, names: list[str]) -> Table:
     def cell(a: str, b: str) -> Cell:
         if a == b:
             return Cell(text="·", mark="muted")
-        found = pair_of(evidence, corpus, protocol, metric, a, b)
-        if found is None:
-            return Cell(text=show.ABSENT, mark="muted", title="not compared")
-        row, sign = found
-        if row["p_adjusted"] is None or row["difference"] is None:
-            return Cell(text=show.ABSENT, mark="muted", title=row["reason"] or "no test")
-        mark: Mark = "muted" if row["p_adjusted"] >= 0.05 else ""
+        row = data.comparison(corpus, protocol, metric, a, b)
+        if row is None or row["p_adjusted"] is None or row["difference"] is None:
+            return absent("not compared" if row is None else row["reason"] or "no test")
+        difference, p = show.points(row["difference"]), row["p_adjusted"]
         return Cell(
-            text=show.stars(row["p_adjusted"]),
-            note=show.points(sign * row["difference"]),
-            title=f"{a} minus {b}: {show.points(sign * row['difference'])} points, "
-            f"adjusted p {show.p_value(row['p_adjusted'])}",
-            mark=mark,
+            text=significance_mark(p),
+            note=difference,
+            title=f"{a} minus {b}: {difference} points, adjusted p {show.p_value(p)}",
+            mark="muted" if p >= ALPHA else "",
         )
 
-    return Table(
-        id=f"significance-{corpus}-{protocol}-{metric}".replace("/", "-").replace("@", ""),
-        caption=f"{corpus} · {protocol} · {metric_title(metric)}: row minus column, points",
-        columns=(Column(heading="Encoder"), *(Column(heading=name, numeric=True) for name in names)),
-        rows=tuple((Cell(text=a), *(cell(a, b) for b in names)) for a in names),
+    return pivot(
+        f"significance-{corpus}-{protocol}-{metric}".replace("/", "-").replace("@", ""),
+        f"{corpus} · {protocol} · {metric_title(metric)}: row minus column, points",
+        names,
+        [texts("Encoder", str), *(numbers(b, partial(cell, b=b)) for b in names)],
         dense=len(names) > 5,
     )
 
 
-def _pairs(evidence: Evidence, corpus: str) -> Table:
-    rows = [r for r in evidence.comparisons if r["corpus"] == corpus]
-    headings = (
-        ("Pair", False, "The first minus the second"),
-        ("protocol", False, ""),
-        ("metric", False, ""),
-        ("difference", True, "Percentage points; of ranks, places"),
-        ("p", True, "Sign-flip permutation test, raw"),
-        ("adjusted p", True, f"{rows[0]['adjustment']} over all pairs of the metric"),
-        ("McNemar p", True, "Exact; only where one query is one cluster"),
-        ("won", True, "Queries that the first gets better"),
-        ("tied", True, ""),
-        ("lost", True, ""),
-        ("d_z", True, "Cohen's d of the paired differences"),
-        ("h", True, "Cohen's h of the two proportions"),
-        ("odds ratio", True, "Of the discordant pairs"),
-        ("detectable", True, "Smallest true difference seen with 80 % power, in the same unit"),
-    )
-    return Table(
-        id=f"pairs-{corpus}-all",
-        caption=f"{corpus} · every comparison",
-        columns=tuple(Column(heading=h, numeric=numeric, explain=explain) for h, numeric, explain in headings),
-        rows=tuple(_pair_row(r) for r in rows),
+def _pairs(corpus: str, rows: list[Row]) -> Table:
+    def stored(heading: str, column: str, decimals: int | None = None, explain: str = "") -> ColumnOf[Row]:
+        def cell(r: Row) -> Cell:
+            text = show.p_value(r[column]) if decimals is None else show.number(r[column], decimals)
+            return value(r[column], text, mark="muted" if r[column] is None else "")
+
+        return numbers(heading, cell, explain=explain)
+
+    def difference(r: Row) -> Cell:
+        text = show.points if "rank" not in r["metric"] else show.number
+        note = range_text(r["metric"], r["ci_low"], r["ci_high"])
+        return value(r["difference"], text(r["difference"]), note=note)
+
+    def detectable(r: Row) -> Cell:
+        effect = r["detectable_effect"]
+        return value(effect, value_text(r["metric"], effect), mark="muted" if effect is None else "")
+
+    return pivot(
+        f"pairs-{corpus}-all",
+        f"{corpus} · all comparisons",
+        rows,
+        [
+            texts(
+                "Pair",
+                lambda r: Cell(text=f"{r['encoder_a']} − {r['encoder_b']}", title=r["reason"] or ""),
+                explain="The first minus the second",
+            ),
+            texts("protocol", lambda r: r["protocol"]),
+            texts("metric", lambda r: metric_title(r["metric"])),
+            numbers("difference", difference, explain="Percentage points; for rank metrics, ranks"),
+            stored("p", "p_sign_flip", explain="Sign-flip permutation test, unadjusted"),
+            stored("adjusted p", "p_adjusted", explain=f"{rows[0]['adjustment']} over all pairs of the metric"),
+            stored("McNemar p", "p_mcnemar", explain="Exact; only where each query is a cluster of its own"),
+            stored("won", "wins", 0, "Queries on which the first does better"),
+            stored("tied", "ties", 0),
+            stored("lost", "losses", 0),
+            stored("d_z", "cohen_dz", 2, "Cohen's d of the paired differences"),
+            stored("h", "cohen_h", 2, "Cohen's h of the two proportions"),
+            stored("odds ratio", "odds_ratio", 2, "Of the discordant pairs"),
+            numbers("detectable", detectable, explain="Smallest true difference detected with 80 % power, same unit"),
+        ],
         sortable=True,
         dense=True,
         folded=f"All {show.count(len(rows), 'comparison')} on {corpus}",
         note=f"Intervals: paired cluster bootstrap, {show.number(rows[0]['replicates'], 0)} replicates, "
         f"seed {rows[0]['seed']}.",
     )
-
-
-def _pair_row(r: Row) -> tuple[Cell, ...]:
-    def figure(value: float | None, text: str) -> Cell:
-        return Cell(text=text, sort=show.exact(value), mark="muted" if value is None else "")
-
-    return (
-        Cell(text=f"{r['encoder_a']} − {r['encoder_b']}", title=r["reason"] or ""),
-        Cell(text=r["protocol"]),
-        Cell(text=metric_title(r["metric"])),
-        Cell(
-            text=_difference(r["metric"], r["difference"]),
-            note=range_text(r["metric"], r["ci_low"], r["ci_high"]),
-            sort=show.exact(r["difference"]),
-        ),
-        figure(r["p_sign_flip"], show.p_value(r["p_sign_flip"])),
-        figure(r["p_adjusted"], show.p_value(r["p_adjusted"])),
-        figure(r["p_mcnemar"], show.p_value(r["p_mcnemar"])),
-        figure(r["wins"], show.number(r["wins"], 0)),
-        figure(r["ties"], show.number(r["ties"], 0)),
-        figure(r["losses"], show.number(r["losses"], 0)),
-        figure(r["cohen_dz"], show.number(r["cohen_dz"], 2)),
-        figure(r["cohen_h"], show.number(r["cohen_h"], 2)),
-        figure(r["odds_ratio"], show.number(r["odds_ratio"], 2)),
-        figure(r["detectable_effect"], value_text(r["metric"], r["detectable_effect"])),
-    )
-
-
-def _difference(metric: str, value: float | None) -> str:
-    return show.points(value) if "rank" not in metric else show.number(value)

@@ -1,4 +1,4 @@
-"""What to choose for what, from this report's own rows: never a winner that the tests do not support."""
+"""Recommended encoders for several purposes; never a single winner that the tests do not support."""
 
 from __future__ import annotations
 
@@ -9,194 +9,177 @@ from reports.elements.cells import metric_title, value_text
 from reports.elements.page import Choice, Choices, Section
 from reports.format import PERCENT
 from reports.rows.languages import cross_lingual, language_mean
-from reports.rows.ranking import ALPHA, pair_of, standings
-from reports.rows.report_data import Evidence, Row
+from reports.rows.report_data import ReportData, Row
 from reports.rows.speed import bytes_per_image, image_rate
 from reports.sections.compositional import PAIRS, pair_protocols
-from reports.sections.frontier import middle_half, pareto
-from reports.sections.leaderboard import headlines, ranking_columns, retrieval_corpora
+from reports.sections.frontier import interquartile, pareto
+from reports.sections.leaderboard import headlines, recall_metrics, retrieval_corpora
+from tasks.statistics.multiplicity import ALPHA
+
+ONLY_ONE = "The only encoder evaluated."
 
 
-def section(evidence: Evidence) -> Section | None:
-    """The choices that the rows can answer; None if they answer none."""
-    choices = [choice for choice in _choices(evidence) if choice is not None]
-    if not choices:
-        return None
+def section(data: ReportData) -> Section:
+    """The recommendations that the rows support."""
+    choices = tuple(choice for choice in _choices(data) if choice is not None)
     return Section(
         id="verdict",
-        title="Which one to choose",
-        lead="Read off the rows of this report. Names joined by ≈ are not told apart by the paired tests: "
+        title="Which encoder to choose",
+        lead="Based on the results of this report. Encoders joined by ≈ are statistically tied (paired tests): "
         "choose among them by cost.",
-        blocks=(Choices(items=tuple(choices)),),
+        blocks=(Choices(items=choices),) if choices else (),
     )
 
 
-def _choices(evidence: Evidence) -> Iterator[Choice | None]:
-    basis = _headline(evidence)
-    if basis is not None:
-        corpus, protocol, metric = basis
-        yield _best(evidence, "Accuracy", corpus, protocol, metric)
-        yield _fastest(evidence, corpus, protocol, metric)
-        yield _smallest(evidence, corpus, protocol, metric)
-    yield _compositional(evidence)
-    yield _multilingual(evidence)
+def _choices(data: ReportData) -> Iterator[Choice | None]:
+    headline = _headline(data)
+    if headline is not None:
+        yield _best(data, "Accuracy", *headline)
+        yield _fastest(data, *headline)
+        yield _smallest(data, *headline)
+    yield _compositional(data)
+    yield _multilingual(data)
 
 
-def _headline(evidence: Evidence) -> tuple[str, str, str] | None:
-    """Corpus, protocol and metric that decide accuracy: the corpus with most queries under the first headline."""
-    for wanted in ("t2i/all", ""):
-        for corpus in [*retrieval_corpora(evidence), *evidence.corpus_names()]:
-            for protocol in headlines(evidence, corpus):
-                metrics = ranking_columns(evidence, corpus, protocol)
-                if metrics and wanted in ("", protocol):
-                    return corpus, protocol, metrics[0]
-    return None
+def _headline(data: ReportData) -> tuple[str, str, str] | None:
+    """Corpus, protocol and metric for accuracy: the corpus with most queries under the first headline."""
+    candidates = [
+        (corpus, protocol, metrics[0])
+        for corpus in dict.fromkeys([*retrieval_corpora(data), *data.corpus_names()])
+        for protocol in headlines(data, corpus)
+        if (metrics := recall_metrics(data, corpus, protocol))
+    ]
+    return next((c for c in candidates if c[1] == "t2i/all"), candidates[0] if candidates else None)
 
 
-def _best(evidence: Evidence, question: str, corpus: str, protocol: str, metric: str) -> Choice | None:
-    rows = [r for r in evidence.ranked(corpus, protocol, metric) if r["value"] is not None]
+def _best(data: ReportData, question: str, corpus: str, protocol: str, metric: str) -> Choice | None:
+    rows = [r for r in data.ranked(corpus, protocol, metric) if r["value"] is not None]
     if not rows:
         return None
-    best = rows[0]
-    standing = standings(evidence, corpus, protocol, metric)
-    tied = [r["encoder"] for r in rows if r["encoder"] in standing and standing[r["encoder"]].tied_with_best]
-    answer = tied or [best["encoder"]]
+    best, ranks = rows[0], data.ranks(corpus, protocol, metric)
+    answer = [name for name, rank in ranks.items() if rank.tied_with_best] or [best["encoder"]]
+    title = f"{metric_title(metric).capitalize()} score" if metric.startswith("winoground") else metric
     return Choice(
         question=question,
         answer=tuple(answer),
         figure=figure_text(best),
-        basis=f"{_called(metric)} under {protocol} on {corpus}, {show.count(best['n_queries'], 'query', 'queries')}",
-        reason=_against_chance(best) or _lead(evidence, rows, answer, tested=bool(standing)),
+        basis=f"{title} under {protocol} on {corpus}, {show.count(best['n_queries'], 'query', 'queries')}",
+        reason=_includes_chance(best) or _margin(data, rows, answer, tested=bool(ranks)),
     )
 
 
-def _called(metric: str) -> str:
-    title = metric_title(metric)
-    return title if title == metric else f"{title} score" if metric.startswith("winoground") else title
-
-
 def figure_text(row: Row) -> str:
-    """A figure with its interval in one line."""
+    """A value with its interval in one line."""
     interval = show.percent_range(row["ci_low"], row["ci_high"])
     return f"{value_text(row['metric'], row['value'])}{PERCENT}" + (f" ({interval})" if interval else "")
 
 
-def _against_chance(row: Row) -> str:
-    """What to say when even the best may be guessing; empty otherwise."""
+def _includes_chance(row: Row) -> str:
+    """A warning if the interval of the best encoder includes chance; empty otherwise."""
     if row["chance"] is None or row["ci_low"] is None or row["ci_low"] > row["chance"]:
         return ""
-    chance = f"{show.percent(row['chance'])}{PERCENT}"
-    return f"Its interval includes chance ({chance}): nothing here is shown to do better than guessing."
+    return f"The interval includes chance ({show.percent(row['chance'])}{PERCENT}): not shown to be better than chance."
 
 
-def _lead(evidence: Evidence, rows: list[Row], answer: list[str], *, tested: bool) -> str:
-    """Why the answer is the answer, and how sure that is."""
-    best, others = rows[0], [r for r in rows if r["encoder"] not in answer]
+def _margin(data: ReportData, rows: list[Row], answer: list[str], *, tested: bool) -> str:
+    """The margin of the answer over the nearest other encoder, and its significance."""
+    best, others = rows[0], [r["encoder"] for r in rows if r["encoder"] not in answer]
     if len(rows) == 1:
-        return "The only encoder that was evaluated."
+        return ONLY_ONE
     if not tested:
-        against = show.listing([r["encoder"] for r in others])
-        return f"Highest value; not tested against {against}: `capim compare` does it."
-    tied = f"{show.count(len(answer), 'encoder')} that the tests do not tell apart. " if len(answer) > 1 else ""
+        return f"Highest value; not tested against {show.listing(others)} (run `capim compare`)."
+    tied = f"{show.count(len(answer), 'statistically tied encoder')}. " if len(answer) > 1 else ""
     if not others:
-        return f"{tied}No pair differs at the {show.percent(ALPHA, 0)}{PERCENT} level."
-    nearest = others[0]
-    found = pair_of(evidence, best["corpus"], best["protocol"], best["metric"], best["encoder"], nearest["encoder"])
-    if found is None:
+        return f"{tied}No pair differs significantly at the {show.percent(ALPHA, 0)}{PERCENT} level."
+    row = data.comparison(best["corpus"], best["protocol"], best["metric"], best["encoder"], others[0])
+    if row is None:
         return tied
-    row, sign = found
-    ends = (row["ci_low"], row["ci_high"]) if sign > 0 else (_negated(row["ci_high"]), _negated(row["ci_low"]))
-    interval = show.percent_range(*ends)
-    behind = show.percent(abs(row["difference"]))
+    interval = show.percent_range(row["ci_low"], row["ci_high"])
     detail = f"{interval}, adjusted p {show.p_value(row['p_adjusted'])}" if interval else ""
-    return f"{tied}The nearest other, {nearest['encoder']}, is {behind} points behind ({detail})."
+    return f"{tied}The next, {others[0]}, is {show.percent(abs(row['difference']))} points behind ({detail})."
 
 
-def _negated(value: float | None) -> float | None:
-    return None if value is None else -value
-
-
-def _fastest(evidence: Evidence, corpus: str, protocol: str, metric: str) -> Choice | None:
-    rates = {name: speed.stages["forward"] for name, speed in image_rate(evidence, corpus).items()}
+def _fastest(data: ReportData, corpus: str, protocol: str, metric: str) -> Choice | None:
+    speeds = image_rate(data, corpus)
+    rates = {name: speed.stages["forward"] for name, speed in speeds.items()}
     if len(rates) < 2:
         return None
     order = sorted(rates, key=lambda name: (-rates[name].median, name))
-    fastest = rates[order[0]]
-    alike = [name for name in order if rates[name].upper >= fastest.lower]
-    rows = {r["encoder"]: r for r in evidence.ranked(corpus, protocol, metric) if r["value"] is not None}
+    fastest, rate = order[0], rates[order[0]]
+    answer = [name for name in order if rates[name].upper >= rate.lower]
+    values = {r["encoder"]: r["value"] for r in data.ranked(corpus, protocol, metric) if r["value"] is not None}
     reason = ""
-    if order[0] in rows:
-        top = next(iter(rows))
-        on_frontier = pareto([(rates[n].median, rows[n]["value"]) for n in order if n in rows])[0]
-        if top == order[0]:
+    if fastest in values:
+        top = next(iter(values))
+        on_frontier = pareto([(rates[n].median, values[n]) for n in order if n in values])[0]
+        if top == fastest:
             reason = "Also the most accurate."
         elif top in rates and on_frontier:
-            times = show.number(fastest.median / rates[top].median)
-            given_up = show.percent(rows[top]["value"] - rows[order[0]]["value"])
-            reason = f"{times} times as fast as {top}, for {given_up} points less of {metric}."
-    half = middle_half(fastest)
-    if len(alike) > 1:
-        reason += " The middle halves of their batch times overlap."
+            ratio = show.number(rate.median / rates[top].median)
+            reason = (
+                f"{ratio} times as fast as {top}; {show.percent(values[top] - values[fastest])} points lower {metric}."
+            )
+    if len(answer) > 1:
+        reason += " The interquartile ranges of their batch times overlap."
+    spread = interquartile(rate)
     return Choice(
         question="Speed",
-        answer=tuple(alike),
-        figure=f"{show.significant(fastest.median)} images/s" + (f" ({half})" if half else ""),
-        basis=f"forward pass on {corpus}, median and middle half of batches, "
-        f"{show.listing(sorted({s.device for s in image_rate(evidence, corpus).values()}))}",
+        answer=tuple(answer),
+        figure=f"{show.significant(rate.median)} images/s" + (f" ({spread})" if spread else ""),
+        basis=f"Forward pass on {corpus}, median and interquartile range of batches, "
+        f"{show.listing(sorted({s.device for s in speeds.values()}))}",
         reason=reason.strip(),
     )
 
 
-def _smallest(evidence: Evidence, corpus: str, protocol: str, metric: str) -> Choice | None:
-    sizes = bytes_per_image(evidence, corpus)
-    rows = {r["encoder"]: r for r in evidence.ranked(corpus, protocol, metric) if r["value"] is not None}
-    known = [name for name in rows if name in sizes]
-    if len(known) < 2:
+def _smallest(data: ReportData, corpus: str, protocol: str, metric: str) -> Choice | None:
+    stored = bytes_per_image(data, corpus)
+    rows = {r["encoder"]: r for r in data.ranked(corpus, protocol, metric) if r["value"] is not None}
+    sizes = {name: round(stored[name]) for name in rows if name in stored}
+    if len(sizes) < 2:
         return None
-    least = min(round(sizes[name]) for name in known)
-    answer = [name for name in known if round(sizes[name]) == least]
-    largest = max(known, key=lambda name: sizes[name])
+    best, *others = [name for name in sizes if sizes[name] == min(sizes.values())]
+    largest = max(sizes, key=lambda name: stored[name])
     return Choice(
         question="Small index",
-        answer=tuple(answer[:1]),
-        figure=f"{show.size(least)} per image",
-        basis=f"stored embeddings of {corpus}",
-        reason=f"{metric} {figure_text(rows[answer[0]])}. "
-        + (f"{show.listing(answer[1:])} as small, and not better. " if answer[1:] else "")
-        + (f"{largest} takes {show.size(sizes[largest])}." if round(sizes[largest]) > least else ""),
+        answer=(best,),
+        figure=f"{show.size(sizes[best])} per image",
+        basis=f"Stored embeddings of {corpus}",
+        reason=f"{metric} {figure_text(rows[best])}. "
+        + (f"Same size, not more accurate: {show.listing(others)}. " if others else "")
+        + (f"{largest} takes {show.size(stored[largest])}." if sizes[largest] > sizes[best] else ""),
     )
 
 
-def _compositional(evidence: Evidence) -> Choice | None:
-    for corpus in evidence.corpus_names(lambda p: p == "winoground"):
-        return _best(evidence, "Word order and binding", corpus, "winoground", "winoground_group")
-    for corpus in evidence.corpus_names():
-        protocols = pair_protocols(evidence, corpus)
-        if protocols:
-            return _best(evidence, "Word order and binding", corpus, protocols[-1], PAIRS)
+def _compositional(data: ReportData) -> Choice | None:
+    question = "Word order and binding"
+    for corpus in data.corpus_names(lambda p: p == "winoground"):
+        return _best(data, question, corpus, "winoground", "winoground_group")
+    for corpus in data.corpus_names():
+        if protocols := pair_protocols(data, corpus):
+            return _best(data, question, corpus, protocols[-1], PAIRS)
     return None
 
 
-def _multilingual(evidence: Evidence) -> Choice | None:
-    for corpus in evidence.corpus_names(lambda p: cross_lingual(p) is not None):
-        reference = evidence.corpora[corpus].languages_reference
+def _multilingual(data: ReportData) -> Choice | None:
+    for corpus in data.corpus_names(lambda p: cross_lingual(p) is not None):
+        reference = data.corpora[corpus].languages_reference
         means = {
             name: mean
-            for name in evidence.encoder_names(corpus)
-            if (mean := language_mean(evidence, corpus, name, "t2i", "R@1", without=reference)) is not None
+            for name in data.encoder_names(corpus)
+            if (mean := language_mean(data, corpus, name, "t2i", "R@1", without=reference)) is not None
         }
         if not means:
             continue
-        best = min(means, key=lambda name: (-means[name], name))
-        others = sorted((name for name in means if name != best), key=lambda name: (-means[name], name))
+        best, *others = sorted(means, key=lambda name: (-means[name], name))
         return Choice(
             question="Other languages",
             answer=(best,),
             figure=f"{show.percent(means[best])}{PERCENT}",
             basis=f"R@1 under t2i on {corpus}, mean over languages without {reference} and their translators",
-            reason=f"Highest mean; {others[0]} reaches {show.percent(means[others[0]])}{PERCENT}. No test compares "
-            "such means; the tables below have the interval of each language."
+            reason=f"Highest mean; next {others[0]} with {show.percent(means[others[0]])}{PERCENT}. These means are "
+            "not tested; the tables below give an interval for each language."
             if others
-            else "The only encoder that was evaluated.",
+            else ONLY_ONE,
         )
     return None

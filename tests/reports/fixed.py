@@ -10,7 +10,6 @@ from reports.elements.page import (
     Choice,
     Choices,
     Column,
-    HeadingGroup,
     Notice,
     Report,
     Section,
@@ -25,11 +24,10 @@ LEADERBOARD = Table(
     caption="shapes · t2i/all",
     columns=(
         Column(heading="Encoder"),
-        Column(heading="Place", numeric=True, explain="The places that the tests leave open"),
+        Column(heading="Rank", numeric=True, explain="Range of ranks that the paired tests allow"),
         Column(heading="R@1", group="t2i/all", numeric=True),
         Column(heading="R@5", group="t2i/all", numeric=True),
     ),
-    groups=(HeadingGroup(text="", span="2"), HeadingGroup(text="t2i/all", span="2")),
     rows=(
         (
             Cell(text="tiny-clip"),
@@ -66,7 +64,7 @@ HEAT = Table(
 
 CHART = Chart(
     id="speed-shapes",
-    title="Accuracy over speed",
+    title="Accuracy against speed",
     alt='Scatter plot: tiny-clip 82.7 % at 2,606 images/s, "fast" & right.',
     spec='{"mark":"point","title":"</script><b>"}',
     svg='<svg width="10" height="10"><circle fill="currentColor" r="3"/></svg>',
@@ -76,7 +74,7 @@ CHART = Chart(
         columns=(Column(heading="Encoder"), Column(heading="R@1", numeric=True)),
         rows=((Cell(text="tiny-clip"), Cell(text="82.7", sort="0.827")),),
     ),
-    note="Dashed: the frontier.",
+    note="Dashed line: Pareto frontier.",
 )
 
 GALLERY = Gallery(
@@ -87,22 +85,21 @@ GALLERY = Gallery(
         Case(
             id="case-shapes-1",
             query="<script>alert(1)</script> | a *red* square",
-            thumbnail="",
-            expected=(Hit(place="", label="scene-1", thumbnail="sha1", score="", right=True),),
+            expected=(Hit(rank="", label="scene-1", thumbnail="sha1", score="", right=True),),
             answers=(
                 Answer(
                     encoder="tiny-clip",
-                    rank="place 3",
+                    rank="rank 3",
                     right=False,
                     hits=(
-                        Hit(place="1", label="scene-2", thumbnail="", score="0.391", right=False),
-                        Hit(place="2", label="scene-1", thumbnail="sha1", score="0.390", right=True),
+                        Hit(rank="1", label="scene-2", thumbnail="", score="0.391", right=False),
+                        Hit(rank="2", label="scene-1", thumbnail="sha1", score="0.390", right=True),
                     ),
                 ),
             ),
             tags=("missed by all", "missed by tiny-clip"),
             labels=("missed by all",),
-            summary="No encoder has it first.",
+            summary="No encoder ranks it first.",
             unfolded=True,
         ),
     ),
@@ -112,12 +109,12 @@ GALLERY = Gallery(
 FIXED = Report(
     title="Image–caption retrieval",
     subtitle="tiny-clip and tiny-colpali on shapes",
-    facts=(("Encoders", "2"), ("Newest figure", "2026-11-20 12:00 UTC")),
+    facts=(("Encoders", "2"), ("Newest result", "2026-11-20 12:00 UTC")),
     sections=(
         Section(
             id="verdict",
-            title="Which one to choose",
-            lead="Read off the rows of this report.",
+            title="Which encoder to choose",
+            lead="Based on the results of this report.",
             blocks=(
                 Choices(
                     items=(
@@ -126,12 +123,14 @@ FIXED = Report(
                             answer=("tiny-clip", "tiny-colpali"),
                             figure="82.7 % (79.9–85.3)",
                             basis="R@1 under t2i/all on shapes",
-                            reason="2 encoders that the tests do not tell apart.",
+                            reason="2 statistically tied encoders.",
                         ),
                     )
                 ),
                 Notice(
-                    title="1 figure far from what is published", items=("tiny-clip: 82.7 here, 90.1 there",), mark="bad"
+                    title="1 result far from the published figure",
+                    items=("tiny-clip: 82.7 here, 90.1 published",),
+                    mark="bad",
                 ),
             ),
         ),
@@ -146,7 +145,7 @@ FIXED = Report(
                 Grid(
                     id="grid",
                     caption="a red bus",
-                    hits=(Hit(place="1", label="scene-1", thumbnail="sha1", score="0.412", right=False),),
+                    hits=(Hit(rank="1", label="scene-1", thumbnail="sha1", score="0.412", right=False),),
                     note="Exact search.",
                 ),
             ),

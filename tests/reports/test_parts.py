@@ -15,12 +15,11 @@ from reports.build import report_of
 from reports.elements.cells import heat
 from reports.elements.page import Cell, Choices, Column, Report, Section, Table
 from reports.format import PERCENT
-from reports.rows.cases import MISSED_BY_ALL, ONLY_ONE_FINDS, ONLY_ONE_MISSES, TIED, choose
-from reports.rows.ranking import standings
-from reports.rows.reading import read_evidence
+from reports.rows.reading import read_report_data
+from reports.rows.selected_queries import MISSED_BY_ALL, ONLY_ONE_FINDS, ONLY_ONE_MISSES, TIED, select_queries
 from reports.rows.speed import speeds
 from reports.sections import gate, verdict
-from reports.sections.frontier import label_places, pareto
+from reports.sections.frontier import label_positions, pareto
 from store import schema
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, comparison, corpus, demo, result, spec
@@ -28,8 +27,8 @@ from tests.reports.stand_in import StandIn, comparison, corpus, demo, result, sp
 
 def test_places_follow_from_who_is_significantly_better_and_worse(demo_store: StandIn) -> None:
     # neighbours are tied (p 0.2), the first and the last are not (p 0.0004)
-    found = standings(read_evidence(demo_store), "shapes", "t2i/all", "R@1")
-    assert {name: (s.first, s.last, s.tied_with_best) for name, s in found.items()} == {
+    found = read_report_data(demo_store).ranks("shapes", "t2i/all", "R@1")
+    assert {name: (s.best, s.worst, s.tied_with_best) for name, s in found.items()} == {
         "tiny-clip": (1, 2, True),
         "tiny-clip-plain": (1, 3, True),
         "tiny-colpali": (2, 3, False),
@@ -38,7 +37,7 @@ def test_places_follow_from_who_is_significantly_better_and_worse(demo_store: St
 
 def test_without_all_pairs_there_are_no_places_and_the_report_says_untested(demo_store: StandIn) -> None:
     demo_store.tables["comparisons"].pop(0)
-    assert standings(read_evidence(demo_store), "shapes", "t2i/all", "R@1") == {}
+    assert read_report_data(demo_store).ranks("shapes", "t2i/all", "R@1") == {}
     accuracy = _choice(build_report(demo_store), "Accuracy")
     assert accuracy.answer == ("tiny-clip",)
     assert accuracy.reason.startswith("Highest value; not tested against")
@@ -48,7 +47,7 @@ def test_the_verdict_names_the_tied_set_and_the_distance_to_the_nearest_other(de
     accuracy = _choice(build_report(demo_store), "Accuracy")
     assert accuracy.answer == ("tiny-clip", "tiny-clip-plain")
     assert accuracy.figure == f"62.0{PERCENT} (58.0–66.0)"
-    assert "tiny-colpali, is 34.0 points behind (33.0–35.0, adjusted p <0.001)" in accuracy.reason
+    assert "The next, tiny-colpali, is 34.0 points behind (33.0–35.0, adjusted p <0.001)" in accuracy.reason
 
 
 def test_the_verdict_does_not_praise_a_guess() -> None:
@@ -57,14 +56,14 @@ def test_the_verdict_does_not_praise_a_guess() -> None:
     assert f"includes chance (16.7{PERCENT})" in _choice(build_report(store), "Word order and binding").reason
 
 
-def test_the_fastest_is_told_with_what_it_costs_in_accuracy() -> None:
+def test_the_fastest_encoder_is_shown_with_its_loss_of_accuracy() -> None:
     store = demo()
     for row in store.tables["batches"]:  # the weakest becomes the fastest
         factor = {"tiny-clip": 10.0, "tiny-clip-plain": 1.0, "tiny-colpali": 0.05}[row["encoder"]]
         row["forward_seconds"] *= factor
     speed = _choice(build_report(store), "Speed")
     assert speed.answer == ("tiny-colpali",)
-    assert "for 34.0 points less of R@1" in speed.reason
+    assert "34.0 points lower R@1" in speed.reason
 
 
 def _choice(report: Report, question: str) -> verdict.Choice:
@@ -73,7 +72,7 @@ def _choice(report: Report, question: str) -> verdict.Choice:
 
 
 def test_a_suspect_stands_at_the_top_of_the_report() -> None:
-    report = report_of(read_evidence(coco(n_images=8, n_models=2, n_languages=1)))
+    report = report_of(read_report_data(coco(n_images=8, n_models=2, n_languages=1)))
     assert [s.id for s in report.sections][:2] == ["verdict", "gate"]
     notice = next(s for s in report.sections if s.id == "gate").blocks[0]
     assert isinstance(notice, gate.Notice)
@@ -84,7 +83,7 @@ def test_warm_up_batches_do_not_count(demo_store: StandIn) -> None:
     for row in demo_store.tables["batches"]:
         if row["warmup"]:
             row["forward_seconds"] = 1e6
-    speed = next(s for s in speeds(read_evidence(demo_store)) if (s.encoder, s.modality) == ("tiny-clip", "image"))
+    speed = next(s for s in speeds(read_report_data(demo_store)) if (s.encoder, s.modality) == ("tiny-clip", "image"))
     assert speed.n_batches == 12
     assert 400 < speed.stages["forward"].median < 530  # 1 / (0.002 s × 0.95 … 1.1)
 
@@ -92,16 +91,16 @@ def test_warm_up_batches_do_not_count(demo_store: StandIn) -> None:
 def test_an_encoder_with_only_warm_up_batches_has_no_speed(demo_store: StandIn) -> None:
     rows = demo_store.tables["batches"]
     demo_store.tables["batches"] = [r for r in rows if r["warmup"] or r["encoder"] != "tiny-clip"]
-    assert "tiny-clip" not in {s.encoder for s in speeds(read_evidence(demo_store))}
+    assert "tiny-clip" not in {s.encoder for s in speeds(read_report_data(demo_store))}
 
 
 def test_only_the_newest_state_of_an_encoder_is_shown_and_the_older_is_named(demo_store: StandIn) -> None:
     old = dict(demo_store.tables["results"][0])
     old.update(encoder_fingerprint="0" * 16, value=0.99, created=old["created"].replace(year=2020))
     demo_store.tables["results"].insert(0, old)
-    evidence = read_evidence(demo_store)
-    assert evidence.figures["shapes", "t2i/all", "R@1", "tiny-clip"]["value"] == 0.62
-    assert "older tiny-clip (fingerprint 0000000000000000)" in evidence.left_out[0]
+    data = read_report_data(demo_store)
+    assert data.value("shapes", "t2i/all", "R@1", "tiny-clip") == 0.62
+    assert "earlier version of tiny-clip (fingerprint 0000000000000000)" in data.left_out[0]
 
 
 def outcomes(name: str, low: list[int], high: list[int]) -> pa.Table:
@@ -124,7 +123,7 @@ def test_cases_are_chosen_by_kind_with_the_hardest_first() -> None:
     #        missed by all  only a misses  only a finds  tied  found by both
     a = outcomes("a", [9, 50, 4, 1, 1, 1], [9, 50, 4, 1, 2, 1])
     b = outcomes("b", [7, 60, 1, 3, 1, 1], [7, 60, 1, 3, 1, 1])
-    cases = choose("c", {"a": a, "b": b})
+    cases = select_queries("c", {"a": a, "b": b})
     assert [(case.query_id, case.kind) for case in cases] == [
         ("q0", MISSED_BY_ALL),
         ("q1", MISSED_BY_ALL),
@@ -132,17 +131,17 @@ def test_cases_are_chosen_by_kind_with_the_hardest_first() -> None:
         ("q3", ONLY_ONE_FINDS),
         ("q4", TIED),
     ]
-    assert [answer.rank_best for answer in cases[1].answers] == [50, 60]
+    assert [answer.rank_best for answer in cases[1].lists] == [50, 60]
 
 
 def test_examples_of_the_failure_analysis_join_the_cases() -> None:
     a = outcomes("a", [1, 1], [1, 1])
-    assert [(c.query_id, c.kind) for c in choose("c", {"a": a}, {"hub": ["q1"]})] == [("q1", "hub")]
+    assert [(c.query_id, c.kind) for c in select_queries("c", {"a": a}, {"hub": ["q1"]})] == [("q1", "hub")]
 
 
-def test_encoders_asked_other_queries_are_left_out() -> None:
-    cases = choose("c", {"a": outcomes("a", [5, 5], [5, 5]), "b": outcomes("b", [5], [5])})
-    assert {answer.encoder for case in cases for answer in case.answers} == {"a"}
+def test_encoders_evaluated_on_different_queries_are_left_out() -> None:
+    cases = select_queries("c", {"a": outcomes("a", [5, 5], [5, 5]), "b": outcomes("b", [5], [5])})
+    assert {answer.encoder for case in cases for answer in case.lists} == {"a"}
 
 
 points = st.lists(st.tuples(st.floats(0.1, 1e4), st.floats(0, 1)), min_size=1, max_size=12)
@@ -159,7 +158,7 @@ def test_no_point_beats_one_on_the_frontier_and_some_point_beats_every_other(pla
 
 @given(points)
 def test_every_point_gets_a_place_for_its_name(places: list[tuple[float, float]]) -> None:
-    assert len(label_places(places)) == len(places)
+    assert len(label_positions(places)) == len(places)
 
 
 @given(st.floats(0, 1), st.floats(0, 1))
@@ -187,21 +186,21 @@ def test_results_of_hit_lists_have_no_ties_to_show_and_break_nothing(demo_store:
     assert "ties" not in {column.heading for column in table.columns}
 
 
-def test_a_comparison_without_a_p_value_tells_nobody_apart() -> None:
+def test_encoders_compared_without_a_p_value_are_tied() -> None:
     store = StandIn(specs={n: spec(n) for n in ("a", "b")}, contents={"c": corpus("c", n_images=4)})
     for name, value in (("a", 0.5), ("b", 0.4)):
         result(store, name, "c", "t2i/all", "R@1", value)
     comparison(store, "c", "t2i/all", "R@1", "a", "b", 0.1, None)
-    assert all(s.tied_with_best for s in standings(read_evidence(store), "c", "t2i/all", "R@1").values())
+    assert all(s.tied_with_best for s in read_report_data(store).ranks("c", "t2i/all", "R@1").values())
 
 
 def test_a_null_result_shows_its_reason_and_sorts_last() -> None:
     store = StandIn(specs={n: spec(n) for n in ("a", "b")}, contents={"c": corpus("c", n_images=4)})
     result(store, "a", "c", "t2i/all", "R@1", None, reason="fewer than 2 clusters")
     result(store, "b", "c", "t2i/all", "R@1", 0.4)
-    evidence = read_evidence(store)
-    assert [r["encoder"] for r in evidence.ranked("c", "t2i/all", "R@1")] == ["b", "a"]
-    table = next(s for s in report_of(evidence).sections if s.id == "leaderboard").blocks[0]
+    data = read_report_data(store)
+    assert [r["encoder"] for r in data.ranked("c", "t2i/all", "R@1")] == ["b", "a"]
+    table = next(s for s in report_of(data).sections if s.id == "leaderboard").blocks[0]
     assert isinstance(table, Table)
     assert [row[1].title for row in table.rows][1] == "fewer than 2 clusters"
     assert not math.isnan(np.float64(table.rows[0][1].sort))

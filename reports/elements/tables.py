@@ -1,0 +1,81 @@
+"""Builds a table from row keys and columns; a column is its heading and a function from a row key to a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias, TypeVar
+
+from reports import format as show
+from reports.elements.page import Cell, Column, Mark, Table
+
+T = TypeVar("T")
+ColumnOf: TypeAlias = tuple[Column, Callable[[T], Cell | str]]
+"""A heading, and the function that gives the cell of a row: a :class:`Cell`, or its text."""
+
+
+def texts(heading: str, cell: Callable[[T], Cell | str], *, group: str = "", explain: str = "") -> ColumnOf[T]:
+    """A column of texts, aligned to the left."""
+    return Column(heading=heading, group=group, explain=explain), cell
+
+
+def numbers(heading: str, cell: Callable[[T], Cell | str], *, group: str = "", explain: str = "") -> ColumnOf[T]:
+    """A column of numbers, aligned to the right and sorted as numbers."""
+    return Column(heading=heading, group=group, numeric=True, explain=explain), cell
+
+
+def pivot(
+    id_: str,
+    caption: str,
+    rows: Iterable[T],
+    columns: Iterable[ColumnOf[T]],
+    *,
+    extra_rows: Sequence[Sequence[Cell]] = (),
+    note: str = "",
+    sortable: bool = False,
+    dense: bool = False,
+    folded: str = "",
+) -> Table:
+    """A table with one row per row key.
+
+    Args:
+        id_: Unique in the report; an anchor.
+        caption: What is shown, in one line.
+        rows: Row keys, from which every column makes its cell.
+        columns: Left to right.
+        extra_rows: Finished rows below the others, such as chance.
+        note: See :class:`Table`.
+        sortable: See :class:`Table`.
+        dense: See :class:`Table`.
+        folded: See :class:`Table`.
+
+    Examples:
+        >>> square = numbers("square", lambda n: value(n * n, f"{n * n}"))
+        >>> [[cell.text for cell in row] for row in pivot("t", "Squares", [2, 3], [texts("n", str), square]).rows]
+        [['2', '4'], ['3', '9']]
+    """
+    columns = list(columns)
+
+    def cells(row: T) -> tuple[Cell, ...]:
+        made = (cell(row) for _, cell in columns)
+        return tuple(Cell(text=cell) if isinstance(cell, str) else cell for cell in made)
+
+    return Table(
+        id=id_,
+        caption=caption,
+        columns=tuple(column for column, _ in columns),
+        rows=(*map(cells, rows), *map(tuple, extra_rows)),
+        note=note,
+        sortable=sortable,
+        dense=dense,
+        folded=folded,
+    )
+
+
+def value(number: float | None, text: str, *, note: str = "", title: str = "", mark: Mark = "") -> Cell:
+    """A cell that shows a text and sorts by the exact number behind it."""
+    return Cell(text=text, note=note, title=title, sort=show.exact(number), mark=mark)
+
+
+def absent(title: str = "") -> Cell:
+    """A dash; the tooltip says why there is no value."""
+    return Cell(text=show.ABSENT, title=title, mark="muted")
