@@ -18,7 +18,7 @@ from flows.execution import announce, call, timeout_seconds
 from flows.request import check_request
 from flows.runs import recorded_run
 from store.errors import WorkError
-from tasks.reference.regression import Finding, WatchRule
+from tasks.reference.regression import WatchFinding, WatchRule
 from tasks.runtime.artifacts import show_table
 from tasks.watch import watch_libraries, watch_metrics, watch_vectors
 
@@ -28,18 +28,18 @@ class WatchRef:
     """The findings of a watch."""
 
     run: str
-    findings: tuple[Finding, ...]
+    findings: tuple[WatchFinding, ...]
 
 
 class RegressionError(WorkError):
     """A watch found a regression; carries all findings, failures first."""
 
-    def __init__(self, findings: tuple[Finding, ...]) -> None:
+    def __init__(self, findings: tuple[WatchFinding, ...]) -> None:
         order = ("fail", "warn", "note")
         self.findings = tuple(sorted(findings, key=lambda finding: order.index(finding.verdict)))
         super().__init__("regression: " + "; ".join(f"[{f.verdict}] {f.subject}: {f.message}" for f in self.findings))
 
-    def __reduce__(self) -> tuple[type[RegressionError], tuple[tuple[Finding, ...]]]:
+    def __reduce__(self) -> tuple[type[RegressionError], tuple[tuple[WatchFinding, ...]]]:
         return (type(self), (self.findings,))
 
 
@@ -60,13 +60,13 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
     """
     specs = check_request(config)
     with recorded_run(config, "watch") as run:
-        findings: list[Finding] = call(watch_libraries, store_uri=config.store_uri, run=run)
+        findings: list[WatchFinding] = call(watch_libraries, store_uri=config.store_uri, run=run)
         embedded = call(embed, config, run)
         corpora = {reference.corpus.name: reference.corpus for reference in embedded}.values()
-        findings += [Finding("note", f"data of {c.name}", change) for c in corpora for change in c.changes]
+        findings += [WatchFinding("note", f"data of {c.name}", change) for c in corpora for change in c.changes]
         for spec in specs:
             of_spec = [reference for reference in embedded if reference.sets.encoder_fingerprint == spec.fingerprint]
-            vectors: list[Finding] = call(
+            vectors: list[WatchFinding] = call(
                 watch_vectors,
                 spec,
                 of_spec,
@@ -77,7 +77,7 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
             )
             findings += vectors
         for evaluation in call(evaluate, config, run, tuple(reference.sets for reference in embedded)):
-            metrics: list[Finding] = call(
+            metrics: list[WatchFinding] = call(
                 watch_metrics,
                 evaluation,
                 store_uri=config.store_uri,

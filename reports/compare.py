@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from reports import format as show
@@ -9,10 +10,9 @@ from reports.destination import write_files
 from reports.elements.cells import POINTS, RANKS, metric_title, range_text, value_text
 from reports.elements.page import Block, Cell, Column, Mark, Notice, Report, Section, Table, Text
 from reports.render import render_html, render_markdown
-from reports.rows.changes import Change, Snapshot, causes, changes, load_snapshot
-from reports.rows.report_data import SMALLER_IS_BETTER
+from reports.rows.snapshot import Snapshot, changed_figures, changed_settings, load_snapshot
 from store.types import digest16
-from tasks.statistics.multiplicity import ALPHA
+from tasks.reference.changes import FigureChange
 
 NOTE = (
     "Paired test: the sign-flip test of the two states on their shared queries, as stored. Unpaired bound: an upper "
@@ -22,7 +22,7 @@ NOTE = (
 )
 LEADING = ("t2i/all", "i2t/any", "winoground")  # what a warning names first
 NAMED = 8  # figures that a warning names
-LONG = 40  # rows from which the unsure changes are folded
+LONG = 40  # rows above which the changes that are not significant are folded
 
 
 def write_comparison(old: str | Path, new: str | Path, target: str | Path) -> str:
@@ -46,10 +46,10 @@ def write_comparison(old: str | Path, new: str | Path, target: str | Path) -> st
 
 def compare(old: Snapshot, new: Snapshot) -> Report:
     """What changed from one report to another."""
-    shared = changes(old, new)
+    shared = changed_figures(old, new)
     moved = [c for c in shared if c.difference]
-    real = [c for c in moved if _sure(c)]
-    worse = [c for c in real if _worse(c)]
+    real = [c for c in moved if c.significant]
+    worse = [c for c in real if c.worse]
     sections = [_figures(moved, shared, worse), _causes(old, new, moved), _coverage(old, new)]
     return Report(
         title="What changed",
@@ -67,15 +67,7 @@ def compare(old: Snapshot, new: Snapshot) -> Report:
     )
 
 
-def _sure(change: Change) -> bool:
-    return change.p_adjusted is not None and change.p_adjusted < ALPHA
-
-
-def _worse(change: Change) -> bool:
-    return bool(change.difference) and ((change.difference or 0) < 0) != (change.key[2] in SMALLER_IS_BETTER)
-
-
-def _figures(moved: list[Change], shared: list[Change], worse: list[Change]) -> Section:
+def _figures(moved: list[FigureChange], shared: list[FigureChange], worse: list[FigureChange]) -> Section:
     blocks: list[Block] = []
     if worse:
         first = sorted(worse, key=lambda c: (c.key[1] not in LEADING, c.p_adjusted, c.key))[:NAMED]
@@ -83,12 +75,12 @@ def _figures(moved: list[Change], shared: list[Change], worse: list[Change]) -> 
         if len(worse) > NAMED:
             items.append(f"and {show.count(len(worse) - NAMED, 'figure')} more, in the table")
         blocks.append(Notice(title="Worse, beyond chance", items=tuple(items), mark="bad"))
-    sure = [c for c in moved if _sure(c)]
-    if moved and len(moved) > LONG and sure:
-        blocks.append(_table("changes-sure", "Changed beyond chance", sure))
+    significant = [c for c in moved if c.significant]
+    if moved and len(moved) > LONG and significant:
+        blocks.append(_table("changes-sure", "Changed beyond chance", significant))
         blocks.append(_table("changes", "Every changed figure", moved, folded=True))
     elif moved:
-        blocks.append(_table("changes", "Changed figures, the surest first", moved))
+        blocks.append(_table("changes", "Changed figures, smallest p-value first", moved))
     else:
         blocks.append(Text(text=f"All {show.count(len(shared), 'figure')} in both are the same to the last digit."))
     return Section(
@@ -99,7 +91,7 @@ def _figures(moved: list[Change], shared: list[Change], worse: list[Change]) -> 
     )
 
 
-def _table(name: str, caption: str, moved: list[Change], *, folded: bool = False) -> Table:
+def _table(name: str, caption: str, moved: list[FigureChange], *, folded: bool = False) -> Table:
     order = sorted(moved, key=lambda c: (c.p is None, c.p or 0.0, c.key))
     return Table(
         id=name,
@@ -123,10 +115,10 @@ def _table(name: str, caption: str, moved: list[Change], *, folded: bool = False
     )
 
 
-def _row(c: Change) -> tuple[Cell, ...]:
+def _row(c: FigureChange) -> tuple[Cell, ...]:
     corpus, protocol, metric, encoder = c.key
-    surely = _sure(c)
-    mark: Mark = "" if not surely else "bad" if _worse(c) else "good"
+    significant = c.significant
+    mark: Mark = "" if not significant else "bad" if c.worse else "good"
     bound = "≤ " if c.basis == "unpaired bound" and c.p is not None and c.p >= 0.001 else ""
     return (
         Cell(text=encoder),
@@ -142,43 +134,54 @@ def _row(c: Change) -> tuple[Cell, ...]:
             for r in (c.old, c.new)
         ),
         Cell(text=_difference(c), sort=show.exact(c.difference), mark=mark),
-        Cell(text=f"{bound}{show.p_value(c.p)}", sort=show.exact(c.p), mark="" if surely else "muted"),
-        Cell(text=show.p_value(c.p_adjusted), sort=show.exact(c.p_adjusted), mark="" if surely else "muted"),
+        Cell(text=f"{bound}{show.p_value(c.p)}", sort=show.exact(c.p), mark="" if significant else "muted"),
+        Cell(text=show.p_value(c.p_adjusted), sort=show.exact(c.p_adjusted), mark="" if significant else "muted"),
         Cell(text=c.basis),
     )
 
 
-def _difference(c: Change) -> str:
+def _difference(c: FigureChange) -> str:
     return show.number(c.difference) if c.key[2] in RANKS | POINTS else show.points(c.difference, 2)
 
 
-def _causes(old: Snapshot, new: Snapshot, moved: list[Change]) -> Section | None:
-    found = causes(old, new)
-    if not found:
+def _causes(old: Snapshot, new: Snapshot, moved: list[FigureChange]) -> Section | None:
+    changes = changed_settings(old, new)
+    if not changes:
         if not moved:
             return None
-        text = "Nothing that the reports record differs: not the models, the corpora, the libraries or the device."
-        return Section(id="causes", title="Why it may have", lead=text, blocks=(Text(text="Look at the code."),))
+        text = "The reports record the same models, corpora, libraries and devices."
+        return Section(
+            id="causes", title="Possible causes", lead=text, blocks=(Text(text="Look for a change of the code."),)
+        )
     table = Table(
         id="differences",
-        caption="What else differs between the two",
-        columns=(Column(heading="of"), Column(heading="what"), Column(heading="old"), Column(heading="new")),
-        rows=tuple(tuple(Cell(text=text) for text in row) for row in found),
+        caption="Differences besides the figures",
+        columns=(Column(heading="subject"), Column(heading="setting"), Column(heading="old"), Column(heading="new")),
+        rows=tuple(
+            (Cell(text=c.subject), Cell(text=c.setting), Cell(text=_setting(c.old)), Cell(text=_setting(c.new)))
+            for c in changes
+        ),
     )
     return Section(
         id="causes",
-        title="Why it may have",
-        lead="What the two reports record of models, corpora, libraries and devices, where it differs.",
+        title="Possible causes",
+        lead="Differences of models, corpora, libraries, devices and settings that the two reports record.",
         blocks=(table,),
     )
+
+
+def _setting(value: object) -> str:
+    if value is None:
+        return show.ABSENT
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
 def _coverage(old: Snapshot, new: Snapshot) -> Section | None:
     """Figures that only one of the two has, by encoder, corpus and protocol."""
     rows = []
-    for label, mine, others in (("only old", old, new), ("only new", new, old)):
+    for label, one, other in (("only old", old, new), ("only new", new, old)):
         groups: dict[tuple[str, str, str], list[str]] = {}
-        for corpus, protocol, metric, encoder in sorted(mine.results.keys() - others.results.keys()):
+        for corpus, protocol, metric, encoder in sorted(one.results.keys() - other.results.keys()):
             groups.setdefault((encoder, corpus, protocol), []).append(metric_title(metric))
         rows += [
             (Cell(text=e), Cell(text=c), Cell(text=p), Cell(text=", ".join(metrics)), Cell(text=label))

@@ -1,4 +1,4 @@
-"""Shells of the regression watch: stored vectors against fresh ones, metrics against the last good run."""
+"""Shells of the regression watch: stored vectors against fresh ones, metrics against the last completed run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ from tasks.embed import opened_corpus
 from tasks.encoders import Encoder, encode_captions, encode_images, load_encoder
 from tasks.encoders.device import choose_device, device_identity, device_name
 from tasks.metrics import METRICS
-from tasks.reference.regression import Finding, WatchRule, changed, cosines, judge_metric, judge_vectors
+from tasks.reference.changes import FigureChange, adjust, setting_changes
+from tasks.reference.regression import (
+    WatchFinding,
+    WatchRule,
+    cosines,
+    judge_metric,
+    judge_settings,
+    judge_vectors,
+)
 from tasks.results.comparison import Contender, comparison_rows
 from tasks.results.hit_lists import known_metrics
 from tasks.runtime.device_lock import held
@@ -37,7 +45,7 @@ Vectors = list[NDArray[np.float32]]
 @shell("watch-vectors", kind="encode", run_name="watch-vectors-{spec.name}", timeout_hours=6)
 def watch_vectors(
     spec: EncoderSpec, embedded: Sequence[EmbedRef], *, store_uri: str, device: str, rule: WatchRule, seed: int
-) -> list[Finding]:
+) -> list[WatchFinding]:
     """Encode a sample of every set again with the same model and hold it against what is stored.
 
     Sets that this very run encoded are left out: they are nothing to compare with.
@@ -52,8 +60,8 @@ def watch_vectors(
 
 def _watched(
     store: EmbeddingStore, spec: EncoderSpec, embedded: Sequence[EmbedRef], *, device: str, rule: WatchRule, seed: int
-) -> list[Finding]:
-    findings: list[Finding] = []
+) -> list[WatchFinding]:
+    findings: list[WatchFinding] = []
     encoder = load_encoder(spec, device=device)
     for reference in embedded:
         if reference.n_encoded == reference.n_items:
@@ -72,8 +80,8 @@ def _watched(
 @shell("watch-metrics", kind="analyse", run_name="watch-metrics-{now.sets.encoder}-{now.sets.corpus}")
 def watch_metrics(
     now: EvaluationRef, *, store_uri: str, run: str, rule: WatchRule, resampling: Resampling
-) -> list[Finding]:
-    """Compare an encoder's outcomes with those of the same name and corpus in the last good run, query by query.
+) -> list[WatchFinding]:
+    """Compare an encoder's outcomes with those of the same name and corpus in the last completed run, query by query.
 
     The same vectors give the same outcomes, so there is something to compare only where the encoder (its revision,
     its precision, its options) or the scorer changed.
@@ -86,7 +94,7 @@ def watch_metrics(
     for row in rows.select(["protocol", "evaluation", "encoder_fingerprint", "run"]).to_pylist():
         if row["run"] in good and row["run"] != run and row["evaluation"] not in now.evaluations.values():
             before[row["protocol"]] = row
-    findings: list[Finding] = []
+    findings: list[WatchFinding] = []
     shared = sorted(before.keys() & now.evaluations.keys())
     for protocol in select_protocols(corpus, shared) if shared else ():
         then = before[protocol.id]
@@ -107,22 +115,35 @@ def watch_metrics(
             n_clusters=n_clusters,
             resampling=resampling,
         )
-        for row in _holm_over_metrics(compared):
-            subject = f"{now.sets.encoder} on {corpus.name}, {protocol.id} {row['metric']}"
-            better = METRICS[row["metric"]].higher_is_better
-            findings += judge_metric(subject, row["difference"], row["p"], higher_is_better=better, rule=rule)
+        changes = adjust(
+            [
+                FigureChange(
+                    key=(corpus.name, protocol.id, row["metric"], now.sets.encoder),
+                    difference=row["difference"],
+                    p=row["p_sign_flip"],
+                    basis="paired test",
+                    lower_is_better=not METRICS[row["metric"]].higher_is_better,
+                )
+                for row in compared.to_pylist()
+            ]
+        )
+        for change in sorted(changes, key=lambda change: change.p or 0.0):
+            subject = f"{now.sets.encoder} on {corpus.name}, {protocol.id} {change.key[2]}"
+            findings += judge_metric(subject, change, rule)
     for fingerprint in {row["encoder_fingerprint"] for row in before.values()} - {now.sets.encoder_fingerprint}:
         old, new = store.encoder(fingerprint), store.encoder(now.sets.encoder_fingerprint)
-        findings += changed(f"weights of {new.name}", old.identity(), new.identity())
+        findings += judge_settings(setting_changes(f"weights of {new.name}", old.identity(), new.identity()))
     return list(dict.fromkeys(findings))
 
 
 @shell("watch-libraries", kind="read")
-def watch_libraries(*, store_uri: str, run: str) -> list[Finding]:
-    """Library versions now against those of the last good run."""
+def watch_libraries(*, store_uri: str, run: str) -> list[WatchFinding]:
+    """Library versions now against those of the last completed run."""
     rows = EmbeddingStore.open(store_uri).rows("runs", state="completed").sort_by("started").to_pylist()
     earlier = [row for row in rows if row["run"] != run]
-    return changed("library", json.loads(earlier[-1]["versions"]), library_versions()) if earlier else []
+    if not earlier:
+        return []
+    return judge_settings(setting_changes("library", json.loads(earlier[-1]["versions"]), library_versions()))
 
 
 def _stored(store: EmbeddingStore, reference: EmbedRef, modality: Modality, ords: NDArray[np.int32]) -> Vectors:
@@ -154,22 +175,12 @@ def _again(encoder: Encoder, corpus: Corpus, modality: Modality, ords: NDArray[n
     return [made.values[end - count : end] for end, count in zip(ends, made.counts, strict=True)]
 
 
-def _device(store: EmbeddingStore, reference: EmbedRef, subject: str, device: str) -> list[Finding]:
+def _device(store: EmbeddingStore, reference: EmbedRef, subject: str, device: str) -> list[WatchFinding]:
     """A note where the vectors were made on other hardware."""
     whose = {"encoder_fingerprint": reference.sets.encoder_fingerprint, "corpus": reference.sets.corpus}
     made_on = sorted(set(store.rows("batches", **whose)["device"].to_pylist()))
     now = device_name(device)
     if not made_on or made_on == [now]:
         return []
-    return changed(f"device of {subject}", {"device": ", ".join(islice(made_on, 3))}, {"device": now})
-
-
-def _holm_over_metrics(compared: pa.Table) -> list[dict[str, Any]]:
-    """Rows with ``p`` adjusted over the metrics that could be tested."""
-    rows = [row for row in compared.to_pylist() if row["p_sign_flip"] is not None]
-    ordered = sorted(rows, key=lambda row: float(row["p_sign_flip"]))
-    highest = 0.0
-    for at, row in enumerate(ordered):
-        highest = max(highest, min(1.0, (len(ordered) - at) * row["p_sign_flip"]))
-        row["p"] = highest
-    return ordered
+    then = ", ".join(islice(made_on, 3))
+    return judge_settings(setting_changes(f"device of {subject}", {"device": then}, {"device": now}))

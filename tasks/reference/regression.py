@@ -1,19 +1,21 @@
-"""Whether a figure or a vector is still what it was: the rules of the regression watch."""
+"""The rules of the regression watch: which changes of vectors and metrics fail, and which warn."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.reference.changes import FigureChange, SettingChange
+
 Verdict = Literal["fail", "warn", "note"]
 
 
-class Finding(NamedTuple):
-    """One thing that is not as it was: ``fail`` and ``warn`` by rule, ``note`` for what may explain them."""
+class WatchFinding(NamedTuple):
+    """One change: ``fail`` and ``warn`` by rule, ``note`` for a possible cause."""
 
     verdict: Verdict
     subject: str
@@ -26,12 +28,11 @@ class WatchRule:
 
     Attributes:
         sample: Items per set that are encoded again.
-        fail_cosine: The lowest cosine of an item to its stored vector below which the watch fails. Vectors are kept
-            as float16, which alone leaves a cosine above 0.999999.
-        warn_cosine: The same for a warning.
-        fail_drop: A metric that is lower by at least this much (fractions: 0.01 is one point), and by more than chance.
-        alpha: Level of the paired test after Holm's adjustment over all metrics of a protocol; a smaller drop that
-            passes it warns.
+        fail_cosine: Lowest cosine between new and stored vector of an item that does not fail. Storage as float16
+            alone leaves a cosine above 0.999999.
+        warn_cosine: Lowest cosine that does not warn.
+        fail_drop: Smallest significant drop of a metric that fails (a fraction: 0.01 is one point); smaller ones warn.
+        alpha: Level of the paired test after Holm's adjustment over all metrics of a protocol.
     """
 
     sample: int = 16
@@ -44,14 +45,14 @@ class WatchRule:
         if self.sample < 1:
             raise ValueError(f"sample must be at least 1, got {self.sample}")
         if not self.fail_cosine <= self.warn_cosine <= 1:
-            raise ValueError(f"fail_cosine <= warn_cosine <= 1 is needed, got {self.fail_cosine}, {self.warn_cosine}")
+            raise ValueError(f"expected fail_cosine <= warn_cosine <= 1, got {self.fail_cosine} and {self.warn_cosine}")
 
 
 def cosines(stored: Sequence[NDArray[np.float32]], again: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
-    """The lowest cosine among the vectors of each item, shape ``(n_items,)``; 0 where their number changed.
+    """The lowest cosine among the vectors of each item, shape ``(n_items,)``; 0 where the number of vectors changed.
 
     Args:
-        stored: Per item its vectors, shape ``(n_vectors, dim)``; any length.
+        stored: The vectors of each item, shape ``(n_vectors, dim)``; any length.
         again: The same items, encoded again.
 
     Examples:
@@ -67,8 +68,8 @@ def cosines(stored: Sequence[NDArray[np.float32]], again: Sequence[NDArray[np.fl
     return lowest
 
 
-def judge_vectors(subject: str, found: NDArray[np.float64], rule: WatchRule) -> list[Finding]:
-    """What the cosines of a sample mean; empty if nothing.
+def judge_vectors(subject: str, item_cosines: NDArray[np.float64], rule: WatchRule) -> list[WatchFinding]:
+    """A finding for cosines of a sample below the limits; else none.
 
     Examples:
         >>> judge_vectors("m on c", np.array([1.0, 0.9]), WatchRule())[0].verdict
@@ -76,46 +77,44 @@ def judge_vectors(subject: str, found: NDArray[np.float64], rule: WatchRule) -> 
         >>> judge_vectors("m on c", np.array([1.0, 0.99999]), WatchRule())
         []
     """
-    lowest = float(found.min())
-    message = f"{len(found)} items encoded again: cosine to the stored vectors down to {lowest:.6f}"
+    lowest = float(item_cosines.min())
+    message = f"{len(item_cosines)} items encoded again: lowest cosine to the stored vectors {lowest:.6f}"
     if lowest < rule.fail_cosine or np.isnan(lowest):
-        return [Finding("fail", subject, f"{message}, below {rule.fail_cosine}")]
+        return [WatchFinding("fail", subject, f"{message}, below {rule.fail_cosine}")]
     if lowest < rule.warn_cosine:
-        return [Finding("warn", subject, f"{message}, below {rule.warn_cosine}")]
+        return [WatchFinding("warn", subject, f"{message}, below {rule.warn_cosine}")]
     return []
 
 
-def judge_metric(
-    subject: str, difference: float | None, p: float | None, *, higher_is_better: bool, rule: WatchRule
-) -> list[Finding]:
-    """What a paired difference (now minus then) means; a gain is no finding.
+def judge_metric(subject: str, change: FigureChange, rule: WatchRule) -> list[WatchFinding]:
+    """A finding for a metric that became significantly worse than in the last completed run; else none.
 
     Examples:
-        >>> judge_metric("R@1", -0.02, 0.001, higher_is_better=True, rule=WatchRule())[0].verdict
-        'fail'
-        >>> judge_metric("R@1", -0.005, 0.001, higher_is_better=True, rule=WatchRule())[0].verdict
-        'warn'
-        >>> judge_metric("R@1", -0.02, 0.3, higher_is_better=True, rule=WatchRule())
-        []
+        >>> def judged(difference, p):
+        ...     key = ("c", "t2i/all", "R@1", "m")
+        ...     change = FigureChange(key=key, difference=difference, p=p, basis="paired test", p_adjusted=p)
+        ...     return [finding.verdict for finding in judge_metric("R@1", change, WatchRule())]
+        >>> judged(-0.02, 0.001), judged(-0.005, 0.001), judged(-0.02, 0.3), judged(0.02, 0.001)
+        (['fail'], ['warn'], [], [])
     """
-    if difference is None or p is None:
+    if not change.worse or change.difference is None or not change.is_significant(rule.alpha):
         return []
-    gain = difference if higher_is_better else -difference
-    if gain >= 0 or p >= rule.alpha:
-        return []
-    message = f"changed by {difference:+.4f} against the last good run (adjusted p = {p:.2g})"
-    return [Finding("fail" if -gain >= rule.fail_drop else "warn", subject, message)]
+    message = f"changed by {change.difference:+.4f} since the last completed run (adjusted p = {change.p_adjusted:.2g})"
+    return [WatchFinding("fail" if abs(change.difference) >= rule.fail_drop else "warn", subject, message)]
 
 
-def changed(subject: str, then: Mapping[str, object], now: Mapping[str, object]) -> list[Finding]:
-    """A note for every value that is not what it was.
+def judge_settings(changes: Iterable[SettingChange]) -> list[WatchFinding]:
+    """A note for every setting that changed.
 
     Examples:
-        >>> changed("library", {"torch": "2.6", "numpy": "2.0"}, {"torch": "2.7", "numpy": "2.0"})[0].message
-        'torch: 2.6 -> 2.7'
+        >>> judge_settings([SettingChange("library", "torch", "2.6", None)])[0].message
+        'torch: 2.6 -> none'
     """
     return [
-        Finding("note", subject, f"{name}: {then.get(name, 'none')} -> {now.get(name, 'none')}")
-        for name in sorted({*then, *now})
-        if then.get(name) != now.get(name)
+        WatchFinding(
+            "note",
+            c.subject,
+            f"{c.setting}: {'none' if c.old is None else c.old} -> {'none' if c.new is None else c.new}",
+        )
+        for c in changes
     ]

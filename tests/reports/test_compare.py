@@ -10,7 +10,7 @@ import pytest
 
 from reports import write_report
 from reports.compare import compare, write_comparison
-from reports.rows.changes import changes, load_snapshot, unpaired_bound
+from reports.rows.snapshot import changed_figures, load_snapshot
 from store.errors import RequestError
 from tests.reports.stand_in import StandIn, comparison, demo, spec
 
@@ -58,7 +58,7 @@ def test_what_else_differs_is_named_with_both_values(old_and_new: tuple[Path, Pa
 def test_a_report_against_itself_is_the_same_to_the_last_digit(tmp_path: Path) -> None:
     write_report(demo(), tmp_path / "a")
     snapshot = load_snapshot(tmp_path / "a")
-    assert {c.basis for c in changes(snapshot, snapshot)} == {"same rows"}
+    assert {c.basis for c in changed_figures(snapshot, snapshot)} == {"same rows"}
     report = compare(snapshot, snapshot)
     assert [section.id for section in report.sections] == ["figures"]
 
@@ -70,17 +70,13 @@ def test_a_stored_paired_test_of_the_two_states_is_preferred_to_the_bound(
     store = StandIn(specs={"a": spec("tiny-clip", dim=64), "b": spec("tiny-clip", dim=65)}, contents=demo().contents)
     comparison(store, "shapes", "t2i/all", "R@1", "a", "b", 0.2, 0.03)
     new = type(new)(**{**vars(new), "comparisons": store.tables["comparisons"]})
-    found = {c.key: c for c in changes(old, new)}
+    found = {c.key: c for c in changed_figures(old, new)}
     assert found["shapes", "t2i/all", "R@1", "tiny-clip"].basis == "paired test"
     assert found["shapes", "t2i/all", "R@1", "tiny-clip"].p == 0.03
 
 
-def test_the_bound_is_the_two_sided_normal_p_of_independent_figures() -> None:
-    assert unpaired_bound(1.959964, 0.6, 0.8) == pytest.approx(0.05, abs=1e-6)
-
-
 def test_p_values_are_adjusted_over_all_figures_of_both_reports(old_and_new: tuple[Path, Path]) -> None:
-    found = [c for c in changes(*(load_snapshot(path) for path in old_and_new)) if c.p is not None]
+    found = [c for c in changed_figures(*(load_snapshot(path) for path in old_and_new)) if c.p is not None]
     assert len(found) == 15
     assert min(c.p_adjusted or 0.0 for c in found) == pytest.approx(15 * min(c.p or 0.0 for c in found))
 

@@ -1,0 +1,103 @@
+"""The rows of a report as its ``results.json`` holds them, and what changed between two reports.
+
+Neither report needs its store any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reports.rows.report_data import SMALLER_IS_BETTER
+from store.errors import RequestError
+from tasks.reference.changes import FigureChange, FigureKey, SettingChange, figure_changes, setting_changes
+
+STATISTICS = ("interval_method", "replicates", "seed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """The rows of one report.
+
+    Attributes:
+        name: The path given by the reader.
+        results: Result rows by corpus, protocol, metric and encoder.
+        comparisons: Comparison rows.
+        encoders: Encoder name to its identity and fingerprint.
+        corpora: Corpus name to its facts and fingerprint.
+        versions: Library to version, over all runs of the report.
+        devices: Names of the devices that the embeddings were computed on.
+    """
+
+    name: str
+    results: Mapping[FigureKey, Mapping[str, Any]]
+    comparisons: Sequence[Mapping[str, Any]]
+    encoders: Mapping[str, Mapping[str, Any]]
+    corpora: Mapping[str, Mapping[str, Any]]
+    versions: Mapping[str, str]
+    devices: tuple[str, ...]
+
+
+def load_snapshot(path: str | Path) -> Snapshot:
+    """The snapshot of a report.
+
+    Args:
+        path: A report's folder, its ``report.html`` or its ``results.json``.
+
+    Raises:
+        RequestError: There is no such report, or it was not written by capim.
+    """
+    folder = Path(path)
+    file = folder / "results.json" if folder.is_dir() else folder.with_name("results.json")
+    if not file.is_file():
+        raise RequestError(f"{str(path)!r} is not a report: {file} not found; name a folder that `capim report` wrote")
+    try:
+        document = json.loads(file.read_text("utf-8"))
+        return snapshot_of(document, name=str(path))
+    except (ValueError, KeyError, TypeError) as fault:
+        raise RequestError(
+            f"{file} is not a results file of `capim report` ({type(fault).__name__}: {fault}); write the report again"
+        ) from fault
+
+
+def snapshot_of(document: Mapping[str, Any], *, name: str) -> Snapshot:
+    """The snapshot in a parsed ``results.json``."""
+    if not str(document["schema"]).startswith("capim-report/"):
+        raise ValueError(f"schema {document['schema']!r}, expected capim-report/…")
+    versions: dict[str, str] = {}
+    for run in document["runs"]:
+        versions |= {library: str(version) for library, version in json.loads(run["versions"] or "{}").items()}
+    return Snapshot(
+        name=name,
+        results={(r["corpus"], r["protocol"], r["metric"], r["encoder"]): r for r in document["results"]},
+        comparisons=tuple(document["comparisons"]),
+        encoders=document["encoders"],
+        corpora=document["corpora"],
+        versions=versions,
+        devices=tuple(document["devices"]),
+    )
+
+
+def changed_figures(old: Snapshot, new: Snapshot) -> list[FigureChange]:
+    """Every figure that both reports have, ordered by corpus, protocol, metric and encoder."""
+    comparisons = [*old.comparisons, *new.comparisons]
+    return figure_changes(old.results, new.results, comparisons, lower_is_better=SMALLER_IS_BETTER)
+
+
+def changed_settings(old: Snapshot, new: Snapshot) -> list[SettingChange]:
+    """Everything that differs between the two besides the figures."""
+    changes: list[SettingChange] = []
+    for kind, before, after in (("encoder", old.encoders, new.encoders), ("corpus", old.corpora, new.corpora)):
+        for name in sorted(before.keys() & after.keys()):
+            changes += setting_changes(f"{kind} {name}", before[name], after[name])
+    changes += setting_changes("library", old.versions, new.versions)
+    changes += setting_changes("device", {"name": ", ".join(old.devices)}, {"name": ", ".join(new.devices)})
+    return changes + setting_changes("statistics", _statistics(old), _statistics(new))
+
+
+def _statistics(snapshot: Snapshot) -> dict[str, str]:
+    rows = snapshot.results.values()
+    return {setting: ", ".join(sorted({str(row[setting]) for row in rows})) for setting in STATISTICS}
