@@ -1,8 +1,8 @@
-"""Rows from a reader -> a checked :class:`~store.types.Corpus`.
+"""The rows of a reader, checked and hashed, as a :class:`~store.types.Corpus`.
 
-A reader only says what there is, row by row, in corpus order; everything that must hold of every corpus is held
-here, once: unique ids, no caption, pair or quadruple that names something that is not there, no empty corpus, every
-image readable and hashed. Rows are taken in blocks, so a reader may be a generator over more than fits in memory.
+A reader lists images and captions row by row, in corpus order. What must hold of every corpus is checked here: unique
+ids, no reference to an image or caption that is not in the corpus, no empty corpus, every image readable. Rows are
+taken in blocks, so a reader may be a generator over more than fits in memory.
 """
 
 from __future__ import annotations
@@ -19,15 +19,7 @@ from store.types import Corpus, ImageSource
 from tasks.corpora.images.decode import image_facts
 from tasks.corpora.rows import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, RelevanceRow, SkippedRow
 
-__all__ = [
-    "CaptionRow",
-    "ImageRow",
-    "PairRow",
-    "QuadrupleRow",
-    "RelevanceRow",
-    "SkippedRow",
-    "build_corpus",
-]
+__all__ = ["CaptionRow", "ImageRow", "PairRow", "QuadrupleRow", "RelevanceRow", "SkippedRow", "build_corpus"]
 
 BLOCK = 4096
 
@@ -48,18 +40,18 @@ def build_corpus(
     origin: str = "",
     languages_reference: str = "en",
 ) -> Corpus:
-    """The corpus of these rows, in their order, with every image hashed and everything checked.
+    """The corpus of these rows, in their order, with the hash and size of every image.
 
     Args:
         name: ``[A-Za-z0-9._-]``.
-        images: In corpus order. Images without ``sha`` or size are read once from ``source`` for them. Taken to its
-            end before any other rows are looked at, so that one pass over a stream may fill these as it goes.
-        captions: In corpus order; ``image_id`` None for captions that describe no image (negatives).
-        source: Where the image bytes come from; None for a corpus of ids or texts alone.
+        images: In corpus order. Images without hash or size are read once from ``source``. All images are taken
+            before any other rows, so that one pass over a stream may fill the other arguments as it goes.
+        captions: In corpus order; ``image_id`` is None for captions that describe no image (negatives).
+        source: Reads the image bytes; None for a corpus of ids or texts only.
         pairs: Compositional items of SugarCrepe form.
         quadruples: Compositional items of Winoground form.
         relevance: Extra ground truths.
-        skipped: Images left out on purpose, with the reason; they may not be among ``images``.
+        skipped: Images that were left out, with the reason; they may not be among ``images``.
         licence: SPDX name or one sentence.
         origin: URL, paper or folder.
         languages_reference: Language that cross-lingual metrics compare with.
@@ -75,61 +67,43 @@ def build_corpus(
         [0, 1, 0]
         >>> build_corpus("bad", [ImageRow("a")], [CaptionRow("a0", "z", "red")], source=None)
         Traceback (most recent call last):
-        store.errors.RequestError: corpus 'bad': 1 captions of images that are not in the corpus: 'a0' of 'z'
+        store.errors.RequestError: corpus 'bad': captions of images that are not in the corpus: 'a0' of 'z'
     """
     faults = Faults(name)
     if not name or not all(c.isascii() and (c.isalnum() or c in "._-") for c in name):
-        faults.add("names that hold more than ASCII letters, digits, '.', '_' and '-'", repr(name))
-    image_ids: set[str] = set()
-    image_table = _table(_images(images, source, image_ids, faults), IMAGES, faults)
-    left_out = list(skipped)
-    for row in left_out:
-        if row.image_id in image_ids:
-            faults.add("images both listed and skipped", repr(row.image_id))
-    caption_ids: set[str] = set()
-    caption_table = _table(_captions(captions, image_ids, caption_ids, faults), CAPTIONS, faults)
-    if not image_table.num_rows:
-        faults.add("empty corpora", f"no images{_why_empty(left_out)}; check what it is read from")
-    elif not caption_table.num_rows:
-        faults.add("empty corpora", f"no captions for its {image_table.num_rows} images")
-    tables = {
-        "pairs": _table(_pairs(pairs, image_ids, caption_ids, faults), PAIRS, faults),
-        "quadruples": _table(_quadruples(quadruples, image_ids, caption_ids, faults), QUADRUPLES, faults),
-        "relevance": _table(_relevance(relevance, image_ids, caption_ids, faults), RELEVANCE, faults),
-    }
-    faults.raise_any()
-    return Corpus(
+        faults.add("the name must be made of ASCII letters, digits, '.', '_' and '-' only")
+    image_table = _table(_images(images, source, faults), IMAGES, faults)
+    corpus = Corpus(
         name=name,
         images=image_table,
-        captions=caption_table,
+        captions=_table(_captions(captions, faults), CAPTIONS, faults),
         source=source,
-        skipped=_table(iter(left_out), SKIPPED, faults),
+        pairs=_table(pairs, PAIRS, faults),
+        quadruples=_table((row._replace(tags=list(row.tags)) for row in quadruples), QUADRUPLES, faults),
+        relevance=_table(relevance, RELEVANCE, faults),
+        skipped=_table(skipped, SKIPPED, faults),
         licence=licence,
         origin=origin,
         languages_reference=languages_reference,
-        **tables,
     )
-
-
-def _why_empty(left_out: Sequence[SkippedRow]) -> str:
-    return f" (all {len(left_out)} were left out; the first: {left_out[0].reason})" if left_out else ""
-
-
-def _blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    iterator = iter(rows)
-    while block := list(islice(iterator, BLOCK)):
-        yield block
+    _check_emptiness(corpus, faults)
+    _check_ids(corpus, faults)
+    faults.raise_any()
+    return corpus
 
 
 def _table(rows: Iterable[Row], schema: pa.Schema, faults: Faults) -> pa.Table:
+    """The rows as a table; raises the faults so far if a value does not fit the schema."""
     batches = []
-    for block in _blocks(rows):
+    iterator = iter(rows)
+    while block := list(islice(iterator, BLOCK)):
         try:
             columns = zip(*block, strict=True)
             arrays = [pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)]
             batches.append(pa.record_batch(arrays, schema=schema))
         except (UnicodeEncodeError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            faults.add("rows with a value of the wrong type or that is not Unicode", _offender(block, schema, error))
+            faults.add("values of the wrong type, or that are not Unicode", _offender(block, schema, error))
+            faults.raise_any()
     return pa.Table.from_batches(batches, schema=schema).combine_chunks()
 
 
@@ -144,22 +118,17 @@ def _offender(block: Sequence[Row], schema: pa.Schema, error: Exception) -> str:
     return str(error)
 
 
-def _images(rows: Iterable[ImageRow], source: ImageSource | None, ids: set[str], faults: Faults) -> Iterator[ImageRow]:
+def _images(rows: Iterable[ImageRow], source: ImageSource | None, faults: Faults) -> Iterator[ImageRow]:
+    """The images with key, hash and size."""
+    iterator = (row if row.key else row._replace(key=row.id) for row in rows)
     with ThreadPoolExecutor(thread_name_prefix="hash") as pool:
-        for block in _blocks(rows):
-            for row in block:
-                if not row.id:
-                    faults.add("images without an id", f"key {row.key!r}")
-                if row.id in ids:
-                    faults.add("duplicate image ids", repr(row.id))
-                ids.add(row.id)
-            keyed = (row if row.key else row._replace(key=row.id) for row in block)
-            filled = keyed if source is None else pool.map(lambda row: _filled(row, source, faults), keyed)
+        while block := list(islice(iterator, BLOCK)):
+            filled = block if source is None else pool.map(lambda row: _with_facts(row, source, faults), block)
             for row in filled:
                 yield row if row.objects is None else row._replace(objects=sorted(set(row.objects)))
 
 
-def _filled(row: ImageRow, source: ImageSource, faults: Faults) -> ImageRow:
+def _with_facts(row: ImageRow, source: ImageSource, faults: Faults) -> ImageRow:
     if row.sha is not None and row.width is not None and row.height is not None:
         return row
     try:
@@ -170,78 +139,76 @@ def _filled(row: ImageRow, source: ImageSource, faults: Faults) -> ImageRow:
     return row._replace(sha=facts.sha, width=facts.width, height=facts.height)
 
 
-def _captions(rows: Iterable[CaptionRow], images: set[str], ids: set[str], faults: Faults) -> Iterator[CaptionRow]:
-    following: dict[tuple[str, str, str], int] = {}
+def _captions(rows: Iterable[CaptionRow], faults: Faults) -> Iterator[CaptionRow]:
+    """The captions with their ordinals within image, language and translator."""
+    next_ordinal: dict[tuple[str, str, str], int] = {}
     for row in rows:
-        if not row.id:
-            faults.add("captions without an id", repr(row.text))
-        if row.id in ids:
-            faults.add("duplicate caption ids", repr(row.id))
-        ids.add(row.id)
         if row.image_id is None:
             yield row._replace(ordinal=row.ordinal or 0)
             continue
-        if row.image_id not in images:
-            faults.add("captions of images that are not in the corpus", f"{row.id!r} of {row.image_id!r}")
-        place = (row.image_id, row.language, row.translator)
-        lowest = following.get(place, 0)
+        group = (row.image_id, row.language, row.translator)
+        lowest = next_ordinal.get(group, 0)
         ordinal = lowest if row.ordinal is None else row.ordinal
         if ordinal < lowest:
             faults.add("captions whose ordinals do not rise within image, language and translator", repr(row.id))
-        following[place] = ordinal + 1
+        next_ordinal[group] = ordinal + 1
         yield row if row.ordinal is not None else row._replace(ordinal=ordinal)
 
 
-def _pairs(rows: Iterable[PairRow], images: set[str], captions: set[str], faults: Faults) -> Iterator[PairRow]:
-    seen: set[str] = set()
-    for row in rows:
-        _check_item("pair", row.id, (row.image_id,), (row.caption_id, row.negative_id), seen, images, captions, faults)
-        yield row
+def _check_emptiness(corpus: Corpus, faults: Faults) -> None:
+    if not corpus.images.num_rows:
+        skipped = corpus.skipped["reason"].to_pylist()
+        reason = f" (all {len(skipped)} were left out; the first: {skipped[0]})" if skipped else ""
+        faults.add(f"no images{reason}; check the folder or file that it is read from")
+    elif not corpus.captions.num_rows:
+        faults.add(f"no captions for its {corpus.images.num_rows} images")
 
 
-def _quadruples(
-    rows: Iterable[QuadrupleRow], images: set[str], captions: set[str], faults: Faults
-) -> Iterator[QuadrupleRow]:
-    seen: set[str] = set()
-    for row in rows:
-        of_images, of_captions = (row.image_0, row.image_1), (row.caption_0, row.caption_1)
-        _check_item("quadruple", row.id, of_images, of_captions, seen, images, captions, faults)
-        yield row._replace(tags=list(row.tags))
-
-
-def _check_item(
-    form: str,
-    item: str,
-    of_images: Sequence[str],
-    of_captions: Sequence[str],
-    seen: set[str],
-    images: set[str],
-    captions: set[str],
-    faults: Faults,
-) -> None:
-    if item in seen:
-        faults.add(f"duplicate {form} ids", repr(item))
-    seen.add(item)
-    for used, known, what in ((of_images, images, "images"), (of_captions, captions, "captions")):
-        for name in used:
-            if name not in known:
-                faults.add(f"{form}s of {what} that are not in the corpus", f"{item!r} of {name!r}")
-
-
-def _relevance(
-    rows: Iterable[RelevanceRow], images: set[str], captions: set[str], faults: Faults
-) -> Iterator[RelevanceRow]:
-    seen: set[RelevanceRow] = set()
-    for row in rows:
-        if row.direction not in ("t2i", "i2t"):
-            faults.add("directions other than t2i and i2t in a ground truth", repr(row.direction))
+def _check_ids(corpus: Corpus, faults: Faults) -> None:
+    """Every id is unique, and every image and caption that another row names is in the corpus."""
+    images = _unique_ids(corpus.images, "image", faults)
+    captions = _unique_ids(corpus.captions, "caption", faults)
+    for image in corpus.skipped["image_id"].to_pylist():
+        if image in images:
+            faults.add("images both listed and skipped", repr(image))
+    _check_links(corpus.captions, "captions of images", ["image_id"], images, faults)
+    for table, kind, image_columns, caption_columns in (
+        (corpus.pairs, "pair", ["image_id"], ["caption_id", "negative_id"]),
+        (corpus.quadruples, "quadruple", ["image_0", "image_1"], ["caption_0", "caption_1"]),
+    ):
+        _unique_ids(table, kind, faults)
+        _check_links(table, f"{kind}s of images", image_columns, images, faults)
+        _check_links(table, f"{kind}s of captions", caption_columns, captions, faults)
+    seen: set[tuple[str, ...]] = set()
+    for row in zip(*(column.to_pylist() for column in corpus.relevance.columns), strict=True):
+        truth, direction, query, item = row
+        if direction not in ("t2i", "i2t"):
+            faults.add("directions other than t2i and i2t in a ground truth", repr(direction))
             continue
         if row in seen:
-            faults.add("positives listed twice in a ground truth", f"{row.ground_truth} {row.query_id!r}")
+            faults.add("positives listed twice in a ground truth", f"{truth} {query!r}")
         seen.add(row)
-        queries, items = (captions, images) if row.direction == "t2i" else (images, captions)
-        if row.query_id not in queries:
-            faults.add("queries of a ground truth that are not in the corpus", f"{row.ground_truth} {row.query_id!r}")
-        if row.item_id not in items:
-            faults.add("positives of a ground truth that are not in the corpus", f"{row.ground_truth} {row.item_id!r}")
-        yield row
+        queries, items = (captions, images) if direction == "t2i" else (images, captions)
+        if query not in queries:
+            faults.add("queries of a ground truth that are not in the corpus", f"{truth} {query!r}")
+        if item not in items:
+            faults.add("positives of a ground truth that are not in the corpus", f"{truth} {item!r}")
+
+
+def _unique_ids(table: pa.Table, kind: str, faults: Faults) -> set[str]:
+    ids: set[str] = set()
+    for position, identifier in enumerate(table["id"].to_pylist()):
+        if not identifier:
+            faults.add(f"{kind}s without an id", f"row {position + 1}")
+        elif identifier in ids:
+            faults.add(f"duplicate {kind} ids", repr(identifier))
+        ids.add(identifier)
+    return ids
+
+
+def _check_links(table: pa.Table, what: str, columns: Sequence[str], known: set[str], faults: Faults) -> None:
+    ids = table["id"].to_pylist()
+    for column in columns:
+        for identifier, name in zip(ids, table[column].to_pylist(), strict=True):
+            if name is not None and name not in known:
+                faults.add(f"{what} that are not in the corpus", f"{identifier!r} of {name!r}")

@@ -1,8 +1,7 @@
-"""The rows in which readers say what a corpus holds, and the faults that are found in them."""
+"""The rows that readers yield, and the faults that are found in them."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ _SHOWN = 5
 
 
 class ImageRow(NamedTuple):
-    """One image; ``key`` defaults to ``id``, hash and size are read from the source where they are not given."""
+    """One image; ``key`` defaults to ``id``, and hash and size are read from the source if they are not given."""
 
     id: str
     key: str = ""
@@ -65,36 +64,29 @@ class RelevanceRow(NamedTuple):
 
 
 class SkippedRow(NamedTuple):
-    """An image that the corpus has but that is left out, and why."""
+    """An image of the corpus that is left out, and the reason."""
 
     image_id: str
     reason: str
 
 
 class Faults:
-    """What is wrong, by kind: each kind is one line with its count and first examples."""
+    """The faults of a corpus by kind, each kind with its first examples."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._examples: defaultdict[str, list[str]] = defaultdict(list)
-        self._counts: Counter[str] = Counter()
+        self._examples: dict[str, list[str]] = {}
 
-    def add(self, kind: str, example: str) -> None:
-        """Count one more fault of this kind, e.g. ``("duplicate image ids", "'17'")``."""
-        self._counts[kind] += 1
-        if len(self._examples[kind]) < _SHOWN:
-            self._examples[kind].append(example)
-
-    def lines(self) -> list[str]:
-        """One line for every kind, in the order in which the kinds were met."""
-        found = []
-        for kind, count in self._counts.items():
-            more = count - len(self._examples[kind])
-            shown = ", ".join(self._examples[kind]) + (f" and {more} more" if more else "")
-            found.append(f"corpus {self._name!r}: {count} {kind}: {shown}")
-        return found
+    def add(self, kind: str, example: str = "") -> None:
+        """Note a fault, e.g. ``("duplicate image ids", "'17'")``."""
+        self._examples.setdefault(kind, []).append(example)
 
     def raise_any(self) -> None:
-        """Raise all that was found as one :class:`~store.errors.RequestError`; do nothing where there is none."""
-        if self._counts:
-            raise RequestError(self.lines())
+        """Raise all faults as one :class:`~store.errors.RequestError`; do nothing if there are none."""
+        lines = []
+        for kind, examples in self._examples.items():
+            shown = ", ".join(example for example in examples[:_SHOWN] if example)
+            more = f" and {len(examples) - _SHOWN} more" if len(examples) > _SHOWN else ""
+            lines.append(f"corpus {self._name!r}: {kind}" + (f": {shown}{more}" if shown else ""))
+        if lines:
+            raise RequestError(lines)

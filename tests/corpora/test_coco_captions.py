@@ -56,13 +56,13 @@ def test_a_captions_file_that_names_an_image_file_that_is_not_there(coco_folder:
 
 def test_a_caption_of_an_image_that_is_not_listed(coco_folder: Path) -> None:
     edit(coco_folder / "captions.json", lambda c: c["images"].pop())
-    assert "2 captions of images that are not in the corpus: '102' of '12', '112' of '12'" in refusal(coco_folder)
+    assert "captions of images that are not in the corpus: '102' of '12', '112' of '12'" in refusal(coco_folder)
 
 
 def test_an_empty_captions_file_and_one_that_is_no_json(coco_folder: Path) -> None:
     file = coco_folder / "captions.json"
     edit(file, lambda c: (c["images"].clear(), c["annotations"].clear()))
-    assert "1 empty corpora: no images" in refusal(coco_folder)
+    assert "no images; check" in refusal(coco_folder)
     file.write_text('{"images": [}')
     assert f"{file}: not JSON at line 1, column 13" in refusal(coco_folder)
     file.write_bytes(b'{"images": "\xff"}')
@@ -76,7 +76,7 @@ def test_an_empty_captions_file_and_one_that_is_no_json(coco_folder: Path) -> No
         (lambda c: c["annotations"][1].pop("caption"), "annotation 1: no 'caption'; it has 'id', 'image_id'"),
         (lambda c: c["annotations"][1].update(caption=7), "annotation 1: 'caption' is 7, expected str"),
         (lambda c: c["images"][2].update(file_name="../secret.png"), "'../secret.png' leaves the folder"),
-        (lambda c: c["images"].append(c["images"][0]), "1 duplicate image ids: '10'"),
+        (lambda c: c["images"].append(c["images"][0]), "duplicate image ids: '10'"),
     ],
 )
 def test_what_is_wrong_in_the_file_is_named_with_its_place(

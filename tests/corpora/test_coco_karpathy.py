@@ -187,7 +187,7 @@ def test_wrong_options_are_named(tmp_path: Path, options: dict[str, object], sai
         ("[3]", "image 0: expected an object, got int"),
         ('[{"image": "a.jpg"}]', "image 0: expected a file name (file_name, filename, image_path, image) and captions"),
         ('[{"image": "a.jpg", "caption": [1]}]', "image 0: captions are [1], expected a list of texts"),
-        ('[{"image": "a.jpg", "caption": "x"}, {"image": "a.jpg", "caption": "y"}]', "1 duplicate image ids: 'a'"),
+        ('[{"image": "a.jpg", "caption": "x"}, {"image": "a.jpg", "caption": "y"}]', "duplicate image ids: 'a'"),
     ],
 )
 def test_a_captions_file_of_no_known_form_is_refused_with_its_place(tmp_path: Path, content: str, said: str) -> None:

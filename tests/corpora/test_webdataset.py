@@ -85,7 +85,7 @@ def test_cc3m_reads_its_validation_shards_alone_and_offline_says_how_to_get_them
     ("members", "said"),
     [
         ({"1.png": b"x", "1.txt": b"\xff"}, "a.tar: 1.txt: not UTF-8 text"),
-        ({}, "1 empty corpora: no images"),
+        ({}, "no images; check"),
         ({"1.png": b"x"}, "no images (all 1 were left out; the first: no txt caption in a.tar)"),
     ],
 )
@@ -107,7 +107,7 @@ def test_json_captions_of_the_wrong_kind_are_named(tmp_path: Path) -> None:
 def test_samples_of_two_shards_with_one_name_are_an_error(tmp_path: Path, picture: Callable[..., bytes]) -> None:
     for name in "ab":
         shard(tmp_path / f"{name}.tar", {"1.png": picture("red"), "1.txt": b"red"})
-    with pytest.raises(RequestError, match="1 duplicate image ids: '1'"):
+    with pytest.raises(RequestError, match="duplicate image ids: '1'"):
         read_webdataset(tmp_path)
 
 
