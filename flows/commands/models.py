@@ -128,9 +128,9 @@ def check(args: argparse.Namespace) -> int:
         compiled=bool(args.compile),
     )
     for verdict in checks:
-        verdicts.append({"point": verdict.point, "result": verdict.result, "detail": verdict.detail})
+        verdicts.append({"check": verdict.check, "result": verdict.result, "detail": verdict.detail})
         if not args.quiet and args.format == "table":
-            sys.stderr.write(f"{verdict.result:5}{verdict.point}\n")
+            sys.stderr.write(f"{verdict.result:5}{verdict.check}\n")
     print_rows(verdicts, form=args.format)
     return 1 if any(verdict["result"] == "fail" for verdict in verdicts) else 0
 

@@ -1,7 +1,7 @@
-"""Every model behind one interface: images and captions in, unit vectors out.
+"""Encoders: one interface for all models, from images and captions to unit vectors.
 
-``ADAPTERS`` says which file loads which family, ``catalog()`` which models are known by name. Nothing here imports
-torch before a model is loaded.
+``ADAPTERS`` lists the families of models, ``catalog()`` the models that are known by name. Nothing here imports torch
+before a model is loaded.
 """
 
 from __future__ import annotations

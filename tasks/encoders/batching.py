@@ -1,4 +1,4 @@
-"""Which items go through the model together."""
+"""Divide items into batches for the forward pass."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-NOMINAL_TOKENS = 32  # a batch size for captions means captions of so many tokens
-_MOST = 8  # times the batch size: a batch of very short captions does not grow beyond that
-_PADDING = 8  # a caption joins a batch if it is shorter than the longest one by no more than an eighth
+NOMINAL_TOKENS = 32  # a batch size for captions counts captions of this many tokens
+_LARGEST = 8  # a batch of very short captions has at most this many times the batch size
+_PADDING = 8  # a caption joins a batch if it is at most an eighth shorter than the longest one
 _PIECES = re.compile(r"[a-zA-Z]{1,12}|[^\W\d]{1,3}|\S")
 
 
@@ -19,29 +19,26 @@ class Batch(NamedTuple):
     """Distinct items of one forward pass.
 
     Attributes:
-        firsts: Where each item appears first in the work.
-        places: All positions in the work of each item; several where items are equal.
+        firsts: The first position of each item in the work.
+        positions: All positions of each item in the work; several where items are equal.
     """
 
     firsts: list[int]
-    places: list[NDArray[np.int64]]
+    positions: list[NDArray[np.int64]]
 
 
 def group_equal(contents: Sequence[Hashable]) -> tuple[list[int], list[NDArray[np.int64]]]:
-    """Positions of equal contents, together.
-
-    Returns:
-        For each distinct content, in order of first appearance: where it appears first, and all its positions.
+    """The first position and all positions of each distinct content, in order of first appearance.
 
     Examples:
-        >>> firsts, places = group_equal(["a", "b", "a"])
-        >>> firsts, [p.tolist() for p in places]
+        >>> firsts, positions = group_equal(["a", "b", "a"])
+        >>> firsts, [p.tolist() for p in positions]
         ([0, 1], [[0, 2], [1]])
     """
-    places: dict[Hashable, list[int]] = {}
+    positions: dict[Hashable, list[int]] = {}
     for position, content in enumerate(contents):
-        places.setdefault(content, []).append(position)
-    return [p[0] for p in places.values()], [np.asarray(p, dtype=np.int64) for p in places.values()]
+        positions.setdefault(content, []).append(position)
+    return [p[0] for p in positions.values()], [np.asarray(p, dtype=np.int64) for p in positions.values()]
 
 
 def image_batches(n: int, batch_size: int) -> list[list[int]]:
@@ -60,8 +57,8 @@ def caption_batches(texts: Sequence[str], batch_size: int, *, by_length: bool) -
     Args:
         texts: The captions.
         batch_size: Captions of 32 tokens in one batch.
-        by_length: A batch is filled up to a number of tokens, not of captions, and ends early where captions become
-            shorter: hardly anything is computed for padding. False: every batch has ``batch_size`` captions.
+        by_length: Fill a batch up to a number of tokens instead of captions, and end it where captions become
+            shorter, so that there is little padding. False: every batch has ``batch_size`` captions.
 
     Examples:
         >>> caption_batches(["a red bus", "x " * 99, "a dog"], 1, by_length=True)
@@ -79,7 +76,7 @@ def caption_batches(texts: Sequence[str], batch_size: int, *, by_length: bool) -
         batch = order[start : start + batch_size]
         if by_length:
             longest = tokens[order[start]]
-            size = min(max(1, batch_size * NOMINAL_TOKENS // longest), _MOST * batch_size)
+            size = min(max(1, batch_size * NOMINAL_TOKENS // longest), _LARGEST * batch_size)
             batch = [i for i in order[start : start + size] if tokens[i] >= longest - longest // _PADDING]
         batches.append(batch)
         start += len(batch)
@@ -87,10 +84,10 @@ def caption_batches(texts: Sequence[str], batch_size: int, *, by_length: bool) -
 
 
 def _estimated_tokens(text: str) -> int:
-    """Roughly what a subword tokenizer makes of a caption, and two special tokens.
+    """A rough estimate of the number of subword tokens of a caption, plus two special tokens.
 
-    A token for each Latin word of up to twelve letters, for three letters of another script, for every digit and mark:
-    for English within a token of CLIP's own count, at a fraction of its cost.
+    One token for each Latin word of up to twelve letters, for three letters of another script, for every digit and
+    mark: for English within a token of CLIP's count, at a fraction of its cost.
 
     Examples:
         >>> _estimated_tokens("Two dogs play."), _estimated_tokens("一只红色的公共汽车")

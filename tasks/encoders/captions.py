@@ -1,9 +1,9 @@
-"""What every adapter does to captions before and after its tokenizer."""
+"""Caption templates, length limits and tokenisation that the adapters share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,71 +11,92 @@ from numpy.typing import NDArray
 from store.errors import RequestError
 from store.types import EncoderSpec
 
-_PLACE = "{caption}"
+_PLACEHOLDER = "{caption}"
 
 
-@dataclass(frozen=True)
-class Template:
-    """The text put around every caption: option ``caption_template`` of a spec, with ``{caption}`` where it goes.
+class Tokens(NamedTuple):
+    """Tokenised captions.
 
-    Examples:
-        >>> Template("a photo of {caption}.").fill("a {red} bus")
-        'a photo of a {red} bus.'
+    Attributes:
+        ids: int64, shape ``(n, width)``, padded on the right.
+        mask: int64, same shape: 1 for a token, 0 for padding.
+        truncated: bool, shape ``(n,)``: the caption was longer than the model takes.
     """
 
-    text: str = _PLACE
+    ids: NDArray[np.int64]
+    mask: NDArray[np.int64]
+    truncated: NDArray[np.bool_]
 
-    @classmethod
-    def of(cls, spec: EncoderSpec, default: str = _PLACE) -> Template:
-        """The template of a spec.
 
-        Raises:
-            RequestError: It does not hold ``{caption}`` exactly once.
-        """
-        text = str(spec.options.get("caption_template", default))
-        if text.count(_PLACE) != 1:
-            raise RequestError(f"encoder {spec.name!r}: caption_template must hold {_PLACE} once, got {text!r}")
-        return cls(text)
+def caption_template(spec: EncoderSpec) -> tuple[str, str]:
+    """The texts before and after every caption: option ``caption_template``, which has ``{caption}`` in its place.
 
-    def fill(self, caption: str) -> str:
-        """The caption in its place; braces in the caption mean nothing."""
-        before, after = self.text.split(_PLACE)
-        return f"{before}{caption}{after}"
+    Raises:
+        RequestError: It does not contain ``{caption}`` exactly once.
+
+    Examples:
+        >>> caption_template(EncoderSpec(name="x", adapter="hf_dual", checkpoint="a/b", dim=8,
+        ...     options={"caption_template": "a photo of {caption}."}))
+        ('a photo of ', '.')
+    """
+    template = str(spec.options.get("caption_template", _PLACEHOLDER))
+    if template.count(_PLACEHOLDER) != 1:
+        raise RequestError(
+            f"encoder {spec.name!r}: caption_template must contain {_PLACEHOLDER} exactly once, got {template!r}"
+        )
+    before, after = template.split(_PLACEHOLDER)
+    return before, after
 
 
 def max_length_of(spec: EncoderSpec, *, default: int, limit: int) -> int:
-    """Tokens after which a caption is cut: option ``max_length`` of a spec, or the model's own.
+    """Tokens after which a caption is truncated: option ``max_length`` of a spec, or the model's default.
 
     Raises:
         RequestError: More than the model has positions for, or less than 3.
     """
-    asked = spec.options.get("max_length", default)
-    if not isinstance(asked, int) or not 3 <= asked <= limit:
-        raise RequestError(f"encoder {spec.name!r}: max_length must be from 3 to {limit}, got {asked!r}")
-    return asked
+    length = spec.options.get("max_length", default)
+    if not isinstance(length, int) or not 3 <= length <= limit:
+        raise RequestError(f"encoder {spec.name!r}: max_length must be from 3 to {limit}, got {length!r}")
+    return length
+
+
+def tokenize(tokenizer: Any, texts: Sequence[str], *, max_length: int, width: int | None) -> Tokens:
+    """Token ids of a transformers tokenizer; only captions that are too long are tokenised again, truncated.
+
+    Args:
+        tokenizer: A transformers tokenizer.
+        texts: The captions.
+        max_length: Tokens of the longest caption that is not truncated.
+        width: Columns of the result; None: as many as the longest caption has tokens.
+    """
+    rows = tokenizer(list(texts), verbose=False)["input_ids"]
+    truncated = np.asarray([len(row) > max_length for row in rows], dtype=np.bool_)
+    long = np.flatnonzero(truncated).tolist()
+    if long:
+        cut = tokenizer([texts[row] for row in long], truncation=True, max_length=max_length)["input_ids"]
+        for row, ids in zip(long, cut, strict=True):
+            rows[row] = ids
+    ids, mask = pad_rows(rows, pad=tokenizer.pad_token_id, width=width)
+    return Tokens(ids, mask, truncated)
 
 
 def pad_rows(
     rows: Sequence[Sequence[int]], *, pad: int, width: int | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Token rows as one rectangle, padded on the right, and its mask.
+    """Token rows as one rectangle, padded on the right, and its mask (1: token, 0: padding).
 
     Args:
         rows: Token ids, one row per caption.
         pad: Id of the padding.
         width: Columns; None: as many as the longest row has.
 
-    Returns:
-        Ids and mask (1: token, 0: padding), both int64 of shape ``(n, width)``.
-
     Examples:
         >>> ids, mask = pad_rows([[5], [6, 7]], pad=0, width=None)
         >>> ids.tolist(), mask.tolist()
         ([[5, 0], [6, 7]], [[1, 0], [1, 1]])
     """
-    lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
-    columns = int(lengths.max(initial=0)) if width is None else width
-    mask = np.arange(columns) < lengths[:, None]
-    ids = np.full((len(rows), columns), pad, dtype=np.int64)
-    ids[mask] = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows]) if len(rows) else []
+    lengths = np.asarray([len(row) for row in rows])
+    mask = np.arange(lengths.max() if width is None else width) < lengths[:, None]
+    ids = np.full(mask.shape, pad, dtype=np.int64)
+    ids[mask] = np.concatenate(rows)
     return ids, mask.astype(np.int64)

@@ -1,114 +1,128 @@
-"""The models that are known by name, from ``catalog.toml``."""
+"""The models that capim knows by name, from ``catalog.toml``."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from store.errors import RequestError
-from store.types import EncoderSpec
-from tasks.encoders.adapters.table import ADAPTERS, unknown_options
+from store.types import EncoderSpec, Option, Precision, VectorKind
+from tasks.encoders.adapters.table import ADAPTERS, adapter_faults
 
 CATALOG = Path(__file__).with_name("catalog.toml")
-_SPEC_KEYS = frozenset(field.name for field in fields(EncoderSpec)) - {"name", "adapter_version"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class CatalogEntry:
-    """One model: how it is loaded, and what one should know before choosing it.
+class CatalogEntry(BaseModel):
+    """One model: how it is loaded, and what to know before choosing it. The form of a row in a catalog or suite file.
 
     Attributes:
-        spec: Unresolved unless the row names a commit.
+        name: Unique in a run, ``[A-Za-z0-9._-]``.
+        adapter: Key of ``ADAPTERS``.
+        checkpoint: Hub id, folder, ``package:`` path or whatever else the adapter loads.
+        dim: Components of one vector.
+        revision: Commit, tag or branch on the hub.
+        vectors: One or several vectors per item.
+        precision: Of the forward pass.
+        storage: Type of a stored component.
+        options: Options of the adapter.
         title: One line for people.
-        image_batch: Images per forward pass to begin with.
-        caption_batch: Captions per forward pass to begin with.
-        parameters: Of both towers, in millions, to be read as "about"; None where we do not know.
-        licence: Of the weights; ``unknown`` where we do not know.
-        training: What is known of the training data, above all whether COCO was in it.
-        needs: What must be at hand beside the checkpoint: other repositories, a GPU, consent to remote code.
+        image_batch: Images per forward pass.
+        caption_batch: Captions per forward pass.
+        parameters: Of both towers, in millions, approximately; None if unknown.
+        licence: Of the weights; ``unknown`` if unknown.
+        training: The training data, above all whether COCO was part of it.
+        needs: Requirements beside the checkpoint: other repositories, a GPU, consent to remote code.
         languages: BCP-47 tags, or ``many``.
-        remote_code: The checkpoint brings Python code that must be run; never without consent.
+        remote_code: The checkpoint brings Python code that must be run: in the catalog a fact, in a suite consent.
     """
 
-    spec: EncoderSpec
-    title: str
-    image_batch: int = 32
-    caption_batch: int = 256
-    parameters: float | None = None
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    name: str
+    adapter: str
+    checkpoint: str
+    dim: PositiveInt
+    revision: str = "main"
+    vectors: VectorKind = "single"
+    precision: Precision = "float32"
+    storage: Literal["float16", "float32"] = "float16"
+    options: dict[str, Option] = Field(default_factory=dict)
+    title: str = ""
+    image_batch: PositiveInt = 32
+    caption_batch: PositiveInt = 256
+    parameters: int | float | None = None
     licence: str = "unknown"
     training: str = "unknown"
     needs: str = ""
     languages: str = "en"
     remote_code: bool = False
 
-
-_ENTRY_KEYS = frozenset(field.name for field in fields(CatalogEntry)) - {"spec"}
+    @cached_property
+    def spec(self) -> EncoderSpec:
+        """The model itself; not resolved unless the row names a commit."""
+        fields = ("name", "adapter", "checkpoint", "dim", "revision", "vectors", "precision", "storage", "options")
+        return EncoderSpec(
+            **{name: getattr(self, name) for name in fields}, adapter_version=ADAPTERS[self.adapter].version
+        )
 
 
 @cache
 def catalog() -> Mapping[str, CatalogEntry]:
     """All rows of ``catalog.toml``, in its order, by name."""
-    with CATALOG.open("rb") as file:
-        rows = tomllib.load(file)
+    rows = tomllib.loads(CATALOG.read_text(encoding="utf-8"))
     return MappingProxyType({name: entry_from(name, row) for name, row in rows.items()})
 
 
 def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
-    """A catalog row, or a row of the same form in a user's suite file, as an entry.
+    """The entry of a catalog row, or of a row of the same form in a user's suite file.
 
     Raises:
         RequestError: Lists every fault of the row.
     """
-    unknown = sorted(set(row) - _SPEC_KEYS - _ENTRY_KEYS)
-    faults = [
-        f"encoder {name!r}: {key!r} is unknown; known: {', '.join(sorted(_SPEC_KEYS | _ENTRY_KEYS))}" for key in unknown
-    ]
-    faults += [f"encoder {name!r}: {key!r} is missing" for key in ("adapter", "checkpoint", "dim") if key not in row]
-    adapter = ADAPTERS.get(str(row.get("adapter")))
-    if adapter is None and "adapter" in row:
-        faults.append(f"encoder {name!r}: adapter {row['adapter']!r} is unknown; known: {', '.join(ADAPTERS)}")
-    faults += [
-        f"encoder {name!r}: {key} must be a whole number from 1 on, got {row[key]!r}"
-        for key in ("image_batch", "caption_batch")
-        if key in row and not (isinstance(row[key], int) and row[key] >= 1)  # type: ignore[operator]
-    ]
-    if faults or adapter is None:
-        raise RequestError(faults)
+    faults = []
+    if isinstance(row.get("adapter"), str):
+        options = row.get("options", {})
+        faults = adapter_faults(str(row["adapter"]), options if isinstance(options, Mapping) else {})
     try:
-        spec = EncoderSpec(
-            name=name,
-            adapter_version=adapter.version,
-            **{key: value for key, value in row.items() if key in _SPEC_KEYS},  # type: ignore[arg-type]
-        )
-        faults = unknown_options(spec)
-        if faults:
-            raise RequestError(faults)
-        return CatalogEntry(
-            spec=spec,
-            **{"title": spec.checkpoint, **{key: value for key, value in row.items() if key in _ENTRY_KEYS}},  # type: ignore[arg-type]
-        )
-    except RequestError:
-        raise
-    except (TypeError, ValueError) as error:
+        entry = CatalogEntry.model_validate({**row, "name": name})
+    except ValidationError as error:
+        faults += [_plain(fault["type"], fault["loc"], fault["msg"], fault["input"]) for fault in error.errors()]
+    if faults:
+        raise RequestError([f"encoder {name!r}: {fault}" for fault in faults])
+    try:
+        entry.spec  # noqa: B018 - checks the name
+    except ValueError as error:
         raise RequestError(str(error)) from error
+    return entry
 
 
 def entry_of(name: str) -> CatalogEntry:
-    """The catalog row of that name.
+    """The catalog row of a name.
 
     Raises:
         RequestError: No row has that name; the message lists the names.
     """
-    known = catalog()
-    if name not in known:
-        raise RequestError(f"encoder {name!r} is unknown; known: {', '.join(known)}")
-    return known[name]
+    if name not in catalog():
+        raise RequestError(f"encoder {name!r} is unknown; known: {', '.join(catalog())}")
+    return catalog()[name]
 
 
 def spec_of(name: str) -> EncoderSpec:
     """The spec of a catalog row; raises as :func:`entry_of`."""
     return entry_of(name).spec
+
+
+def _plain(kind: str, location: tuple[int | str, ...], message: str, value: object) -> str:
+    """A fault that pydantic found, in one line."""
+    field = ".".join(map(str, location))
+    if kind == "missing":
+        return f"{field!r} is missing"
+    if kind == "extra_forbidden":
+        return f"{field!r} is unknown; known: {', '.join(sorted(CatalogEntry.model_fields.keys() - {'name'}))}"
+    return f"{field}: {message[:1].lower()}{message[1:]}, got {value!r}"

@@ -1,14 +1,14 @@
-"""Which device the work runs on."""
+"""Choose and identify the device of the forward pass."""
 
 from __future__ import annotations
 
 import platform
 
 
-def choose_device(asked: str) -> str:
-    """The device for ``auto``: the first CUDA device, Apple's GPU, else the CPU; any other name as it is."""
-    if asked != "auto":
-        return asked
+def choose_device(device: str) -> str:
+    """The device for ``auto``: the first CUDA device, Apple's GPU, else the CPU; any other name unchanged."""
+    if device != "auto":
+        return device
     import torch
 
     if torch.cuda.is_available():
@@ -17,7 +17,7 @@ def choose_device(asked: str) -> str:
 
 
 def device_name(device: str) -> str:
-    """The hardware's own name, e.g. ``NVIDIA A40`` or the processor's model."""
+    """The model of the hardware, e.g. ``NVIDIA A40`` or the processor's name."""
     if device.startswith("cuda"):
         import torch
 
@@ -26,9 +26,9 @@ def device_name(device: str) -> str:
 
 
 def device_identity(device: str) -> str:
-    """The same for every name of one piece of hardware: a CUDA device's UUID, else the device's own name.
+    """An identifier of the hardware: the UUID of a CUDA device, else the name of the device.
 
-    ``cuda:0`` is another card where ``CUDA_VISIBLE_DEVICES`` says so; the UUID is not.
+    ``cuda:0`` may be another card under another ``CUDA_VISIBLE_DEVICES``; the UUID is not.
     """
     if device.startswith("cuda"):
         import torch
@@ -39,7 +39,7 @@ def device_identity(device: str) -> str:
 
 def _processor() -> str:
     try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:  # noqa: PTH123 - not a file of ours
+        with open("/proc/cpuinfo", encoding="utf-8") as file:  # noqa: PTH123 - read line by line
             for line in file:
                 if line.startswith("model name"):
                     return line.split(":", 1)[1].strip()

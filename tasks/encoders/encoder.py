@@ -1,7 +1,7 @@
-"""What every model looks like from outside: prepare on the CPU, embed on the device.
+"""The interface of a loaded model: prepare on the CPU, embed on the device.
 
-Preparing (resize, crop, tokenise) is split from the forward pass so that it can run in worker threads while the
-device is busy. Whoever is not in a hurry calls :func:`encode_images` and :func:`encode_captions`.
+Preparation (resize, crop, tokenise) is separate from the forward pass so that it can run in worker threads while the
+device is busy. :func:`encode_images` and :func:`encode_captions` do both for a few items.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from store.ragged import Ragged
 from store.types import Embeddings, EncoderSpec, Modality
 
 if TYPE_CHECKING:
@@ -28,9 +29,9 @@ class Prepared:
 
     Attributes:
         modality: Images or captions.
-        inputs: What the model takes, by name. Every tensor and list has one row per item; a text is for all of them.
-        n_tokens: int32, shape ``(n,)``: tokens the model will see, special tokens included, padding not; for
-            images the number of patches, 0 where the model does not say.
+        inputs: The model's inputs by name. Tensors and lists have one row per item; a string applies to all items.
+        n_tokens: int32, shape ``(n,)``: tokens that the model sees, with special tokens, without padding; for
+            images the number of patches; 0 if unknown.
         truncated: bool, shape ``(n,)``: the item was longer than the model takes.
     """
 
@@ -57,13 +58,13 @@ class Encoder(Protocol):
     """A loaded model. Vectors do not depend on batch size, batch neighbours or order.
 
     Attributes:
-        spec: What it was loaded from, resolved.
+        spec: Resolved.
         device: Where the forward pass runs, e.g. ``cpu`` or ``cuda:0``.
         joins_images: Images prepared in separate calls have tensors of one shape and may share a forward pass.
-        pads_to_longest: A batch of captions costs as many tokens as its longest caption, so that batches of
-            equal length are cheap; False if every caption is padded to one fixed length.
+        pads_to_longest: Captions are padded to the longest of their batch, so that batches of similar lengths are
+            cheap; False if every caption is padded to one fixed length.
         modules: The networks that hold the weights; empty where an adapter does not know them.
-        forwards: The two forward passes; ``load_encoder(compiled=True)`` puts compiled ones in their place.
+        forwards: The two forward passes; ``load_encoder(compiled=True)`` replaces them by compiled ones.
     """
 
     spec: EncoderSpec
@@ -85,23 +86,23 @@ class Encoder(Protocol):
         """The forward pass: unit-norm float32 in the order of the input; one thread at a time.
 
         Raises:
-            WorkError: The model gave NaN, infinity or a zero vector, or a wrong dimension.
+            WorkError: A vector is NaN, infinite or zero, or has the wrong dimension.
         """
         ...
 
 
 def encode_images(encoder: Encoder, images: Sequence[Image]) -> Embeddings:
-    """Embeddings of images in one forward pass, in the order given; empty input gives an empty block."""
+    """Embeddings of images in one forward pass, in the order given; no items give no vectors."""
     return encoder.embed(encoder.prepare_images(images)) if images else empty_embeddings(encoder.spec)
 
 
 def encode_captions(encoder: Encoder, captions: Sequence[str]) -> Embeddings:
-    """Embeddings of captions in one forward pass, in the order given; empty input gives an empty block."""
+    """Embeddings of captions in one forward pass, in the order given; no items give no vectors."""
     return encoder.embed(encoder.prepare_captions(captions)) if captions else empty_embeddings(encoder.spec)
 
 
 def empty_embeddings(spec: EncoderSpec) -> Embeddings:
-    """A block of no items."""
+    """Embeddings of no items."""
     return Embeddings(
         values=np.empty((0, spec.dim), dtype=np.float32),
         norms=np.empty(0, dtype=np.float32),
@@ -111,38 +112,34 @@ def empty_embeddings(spec: EncoderSpec) -> Embeddings:
     )
 
 
-def gather(block: Embeddings, items: NDArray[np.int64]) -> Embeddings:
-    """The items at the given positions of a block, in that order; a position may come several times.
+def take(embeddings: Embeddings, items: NDArray[np.int64]) -> Embeddings:
+    """The items at the given positions, in that order; a position may occur several times.
 
     Examples:
-        >>> block = Embeddings(values=np.eye(3, dtype=np.float32), norms=np.ones(2, np.float32),
+        >>> two = Embeddings(values=np.eye(3, dtype=np.float32), norms=np.ones(2, np.float32),
         ...     n_tokens=np.ones(2, np.int32), truncated=np.zeros(2, bool), offsets=np.array([0, 2, 3]))
-        >>> gather(block, np.array([1, 0, 1])).offsets.tolist()
+        >>> take(two, np.array([1, 0, 1])).offsets.tolist()
         [0, 1, 3, 4]
     """
-    counts = block.counts[items]
-    ends = np.cumsum(counts)
-    offsets = np.concatenate([[0], ends]).astype(np.int64)
-    starts = items if block.offsets is None else block.offsets[items]
-    rows = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - starts, counts)
+    vectors = Ragged.from_counts(embeddings.values, embeddings.counts).take(items)
     return Embeddings(
-        values=block.values[rows],
-        norms=block.norms[items],
-        n_tokens=block.n_tokens[items],
-        truncated=block.truncated[items],
-        offsets=None if block.offsets is None else offsets,
+        values=vectors.values,
+        norms=embeddings.norms[items],
+        n_tokens=embeddings.n_tokens[items],
+        truncated=embeddings.truncated[items],
+        offsets=None if embeddings.offsets is None else vectors.offsets,
     )
 
 
-def concatenate(blocks: Sequence[Embeddings]) -> Embeddings:
-    """Blocks one after the other; at least one."""
-    offsets = None
-    if blocks[0].offsets is not None:
-        offsets = np.concatenate([[0], np.cumsum(np.concatenate([b.counts for b in blocks]))]).astype(np.int64)
+def concatenate(parts: Sequence[Embeddings]) -> Embeddings:
+    """The items of several parts, at least one, in order."""
+    if len(parts) == 1:
+        return parts[0]
+    vectors = Ragged.concatenate([Ragged.from_counts(part.values, part.counts) for part in parts])
     return Embeddings(
-        values=np.concatenate([b.values for b in blocks]),
-        norms=np.concatenate([b.norms for b in blocks]),
-        n_tokens=np.concatenate([b.n_tokens for b in blocks]),
-        truncated=np.concatenate([b.truncated for b in blocks]),
-        offsets=offsets,
+        values=vectors.values,
+        norms=np.concatenate([part.norms for part in parts]),
+        n_tokens=np.concatenate([part.n_tokens for part in parts]),
+        truncated=np.concatenate([part.truncated for part in parts]),
+        offsets=None if parts[0].offsets is None else vectors.offsets,
     )

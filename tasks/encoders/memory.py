@@ -1,4 +1,4 @@
-"""What the device and the machine have left, and what to do when it is not enough."""
+"""Cores and memory of the machine and its device."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import resource
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -28,29 +29,29 @@ def is_out_of_memory(error: BaseException) -> bool:
     """
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    said = str(error)
-    return isinstance(error, RuntimeError) and ("can't allocate memory" in said or "out of memory" in said)
+    message = str(error)
+    return isinstance(error, RuntimeError) and ("can't allocate memory" in message or "out of memory" in message)
 
 
 def release(device: str) -> None:
-    """Give cached memory of the device back, after a pass that failed."""
+    """Free cached memory of the device after a forward pass that ran out of it."""
     gc.collect()
     if device.startswith("cuda"):
         torch.cuda.empty_cache()
 
 
 def peak_bytes(device: str) -> int:
-    """Highest memory so far: of tensors on a CUDA device, else of the whole process."""
+    """Peak memory so far: of the tensors on a CUDA device, else of the process."""
     if device.startswith("cuda"):
         return int(torch.cuda.max_memory_allocated(device))
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def assemble(parts: Sequence[Prepared], device: str) -> Prepared:
-    """Parts as one batch, in pinned memory where the device is a GPU, so that the copy to it is asynchronous."""
+    """Several prepared batches as one, in pinned memory for a GPU, so that the copy to it is asynchronous."""
     batch = join(parts)
     if not device.startswith("cuda"):
         return batch
     inputs = {name: v.pin_memory() if isinstance(v, torch.Tensor) else v for name, v in batch.inputs.items()}
-    return Prepared(modality=batch.modality, inputs=inputs, n_tokens=batch.n_tokens, truncated=batch.truncated)
+    return replace(batch, inputs=inputs)

@@ -1,8 +1,8 @@
-"""Encode many items: decoding and preprocessing in worker threads, the forward pass in its own, the caller writing.
+"""Encode many items: worker threads prepare, one thread runs the forward pass, the caller stores.
 
-Three things happen at once, so that the device never waits: workers read, decode and prepare the next batches; one
-thread runs the forward pass; the caller stores the block that it was handed. Blocks come with the positions that
-they belong to, so their order does not matter and any of them may be missing after a crash.
+The three run at the same time, so that the device does not wait: workers read, decode and prepare the next batches
+while one batch is on the device and another is being stored. Every result names the positions of its items in the
+corpus, so that any of them may be missing after a crash.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from store.errors import RequestError, WorkError
 from store.types import Embeddings
-from tasks.encoders.background import Shared, in_background
+from tasks.encoders.background import in_background
 from tasks.encoders.batching import Batch, caption_batches, group_equal, image_batches
-from tasks.encoders.encoder import Encoder, Prepared, concatenate, gather
+from tasks.encoders.encoder import Encoder, Prepared, concatenate, take
 from tasks.encoders.memory import assemble, is_out_of_memory, peak_bytes, release, usable_cores
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ class ImageWork:
 
     Attributes:
         ords: Position of each image in its corpus.
-        keys: What ``read`` takes, one per image.
-        shas: Hash of each image's bytes; images of equal hash are encoded once. None: not known.
-        read: Encoded bytes of an image; called from several threads.
-        decode: Bytes to an upright RGB image; called from several threads.
+        keys: The argument of ``read`` for each image.
+        shas: Hash of each image's bytes; images of equal hash are encoded once. None: unknown.
+        read: Returns the encoded bytes of an image; called from several threads.
+        decode: Turns the bytes into an upright RGB image; called from several threads.
     """
 
     ords: NDArray[np.int32]
@@ -66,13 +66,13 @@ class CaptionWork:
 
 @dataclass(frozen=True, kw_only=True)
 class Timings:
-    """Where one batch's time went.
+    """Time spent on one batch.
 
     Attributes:
         decode_seconds: Reading and decoding, summed over worker threads; 0 for captions.
         preprocess_seconds: Resizing or tokenising, summed over worker threads.
-        forward_seconds: The forward pass, the device waited for, vectors back on the CPU.
-        wait_seconds: What the forward thread waited for this batch: 0 when workers keep up.
+        forward_seconds: The forward pass, until the vectors are back on the CPU.
+        wait_seconds: How long the forward pass waited for this batch: 0 when workers keep up.
     """
 
     decode_seconds: float
@@ -83,16 +83,16 @@ class Timings:
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedBatch:
-    """What one forward pass gave.
+    """The result of one batch.
 
     Attributes:
-        index: 0, 1, 2 …; the first one warms the device up and does not count in throughput.
-        ords: int32, shape ``(n,)``: corpus positions of the rows of ``embeddings``.
-        embeddings: One row per ord; items that are equal share their vector.
-        n_encoded: Items that went through the model: ``n`` less the duplicates.
-        batch_size: Largest number of items in one forward pass at that moment.
-        timings: Where the time went.
-        peak_memory_bytes: Highest memory of the device so far (on the CPU: of the process).
+        index: 0, 1, 2, …; batch 0 warms the device up and does not count in throughput.
+        ords: int32, shape ``(n,)``: corpus positions of the items of ``embeddings``.
+        embeddings: One item per ord; equal items have the same vector.
+        n_encoded: Items that went through the model: ``n`` without duplicates.
+        batch_size: Largest number of items in one forward pass so far.
+        timings: Time spent.
+        peak_memory_bytes: Peak memory of the device so far (on the CPU: of the process).
     """
 
     index: int
@@ -104,114 +104,96 @@ class EncodedBatch:
     peak_memory_bytes: int
 
 
-class _Part(NamedTuple):
-    """What one worker prepared."""
+class _PreparedBatch(NamedTuple):
+    """Items ready for the forward pass, and the seconds that preparing them took, summed over threads."""
 
-    prepared: Prepared
-    decode_seconds: float
-    preprocess_seconds: float
-
-
-class _Ready(NamedTuple):
-    """A batch whose turn has come."""
-
-    number: int
-    batch: Batch
     prepared: Prepared
     decode_seconds: float
     preprocess_seconds: float
 
 
 def encode_stream(
-    encoders: Encoder | Sequence[Encoder],
+    encoder: Encoder,
     work: ImageWork | CaptionWork,
     *,
     batch_size: int,
     workers: int | None = None,
     ahead: int = 3,
 ) -> Generator[EncodedBatch, None, None]:
-    """Encode all items; yields each block as soon as it is there, in any order of items.
+    """Encode all items; yields each batch as soon as it is done, not in the order of the items.
 
-    Captions go longest first, so that a batch holds captions of one length and too little memory shows at once.
-    Where a caption costs by its length, ``batch_size`` counts captions of 32 tokens: shorter ones go in larger
-    batches, longer ones in smaller. When a batch does not fit into memory it is halved, and so are all later ones;
-    nothing is computed twice except that batch.
+    Captions go longest first, so that a batch holds captions of similar length and too little memory shows at once.
+    Where a caption costs by its length, ``batch_size`` counts captions of 32 tokens: batches of shorter ones are
+    larger, of longer ones smaller. When a batch does not fit into memory it is halved, and so are all later ones.
 
     Args:
-        encoders: A loaded model, or the same model on several devices, which share the work.
-        work: The images or captions; no items, no blocks.
+        encoder: A loaded model.
+        work: The images or captions.
         batch_size: Items of one forward pass.
         workers: Threads that read, decode and prepare; None: as many as there are cores, at most 16.
-        ahead: Batches prepared in advance for each device.
+        ahead: Batches prepared in advance.
 
     Raises:
-        RequestError: ``batch_size`` or ``workers`` is less than 1, or there is no encoder.
-        WorkError: An image cannot be read or decoded, a single item does not fit into memory, or the model gave no
-            usable vector. Blocks that were handed out before are right and complete.
+        RequestError: ``batch_size`` or ``workers`` is less than 1.
+        WorkError: An image cannot be read or decoded, a single item does not fit into memory, or a vector is not
+            finite. Batches that were yielded before are correct and complete.
     """
-    replicas = list(encoders) if isinstance(encoders, Sequence) else [encoders]
-    if batch_size < 1 or (workers is not None and workers < 1) or not replicas:
-        raise RequestError(
-            f"batch size and workers must be at least 1 (got {batch_size} and {workers}), and so must the encoders"
-        )
-    plan = plan_batches(replicas[0], work, batch_size)
+    if batch_size < 1 or (workers is not None and workers < 1):
+        raise RequestError(f"batch size and workers must be at least 1, got {batch_size} and {workers}")
+    plan = plan_batches(encoder, work, batch_size)
     pool = ThreadPoolExecutor(max_workers=workers or min(16, usable_cores()), thread_name_prefix="prepare")
     # joining and pinning a batch takes as long as a GPU's pass over it: neither the pass nor the workers wait for it
     joiner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="join")
     try:
-        batches = Shared(_prepared(replicas[0], work, plan, pool, joiner, ahead * len(replicas)))
-        streams = [_encoded(replica, work.ords, batches, batch_size) for replica in replicas]
-        with contextlib.closing(in_background(streams, depth=2)) as blocks:
-            yield from blocks
+        batches = _prepared(encoder, work, plan, pool, joiner, ahead)
+        with contextlib.closing(in_background(_encoded(encoder, work.ords, batches, batch_size), depth=2)) as stream:
+            yield from stream
     finally:
         pool.shutdown(cancel_futures=True)
         joiner.shutdown(cancel_futures=True)
 
 
 def plan_batches(encoder: Encoder, work: ImageWork | CaptionWork, batch_size: int) -> list[Batch]:
-    """Which items go through the model together; equal ones once."""
+    """The batches of all distinct items."""
     if isinstance(work, CaptionWork):
-        firsts, places = group_equal(work.texts)
+        firsts, positions = group_equal(work.texts)
         plan = caption_batches([work.texts[i] for i in firsts], batch_size, by_length=encoder.pads_to_longest)
     else:
-        firsts, places = group_equal([sha or key for sha, key in zip(work.shas, work.keys, strict=True)])
+        firsts, positions = group_equal([sha or key for sha, key in zip(work.shas, work.keys, strict=True)])
         plan = image_batches(len(firsts), batch_size)
-    return [Batch([firsts[i] for i in batch], [places[i] for i in batch]) for batch in plan]
+    return [Batch([firsts[i] for i in batch], [positions[i] for i in batch]) for batch in plan]
 
 
 def _encoded(
-    encoder: Encoder, ords: NDArray[np.int32], batches: Iterator[_Ready], batch_size: int
+    encoder: Encoder, ords: NDArray[np.int32], batches: Iterator[tuple[Batch, _PreparedBatch]], batch_size: int
 ) -> Iterator[EncodedBatch]:
-    """Forward passes on one device, one after the other, over batches that workers prepare."""
+    """One forward pass after the other over prepared batches."""
     limit: int | None = None
-    while True:
-        asked = time.perf_counter()
-        ready = next(batches, None)
-        if ready is None:
-            return
+    waiting_since = time.perf_counter()
+    for index, (batch, ready) in enumerate(batches):
         begun = time.perf_counter()
-        pieces, limit = _forward(encoder, ready.prepared, limit)
-        block = concatenate(pieces)
+        embeddings, limit = _forward(encoder, ready.prepared, limit)
         done = time.perf_counter()
-        places = ready.batch.places
-        rows = np.repeat(np.arange(len(places)), [len(place) for place in places])
+        n_encoded = len(batch.positions)
+        rows = np.repeat(np.arange(n_encoded), [len(positions) for positions in batch.positions])
         yield EncodedBatch(
-            index=ready.number,
-            ords=ords[np.concatenate(places)],
-            embeddings=block if len(rows) == len(places) else gather(block, rows),
-            n_encoded=len(places),
+            index=index,
+            ords=ords[np.concatenate(batch.positions)],
+            embeddings=embeddings if len(rows) == n_encoded else take(embeddings, rows),
+            n_encoded=n_encoded,
             batch_size=limit or batch_size,
             timings=Timings(
                 decode_seconds=ready.decode_seconds,
                 preprocess_seconds=ready.preprocess_seconds,
                 forward_seconds=done - begun,
-                wait_seconds=begun - asked,
+                wait_seconds=begun - waiting_since,
             ),
             peak_memory_bytes=peak_bytes(encoder.device),
         )
+        waiting_since = time.perf_counter()
 
 
-def _forward(encoder: Encoder, prepared: Prepared, limit: int | None) -> tuple[list[Embeddings], int | None]:
+def _forward(encoder: Encoder, prepared: Prepared, limit: int | None) -> tuple[Embeddings, int | None]:
     """The forward pass in pieces of at most ``limit`` items, halved whenever memory runs out."""
     pieces: list[Embeddings] = []
     done = 0
@@ -227,12 +209,12 @@ def _forward(encoder: Encoder, prepared: Prepared, limit: int | None) -> tuple[l
             if size == 1:
                 raise WorkError(
                     f"encoder {encoder.spec.name!r}: one {prepared.modality} alone does not fit into the memory of "
-                    f"{encoder.device}; try --precision bfloat16 or another device. What was stored is kept"
+                    f"{encoder.device}; try --precision bfloat16 or another device. Stored embeddings are kept"
                 ) from error
         # outside the handler: the error's traceback holds the tensors of the failed pass
         size = limit = size // 2
         release(encoder.device)
-    return pieces, limit
+    return concatenate(pieces), limit
 
 
 def _prepared(
@@ -242,41 +224,40 @@ def _prepared(
     pool: ThreadPoolExecutor,
     joiner: ThreadPoolExecutor,
     ahead: int,
-) -> Iterator[_Ready]:
-    """Prepared batches in the order of the plan, of which the next few are under way."""
-    waiting: deque[Future[_Ready]] = deque()
-    todo = iter(enumerate(plan))
-    for _ in plan:
-        for number, coming in itertools.islice(todo, ahead + 1 - len(waiting)):
-            chunk = _CHUNK if isinstance(work, ImageWork) and encoder.joins_images else len(coming.firsts)
-            items = [coming.firsts[i : i + chunk] for i in range(0, len(coming.firsts), chunk)]
-            parts = [pool.submit(_prepare, encoder, work, part) for part in items]
-            waiting.append(joiner.submit(_joined, encoder, number, coming, parts))
-        yield waiting.popleft().result()
+) -> Iterator[tuple[Batch, _PreparedBatch]]:
+    """The batches of the plan in its order, prepared; the next ``ahead`` are being prepared meanwhile."""
+    waiting: deque[Future[_PreparedBatch]] = deque()
+    coming = iter(plan)
+    for batch in plan:
+        for later in itertools.islice(coming, ahead + 1 - len(waiting)):
+            chunk = _CHUNK if isinstance(work, ImageWork) and encoder.joins_images else len(later.firsts)
+            chunks = [later.firsts[i : i + chunk] for i in range(0, len(later.firsts), chunk)]
+            parts = [pool.submit(_prepare, encoder, work, items) for items in chunks]
+            waiting.append(joiner.submit(_join, encoder, parts))
+        yield batch, waiting.popleft().result()
 
 
-def _joined(encoder: Encoder, number: int, batch: Batch, parts: Sequence[Future[_Part]]) -> _Ready:
+def _join(encoder: Encoder, parts: Sequence[Future[_PreparedBatch]]) -> _PreparedBatch:
     done = [part.result() for part in parts]
     begun = time.perf_counter()
     prepared = assemble([part.prepared for part in done], encoder.device)
-    return _Ready(
-        number,
-        batch,
+    joining = time.perf_counter() - begun
+    return _PreparedBatch(
         prepared,
         sum(part.decode_seconds for part in done),
-        sum(part.preprocess_seconds for part in done) + time.perf_counter() - begun,
+        sum(part.preprocess_seconds for part in done) + joining,
     )
 
 
-def _prepare(encoder: Encoder, work: ImageWork | CaptionWork, items: Sequence[int]) -> _Part:
+def _prepare(encoder: Encoder, work: ImageWork | CaptionWork, items: Sequence[int]) -> _PreparedBatch:
     begun = time.perf_counter()
     if isinstance(work, CaptionWork):
         prepared = encoder.prepare_captions([work.texts[i] for i in items])
-        return _Part(prepared, 0.0, time.perf_counter() - begun)
+        return _PreparedBatch(prepared, 0.0, time.perf_counter() - begun)
     images = [_decoded(work, work.keys[i]) for i in items]
     decoded = time.perf_counter()
     prepared = encoder.prepare_images(images)
-    return _Part(prepared, decoded - begun, time.perf_counter() - decoded)
+    return _PreparedBatch(prepared, decoded - begun, time.perf_counter() - decoded)
 
 
 def _decoded(work: ImageWork, key: str) -> Image:
@@ -284,6 +265,6 @@ def _decoded(work: ImageWork, key: str) -> Image:
         return work.decode(work.read(key))
     except (OSError, ValueError) as error:
         raise WorkError(
-            f"image {key!r} cannot be read: {error}; it was readable when the corpus was indexed_images. "
-            "What was stored is kept: mend it and run again"
+            f"image {key!r} cannot be read: {error}; it could be read when the corpus was checked. Stored embeddings "
+            "are kept: repair the image and run the command again"
         ) from error

@@ -1,14 +1,15 @@
-"""Pictures to tensors, several times faster than the libraries' own loops and equal to them.
+"""Images to tensors, several times faster than the libraries' own loops, with equal results.
 
-Resizing is Pillow's in either case, because the models were trained with it; what is saved are the many passes over
-the pixels afterwards. Which size, filter and crop is the checkpoint's to say: a :class:`Recipe` is read from its
-processor and used only if it makes the processor's own tensors, to 1e-5, on pictures of awkward sizes.
+Pillow resizes in both cases, because the models were trained with it; what is saved are the many passes over the
+pixels afterwards. A :class:`PixelPipeline` takes size, filter and crop from the checkpoint's preprocessing, and is
+used only if its tensors equal those of that preprocessing to 1e-5 on images of unusual sizes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,16 +21,16 @@ TOLERANCE = 1e-5
 
 
 def in_rgb(images: Sequence[Image.Image]) -> list[Image.Image]:
-    """The pictures in RGB; those that are already are not copied, which costs as much as resizing them."""
+    """The images in RGB; those that are already are not copied, which would cost as much as resizing them."""
     return [image if image.mode == "RGB" else image.convert("RGB") for image in images]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """How a model wants its pictures.
+class PixelPipeline:
+    """The preprocessing of a model's images.
 
     Attributes:
-        fit: Resizes and crops one RGB picture to the model's size.
+        fit: Resizes and crops one RGB image to the model's size.
         mean: Subtracted from each channel, in units of 0 to 1.
         std: Divided by, after the mean.
     """
@@ -49,72 +50,66 @@ class Recipe:
         shift = torch.tensor([m / s for m, s in zip(self.mean, self.std, strict=True)]).view(3, 1, 1)
         return values.mul_(scale).sub_(shift)
 
+    def if_equal(self, reference: Callable[[Image.Image], Tensor]) -> PixelPipeline | None:
+        """This pipeline if it makes the tensors of a reference on images of unusual sizes, else None."""
+        for width, height in ((97, 41), (40, 133), (601, 478)):
+            noise = np.random.default_rng(width).integers(0, 256, (height, width, 3), dtype=np.uint8)
+            image = Image.fromarray(noise)
+            expected, got = reference(image), self.tensor([image])[0]
+            if got.shape != expected.shape or float((got - expected).abs().max()) > TOLERANCE:
+                return None
+        return self
 
-def recipe_of(processor: Any) -> Recipe | None:
-    """The recipe of a transformers image processor, or None if it does something else than resize, crop and scale."""
+
+def pipeline_of_processor(processor: Any) -> PixelPipeline | None:
+    """The pipeline of a transformers image processor; None if it does more than resize, crop and scale."""
     size, crop = getattr(processor, "size", None) or {}, getattr(processor, "crop_size", None) or {}
     if not (processor.do_resize and processor.do_rescale and processor.do_normalize):
         return None
     if abs(processor.rescale_factor * 255 - 1) > TOLERANCE or getattr(processor, "do_pad", None):
         return None
-    cropped = bool(getattr(processor, "do_center_crop", False))
-    wanted = (int(crop["height"]), int(crop["width"])) if cropped else None
+    cropped = (int(crop["height"]), int(crop["width"])) if getattr(processor, "do_center_crop", False) else None
+    resample = Image.Resampling(processor.resample)
     fit: Callable[[Image.Image], Image.Image]
     if size.get("shortest_edge") and not size.get("longest_edge"):
         edge = int(size["shortest_edge"])
-        if wanted is None or max(wanted) > edge:
+        if cropped is None or max(cropped) > edge:
             return None
-        fit = _ShortestEdge(edge, wanted, Image.Resampling(processor.resample))
+        fit = partial(_resize_and_crop, edge=edge, crop=cropped, resample=resample)
     elif size.get("height") and size.get("width"):
-        if wanted not in (None, (size["height"], size["width"])):
+        if cropped not in (None, (size["height"], size["width"])):
             return None
-        fit = _Squash((int(size["width"]), int(size["height"])), Image.Resampling(processor.resample))
+        fit = partial(Image.Image.resize, size=(int(size["width"]), int(size["height"])), resample=resample)
     else:
         return None
-    recipe = Recipe(fit=fit, mean=tuple(processor.image_mean), std=tuple(processor.image_std))
-    return (
-        recipe
-        if agrees(recipe, lambda image: processor(images=image, return_tensors="pt")["pixel_values"][0])
-        else None
-    )
+    pipeline = PixelPipeline(fit=fit, mean=tuple(processor.image_mean), std=tuple(processor.image_std))
+    return pipeline.if_equal(lambda image: processor(images=image, return_tensors="pt")["pixel_values"][0])
 
 
-def agrees(recipe: Recipe, reference: Callable[[Image.Image], Tensor]) -> bool:
-    """Whether a recipe makes the same tensors as a reference does, on pictures of awkward sizes."""
-    for width, height in ((97, 41), (40, 133), (601, 478)):
-        noise = np.random.default_rng(width).integers(0, 256, (height, width, 3), dtype=np.uint8)
-        image = Image.fromarray(noise)
-        expected, got = reference(image), recipe.tensor([image])[0]
-        if got.shape != expected.shape or float((got - expected).abs().max()) > TOLERANCE:
-            return False
-    return True
+def pipeline_of_transform(transform: Any) -> PixelPipeline | None:
+    """The pipeline of a torchvision transform that ends with ``ToTensor`` and ``Normalize``; None for any other.
+
+    Its own resize and crop are used; one pass over the pixels replaces the five after them.
+    """
+    steps = list(getattr(transform, "transforms", []))
+    names = [type(step).__name__ for step in steps]
+    if names[-1:] != ["Normalize"] or names[-2] not in ("ToTensor", "MaybeToTensor"):
+        return None
+
+    def fit(image: Image.Image) -> Image.Image:
+        for step in steps[:-2]:
+            image = step(image)
+        return image
+
+    mean, std = (tuple(map(float, values)) for values in (steps[-1].mean, steps[-1].std))
+    return PixelPipeline(fit=fit, mean=mean, std=std).if_equal(transform)
 
 
-@dataclass(frozen=True)
-class _Squash:
-    """Resize to one size, whatever the proportions."""
-
-    size: tuple[int, int]
-    resample: Image.Resampling
-
-    def __call__(self, image: Image.Image) -> Image.Image:
-        return image.resize(self.size, self.resample)
-
-
-@dataclass(frozen=True)
-class _ShortestEdge:
-    """Resize the shorter edge, then cut the middle out, with transformers' rounding."""
-
-    edge: int
-    crop: tuple[int, int]
-    resample: Image.Resampling
-
-    def __call__(self, image: Image.Image) -> Image.Image:
-        width, height = image.size
-        if width <= height:
-            size = (self.edge, int(self.edge * height / width))
-        else:
-            size = (int(self.edge * width / height), self.edge)
-        top, left = (size[1] - self.crop[0]) // 2, (size[0] - self.crop[1]) // 2
-        resized = image.resize(size, self.resample)
-        return resized.crop((left, top, left + self.crop[1], top + self.crop[0]))
+def _resize_and_crop(
+    image: Image.Image, *, edge: int, crop: tuple[int, int], resample: Image.Resampling
+) -> Image.Image:
+    """Resize the shorter edge, then crop ``(height, width)`` from the centre, rounding as transformers does."""
+    width, height = image.size
+    size = (edge, int(edge * height / width)) if width <= height else (int(edge * width / height), edge)
+    top, left = (size[1] - crop[0]) // 2, (size[0] - crop[1]) // 2
+    return image.resize(size, resample).crop((left, top, left + crop[1], top + crop[0]))

@@ -1,4 +1,4 @@
-"""Between prepared batches and the device, and from features back to checked embeddings."""
+"""Move and join prepared batches; turn features into checked, normalised embeddings."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from store.errors import RequestError, WorkError
+from store.ragged import Ragged
 from store.types import Embeddings, EncoderSpec, Precision
 from tasks.encoders.encoder import Inputs, Prepared
 
@@ -21,8 +21,8 @@ DTYPES: dict[Precision, torch.dtype] = {
 }
 
 
-def check_device(device: str) -> torch.device:
-    """The device by that name.
+def check_device(device: str) -> None:
+    """Check that a device exists.
 
     Raises:
         RequestError: The name is unknown, or this machine has no such device.
@@ -30,14 +30,13 @@ def check_device(device: str) -> torch.device:
     try:
         wanted = torch.device(device)
     except RuntimeError:
-        raise RequestError(f"device {device!r} is unknown; use cpu, cuda, cuda:0 … or mps") from None
+        raise RequestError(f"device {device!r} is unknown; use cpu, cuda, cuda:0, … or mps") from None
     if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
         raise RequestError(
-            f"device {device!r} is not here: {torch.cuda.device_count()} CUDA devices are visible; use --device cpu"
+            f"device {device!r} does not exist: {torch.cuda.device_count()} CUDA devices are visible; use --device cpu"
         )
     if wanted.type == "mps" and not torch.backends.mps.is_available():
-        raise RequestError("device 'mps' is not here; use --device cpu")
-    return wanted
+        raise RequestError("device 'mps' does not exist on this machine; use --device cpu")
 
 
 def move(inputs: Inputs, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
@@ -53,7 +52,7 @@ def move(inputs: Inputs, device: torch.device, dtype: torch.dtype) -> dict[str, 
 
 
 def join(parts: Sequence[Prepared]) -> Prepared:
-    """Batches prepared apart as one batch, in their order; tensors must agree in all but the first axis."""
+    """Several prepared batches as one, in their order; tensors must agree in all but the first axis."""
     if len(parts) == 1:
         return parts[0]
     inputs: dict[str, Any] = {}
@@ -112,21 +111,19 @@ def ragged_embeddings(features: Tensor, keep: Tensor, prepared: Prepared, spec: 
             f"({len(prepared)}, vectors, {spec.dim})"
         )
     kept = keep.cpu()
+    counts = kept.sum(dim=1)
     vectors = features.detach().to(dtype=torch.float32).cpu()[kept]
-    counts: NDArray[np.int64] = kept.sum(dim=1).numpy()
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     norms = torch.linalg.vector_norm(vectors, dim=1)
-    # one bad vector spoils its item: the mean is then NaN, or zero where the item kept nothing
-    spoilt = torch.where(norms == 0, torch.nan, norms)
-    means = torch.zeros(len(counts)).index_add_(0, torch.from_numpy(np.repeat(np.arange(len(counts)), counts)), spoilt)
-    means /= torch.from_numpy(counts).clamp(min=1)
+    # NaN where any vector of an item is zero, or where it has none
+    means = torch.segment_reduce(torch.where(norms == 0, torch.nan, norms), "mean", lengths=counts)
     _check_norms(means, prepared, spec)
+    ragged = Ragged.from_counts((vectors / norms[:, None]).numpy(), counts.numpy())
     return Embeddings(
-        values=(vectors / norms[:, None]).numpy(),
+        values=ragged.values,
         norms=means.numpy(),
         n_tokens=prepared.n_tokens,
         truncated=prepared.truncated,
-        offsets=offsets,
+        offsets=ragged.offsets,
     )
 
 
@@ -134,7 +131,7 @@ def _check_norms(norms: Tensor, prepared: Prepared, spec: EncoderSpec) -> None:
     bad = np.flatnonzero(~(torch.isfinite(norms) & (norms > 0)).numpy())
     if bad.size:
         raise WorkError(
-            f"encoder {spec.name!r} gave no usable vector (NaN, infinite or zero) for {bad.size} of {len(prepared)} "
-            f"{prepared.modality}s, first at position {int(bad[0])} of its batch; nothing of this batch was kept. "
-            f"Precision is {spec.precision}: try float32, or capim check {spec.name}"
+            f"encoder {spec.name!r} gave a vector that is NaN, infinite or zero for {bad.size} of {len(prepared)} "
+            f"{prepared.modality}s, first at position {int(bad[0])} of its batch; this batch was not stored. "
+            f"The precision is {spec.precision}: try --precision float32, or run: capim check {spec.name}"
         )

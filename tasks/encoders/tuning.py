@@ -1,31 +1,30 @@
-"""How large a batch should be, found by trying."""
+"""Find a good batch size by timing forward passes."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from store.errors import WorkError
 from store.types import Modality
 from tasks.encoders.batching import NOMINAL_TOKENS
-from tasks.encoders.conformance import probes
+from tasks.encoders.conformance.inputs import noise_image
 from tasks.encoders.encoder import Encoder, Prepared
 from tasks.encoders.memory import is_out_of_memory, release
 
-MOST = 1024
-MOST_ON_CPU: dict[Modality, int] = {"image": 64, "caption": 256}  # too much memory ends the process there: no error
-_TIMED_SECONDS = 0.5  # short passes are repeated for so long, and the fastest counts: others use the machine too
+LARGEST = 1024
+LARGEST_ON_CPU: dict[Modality, int] = {"image": 64, "caption": 256}  # out of memory kills the process there
+_TIMED_SECONDS = 0.5  # short passes are repeated for so long and the fastest counts: the machine may be shared
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSize:
-    """What was found.
+    """The result of :func:`find_batch_size`.
 
     Attributes:
-        size: The smallest batch that is about as fast as any that fits.
-        rates: Items per second by batch size, all that were tried; out of memory is not among them.
-        stopped_by: Why no larger batch was tried.
+        size: The smallest batch size that is about as fast as any that fits.
+        rates: Items per second for every batch size that was timed.
+        stopped_by: Why no larger batch size was tried.
     """
 
     size: int
@@ -34,27 +33,27 @@ class BatchSize:
 
 
 def find_batch_size(
-    encoder: Encoder, modality: Modality, *, start: int = 4, most: int | None = None, gain: float = 1.05
+    encoder: Encoder, modality: Modality, *, start: int = 4, largest: int | None = None, gain: float = 1.05
 ) -> BatchSize:
-    """Double the batch until it is no faster, does not fit, or is as large as allowed.
+    """The batch size found by doubling until a batch is no faster, does not fit, or reaches the limit.
 
-    Only the forward pass is timed, over one made-up picture size and captions of about 32 tokens, after one pass to
-    warm up. Vectors do not depend on the batch beyond rounding, so what is found changes nothing but the speed.
+    Only the forward pass is timed, on images of 320 x 240 and captions of about 32 tokens, after one warm-up pass.
+    Vectors do not depend on the batch size beyond rounding.
 
     Args:
         encoder: A loaded model.
-        modality: What to try.
-        start: Smallest batch.
-        most: Largest batch; None: 1024; on a CPU 64 images, 256 captions.
-        gain: A doubling must be faster by this factor, or it is the last.
+        modality: Images or captions.
+        start: Smallest batch size.
+        largest: Largest batch size; None: 1024, on a CPU 64 images or 256 captions.
+        gain: A doubled batch must raise the items per second by this factor, or the smaller one is taken.
 
     Raises:
         WorkError: Not even the smallest batch fits into memory.
     """
     rates: dict[int, float] = {}
-    most = most or (MOST_ON_CPU[modality] if encoder.device == "cpu" else MOST)
+    largest = largest or (LARGEST_ON_CPU[modality] if encoder.device == "cpu" else LARGEST)
     size = start
-    while size <= most:
+    while size <= largest:
         try:
             rates[size] = _rate(encoder, _batch(encoder, modality, size))
         except Exception as error:
@@ -66,7 +65,7 @@ def find_batch_size(
             return BatchSize(size=size // 2, rates=rates, stopped_by=f"{size} is no faster than {size // 2}")
         size *= 2
     else:
-        reason = f"{most} was the most allowed"
+        reason = f"{largest} is the largest allowed"
     release(encoder.device)
     if not rates:
         raise WorkError(
@@ -78,14 +77,14 @@ def find_batch_size(
 def _batch(encoder: Encoder, modality: Modality, size: int) -> Prepared:
     if modality == "caption":
         return encoder.prepare_captions([" ".join(["word"] * (NOMINAL_TOKENS - 2))] * size)
-    return encoder.prepare_images([probes.noise(320, 240, seed=0)] * size)
+    return encoder.prepare_images([noise_image(320, 240, seed=0)] * size)
 
 
-def _rate(encoder: Encoder, batch: Prepared, clock: Callable[[], float] = time.perf_counter) -> float:
+def _rate(encoder: Encoder, batch: Prepared) -> float:
     encoder.embed(batch)
     seconds: list[float] = []
     while not seconds or sum(seconds) < _TIMED_SECONDS:
-        begun = clock()
+        begun = time.perf_counter()
         encoder.embed(batch)
-        seconds.append(clock() - begun)
+        seconds.append(time.perf_counter() - begun)
     return len(batch) / min(seconds)

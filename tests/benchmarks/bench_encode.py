@@ -39,7 +39,6 @@ from tasks.encoders.batching import NOMINAL_TOKENS
 from tasks.encoders.encoder import Encoder, Prepared
 from tasks.encoders.memory import peak_bytes, usable_cores
 from tasks.encoders.pipeline import CaptionWork, ImageWork, encode_stream
-from tasks.encoders.torchvision_import import ensure_torchvision
 from tests.benchmarks.encode_models import linear_layers, write_clip, write_minilm
 from tests.benchmarks.encode_peers import (
     BATCH,
@@ -58,7 +57,6 @@ def run(quick: bool = False) -> list[Row]:
     """All rows; ``quick`` takes fewer photographs and turns."""
     import torch
 
-    ensure_torchvision()
     logging.disable(logging.WARNING)
     torch.set_num_threads(usable_cores())
     turns = 3 if quick else 5

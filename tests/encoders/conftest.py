@@ -8,14 +8,11 @@ from pathlib import Path
 import pytest
 
 from store.types import EncoderSpec
-from tasks.encoders.torchvision_import import ensure_torchvision
-
-ensure_torchvision()
 
 
 @pytest.fixture(scope="session")
 def hub_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """An empty cache that every loader of this session takes for the hub's."""
+    """An empty folder that all loaders of this session use as the hub's cache."""
     import huggingface_hub.constants
     import transformers.dynamic_module_utils as remote_code
     from transformers.utils import hub as transformers_hub

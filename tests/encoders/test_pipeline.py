@@ -127,32 +127,12 @@ def test_stopping_early_ends_all_threads() -> None:
     assert threading.active_count() <= before
 
 
-def test_several_devices_share_the_work() -> None:
-    replicas = [ToyEncoder(), ToyEncoder()]
-    for replica in replicas:
-        embed = replica.embed
-        replica.embed = lambda prepared, embed=embed: time.sleep(0.01) or embed(prepared)  # type: ignore[method-assign]
-    texts = [f"{i:03d}" * 40 for i in range(40)]
-    got = scattered(encode_stream(replicas, caption_work(texts), batch_size=2), 40)
-    assert len(got) == 40
-    assert all(replica.sizes for replica in replicas)
-    assert sum(sum(replica.sizes) for replica in replicas) == 40
-
-
-def test_an_error_on_one_device_stops_the_others() -> None:
-    replicas = [ToyEncoder(), ToyEncoder()]
-    replicas[1].embed = lambda prepared: (_ for _ in ()).throw(WorkError("NaN"))  # type: ignore[method-assign]
-    with pytest.raises(WorkError, match="NaN"):
-        list(encode_stream(replicas, caption_work([f"{i}" * 90 for i in range(500)]), batch_size=1))
-    assert len(replicas[0].sizes) < 500
-
-
 def test_no_items_give_no_blocks() -> None:
     assert list(encode_stream(ToyEncoder(), caption_work([]), batch_size=4)) == []
 
 
 def test_batch_size_must_be_positive() -> None:
-    with pytest.raises(RequestError, match=r"at least 1 .got 0"):
+    with pytest.raises(RequestError, match="at least 1, got 0"):
         next(encode_stream(ToyEncoder(), caption_work(["a"]), batch_size=0))
 
 

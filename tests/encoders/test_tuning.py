@@ -26,7 +26,7 @@ class Slow(ToyEncoder):
 
 
 def test_doubling_stops_when_larger_batches_are_no_faster() -> None:
-    found = find_batch_size(Slow(), "caption", start=1, most=256, gain=1.3)
+    found = find_batch_size(Slow(), "caption", start=1, largest=256, gain=1.3)
     assert found.size == 8
     assert "no faster" in found.stopped_by
 
@@ -38,7 +38,7 @@ def test_doubling_stops_at_the_memory() -> None:
 
 
 def test_doubling_stops_where_it_is_told() -> None:
-    found = find_batch_size(ToyEncoder(), "caption", start=4, most=16, gain=0.0)
+    found = find_batch_size(ToyEncoder(), "caption", start=4, largest=16, gain=0.0)
     assert sorted(found.rates) == [4, 8, 16]
     assert found.size == 16
 

@@ -1,1 +1,1 @@
-"""One module per model family; `tasks.encoders.adapters.table` lists them."""
+"""One module per family of models; :mod:`tasks.encoders.adapters.table` lists them."""

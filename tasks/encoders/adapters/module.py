@@ -1,86 +1,66 @@
-"""A user's own model in a Python file, as COCO-SM defined it; the file is used as it is.
+"""A model in a user's Python file, in the form of COCO-SM; such files run unchanged.
 
 The file defines ``model``, ``embedding_dim``, ``image_forward_fn(model, images, device, transform)``,
 ``text_forward_fn(model, texts, device, transform)`` and the optional transforms ``image_preprocess`` and
-``text_preprocess``, which are passed through. Images are lists of PIL pictures, texts lists of strings, results
-tensors (or arrays) of shape ``(n, embedding_dim)``; they are normalised here.
-https://github.com/unum-cloud/coco-sm
+``text_preprocess``, which are passed through. Images are lists of PIL images, texts lists of strings, results tensors
+or arrays of shape ``(n, embedding_dim)``; they are normalised here. https://github.com/unum-cloud/coco-sm
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL.Image import Image
 
 from store.errors import RequestError
-from store.types import Embeddings, EncoderSpec, Modality
-from tasks.encoders.captions import Template
+from store.types import Embeddings, EncoderSpec
+from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from tasks.encoders.checkpoints.checkpoint import local_path
-from tasks.encoders.encoder import Prepared
-from tasks.encoders.pixels import in_rgb
-from tasks.encoders.tensors import DTYPES, dense_embeddings
+from tasks.encoders.encoder import Inputs, Prepared
 
 _NEEDED = ("model", "embedding_dim", "image_forward_fn", "text_forward_fn")
 
 
-class Module:
-    """A model in a user's file; see :class:`tasks.encoders.encoder.Encoder`."""
+class ModuleEncoder(LoadedEncoder):
+    """The model of a user's file, whose own functions preprocess; the number of tokens is unknown."""
 
-    joins_images = True
-    pads_to_longest = True
-
-    def __init__(self, spec: EncoderSpec, module: ModuleType, device: str) -> None:
-        self.spec = spec
-        self.device = device
+    def __init__(self, spec: EncoderSpec, device: str, *, module: ModuleType) -> None:
         model = module.model
-        if isinstance(model, torch.nn.Module):
-            model = model.to(torch.device(device)).eval()
-        self.modules: tuple[torch.nn.Module, ...] = ()
-        self._template = Template.of(spec)
         image, text = getattr(module, "image_preprocess", None), getattr(module, "text_preprocess", None)
-        self.forwards: dict[Modality, Callable[..., Any]] = {
-            "image": lambda items: module.image_forward_fn(model, items, device, image),
-            "caption": lambda items: module.text_forward_fn(model, items, device, text),
-        }
+        super().__init__(
+            spec,
+            device,
+            modules=[model] if isinstance(model, torch.nn.Module) else [],
+            forwards={
+                "image": lambda items: torch.as_tensor(module.image_forward_fn(model, items, device, image)),
+                "caption": lambda items: torch.as_tensor(module.text_forward_fn(model, items, device, text)),
+            },
+        )
 
-    def prepare_images(self, images: Sequence[Image]) -> Prepared:
-        """The pictures themselves: the file's own function preprocesses them."""
-        return _untouched("image", in_rgb(images))
+    def pixels(self, images: list[Image]) -> Inputs:
+        """The images themselves."""
+        return {"items": images}
 
-    def prepare_captions(self, captions: Sequence[str]) -> Prepared:
-        """The captions themselves; how many tokens they have only the file knows."""
-        return _untouched("caption", [self._template.fill(caption) for caption in captions])
+    def tokens(self, texts: list[str]) -> tuple[Inputs, NDArray[np.integer], NDArray[np.bool_]]:
+        """The captions themselves."""
+        return {"items": texts}, np.zeros(len(texts), dtype=np.int32), np.zeros(len(texts), dtype=np.bool_)
 
     def embed(self, prepared: Prepared) -> Embeddings:
-        """What the file's function returns, normalised."""
-        precision = DTYPES[self.spec.precision]
-        lowered = torch.autocast(self.device.split(":")[0], dtype=precision, enabled=precision != torch.float32)
-        with torch.inference_mode(), lowered:
-            features = self.forwards[prepared.modality](prepared.inputs["items"])
-        return dense_embeddings(torch.as_tensor(features), prepared, self.spec)
+        """The result of the file's function, normalised; a precision below float32 is by autocast."""
+        with torch.autocast(self.device.split(":")[0], dtype=self.dtype, enabled=self.dtype != torch.float32):
+            return super().embed(prepared)
 
 
-def _untouched(modality: Modality, items: list[Any]) -> Prepared:
-    return Prepared(
-        modality=modality,
-        inputs={"items": items},
-        n_tokens=np.zeros(len(items), dtype=np.int32),
-        truncated=np.zeros(len(items), dtype=np.bool_),
-    )
-
-
-def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> Module:
+def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> ModuleEncoder:
     """Run a user's file and take the model that it defines.
 
     Raises:
-        RequestError: It is no Python file, lacks a name of the contract, fails, or its dimension is another.
+        RequestError: It is not a Python file, fails, lacks a required name, or has another dimension than the spec.
     """
     path = local_path(spec.checkpoint)
     if path is None or path.suffix != ".py":
@@ -91,18 +71,19 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> Module:
         raise RequestError(f"encoder {spec.name!r}: {path} does not define {', '.join(missing)}")
     if module.embedding_dim != spec.dim:
         raise RequestError(
-            f"encoder {spec.name!r}: {path} says embedding_dim = {module.embedding_dim}, the spec says dim = {spec.dim}"
+            f"encoder {spec.name!r}: {path} has embedding_dim = {module.embedding_dim}, but the spec has "
+            f"dim = {spec.dim}"
         )
-    return Module(spec, module, device)
+    return ModuleEncoder(spec, device, module=module)
 
 
 def _run(path: Path, spec: EncoderSpec) -> ModuleType:
-    found = importlib.util.spec_from_file_location(f"capim_module_{path.stem}", path)
-    if found is None or found.loader is None:
+    source = importlib.util.spec_from_file_location(f"capim_module_{path.stem}", path)
+    if source is None or source.loader is None:
         raise RequestError(f"encoder {spec.name!r}: {path} cannot be imported")
-    module = importlib.util.module_from_spec(found)
+    module = importlib.util.module_from_spec(source)
     try:
-        found.loader.exec_module(module)
+        source.loader.exec_module(module)
     except Exception as error:
         raise RequestError(f"encoder {spec.name!r}: {path} failed: {type(error).__name__}: {error}") from error
     return module

@@ -1,4 +1,4 @@
-"""open_clip's own names: ``architecture/tag``, of which the package knows the configuration and the repository."""
+"""open_clip's own model names, ``architecture/tag``, for which the package knows configuration and repository."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from store.errors import RequestError
+from store.types import EncoderSpec
+from tasks.encoders.adapters.table import require_libraries
 from tasks.encoders.checkpoints.weight_files import OPEN_CLIP_WEIGHTS
 
-# open_clip's table of tags is part of a package that imports torchvision; the form alone decides whether to ask it
+# only a checkpoint of this form is worth importing open_clip, which takes seconds
 _FORM = re.compile(r"(?P<architecture>[A-Za-z0-9.-]+)/(?P<tag>[a-z0-9_.-]+)")
 
 
@@ -20,15 +22,13 @@ class OpenClipTag:
 
     Attributes:
         architecture: Name of a built-in configuration.
-        tag: Which weights.
-        repository: Where on the hub they are.
-        filename: Which file; None: open_clip's default.
+        repository: The hub repository of the weights.
+        filename: The file of the weights; None: open_clip's default.
         config: The built-in configuration.
-        preprocess: Size, mean, standard deviation, interpolation and resize mode that belong to the weights.
+        preprocess: Mean, standard deviation, interpolation and resize mode that belong to the weights.
     """
 
     architecture: str
-    tag: str
     repository: str
     filename: str | None
     config: Mapping[str, Any]
@@ -36,26 +36,24 @@ class OpenClipTag:
 
     @property
     def weights(self) -> tuple[str, ...]:
-        """Names of the weights' file, in the order of preference."""
+        """Possible names of the file of the weights, in the order of preference."""
         return (*([self.filename] if self.filename else []), *OPEN_CLIP_WEIGHTS)
 
     def read(self, name: str) -> Mapping[str, Any] | None:
-        """The configuration in the form of a repository's own file."""
+        """The configuration in the form of a repository's ``open_clip_config.json``."""
         return {"model_cfg": self.config} if name == "open_clip_config.json" else None
 
 
-def open_clip_tag(checkpoint: str) -> OpenClipTag | None:
-    """What open_clip knows under ``architecture/tag``; None if this is no such name (but a repository or a folder).
+def open_clip_tag(spec: EncoderSpec) -> OpenClipTag | None:
+    """What open_clip knows about the checkpoint of a spec; None if it is a repository, a folder or of another adapter.
 
     Raises:
-        RequestError: The architecture is known, the tag is not.
+        RequestError: The architecture is known but the tag is not, or open_clip is not installed.
     """
-    form = _FORM.fullmatch(checkpoint)
-    if form is None:
+    form = _FORM.fullmatch(spec.checkpoint)
+    if spec.adapter != "openclip" or form is None:
         return None
-    from tasks.encoders.torchvision_import import ensure_torchvision
-
-    ensure_torchvision()
+    require_libraries(spec)
     import open_clip
 
     architecture, tag = form["architecture"], form["tag"]
@@ -69,7 +67,6 @@ def open_clip_tag(checkpoint: str) -> OpenClipTag | None:
     repository, _, filename = weights["hf_hub"].rpartition("/")
     return OpenClipTag(
         architecture=architecture,
-        tag=tag,
         repository=repository,
         filename=filename or None,
         config=config,

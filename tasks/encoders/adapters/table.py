@@ -1,14 +1,14 @@
-"""The adapters: which file loads which family, and what must be installed for it.
+"""The table of adapters: which file loads which family of models, and which extra of capim it needs.
 
-To add a family: write one file with ``load(source, *, device, trust_remote_code) -> Encoder`` beside this one and add
-one row. The conformance suite (``tasks.encoders.conformance.suite``) takes it from there.
+To add a family, write one file with ``load(spec, *, device, trust_remote_code) -> Encoder`` beside this one and add
+one row here and one in ``tests/encoders/families/table.py``. The conformance suite then covers it.
 """
 
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from store.errors import RequestError
 from store.types import EncoderSpec
@@ -19,96 +19,113 @@ class Adapter:
     """How one family of models is loaded.
 
     Attributes:
-        module: Dotted name of the file; imported only when a model is loaded.
-        title: What it covers, for people.
+        module: Dotted name of the file, imported only when a model is loaded.
+        title: The models that it loads.
         version: Raised whenever the adapter's vectors change; part of every fingerprint.
-        checkpoints: How a checkpoint is written: ``hub`` (hub id, ``package:`` path or folder), ``open_clip``
-            (also ``name/pretrained tag``), ``file`` (a Python file).
-        options: Settings of a spec that it knows.
-        requires: Import names of the packages that it needs beyond torch.
-        install: What to type when one of them is missing.
+        options: Names of the options of a spec that it accepts.
+        requires: Import names of the libraries that it needs and that only an extra of capim installs.
+        extra: The extra that installs them; empty if the core installation is enough.
     """
 
     module: str
     title: str
     version: int = 1
-    checkpoints: Literal["hub", "open_clip", "file"] = "hub"
     options: tuple[str, ...] = ("caption_template", "max_length")
     requires: tuple[str, ...] = ()
-    install: str = "pip install capim"
+    extra: str = ""
+
+    @property
+    def install(self) -> str:
+        """The command that installs what the adapter needs."""
+        return f"pip install 'capim[{self.extra}]'" if self.extra else "pip install capim"
 
 
 ADAPTERS: dict[str, Adapter] = {
     "hf_dual": Adapter(
         module="tasks.encoders.adapters.hf_dual",
         title="transformers dual encoders: CLIP, MetaCLIP 1 and 2, SigLIP 1 and 2, AltCLIP, Chinese-CLIP",
-        requires=("transformers",),
-        install="pip install 'transformers>=5.0' sentencepiece protobuf",
     ),
     "colvision": Adapter(
         module="tasks.encoders.adapters.colvision",
         title="colpali_engine, one vector per token and patch: ColPali, ColQwen2, ColQwen2.5, ColSmol",
-        requires=("transformers", "colpali_engine", "peft"),
-        install="pip install 'colpali-engine>=0.3.14'",
+        requires=("colpali_engine",),
+        extra="colpali",
     ),
     "openclip": Adapter(
         module="tasks.encoders.adapters.openclip",
         title="open_clip: DFN, LAION, xlm-roberta, nllb-clip, MobileCLIP2, PE-Core, SigLIP",
         options=("caption_template", "max_length", "language"),
-        checkpoints="open_clip",
-        requires=("open_clip", "timm"),
-        install="pip install 'open_clip_torch>=3.0'",
+        requires=("open_clip",),
+        extra="openclip",
     ),
     "jina": Adapter(
         module="tasks.encoders.adapters.jina",
         title="jina-clip v1 and v2 (runs the checkpoint's own code, by consent)",
         options=("caption_template", "max_length", "truncate_dim"),
-        requires=("transformers", "einops", "timm"),
-        install="pip install 'transformers>=5.0' einops timm",
+        requires=("einops", "timm"),
+        extra="jina",
     ),
     "uform": Adapter(
         module="tasks.encoders.adapters.unum_uform",
         title="unum-cloud/uform, versions 2 and 3",
         options=("caption_template",),
-        requires=("uform",),
-        install="pip install 'uform>=3.1'",
+        requires=("uform", "torchvision"),
+        extra="uform",
     ),
     "module": Adapter(
         module="tasks.encoders.adapters.module",
-        title="a Python file of your own, in COCO-SM's form",
+        title="a model in a user's Python file, in the form of COCO-SM",
         options=("caption_template",),
-        checkpoints="file",
     ),
     "sentence_transformers": Adapter(
         module="tasks.encoders.adapters.sentence_encoder",
         title="sentence-transformers models for images and text",
         options=("caption_template",),
         requires=("sentence_transformers",),
-        install="pip install 'sentence-transformers>=5.0'",
+        extra="sentence-transformers",
     ),
 }
 
 
-def adapter_of(name: str) -> Adapter:
-    """The adapter by that name.
+def adapter_of(spec: EncoderSpec) -> Adapter:
+    """The adapter of a spec, which can be used here as the spec is.
 
     Raises:
-        RequestError: It is unknown, or a package that it needs is not installed.
+        RequestError: The adapter is unknown, of another version, lacks a library, or does not accept an option.
     """
-    if name not in ADAPTERS:
-        raise RequestError(f"adapter {name!r} is unknown; known: {', '.join(ADAPTERS)}")
-    adapter = ADAPTERS[name]
-    missing = [package for package in adapter.requires if importlib.util.find_spec(package) is None]
-    if missing:
-        raise RequestError(f"adapter {name!r} needs {', '.join(missing)}; install with: {adapter.install}")
+    faults = adapter_faults(spec.adapter, spec.options)
+    if faults:
+        raise RequestError([f"encoder {spec.name!r}: {fault}" for fault in faults])
+    adapter = ADAPTERS[spec.adapter]
+    if spec.adapter_version != adapter.version:
+        raise RequestError(
+            f"encoder {spec.name!r} was made with version {spec.adapter_version} of adapter {spec.adapter!r}, but this "
+            f"is version {adapter.version}, which gives other vectors; take the spec from the catalog again"
+        )
+    require_libraries(spec)
     return adapter
 
 
-def unknown_options(spec: EncoderSpec) -> list[str]:
-    """One fault for each option that the adapter of a spec does not know; ``revision:…`` is ``resolve``'s."""
-    known = ADAPTERS[spec.adapter].options
+def require_libraries(spec: EncoderSpec) -> None:
+    """Raise ``RequestError`` with the extra to install if a library that the adapter of a spec needs is missing."""
+    adapter = ADAPTERS[spec.adapter]
+    missing = [name.replace("_", "-") for name in adapter.requires if importlib.util.find_spec(name) is None]
+    if missing:
+        raise RequestError(
+            f"encoder {spec.name!r} needs {', '.join(missing)}; install it with: {adapter.install}",
+        )
+
+
+def adapter_faults(adapter: str, options: Mapping[str, object]) -> list[str]:
+    """What is wrong with the name of an adapter or with the names of its options.
+
+    Options ``revision:…`` are written by :func:`tasks.encoders.checkpoints.resolving.resolve`.
+    """
+    if adapter not in ADAPTERS:
+        return [f"adapter {adapter!r} is unknown; known: {', '.join(ADAPTERS)}"]
+    accepted = ADAPTERS[adapter].options
     return [
-        f"encoder {spec.name!r}: option {name!r} is unknown to adapter {spec.adapter!r}; known: {', '.join(known)}"
-        for name in spec.options
-        if name not in known and not name.startswith("revision:")
+        f"option {name!r} is unknown to adapter {adapter!r}; known: {', '.join(accepted)}"
+        for name in options
+        if name not in accepted and not name.startswith("revision:")
     ]

@@ -1,1 +1,1 @@
-"""Where the files of a model are, at which revision, and whether all of its weights were loaded."""
+"""The files of a model: where they are, at which revision, and whether all weights were loaded."""

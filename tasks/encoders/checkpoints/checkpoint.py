@@ -1,7 +1,4 @@
-"""Where a model's files are: in this package, in a folder, or on the hub at one commit.
-
-Files are always loaded from one folder at one commit, never by a name that may move.
-"""
+"""Where the files of a model are: in this package, in a folder, or in a hub repository at one commit."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from store.errors import RequestError
 from store.types import EncoderSpec
@@ -32,28 +30,30 @@ def repository_of(checkpoint: str) -> str:
 
 
 def local_path(checkpoint: str) -> Path | None:
-    """The folder or file that a checkpoint names on this machine, or None if it names a repository of the hub.
+    """The folder or file that a checkpoint names on this machine; None if it names a hub repository.
 
     Raises:
-        RequestError: It looks like a path but nothing is there.
+        RequestError: It looks like a path, but does not exist.
     """
     checkpoint = repository_of(checkpoint)
     if checkpoint.startswith("package:"):
         path = PACKAGE / checkpoint.removeprefix("package:")
-    elif Path(checkpoint).expanduser().exists():
-        path = Path(checkpoint).expanduser()
-    elif _HUB_ID.fullmatch(checkpoint) and not checkpoint.endswith(".py"):
-        return None
     else:
         path = Path(checkpoint).expanduser()
-    if not path.exists():
-        raise RequestError(f"checkpoint {checkpoint!r} is not there ({path.absolute()})")
-    return path
+    if path.exists():
+        return path
+    if _HUB_ID.fullmatch(checkpoint) and not checkpoint.endswith(".py"):
+        return None
+    raise RequestError(f"checkpoint {checkpoint!r} does not exist ({path.absolute()})")
 
 
 def digest_of(path: Path) -> str:
-    """``sha256-`` and 16 hexadecimal digits over the names and contents of a folder's files, or over one file."""
-    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if _counts(file, path))
+    """``sha256-`` and 16 hexadecimal digits over the names and contents of a folder's files, or over one file.
+
+    Hidden files and ``__pycache__`` do not count.
+    """
+    every = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+    files = [file for file in every if not _is_hidden(file.relative_to(path))]
     if not files:
         raise RequestError(f"checkpoint folder {path} is empty")
     total = hashlib.sha256()
@@ -64,37 +64,38 @@ def digest_of(path: Path) -> str:
     return f"sha256-{total.hexdigest()[:16]}"
 
 
-def _counts(file: Path, folder: Path) -> bool:
-    parts = file.relative_to(folder).parts
-    return file.is_file() and not any(part.startswith(".") or part == "__pycache__" for part in parts)
-
-
 def folder_of(spec: EncoderSpec) -> Path:
-    """The folder that holds the files of a resolved spec; fetched from the hub if need be."""
+    """The folder with the files of a resolved spec, downloaded from the hub if necessary."""
     path = local_path(spec.checkpoint)
-    return (
-        path
-        if path is not None
-        else snapshot(repository_of(spec.checkpoint), spec.revision, WEIGHT_FILES[spec.adapter])
-    )
+    return path or snapshot(repository_of(spec.checkpoint), spec.revision, WEIGHT_FILES[spec.adapter])
 
 
-def companion_folder(spec: EncoderSpec, name: str, weights: Sequence[str] = ()) -> Path:
-    """The folder of a companion repository of a resolved spec at its pinned commit; fetched if need be.
+def related_folder(spec: EncoderSpec, repository: str, weights: Sequence[str] = ()) -> Path:
+    """The folder of another repository that a resolved spec needs, at its pinned commit, downloaded if necessary.
 
     Args:
         spec: Resolved.
-        name: Of the companion.
-        weights: Patterns of the weights to fetch with it; none where only its configuration or code is needed.
+        repository: Hub id or folder of the other repository.
+        weights: Patterns of its weights to download; none where only its configuration or code is needed.
     """
-    path = local_path(name)
-    return path if path is not None else snapshot(name, str(spec.options[PIN + name]), weights)
+    return local_path(repository) or snapshot(repository, str(spec.options[PIN + repository]), weights)
 
 
 def base_folder(spec: EncoderSpec, folder: Path) -> Path | None:
-    """The folder of the base model that an adapter checkpoint belongs to; None for a whole checkpoint."""
-    config = folder / "adapter_config.json"
-    if not config.is_file():
+    """The folder of the base model of a LoRA checkpoint; None for a complete checkpoint."""
+    config = json_file(folder / "adapter_config.json")
+    if config is None:
         return None
-    name = str(json.loads(config.read_text(encoding="utf-8"))["base_model_name_or_path"])
-    return companion_folder(spec, name, WEIGHT_FILES[spec.adapter])
+    return related_folder(spec, str(config["base_model_name_or_path"]), WEIGHT_FILES[spec.adapter])
+
+
+def json_file(file: Path) -> dict[str, Any] | None:
+    """The contents of a JSON file, or None if there is no such file."""
+    if not file.is_file():
+        return None
+    contents: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return contents
+
+
+def _is_hidden(relative: Path) -> bool:
+    return any(part.startswith(".") or part == "__pycache__" for part in relative.parts)

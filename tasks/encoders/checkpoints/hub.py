@@ -1,4 +1,4 @@
-"""The hub and its cache: which commit a branch is at, and the files of one commit."""
+"""The hub and its cache: the commit of a branch, and the files of a commit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def commit_of(repository: str, revision: str) -> str:
 
     Raises:
         RequestError: The repository or revision does not exist.
-        WorkError: The hub cannot be reached and the cache does not know it; or access is restricted.
+        WorkError: The hub cannot be reached and the cache does not have it, or access is restricted.
     """
     if _COMMIT.fullmatch(revision):
         return revision
@@ -36,23 +36,23 @@ def commit_of(repository: str, revision: str) -> str:
             return str(sha)
     if not cached.is_file():
         raise WorkError(
-            f"{repository} at {revision!r} is not in the cache ({constants.HF_HUB_CACHE}) and the hub is switched off; "
-            f"unset HF_HUB_OFFLINE, or run where the hub can be reached: hf download {repository}"
+            f"{repository} at {revision!r} is not in the cache ({constants.HF_HUB_CACHE}) and HF_HUB_OFFLINE is set; "
+            f"unset it, or run with network access: hf download {repository}"
         )
     return cached.read_text(encoding="utf-8").strip()
 
 
 def snapshot(repository: str, commit: str, weights: Sequence[str]) -> Path:
-    """The folder of one commit of a hub repository, with no more weights than needed.
+    """The folder of one commit of a hub repository, with only the weights that are needed.
 
     Args:
         repository: Hub id.
         commit: A commit, never a branch.
-        weights: Patterns of the files that hold the weights, in the order of preference; none: no weights at all.
+        weights: Patterns of the files that hold the weights, in the order of preference; none: no weights.
 
     Raises:
         RequestError: The repository or commit does not exist.
-        WorkError: The hub cannot be reached and the cache does not have it; or access is restricted.
+        WorkError: The hub cannot be reached and the cache does not have it, or access is restricted.
     """
     from huggingface_hub import HfApi, constants, snapshot_download
 
@@ -61,15 +61,15 @@ def snapshot(repository: str, commit: str, weights: Sequence[str]) -> Path:
             return Path(snapshot_download(repository, revision=commit, local_files_only=True))
         files = needed_files(HfApi().list_repo_files(repository, revision=commit), weights)
         return Path(snapshot_download(repository, revision=commit, allow_patterns=files))
-    except Exception as error:  # noqa: BLE001 - hub_error tells them apart and raises what it does not know
+    except Exception as error:  # noqa: BLE001 - hub_error raises what it does not recognise
         try:
             return Path(snapshot_download(repository, revision=commit, local_files_only=True))
-        except Exception:  # noqa: BLE001 - whatever the cache lacks, the first error says why it could not be fetched
+        except Exception:  # noqa: BLE001 - the first error has the reason
             raise hub_error(error, repository, commit) from error
 
 
 def hub_error(error: Exception, repository: str, revision: str) -> RequestError | WorkError:
-    """A hub failure in one line that names the repository and the next step; other errors are raised as they are."""
+    """A failure of the hub as an error that names the repository and the next step; other errors are raised."""
     from huggingface_hub import errors
 
     where = f"https://huggingface.co/{repository}"
@@ -83,17 +83,17 @@ def hub_error(error: Exception, repository: str, revision: str) -> RequestError 
     if isinstance(error, errors.RepositoryNotFoundError):
         return RequestError(f"{repository} is not on the hub (or is private: set HF_TOKEN); see {where}")
     if isinstance(error, errors.HFValidationError):
-        return RequestError(f"{repository!r} is neither a folder here nor the id of a hub repository")
+        return RequestError(f"{repository!r} is neither an existing folder nor the id of a hub repository")
     if isinstance(error, errors.LocalEntryNotFoundError | errors.OfflineModeIsEnabled | errors.HTTPError | OSError):
         return WorkError(
             f"the hub cannot be reached for {repository} at {revision!r} and the cache does not hold it; "
-            f"where there is a network, run: hf download {repository} --revision {revision}"
+            f"with network access, run: hf download {repository} --revision {revision}"
         )
     raise error
 
 
 def hub_json(repository: str, commit: str, name: str) -> Mapping[str, Any] | None:
-    """One small file of a repository, or None if it has no such file."""
+    """The contents of a JSON file of a repository, or None if it has no such file."""
     from huggingface_hub import errors, hf_hub_download
 
     try:

@@ -1,4 +1,4 @@
-"""Rows for a suite file in which every model stands at one commit, so that the same suite means the same models."""
+"""Write the rows of a suite file that pin every model to a commit."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tasks.encoders.checkpoints.resolving import resolve
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pin:
-    """What resolving one model came to.
+class PinnedEncoder:
+    """The result of resolving one model.
 
     Attributes:
         name: Of the catalog.
-        spec: Resolved; None if it could not be.
-        fault: Why it could not be.
+        spec: Resolved; None if that failed.
+        fault: Why it failed.
     """
 
     name: str
@@ -27,25 +27,26 @@ class Pin:
     fault: str = ""
 
 
-def pin(names: Sequence[str] | None = None) -> Iterator[Pin]:
-    """Resolve catalog rows, all of them by default; loads no model. One that cannot be resolved does not stop others.
+def pin(names: Sequence[str] | None = None) -> Iterator[PinnedEncoder]:
+    """Resolve catalog rows, all of them by default, without loading models; a failure does not stop the others.
 
     Raises:
         RequestError: A name is unknown.
     """
     for spec in [spec_of(name) for name in names or catalog()]:
         try:
-            yield Pin(name=spec.name, spec=resolve(spec))
+            yield PinnedEncoder(name=spec.name, spec=resolve(spec))
         except (RequestError, WorkError) as error:
-            yield Pin(name=spec.name, spec=None, fault=str(error))
+            yield PinnedEncoder(name=spec.name, spec=None, fault=str(error))
 
 
-def pinned_toml(pins: Sequence[Pin]) -> str:
-    """The ``[[encoder]]`` tables of a suite file; what could not be resolved stands as a comment with its reason.
+def pinned_toml(pins: Sequence[PinnedEncoder]) -> str:
+    """The ``[[encoder]]`` tables of a suite file; a model that could not be resolved is a comment with the reason.
 
     Examples:
         >>> spec = EncoderSpec(name="x", adapter="hf_dual", checkpoint="a/b", dim=8, revision="c0ffee")
-        >>> print(pinned_toml([Pin(name="x", spec=spec), Pin(name="y", spec=None, fault="no network")]))
+        >>> pinned, failed = PinnedEncoder(name="x", spec=spec), PinnedEncoder(name="y", spec=None, fault="no network")
+        >>> print(pinned_toml([pinned, failed]))
         [[encoder]]
         name = "x"
         adapter = "hf_dual"

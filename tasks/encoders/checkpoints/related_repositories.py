@@ -1,7 +1,7 @@
-"""Repositories that a checkpoint needs beside its own: a base model, a tokenizer, code. They are pinned like it.
+"""Other repositories that a checkpoint needs: a base model, a tokenizer, code. They are pinned to a commit too.
 
 ``resolve`` writes the commit of each into the spec's options as ``revision:<repository>``, so that it enters the
-fingerprint; loaders take the folder of that commit from here.
+fingerprint; loaders read that commit from there.
 """
 
 from __future__ import annotations
@@ -17,50 +17,33 @@ PIN = "revision:"
 ReadJson = Callable[[str], Mapping[str, Any] | None]  # file name -> contents, or None if there is no such file
 
 
-def companions(adapter: str, read: ReadJson) -> list[str]:
+def related_repositories(adapter: str, read: ReadJson) -> list[str]:
     """The other repositories (or local folders) that a checkpoint of an adapter names, without duplicates.
 
     Examples:
         >>> files = {"adapter_config.json": {"base_model_name_or_path": "vidore/base"}}
-        >>> companions("colvision", files.get)
+        >>> related_repositories("colvision", files.get)
         ['vidore/base']
     """
-    find = _FINDERS.get(adapter)
-    return list(dict.fromkeys(find(read))) if find else []
-
-
-def _of_colvision(read: ReadJson) -> list[str]:
-    config = read("adapter_config.json")
-    return [str(config["base_model_name_or_path"])] if config else []
-
-
-def _of_openclip(read: ReadJson) -> list[str]:
-    config = read("open_clip_config.json")
-    text = (config or {}).get("model_cfg", {}).get("text_cfg", {})
-    names = [text.get("hf_model_name"), text.get("hf_tokenizer_name")]
-    # a checkpoint that holds its own tokenizer names it, but does not need another repository for it
-    if read("tokenizer_config.json"):
-        names = names[:1]
-    return [name for name in names if name]
-
-
-def _of_jina(read: ReadJson) -> list[str]:
-    config = read("config.json") or {}
-    code = [reference.split("--")[0] for reference in config.get("auto_map", {}).values() if "--" in reference]
-    text = config.get("text_config", {}).get("hf_model_name_or_path")
-    return [*code, *([text] if text else [])]
-
-
-_FINDERS: dict[str, Callable[[ReadJson], list[str]]] = {
-    "colvision": _of_colvision,
-    "openclip": _of_openclip,
-    "jina": _of_jina,
-}
+    names: list[str | None] = []
+    if adapter == "colvision":
+        names = [(read("adapter_config.json") or {}).get("base_model_name_or_path")]
+    elif adapter == "openclip":
+        text = (read("open_clip_config.json") or {}).get("model_cfg", {}).get("text_cfg", {})
+        names = [text.get("hf_model_name")]
+        # a checkpoint with its own tokenizer still names another repository, but does not need it
+        if not read("tokenizer_config.json"):
+            names.append(text.get("hf_tokenizer_name"))
+    elif adapter == "jina":
+        config = read("config.json") or {}
+        names = [reference.split("--")[0] for reference in config.get("auto_map", {}).values() if "--" in reference]
+        names.append(config.get("text_config", {}).get("hf_model_name_or_path"))
+    return list(dict.fromkeys(name for name in names if name))
 
 
 @contextlib.contextmanager
 def adapter_over_pinned_base(folder: Path, base: Path) -> Iterator[Path]:
-    """A folder with an adapter's files that names its base by folder instead of by a repository that may move."""
+    """A copy of a LoRA checkpoint that names its base model by folder, not by a repository that may change."""
     with tempfile.TemporaryDirectory(prefix="capim-adapter-") as name:
         pinned = Path(name)
         for file in folder.iterdir():

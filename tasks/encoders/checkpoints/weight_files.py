@@ -1,4 +1,4 @@
-"""Which of a repository's files hold the weights; many repositories hold the same weights several times."""
+"""The files of a repository that hold the weights; many repositories hold them in several formats."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ _HEAVY = (
 
 
 def chosen_weights(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    """The files that match the first pattern that any file matches.
+    """The files that match the first pattern with any match.
 
     Examples:
         >>> chosen_weights(["model.safetensors", "open_clip_pytorch_model.bin"], WEIGHT_FILES["openclip"])
         ['open_clip_pytorch_model.bin']
     """
     for pattern in patterns:
-        # a star does not reach into another folder
-        found = [f for f in files if fnmatchcase(f, pattern) and f.count("/") == pattern.count("/")]
-        if found:
-            return sorted(found)
+        # a star does not match the "/" of another folder
+        matches = [f for f in files if fnmatchcase(f, pattern) and f.count("/") == pattern.count("/")]
+        if matches:
+            return sorted(matches)
     return []
 
 
 def needed_files(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    """All files of a repository but the weights that are not chosen.
+    """All files of a repository except weights in other formats.
 
     Examples:
         >>> needed_files(["config.json", "model.safetensors", "pytorch_model.bin"], WEIGHT_FILES["hf_dual"])

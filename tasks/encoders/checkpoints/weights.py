@@ -1,10 +1,11 @@
-"""A model with a weight missing is no model: the library fills it with noise and says so only in a log line."""
+"""Checks that all weights of a model were loaded: libraries fill missing ones with random numbers and only log it."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 from store.errors import WorkError
 from store.types import EncoderSpec
@@ -13,25 +14,30 @@ from store.types import EncoderSpec
 class MissingWeightsError(WorkError):
     """The checkpoint lacks weights that the architecture needs, or holds them in another shape."""
 
+    @classmethod
+    def of(cls, spec: EncoderSpec, error: Exception) -> MissingWeightsError:
+        """The error of a library that loads weights strictly."""
+        return cls(f"encoder {spec.name!r}: the weights of {spec.checkpoint} do not fit the architecture: {error}")
 
-def refuse_missing_weights(missing: Collection[str], mismatched: Collection[object], spec: EncoderSpec) -> None:
-    """Raise if the loader reports weights that it had to invent.
+
+def check_weights_loaded(missing: Collection[str], mismatched: Collection[object], spec: EncoderSpec) -> None:
+    """Check a loader's report of the weights that it did not find in the checkpoint.
 
     Raises:
         MissingWeightsError: Names the first few of them.
     """
-    for keys, fault in ((missing, "lacks"), (mismatched, "has in another shape")):
+    for keys, fault in ((missing, "are not in"), (mismatched, "have another shape in")):
         if keys:
             names = sorted(str(key) for key in keys)
             raise MissingWeightsError(
-                f"encoder {spec.name!r}: {spec.checkpoint} at {spec.revision} {fault} {len(names)} weights of the "
-                f"architecture ({', '.join(names[:3])}{' …' if len(names) > 3 else ''}); they would be random. "
-                "Download the checkpoint again, or check that the adapter fits it"
+                f"encoder {spec.name!r}: {len(names)} weights of the architecture {fault} {spec.checkpoint} at "
+                f"{spec.revision} ({', '.join(names[:3])}{' …' if len(names) > 3 else ''}) and would be random; "
+                "download the checkpoint again, or check that the adapter fits it"
             )
 
 
-def refuse_fewer_weights(folder: Path, needed: Collection[str], spec: EncoderSpec) -> None:
-    """Raise if a folder's safetensors hold fewer tensors than a model needs.
+def check_number_of_weights(folder: Path, needed: Collection[str], spec: EncoderSpec) -> None:
+    """Check that the safetensors of a folder hold as many tensors as a model needs.
 
     For loaders that rename weights and report nothing: renaming keeps the number.
 
@@ -46,14 +52,25 @@ def refuse_fewer_weights(folder: Path, needed: Collection[str], spec: EncoderSpe
             held += len([key for key in tensors.keys() if "lm_head" not in key])  # noqa: SIM118 - not a mapping
     if 0 < held < len(needed):
         raise MissingWeightsError(
-            f"encoder {spec.name!r}: {folder} holds {held} weights, the architecture has {len(needed)}; the others "
-            "would be random. Download the checkpoint again"
+            f"encoder {spec.name!r}: {folder} holds {held} weights, the architecture needs {len(needed)}; the others "
+            "would be random; download the checkpoint again"
         )
+
+
+def read_tensors(file: Path) -> dict[str, Any]:
+    """The tensors of a weights file by name; a pickle may also hold mappings of tensors, but no code is run."""
+    if file.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return dict(load_file(file))
+    import torch
+
+    return dict(torch.load(file, map_location="cpu", weights_only=True))
 
 
 @contextlib.contextmanager
 def loaded_quietly() -> Iterator[None]:
-    """Keep transformers' bars and load report off the terminal: what matters of them is checked and raised."""
+    """Suppress the progress bars and load report of transformers; what matters in the report is checked."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

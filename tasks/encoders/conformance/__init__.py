@@ -1,1 +1,1 @@
-"""Whether a model was loaded correctly: one suite for every encoder."""
+"""The conformance suite: whether a model was loaded correctly."""

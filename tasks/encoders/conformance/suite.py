@@ -1,9 +1,4 @@
-"""Is this model loaded right? One suite over every encoder, for tests and for ``capim check ENCODER``.
-
-A point is a function that looks at a loaded model and returns what it found, or raises :class:`Unfit` with what is
-wrong. None of them needs to know the family: what must not matter (batch, neighbours, order, padding) is varied, what
-must hold (norms, shapes, counts) is measured, and what the checkpoint says of itself is compared with what happens.
-"""
+"""The conformance suite: whether a model was loaded correctly, for tests and for ``capim check ENCODER``."""
 
 from __future__ import annotations
 
@@ -18,87 +13,87 @@ from store.types import EncoderSpec, Precision
 from tasks.encoders.adapters.table import adapter_of
 from tasks.encoders.checkpoints.resolving import resolve
 from tasks.encoders.checkpoints.weights import MissingWeightsError
-from tasks.encoders.conformance import points
-from tasks.encoders.conformance.points import NotApplicable, Unfit
+from tasks.encoders.conformance import checks
+from tasks.encoders.conformance.checks import CheckFailed, CheckSkipped
 from tasks.encoders.encoder import Encoder
 from tasks.encoders.loading import load_encoder
 
-POINTS: dict[str, Callable[[Encoder], str]] = {
-    "weights in the model": points.weights_are_in_the_model,
-    "shapes and norms": points.shapes_and_norms,
-    "same twice": points.same_twice,
-    "batch and neighbours": points.batch_and_neighbours_do_not_matter,
-    "resize as declared": points.resizes_as_declared,
-    "truncation is counted": points.truncation_is_counted,
-    "awkward pictures": points.awkward_pictures_embed,
-    "awkward captions": points.awkward_captions_embed,
-    "empty input": points.empty_input_gives_an_empty_block,
-    "known answer": points.matching_pairs_score_above_others,
-    "speed": points.speed_of_one_batch,
+CHECKS: dict[str, Callable[[Encoder], str]] = {
+    "weights in the model": checks.weights_are_in_the_model,
+    "shapes and norms": checks.shapes_and_norms,
+    "repeated calls": checks.repeated_calls_agree,
+    "independent of batch": checks.vectors_do_not_depend_on_the_batch,
+    "resizing as declared": checks.resizing_is_as_declared,
+    "truncation": checks.truncation_is_counted,
+    "unusual images": checks.unusual_images_are_encoded,
+    "unusual captions": checks.unusual_captions_are_encoded,
+    "empty input": checks.no_items_give_no_vectors,
+    "matching pairs": checks.matching_pairs_score_highest,
+    "speed": checks.speed_of_one_batch,
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class CheckResult:
     """One row of ``capim check``.
 
     Attributes:
-        point: What was looked at.
-        result: ``pass``, ``fail``, or ``skip`` where the point makes no sense for this model.
-        detail: What was found, in one line.
+        check: Name of the check.
+        result: ``pass``, ``fail``, or ``skip`` where the check does not apply to this model.
+        detail: What was measured or is wrong, in one line.
     """
 
-    point: str
+    check: str
     result: Literal["pass", "fail", "skip"]
     detail: str
 
 
 def check_encoder(
     spec: EncoderSpec, *, device: str = "cpu", trust_remote_code: bool = False, compiled: bool = False
-) -> Iterator[Verdict]:
-    """Load one model and look at every point; verdicts come as they are found.
+) -> Iterator[CheckResult]:
+    """Load one model and run all checks; results are yielded as they come.
 
-    A model that does not load gives one failed verdict and no further ones.
+    A model that does not load gives one failed result only.
 
     Raises:
-        RequestError: The spec itself is wrong: unknown adapter or device, a missing package, missing consent.
+        RequestError: The adapter or device is unknown, or a library or consent is missing.
     """
-    adapter_of(spec.adapter)
+    adapter_of(spec)
     try:
         encoder, offline = _load(spec, device, trust_remote_code, compiled)
     except MissingWeightsError as error:
-        yield Verdict(point="no missing weights", result="fail", detail=str(error))
+        yield CheckResult(check="no missing weights", result="fail", detail=str(error))
         return
     except WorkError as error:
-        yield Verdict(point="loads", result="fail", detail=str(error))
+        yield CheckResult(check="loads", result="fail", detail=str(error))
         return
     yield offline
-    yield Verdict(point="no missing weights", result="pass", detail="every weight of the architecture was loaded")
+    yield CheckResult(check="no missing weights", result="pass", detail="every weight of the architecture was loaded")
     yield from check_loaded(encoder)
     try:
-        vectors = points.sample_vectors(encoder)
-    except Exception:  # noqa: BLE001 - the points above have said what is wrong
+        embeddings = checks.suite_embeddings(encoder)
+    except Exception:  # noqa: BLE001 - the checks above have reported it
         return
     del encoder
     gc.collect()
-    yield _agreement(spec, vectors, device, trust_remote_code)
+    yield _agreement(spec, embeddings, device, trust_remote_code)
 
 
-def check_loaded(encoder: Encoder, which: Mapping[str, Callable[[Encoder], str]] = POINTS) -> Iterator[Verdict]:
-    """The verdicts on a model that is loaded already."""
-    for name, look in which.items():
+def check_loaded(encoder: Encoder, which: Mapping[str, Callable[[Encoder], str]] = CHECKS) -> Iterator[CheckResult]:
+    """Run checks on a loaded model."""
+    for name, check in which.items():
         try:
-            yield Verdict(point=name, result="pass", detail=look(encoder))
-        except NotApplicable as reason:
-            yield Verdict(point=name, result="skip", detail=str(reason))
-        except Unfit as fault:
-            yield Verdict(point=name, result="fail", detail=str(fault))
-        except Exception as error:  # noqa: BLE001 - whatever a model's code raises is what this suite is to report
-            yield Verdict(point=name, result="fail", detail=f"{type(error).__name__}: {error}")
+            yield CheckResult(check=name, result="pass", detail=check(encoder))
+        except CheckSkipped as reason:
+            yield CheckResult(check=name, result="skip", detail=str(reason))
+        except CheckFailed as fault:
+            yield CheckResult(check=name, result="fail", detail=str(fault))
+        except Exception as error:  # noqa: BLE001 - an error of the model's code is a result too
+            yield CheckResult(check=name, result="fail", detail=f"{type(error).__name__}: {error}")
 
 
-def _load(spec: EncoderSpec, device: str, trust_remote_code: bool, compiled: bool) -> tuple[Encoder, Verdict]:
-    """The model, and whether it loads without the hub; if it does not, the hub is asked."""
+def _load(spec: EncoderSpec, device: str, trust_remote_code: bool, compiled: bool) -> tuple[Encoder, CheckResult]:
+    """The model, loaded without the hub if possible, and whether that was possible."""
 
     def load() -> Encoder:
         return load_encoder(resolve(spec), device=device, trust_remote_code=trust_remote_code, compiled=compiled)
@@ -106,13 +101,13 @@ def _load(spec: EncoderSpec, device: str, trust_remote_code: bool, compiled: boo
     try:
         with _hub_switched_off():
             encoder = load()
-    except (WorkError, RequestError) as error:
-        if isinstance(error, MissingWeightsError | RequestError):
-            raise
+    except MissingWeightsError:
+        raise
+    except WorkError as error:
         encoder = load()
-        return encoder, Verdict(point="loads offline", result="fail", detail=f"only with the hub: {error}")
-    return encoder, Verdict(
-        point="loads offline", result="pass", detail=f"{spec.checkpoint} at {encoder.spec.revision}"
+        return encoder, CheckResult(check="loads offline", result="fail", detail=f"only with the hub: {error}")
+    return encoder, CheckResult(
+        check="loads offline", result="pass", detail=f"{spec.checkpoint} at {encoder.spec.revision}"
     )
 
 
@@ -128,14 +123,16 @@ def _hub_switched_off() -> Iterator[None]:
         constants.HF_HUB_OFFLINE = before
 
 
-def _agreement(spec: EncoderSpec, vectors: points.Sample, device: str, trust_remote_code: bool) -> Verdict:
-    """Whether another precision, on the CPU, gives nearly the same vectors."""
+def _agreement(
+    spec: EncoderSpec, embeddings: checks.SuiteEmbeddings, device: str, trust_remote_code: bool
+) -> CheckResult:
+    """Whether another precision on the CPU gives nearly the same vectors."""
     other: Precision = "float32" if spec.precision != "float32" else "bfloat16"
-    point = f"agrees with {other} on the CPU"
+    name = f"agrees with {other} on the CPU"
     try:
         encoder = load_encoder(replace(resolve(spec), precision=other), trust_remote_code=trust_remote_code)
-        lowest = points.lowest_cosine(vectors, points.sample_vectors(encoder))
+        lowest = checks.lowest_cosine(embeddings, checks.suite_embeddings(encoder))
     except (WorkError, RequestError, RuntimeError) as error:
-        return Verdict(point=point, result="fail", detail=f"{type(error).__name__}: {error}")
+        return CheckResult(check=name, result="fail", detail=f"{type(error).__name__}: {error}")
     detail = f"lowest cosine between {spec.precision} on {device} and {other} on cpu is {lowest:.5f}"
-    return Verdict(point=point, result="pass" if lowest > points.PRECISION_COSINE else "fail", detail=detail)
+    return CheckResult(check=name, result="pass" if lowest > checks.PRECISION_COSINE else "fail", detail=detail)

@@ -1,4 +1,4 @@
-"""What the conformance suite shows a model: six pictures with their captions, awkward pictures, awkward captions."""
+"""Inputs of the conformance suite: six images with captions, unusual images, unusual captions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CAPTIONS = (
     "Two dogs, one brown and one white, play with a yellow ball on the grass behind a wooden fence.",
     "the",
 )
-AWKWARD_CAPTIONS = (
+UNUSUAL_CAPTIONS = (
     "",
     " ",
     "一只红色的公共汽车停在路边",
@@ -38,42 +38,42 @@ AWKWARD_CAPTIONS = (
     "красный автобус у дороги",
     "🚌🔴 naïve café — ½ price!!!",
     "line one\nline two\ttabbed\x00",
-    "</s> <pad> [SEP] <image> <|endoftext|> <eos>",  # a caption that spells a tokenizer's special tokens
+    "</s> <pad> [SEP] <image> <|endoftext|> <eos>",  # special tokens written out
 )
 LONG = "a small red bus and a large green tree stand beside each other " * 800
 
 
-def six_pictures() -> tuple[list[Image.Image], list[str]]:
-    """Pictures of two shapes each and the captions that belong to them, for a known answer."""
-    pictures, captions = [], []
+def six_scenes() -> tuple[list[Image.Image], list[str]]:
+    """Images of two shapes each, and a matching caption for each."""
+    images, captions = [], []
     for left, first, right, second in _SCENES:
-        picture = Image.new("RGB", (256, 256), (240, 240, 240))
-        draw = ImageDraw.Draw(picture)
+        image = Image.new("RGB", (256, 256), (240, 240, 240))
+        draw = ImageDraw.Draw(image)
         for colour, shape, x in ((left, first, 68), (right, second, 188)):
             _draw(draw, shape, x, 128, 50, _COLOURS[colour])
-        pictures.append(picture)
+        images.append(image)
         captions.append(f"a large {left} {first} left of a large {right} {second}")
-    return pictures, captions
+    return images, captions
 
 
-def noise(width: int, height: int, seed: int) -> Image.Image:
-    """A picture of coarse coloured noise, which survives resizing."""
+def noise_image(width: int, height: int, seed: int) -> Image.Image:
+    """An image of coarse coloured noise, which survives resizing."""
     small = np.random.default_rng(seed).integers(0, 256, (max(1, height // 8), max(1, width // 8), 3), dtype=np.uint8)
     return Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC)
 
 
-def awkward_pictures() -> dict[str, Image.Image]:
-    """Pictures in every mode of Pillow that a corpus may hold, and of extreme sizes."""
-    picture = noise(96, 80, seed=5)
-    modes = {mode: picture.convert(mode) for mode in ("L", "LA", "RGBA", "P", "CMYK", "1", "YCbCr")}
-    modes["I;16"] = Image.fromarray(np.asarray(picture.convert("L")).astype(np.uint16) * 257)
-    sizes = {f"{w}x{h}": noise(w, h, seed=6) for w, h in ((1, 1), (3, 2), (700, 5), (5, 700), (1500, 1100))}
+def unusual_images() -> dict[str, Image.Image]:
+    """Images in every Pillow mode that a corpus may hold, and of extreme sizes, by name."""
+    image = noise_image(96, 80, seed=5)
+    modes = {mode: image.convert(mode) for mode in ("L", "LA", "RGBA", "P", "CMYK", "1", "YCbCr")}
+    modes["I;16"] = Image.fromarray(np.asarray(image.convert("L")).astype(np.uint16) * 257)
+    sizes = {f"{w}x{h}": noise_image(w, h, seed=6) for w, h in ((1, 1), (3, 2), (700, 5), (5, 700), (1500, 1100))}
     return modes | sizes
 
 
 def wide_pair() -> tuple[Image.Image, Image.Image]:
-    """Two wide pictures with the same middle third and different sides: a centre crop cannot tell them apart."""
-    first, second = noise(720, 240, seed=7), noise(720, 240, seed=8)
+    """Two wide images with equal centres and different sides: a centre crop makes them equal."""
+    first, second = noise_image(720, 240, seed=7), noise_image(720, 240, seed=8)
     second.paste(first.crop((200, 0, 520, 240)), (200, 0))
     return first, second
 
