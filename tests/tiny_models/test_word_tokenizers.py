@@ -11,7 +11,7 @@ import pytest
 from tests.tiny_models.curriculum import vocabulary
 from tests.tiny_models.word_tokenizers import clip_tokenizer, words_of, write_gemma_tokenizer
 
-CHECKPOINTS = Path(__file__).parents[3] / "tasks" / "encoders" / "tiny"
+CHECKPOINTS = Path(__file__).parents[2] / "tasks" / "encoders" / "tiny"
 SENTENCE = "ein kleiner roter Stern über einem großen grünen Quadrat"
 
 

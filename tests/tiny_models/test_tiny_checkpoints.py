@@ -11,7 +11,7 @@ from safetensors import safe_open
 from tests.tiny_models.curriculum import Recipe
 from tests.tiny_models.exam import clip_scorer, examine, scorer_of
 
-TINY = Path(__file__).parents[3] / "tasks" / "encoders" / "tiny"
+TINY = Path(__file__).parents[2] / "tasks" / "encoders" / "tiny"
 MODELS = ("clip", "clip-plain", "colpali")
 SLACK = 0.02  # another CPU rounds differently
 

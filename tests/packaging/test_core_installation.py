@@ -1,0 +1,117 @@
+"""Without the libraries of the extras, everything works that needs no model of theirs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MODEL_LIBRARIES = (
+    "colpali_engine",
+    "open_clip",
+    "uform",
+    "einops",
+    "sentence_transformers",
+    "timm",
+    "peft",
+    "torchvision",
+)
+
+# Runs commands in one process in which none of these libraries can be imported.
+SCRIPT = f"""\
+import contextlib, io, json, sys
+sys.modules.update(dict.fromkeys({MODEL_LIBRARIES}))
+from flows.cli import main
+for command in json.load(sys.stdin):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(command)
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+"""
+
+SEARCH = """\
+import sys
+sys.modules.update(dict.fromkeys(sys.argv[2:]))
+from store import EmbeddingStore
+from store.query.search import search
+from store.types import Embeddings
+import numpy as np
+store = EmbeddingStore.open(sys.argv[1])
+images = store.vectors(encoder="tiny-clip", corpus="shapes", modality="image")
+one = Embeddings(values=images.matrix[:1], norms=np.ones(1, np.float32), n_tokens=np.ones(1, np.int32),
+                 truncated=np.zeros(1, bool))
+print(search(store, one, encoder="tiny-clip", corpus="shapes", modality="image", k=1)["item_id"][0], images.ids[0])
+"""
+
+CHOSEN = ["--corpora", "shapes", "--encoders", "tiny-clip,tiny-clip-plain"]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def run_without_extras(*commands: list[str]) -> list[tuple[int, str, str]]:
+    """Exit code, output and errors of each command."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], input=json.dumps(commands), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("core") / "workspace"
+    (embedded,) = run_without_extras(["embed", *CHOSEN, "--device", "cpu", "--quiet", "--workspace", str(folder)])
+    assert embedded[0] == 0, embedded[2]
+    return folder
+
+
+def test_stored_vectors_are_evaluated_compared_queried_and_reported(workspace: Path) -> None:
+    where = ["--workspace", str(workspace)]
+    chosen = [*CHOSEN, "--quiet", *where]
+    results = run_without_extras(
+        ["list", "encoders", *where],
+        ["evaluate", *chosen, "--replicates", "100"],
+        ["compare", *chosen, "--replicates", "100"],
+        ["report", *chosen],
+        ["results", *where],
+        ["query", "SELECT count(*) AS n FROM outcomes", *where],
+        ["store", "verify", *where],
+    )
+    assert [code for code, _, _ in results] == [0] * len(results), results
+    assert "tiny-clip-plain" in results[4][1]
+    assert "colpali-v1.3" in results[0][1]
+
+
+def test_stored_vectors_are_searched_by_a_stored_item(workspace: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SEARCH, str(workspace / "store"), *MODEL_LIBRARIES],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    nearest, itself = done.stdout.split()
+    assert nearest == itself
+
+
+def test_an_encoder_that_needs_an_extra_names_it(workspace: Path, tmp_path: Path) -> None:
+    def needs(name: str, libraries: str, extra: str) -> str:
+        return f"encoder '{name}' needs {libraries}; install it with: pip install 'capim[{extra}]'"
+
+    expected = {
+        "tiny-colpali": needs("tiny-colpali", "colpali-engine", "colpali"),
+        "dfn5b-h": needs("dfn5b-h", "open-clip", "openclip"),
+        "xlm-roberta-base-vit-b-32": needs("xlm-roberta-base-vit-b-32", "open-clip", "openclip"),
+        "jina-clip-v1": needs("jina-clip-v1", "einops, timm", "jina"),
+        "uform-multilingual-v2": needs("uform-multilingual-v2", "uform, torchvision", "uform"),
+    }
+    results = run_without_extras(*(["check", name, "--quiet"] for name in expected))
+    for (code, _, message), text in zip(results, expected.values(), strict=True):
+        assert code == 2
+        assert text in message
+    ((code, _, message),) = run_without_extras(
+        ["embed", *CHOSEN[:2], "--encoders", "tiny-colpali", "--quiet", "--workspace", str(workspace)]
+    )
+    assert code == 2
+    assert expected["tiny-colpali"] in message
