@@ -19,6 +19,7 @@ OWN = {Path(name).stem for name in PROJECT["tool"]["hatch"]["build"]["targets"][
 NOT_IMPORTED = {
     "eccv-caption": "its data files are read, without importing it",
     "fastapi": "a version that works with Prefect",
+    "language-data": "langcodes reads the names of languages from it",
     "pandas": "for `to_pandas` in notebooks",
     "protobuf": "transformers reads sentencepiece tokenizers through it",
     "sentencepiece": "transformers reads SigLIP's tokenizer with it",
