@@ -22,6 +22,8 @@ from store.errors import RequestError
 from store.schema import RUNS
 from tasks.runtime.versions import library_versions
 
+_WRITING = ("benchmark", "embed", "import")  # kinds of runs that may begin with an empty store
+
 
 @contextmanager
 def recorded_run(config: RunConfig, kind: str, run: str | None = None) -> Iterator[str]:
@@ -36,7 +38,7 @@ def recorded_run(config: RunConfig, kind: str, run: str | None = None) -> Iterat
     _check_lasting(config.workspace)
     started = datetime.now(UTC)
     run = f"{started:%Y%m%dT%H%M%S}-{kind}-{secrets.token_hex(2)}"
-    store = EmbeddingStore.open(config.store_uri, create=True)
+    store = EmbeddingStore.open(config.store_uri, create=kind in _WRITING)
     row = {
         "run": run,
         "name": config.name,

@@ -1,4 +1,4 @@
-"""What is kept and how: encoders, corpora, embeddings, outcomes and results, in LanceDB.
+"""The store: encoders, corpora, embeddings, outcomes and results, in LanceDB.
 
 A notebook needs two lines::
 
@@ -8,8 +8,9 @@ A notebook needs two lines::
 
 from store.embedding_store import EmbeddingStore
 from store.errors import RequestError, WorkError
+from store.ragged import Ragged
 from store.sets.checks import Block
-from store.sets.reading import MultiVectors, Vectors
+from store.sets.reading import Vectors
 from store.sets.seal import SealedSet
 from store.types import Corpus, Embeddings, EncoderSpec, EvalProtocol, IndexedImage, Modality, SetKey
 
@@ -22,7 +23,7 @@ __all__ = [
     "EvalProtocol",
     "IndexedImage",
     "Modality",
-    "MultiVectors",
+    "Ragged",
     "RequestError",
     "SealedSet",
     "SetKey",

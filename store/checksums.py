@@ -1,9 +1,9 @@
-"""Checksums: Lance has none of its own, and a flipped bit on disk is otherwise read back as a vector or a figure.
+"""Checksums of stored rows: Lance has none, and would return a bit that was flipped on disk as a vector or a figure.
 
-Every row of an embedding set carries a CRC-32 over its stored vector bytes, started from a value that mixes in the
-row's position, norm, token count and truncation flag: a change in any of them, or a vector that moved to another item,
-is noticed when the row is read. The digest of a set is the SHA-256 of these checksums in corpus order; equal digests
-mean equal sets. Every row that an analysis writes carries one over all of its columns.
+Every row of an embedding set has a CRC-32 of its vector bytes, started from a value that depends on the position, norm,
+token count and truncation flag: a change of any of them, or a vector moved to another item, is detected when the row is
+read. The digest of a set is the SHA-256 of these checksums in corpus order. Every row that an analysis writes has a
+checksum of all its columns.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import zlib
-from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 _MIX = np.uint32(2654435761)  # Knuth's multiplicative constant: spreads small integers over 32 bits
@@ -24,9 +22,9 @@ _MIX = np.uint32(2654435761)  # Knuth's multiplicative constant: spreads small i
 def row_seeds(
     ords: NDArray[np.int32], norms: NDArray[np.float32], n_tokens: NDArray[np.int32], truncated: NDArray[np.bool_]
 ) -> NDArray[np.uint32]:
-    """The start value of every row's CRC; all arguments have shape ``(n,)``.
+    """The start value of the CRC of every row; all arguments have shape ``(n,)``.
 
-    Each step is invertible in the field that it takes in, so changing any one field changes the seed.
+    Every step is invertible in its field, so a change of any one field changes the seed.
 
     Examples:
         >>> ords, norms = np.array([0, 1], np.int32), np.array([1, 1], np.float32)
@@ -70,23 +68,20 @@ def row_checksums(
     )
 
 
-def column_checksums(rows: pa.Table, silent: Mapping[str, object]) -> NDArray[np.uint64]:
-    """A checksum of every row over all of its columns, in whatever order these are.
+def column_checksums(rows: pa.Table) -> NDArray[np.uint64]:
+    """A checksum of every row over all of its columns, whatever their order.
 
-    A null adds nothing, and neither does a column's silent value: a column that a later release adds leaves the
-    checksums of older rows as they are. A changed number is always noticed, a changed text or list but for one chance
-    in four thousand million.
+    A null adds nothing. A changed number is always detected, a changed text or list except with probability 2**-32.
 
     Args:
         rows: Columns of numbers, truth values, times, texts, and lists of numbers.
-        silent: Column -> the value that older rows are given.
 
     Returns:
         uint64, shape ``(n,)``.
 
     Examples:
-        >>> sums = column_checksums(pa.table({"a": ["x", "x", "y"], "b": [1, 2, None]}), {"b": 2})
-        >>> bool(sums[1] == column_checksums(pa.table({"a": ["x"]}), {})[0])
+        >>> sums = column_checksums(pa.table({"a": ["x", "x", "y"], "b": [1, 2, None]}))
+        >>> bool(sums[2] == column_checksums(pa.table({"a": ["y"]}))[0])
         True
         >>> len(set(sums.tolist()))
         3
@@ -97,15 +92,12 @@ def column_checksums(rows: pa.Table, silent: Mapping[str, object]) -> NDArray[np
         if column.null_count == len(column):
             continue
         mixed = _mixed(_words(column) + np.uint64(zlib.crc32(name.encode()) << 32))
-        counts = pc.is_valid(column)
-        if name in silent:
-            counts = pc.and_(counts, pc.not_equal(column, pa.scalar(silent[name], column.type)))
-        total += np.where(pc.fill_null(counts, False).to_numpy(zero_copy_only=False), mixed, np.uint64(0))
+        total += np.where(column.is_valid().to_numpy(zero_copy_only=False), mixed, np.uint64(0))
     return total
 
 
 def _words(column: pa.Array) -> NDArray[np.uint64]:
-    """One number for every value: its bits, or of texts and lists the CRC-32 of their bytes; anything for a null."""
+    """One number for every value: its bits, or the CRC-32 of a text or list; any number for a null."""
     if pa.types.is_string(column.type):
         encoded = column.dictionary_encode()
         sums = np.array([zlib.crc32(text.encode()) for text in encoded.dictionary.to_pylist()] or [0], dtype=np.uint64)
@@ -124,7 +116,7 @@ def _words(column: pa.Array) -> NDArray[np.uint64]:
 
 
 def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Every bit spread over all of them, one to one (the finaliser of SplitMix64, Steele et al. 2014)."""
+    """A bijection that spreads every bit over all 64 (the finaliser of SplitMix64, Steele et al. 2014)."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))

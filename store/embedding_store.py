@@ -1,50 +1,41 @@
-"""The one object through which everything reads and writes: :class:`EmbeddingStore`."""
+""":class:`EmbeddingStore`: the object through which everything is written and read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from store.errors import RequestError
-from store.keys import table_of
-from store.maintenance.maintenance import Maintenance
-from store.sets import reading as vectors
-from store.sets import seal
-from store.sets.checks import Block, check_block, check_key
+from store.keys import set_key, table_of
+from store.ragged import Ragged
+from store.sets import reading, seal
+from store.sets.checks import Block
 from store.sets.decoding import StoredRows
-from store.sets.reading import MultiVectors, Vectors
+from store.sets.reading import Vectors
 from store.sets.seal import SealedSet
 from store.sets.writing import SetWriter
-from store.tables import corpora
-from store.tables import metadata as registers
-from store.tables.catalogue import Catalogue
+from store.tables import analysis_rows, corpora, metadata
 from store.tables.connection import Connection
 from store.tables.corpora import ItemIndex
 from store.tables.formats import open_format
-from store.types import EncoderSpec, Modality, SetKey
+from store.types import Corpus, EncoderSpec, IndexedImage, Modality, SetKey
 
 
-class _Selection(NamedTuple):
-    """Some positions of a set: whose, the items of its corpus, which positions, and the sealed state if it has one."""
+class EmbeddingStore:
+    """Embeddings of images and captions, and all rows that were computed from them.
 
-    key: SetKey
-    items: ItemIndex
-    ords: NDArray[np.int32]
-    state: SealedSet | None
+    A store is a LanceDB database in a folder or at ``s3://…`` (credentials from the environment). The object holds no
+    locks and no open files: several processes may use one store, and threads may share the object. It pickles as its
+    address.
 
-
-class EmbeddingStore(Catalogue, Maintenance):
-    """Embeddings with their full identity, and every row that was ever computed from them.
-
-    Opens a LanceDB database in a folder or at ``s3://…`` (credentials from the environment). Holds no locks and no
-    files: any number of processes may have the same store open. May be shared by threads; pickles as its URI.
-
-    Wherever an encoder or a corpus is asked for, its name stands for what was last written under that name; a
-    fingerprint names one state for good.
+    ``encoder`` and ``corpus`` take a name, which means what was last written under that name, or a fingerprint, which
+    means one state for ever. To read embeddings: :meth:`vectors` (one vector per item), :meth:`multivectors` (several).
+    To read what was computed: :meth:`results`, :meth:`outcomes`, :meth:`rows`, or :meth:`sql`. Maintenance, search and
+    files are functions in ``store.maintenance``, ``store.query`` and ``store.exchange`` that take a store.
 
     Examples:
         >>> import tempfile
@@ -54,25 +45,30 @@ class EmbeddingStore(Catalogue, Maintenance):
     """
 
     def __init__(self, connection: Connection) -> None:
-        super().__init__(connection)
+        self.connection = connection  # for this package only
         self._writers: dict[SetKey, SetWriter] = {}
         self._items: dict[tuple[str, Modality], ItemIndex] = {}
 
     @classmethod
     def open(cls, uri: str | Path, *, create: bool = False) -> EmbeddingStore:
-        """The store at a folder or object storage address.
+        """The store at a folder or an object storage address.
 
         Args:
             uri: ``workspace/store``, ``s3://bucket/path``.
-            create: Make an empty store where there is none.
+            create: Make an empty store if there is none.
 
         Raises:
-            RequestError: There is no store and ``create`` is false, or it was written by another format.
+            RequestError: There is no store and ``create`` is false, or the store has another format.
         """
         text = str(uri)
         connection = Connection(text if "://" in text else str(Path(text).expanduser().absolute()))
         open_format(connection, create=create)
         return cls(connection)
+
+    @property
+    def uri(self) -> str:
+        """The absolute path or the address of the store."""
+        return self.connection.uri
 
     def __repr__(self) -> str:
         return f"EmbeddingStore({self.uri!r})"
@@ -80,50 +76,89 @@ class EmbeddingStore(Catalogue, Maintenance):
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return (EmbeddingStore.open, (self.uri,))
 
-    # --- writing embedding sets -------------------------------------------------------------------------------
-    def missing(self, key: SetKey, n_items: int) -> NDArray[np.int32]:
-        """Positions of the corpus that have no row in a set yet, ascending.
+    # --- corpora and encoders ---------------------------------------------------------------------------------
+    def write_corpus(self, corpus: Corpus) -> None:
+        """Stores a corpus, without image bytes, once; from then on its name means this corpus."""
+        corpora.write_corpus(self.connection, corpus)
 
-        Args:
-            key: Whose vectors of what.
-            n_items: Images or captions of the corpus.
-        """
-        existing = seal.sealed(self.connection, key)
-        if existing is not None and existing.n_rows == n_items:
+    def corpus(self, name: str, fingerprint: str | None = None) -> Corpus:
+        """A stored corpus by name (the newest), by fingerprint, or both; ``source`` is None."""
+        return corpora.read_corpus(self.connection, name, fingerprint)
+
+    def corpora(self) -> pa.Table:
+        """One row per stored corpus: name, fingerprint, counts, languages, licence, origin, written."""
+        return metadata.read(self.connection, "corpora")
+
+    def items(self, corpus: str, modality: Modality) -> pa.Table:
+        """The images or captions of a corpus in corpus order (``schema.IMAGES``, ``schema.CAPTIONS``)."""
+        row = corpora.corpus_row(self.connection, corpus)
+        return corpora.corpus_part(self.connection, f"{modality}s", str(row["name"]), str(row["fingerprint"]))
+
+    def write_image_index(self, images: Iterable[IndexedImage]) -> None:
+        """Keeps sizes and thumbnails by the hash of the image bytes; hashes that are stored stay as they are."""
+        metadata.write_image_index(self.connection, images)
+
+    def indexed_images(self, shas: Sequence[str]) -> dict[str, str | None]:
+        """The image hashes that are in the index, with the reason why an image cannot be decoded, or None."""
+        return metadata.indexed_images(self.connection, shas)
+
+    def thumbnails(self, shas: Sequence[str]) -> dict[str, bytes]:
+        """Encoded thumbnails by image hash; hashes without one are left out."""
+        return metadata.thumbnails(self.connection, shas)
+
+    def write_encoder(self, spec: EncoderSpec) -> None:
+        """Registers a resolved spec; from then on its name means this spec (a change of meaning is logged)."""
+        metadata.write_encoder(self.connection, spec)
+
+    def encoder(self, name_or_fingerprint: str) -> EncoderSpec:
+        """The spec with a fingerprint, or the one last registered under a name."""
+        return metadata.encoder(self.connection, name_or_fingerprint)
+
+    def encoders(self) -> pa.Table:
+        """One row per name and fingerprint: name, fingerprint, spec (JSON), written."""
+        return metadata.read(self.connection, "encoders")
+
+    # --- writing embedding sets -------------------------------------------------------------------------------
+    def key(self, *, encoder: str, corpus: str, modality: Modality) -> SetKey:
+        """The identity of the set of a stored encoder and a stored corpus."""
+        row = corpora.corpus_row(self.connection, corpus)
+        return set_key(self.encoder(encoder), str(row["name"]), str(row["fingerprint"]), modality)
+
+    def missing(self, key: SetKey, n_items: int) -> NDArray[np.int32]:
+        """Positions of the corpus, of ``n_items`` items, that have no row in a set yet, ascending."""
+        state = self.sealed(key)
+        if state is not None and state.n_rows == n_items:
             return np.empty(0, dtype=np.int32)
         ords = self._writer(key).missing()
         return ords[ords < n_items]
 
     def put(self, key: SetKey, spec: EncoderSpec, block: Block) -> int:
-        """Adds a block of embeddings to a set; rows that are there already are left as they are.
-
-        All of a block's new rows are kept, or none: when this returns, a crash cannot take them away.
+        """Adds a block of embeddings to a set in one commit; rows that are stored already stay as they are.
 
         Returns:
             Rows that were new.
 
         Raises:
-            RequestError: A value, an id or the spec is wrong; faults are named with row and id, nothing was written.
-            WorkError: Storage failed; nothing of this block was written.
+            RequestError: A value, an id or the spec is wrong; every fault names row and id; nothing was written.
+            WorkError: The storage failed; nothing of this block was written.
         """
         return self._writer(key).put(spec, block)
 
-    def check(self, key: SetKey, spec: EncoderSpec, block: Block) -> None:
-        """Raises what :meth:`put` would raise for this block, and writes nothing."""
-        check_key(key, spec)
-        check_block(key, spec, block, self._index(key))
-
     def seal(self, key: SetKey, *, n_items: int) -> SealedSet:
-        """Checks that a set is complete and unchanged, fixes it under a tag and registers it.
+        """Checks that a set is complete and unchanged, and fixes it under a tag; only sealed sets are evaluated.
 
         Raises:
             WorkError: Items are missing or rows are damaged; the first are named.
         """
-        return seal.seal(self.connection, key, self._index(key), n_items)
+        return seal.seal(self.connection, key, self.item_index(key), n_items)
 
     def sealed(self, key: SetKey) -> SealedSet | None:
         """The sealed state of a set, or None."""
         return seal.sealed(self.connection, key)
+
+    def intact(self, key: SetKey) -> bool:
+        """Whether a set is sealed and the sealed version is still stored; reads no row."""
+        return seal.is_intact(self.connection, key)
 
     def sealed_sets(self) -> list[SealedSet]:
         """Every sealed set, oldest first."""
@@ -140,7 +175,7 @@ class EmbeddingStore(Catalogue, Maintenance):
         translator: str | None = None,
         partial: bool = False,
     ) -> Vectors:
-        """The vectors of a single-vector encoder as one float32 matrix in corpus order.
+        """The embeddings of a single-vector encoder as one float32 matrix in corpus order.
 
         Args:
             encoder: Name or fingerprint.
@@ -154,20 +189,16 @@ class EmbeddingStore(Catalogue, Maintenance):
             RequestError: There is no such set, or it is not sealed.
             WorkError: A row was changed on disk.
         """
-        chosen = self._selection(encoder, corpus, modality, language, translator, partial)
-        _refuse_many(chosen)
-        conditions = [
-            f"{column} = {registers.quoted(text)}"
-            for column, text in (("language", language), ("translator", translator))
-            if text is not None
-        ]
-        return vectors.read_matrix(
-            vectors.open_set(self.connection, chosen.key, chosen.state),
-            chosen.key,
-            chosen.items,
-            chosen.ords,
-            sealed=chosen.state,
-            condition=" AND ".join(conditions) or None,
+        key = self.key(encoder=encoder, corpus=corpus, modality=modality)
+        if key.vectors == "multi":
+            raise RequestError(f"encoder {encoder!r} has several vectors per item: read them with multivectors()")
+        return reading.read_matrix(
+            self.connection,
+            key,
+            self.item_index(key),
+            sealed=self._state(key, partial),
+            language=language,
+            translator=translator,
         )
 
     def multivectors(
@@ -180,108 +211,96 @@ class EmbeddingStore(Catalogue, Maintenance):
         translator: str | None = None,
         window: int = 64,
         partial: bool = False,
-    ) -> Iterator[MultiVectors]:
-        """The vectors of a late-interaction encoder in blocks of ``window`` items, in corpus order.
+    ) -> Iterator[Ragged]:
+        """The embeddings of a late-interaction encoder, as stored, in blocks of ``window`` items in corpus order.
 
-        Memory stays at one block, whatever the size of the set. Arguments and errors as for :meth:`vectors`.
+        Memory is that of one block, whatever the size of the set. Arguments and errors as for :meth:`vectors`.
         """
-        chosen = self._selection(encoder, corpus, modality, language, translator, partial)
-        if chosen.key.vectors == "single":
-            raise RequestError(f"encoder {encoder!r} gives one vector per item: read them with vectors()")
-        return (vectors.ragged(rows, chosen.items) for rows in self._blocks(chosen, window))
-
-    def iter_vectors(
-        self,
-        *,
-        encoder: str,
-        corpus: str,
-        modality: Modality,
-        language: str | None = None,
-        translator: str | None = None,
-        window: int = 4096,
-        partial: bool = False,
-    ) -> Iterator[Vectors]:
-        """The vectors of a single-vector encoder in blocks of ``window`` items, for sets larger than memory."""
-        chosen = self._selection(encoder, corpus, modality, language, translator, partial)
-        _refuse_many(chosen)
-        tag = chosen.state.tag if chosen.state else ""
-        return (vectors.dense(rows, chosen.items, tag) for rows in self._blocks(chosen, window))
+        key = self.key(encoder=encoder, corpus=corpus, modality=modality)
+        if key.vectors == "single":
+            raise RequestError(f"encoder {encoder!r} has one vector per item: read them with vectors()")
+        blocks = self.stored_blocks(key, language=language, translator=translator, window=window, partial=partial)
+        return (rows.vectors for rows in blocks)
 
     def stored_blocks(
         self,
+        key: SetKey,
         *,
-        encoder: str,
-        corpus: str,
-        modality: Modality,
         language: str | None = None,
         translator: str | None = None,
         window: int = 64,
         partial: bool = False,
     ) -> Iterator[StoredRows]:
-        """Rows of any set as they are stored (type and bits), in blocks of ``window`` items, in corpus order."""
-        return self._blocks(self._selection(encoder, corpus, modality, language, translator, partial), window)
+        """Rows of any set as they are stored, in blocks of ``window`` items in corpus order, in bounded memory."""
+        items, state = self.item_index(key), self._state(key, partial)
+        ords = items.subset(language, translator)
+        return reading.read_blocks(self.connection, key, items, ords, sealed=state, window=window)
 
-    def read_positions(self, key: SetKey, ords: NDArray[np.int32]) -> StoredRows:
-        """Some positions of a sealed set as they are stored, in the order given; at least one."""
-        state = self._sealed_or_refuse(key)
-        table = vectors.open_set(self.connection, key, state)
-        return next(vectors.read_blocks(table, key, self._index(key), ords, sealed=state, window=len(ords)))
-
-    def key(self, *, encoder: str, corpus: str, modality: Modality) -> SetKey:
-        """The identity of a set from names or fingerprints of a stored encoder and a stored corpus."""
-        spec = self.encoder(encoder)
-        row = corpora.corpus_row(self.connection, corpus)
-        return SetKey(
-            corpus=str(row["name"]),
-            corpus_fingerprint=str(row["fingerprint"]),
-            modality=modality,
-            encoder=spec.name,
-            encoder_fingerprint=spec.fingerprint,
-            vectors=spec.vectors,
-        )
-
-    # --- within -----------------------------------------------------------------------------------------------
-    def _index(self, key: SetKey) -> ItemIndex:
-        place = (key.corpus_fingerprint, key.modality)
-        if place not in self._items:
-            self._items[place] = corpora.item_index(self.connection, key.corpus, key.corpus_fingerprint, key.modality)
-        return self._items[place]
+    def item_index(self, key: SetKey) -> ItemIndex:
+        """The items that a set has rows for, by position."""
+        items = (key.corpus_fingerprint, key.modality)
+        if items not in self._items:
+            self._items[items] = corpora.item_index(self.connection, key.corpus, key.corpus_fingerprint, key.modality)
+        return self._items[items]
 
     def _writer(self, key: SetKey) -> SetWriter:
         if key not in self._writers:
-            self._writers[key] = SetWriter(self.connection, key, self._index(key))
+            self._writers[key] = SetWriter(self.connection, key, self.item_index(key))
         return self._writers[key]
 
-    def _selection(
-        self,
-        encoder: str,
-        corpus: str,
-        modality: Modality,
-        language: str | None,
-        translator: str | None,
-        partial: bool,
-    ) -> _Selection:
-        """What was asked for, checked; nothing of the set is read yet."""
-        key = self.key(encoder=encoder, corpus=corpus, modality=modality)
-        items = self._index(key)
-        ords = items.subset(language, translator)
-        state = seal.sealed(self.connection, key) if partial else self._sealed_or_refuse(key)
-        return _Selection(key, items, ords, state)
-
-    def _blocks(self, chosen: _Selection, window: int) -> Iterator[StoredRows]:
-        table = vectors.open_set(self.connection, chosen.key, chosen.state)
-        return vectors.read_blocks(table, chosen.key, chosen.items, chosen.ords, sealed=chosen.state, window=window)
-
-    def _sealed_or_refuse(self, key: SetKey) -> SealedSet:
-        state = seal.sealed(self.connection, key)
-        if state is None:
+    def _state(self, key: SetKey, partial: bool) -> SealedSet | None:
+        state = self.sealed(key)
+        if state is None and not partial:
             raise RequestError(
                 f"{key.modality}s of {key.corpus!r} by {key.encoder!r} (set {table_of(key)}) are not sealed in "
-                f"{self.uri}. Run `capim embed` to the end, or ask for what is there with partial=True"
+                f"{self.uri}. Run `capim embed` to complete the set, or read what is stored with partial=True"
             )
         return state
 
+    # --- rows of analyses -------------------------------------------------------------------------------------
+    def write_rows(self, table: str, rows: pa.Table, *, replace: str | None = None) -> int:
+        """Writes rows of an analysis in one commit.
 
-def _refuse_many(chosen: _Selection) -> None:
-    if chosen.key.vectors == "multi":
-        raise RequestError(f"encoder {chosen.key.encoder!r} gives many vectors per item: read them with multivectors()")
+        Args:
+            table: ``outcomes``, ``results``, ``replicates``, ``comparisons``, ``slices``, ``batches`` or ``runs``.
+            rows: The columns of the table (``store.schema``) in any order; nullable ones may be left out.
+            replace: A column: stored rows with a value of these rows in it are deleted in the same commit. Without it,
+                rows whose primary key is stored already are left as they are.
+
+        Returns:
+            Rows written.
+
+        Raises:
+            RequestError: A column or a value does not fit; nothing was written.
+        """
+        return analysis_rows.write_rows(self.connection, table, rows, replace)
+
+    def rows(self, table: str, **equals: str | Sequence[str]) -> pa.Table:
+        """Rows of an analysis whose columns hold the given texts; several texts mean any of them."""
+        return analysis_rows.read_rows(self.connection, table, equals)
+
+    def counts(self, table: str, column: str, **equals: str | Sequence[str]) -> dict[str, int]:
+        """How many of :meth:`rows` have each text in one column; reads no other column."""
+        return analysis_rows.count_rows(self.connection, table, column, equals)
+
+    def outcomes(self, *, encoder: str | None = None, corpus: str | None = None, **equals: str) -> pa.Table:
+        """Ranks of single queries (``schema.OUTCOMES``), by encoder, corpus, and columns such as ``protocol``."""
+        return self.rows("outcomes", **self._subject(encoder, corpus), **equals)
+
+    def results(self, *, encoder: str | None = None, corpus: str | None = None, **equals: str) -> pa.Table:
+        """Metrics with intervals (``schema.RESULTS``), by encoder, corpus, and columns such as ``metric``."""
+        return self.rows("results", **self._subject(encoder, corpus), **equals)
+
+    def sql(self, statement: str) -> pa.Table:
+        """The answer to a SELECT (DuckDB) over all tables of the store; cannot write. See ``store.query.sql``."""
+        from store.query.sql import select
+
+        return select(self.connection, statement)
+
+    def _subject(self, encoder: str | None, corpus: str | None) -> dict[str, str]:
+        columns = {}
+        if encoder is not None:
+            columns["encoder_fingerprint"] = self.encoder(encoder).fingerprint
+        if corpus is not None:
+            columns["corpus_fingerprint"] = str(corpora.corpus_row(self.connection, corpus)["fingerprint"])
+        return columns

@@ -6,7 +6,7 @@ Exception
 └── RuntimeError
     └── WorkError        the request was right, the work failed (exit code 1); what was stored is kept
 
-Everything else is a fault of capim itself and shows as such.
+Every other exception is a defect of capim and is shown as it is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 
 class RequestError(ValueError):
-    """What was asked for cannot be done as asked; lists every fault found.
+    """The request cannot be carried out; the message lists every fault that was found.
 
     Examples:
         >>> print(RequestError(["corpus 'x' is unknown", "device 'gpu' is unknown"]))
@@ -37,4 +37,21 @@ class RequestError(ValueError):
 
 
 class WorkError(RuntimeError):
-    """The work broke off: says what broke, what was kept and what to do next."""
+    """The work failed; the message says what failed, what was kept and what to do next.
+
+    Attributes:
+        problem: What failed.
+        remedy: What to do next, as one sentence; empty if it is part of ``problem``.
+
+    Examples:
+        >>> print(WorkError("table 'runs' cannot be read", remedy="Run `capim store verify`"))
+        table 'runs' cannot be read. Run `capim store verify`
+    """
+
+    def __init__(self, problem: str, *, remedy: str = "") -> None:
+        super().__init__(f"{problem}. {remedy}" if remedy else problem)
+        self.problem = problem
+        self.remedy = remedy
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.problem,), {"args": self.args, "remedy": self.remedy})

@@ -1,18 +1,33 @@
-"""Names and fingerprints: which table holds an embedding set, and which fingerprint a name stands for."""
+"""Identities: which table holds which embedding set or part of a corpus, and the forms in which a key is stored."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, fields
 from typing import Any
 
-from store.types import EncoderSpec, SetKey, canonical_json
+from store.types import EncoderSpec, Modality, SetKey, canonical_json
 
-SET_PREFIXES = ("single-", "multi-")  # of tables that hold an embedding set
+SET_PREFIXES = ("single-", "multi-")  # tables that hold an embedding set
+CORPUS_PREFIX = "corpus-"  # tables that hold a part of a corpus
+
+
+def set_key(spec: EncoderSpec, corpus: str, corpus_fingerprint: str, modality: Modality) -> SetKey:
+    """The identity of the set that an encoder makes of one modality of a corpus."""
+    return SetKey(
+        corpus=corpus,
+        corpus_fingerprint=corpus_fingerprint,
+        modality=modality,
+        encoder=spec.name,
+        encoder_fingerprint=spec.fingerprint,
+        vectors=spec.vectors,
+    )
 
 
 def table_of(key: SetKey) -> str:
-    """The table of an embedding set. The encoder's name is not part of it: renaming a model encodes nothing again.
+    """The table of an embedding set. The encoder's name is not part of it: renaming an encoder encodes nothing again.
 
     Examples:
         >>> table_of(SetKey(corpus="shapes", corpus_fingerprint="0011223344556677", modality="image",
@@ -29,7 +44,27 @@ def corpus_table(part: str, name: str, fingerprint: str) -> str:
         >>> corpus_table("captions", "shapes", "0011223344556677")
         'corpus-captions-shapes-0011223344556677'
     """
-    return f"corpus-{part}-{name}-{fingerprint}"
+    return f"{CORPUS_PREFIX}{part}-{name}-{fingerprint}"
+
+
+def key_columns(key: SetKey) -> dict[str, str]:
+    """A set's identity as columns of a row: the name of its table, and every field of the key."""
+    return {"set_name": table_of(key), **asdict(key)}
+
+
+def key_of_row(row: Mapping[str, Any]) -> SetKey:
+    """The identity in the columns that :func:`key_columns` gives."""
+    return SetKey(**{field.name: row[field.name] for field in fields(SetKey)})
+
+
+def key_to_json(key: SetKey) -> str:
+    """A set's identity as canonical JSON, for the metadata of its table."""
+    return canonical_json(asdict(key))
+
+
+def key_from_json(text: str) -> SetKey:
+    """The identity that :func:`key_to_json` wrote."""
+    return key_of_row(json.loads(text))
 
 
 def spec_to_json(spec: EncoderSpec) -> str:
@@ -39,26 +74,15 @@ def spec_to_json(spec: EncoderSpec) -> str:
 
 def spec_from_json(text: str) -> EncoderSpec:
     """The encoder spec that :func:`spec_to_json` wrote."""
-    fields: dict[str, Any] = json.loads(text)
-    return EncoderSpec(**fields)
-
-
-def key_to_json(key: SetKey) -> str:
-    """A set's identity as canonical JSON, as kept in its table's metadata."""
-    return canonical_json(asdict(key))
-
-
-def key_from_json(text: str) -> SetKey:
-    """The identity that :func:`key_to_json` wrote."""
-    fields: dict[str, Any] = json.loads(text)
-    return SetKey(**fields)
+    columns: dict[str, Any] = json.loads(text)
+    return EncoderSpec(**columns)
 
 
 def is_fingerprint(text: str) -> bool:
-    """Whether a name given by a caller has the form of a fingerprint: 16 lower-case hexadecimal digits.
+    """Whether a name has the form of a fingerprint: 16 lower-case hexadecimal digits.
 
     Examples:
         >>> is_fingerprint("0011223344556677"), is_fingerprint("clip-vit-b-32")
         (True, False)
     """
-    return len(text) == 16 and all(c in "0123456789abcdef" for c in text)
+    return re.fullmatch("[0-9a-f]{16}", text) is not None

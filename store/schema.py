@@ -1,7 +1,7 @@
-"""The columns of every table, in one place.
+"""The columns of corpora in memory and of the tables that analyses write.
 
-``FORMAT`` is raised when a column is added, renamed, removed or changes its meaning. A nullable column says so;
-everything else is never null.
+``FORMAT`` is increased when a column is added, renamed, removed or changes its meaning. Only columns that are declared
+nullable can be null.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 FORMAT = 1
-TOP = 100  # how long a stored result list is at most
+TOP = 100  # the longest result list that is stored
 
 
 def _required(name: str, kind: pa.DataType) -> pa.Field:
@@ -68,7 +68,7 @@ RELEVANCE = pa.schema(
 SKIPPED = pa.schema([_required("image_id", pa.string()), _required("reason", pa.string())])
 
 # --- rows that analyses write ---------------------------------------------------------------------------------
-_WHOSE = [
+_SUBJECT = [
     _required("encoder", pa.string()),
     _required("encoder_fingerprint", pa.string()),
     _required("corpus", pa.string()),
@@ -78,7 +78,7 @@ _WHOSE = [
 OUTCOMES = pa.schema(
     [
         _required("evaluation", pa.string()),  # digest of the sets' digests, the protocol and the scorer version
-        *_WHOSE,
+        *_SUBJECT,
         _required("query_id", pa.string()),
         _required("query_ord", pa.int32()),  # of a quadruple or pair: its position in that table
         _required("cluster", pa.int32()),  # ord of the image that the query belongs to (quadruples: own position)
@@ -104,7 +104,7 @@ RESULTS = pa.schema(
     [
         _required("result", pa.string()),  # digest of what identifies the row
         _required("evaluation", pa.string()),
-        *_WHOSE,
+        *_SUBJECT,
         _required("metric", pa.string()),
         pa.field("value", pa.float64()),  # null with a reason
         pa.field("ci_low", pa.float64()),
@@ -113,9 +113,9 @@ RESULTS = pa.schema(
         pa.field("robust_error", pa.float64()),  # clustered standard error without resampling; means only
         pa.field("wilson_low", pa.float64()),  # where queries are independent hits and misses
         pa.field("wilson_high", pa.float64()),
-        pa.field("value_ties_lost", pa.float64()),  # ties all lost
-        pa.field("value_ties_won", pa.float64()),  # ties all won
-        # share of queries whose best relevant item is tied with an irrelevant one; null: no score was seen (hit lists)
+        pa.field("value_ties_lost", pa.float64()),  # if all ties are lost
+        pa.field("value_ties_won", pa.float64()),  # if all ties are won
+        # share of queries whose best relevant item is tied with an irrelevant one; null: no scores (hit lists)
         pa.field("tie_share", pa.float64()),
         _required("n_queries", pa.int64()),
         _required("n_clusters", pa.int64()),
@@ -125,7 +125,7 @@ RESULTS = pa.schema(
         _required("replicates", pa.int64()),
         _required("seed", pa.int64()),
         pa.field("reason", pa.string()),
-        _required("image_tag", pa.string()),  # sealed embedding sets that it was computed from
+        _required("image_tag", pa.string()),  # of the embedding sets that it was computed from
         _required("caption_tag", pa.string()),
         _required("run", pa.string()),
         _required("created", pa.timestamp("us", tz="UTC")),
@@ -133,13 +133,13 @@ RESULTS = pa.schema(
 )
 REPLICATES = pa.schema(
     [
-        _required("result", pa.string()),  # key of the results row that they are behind
+        _required("result", pa.string()),  # key of the row of results that they belong to
         _required("evaluation", pa.string()),
-        *_WHOSE,
+        *_SUBJECT,
         _required("metric", pa.string()),
-        _required("value", pa.float64()),  # the metric of the sample itself
+        _required("value", pa.float64()),  # the metric of the sample
         _required("replicate_values", pa.list_(pa.float64())),  # the metric of every bootstrap draw, in order
-        _required("n_clusters", pa.int64()),  # that were drawn from: equal seed and number, equal draws
+        _required("n_clusters", pa.int64()),  # the draws depend on this number and the seed alone
         _required("seed", pa.int64()),
         _required("run", pa.string()),
         _required("created", pa.timestamp("us", tz="UTC")),
@@ -161,7 +161,7 @@ COMPARISONS = pa.schema(
         pa.field("ci_high", pa.float64()),
         _required("interval_method", pa.string()),  # percentile, bca, none
         pa.field("p_sign_flip", pa.float64()),
-        _required("p_exact", pa.bool_()),  # whether the sign-flip test looked at every flip
+        _required("p_exact", pa.bool_()),  # whether the sign-flip test enumerated every flip
         pa.field("p_mcnemar", pa.float64()),
         pa.field("p_adjusted", pa.float64()),  # of p_sign_flip, over all pairs of this metric
         _required("adjustment", pa.string()),  # holm, benjamini-hochberg
@@ -186,7 +186,7 @@ COMPARISONS = pa.schema(
 SLICES = pa.schema(
     [
         _required("slice", pa.string()),
-        *_WHOSE,
+        *_SUBJECT,
         _required("metric", pa.string()),
         _required("analysis", pa.string()),  # complexity, category, length, errors, tags, hubs, precision …
         _required("feature", pa.string()),  # spatial, colour, person …
@@ -198,7 +198,7 @@ SLICES = pa.schema(
         _required("n_queries", pa.int64()),
         _required("n_clusters", pa.int64()),
         pa.field("reason", pa.string()),
-        pa.field("detail", pa.string()),  # JSON: examples, cost, whatever the analysis adds
+        pa.field("detail", pa.string()),  # JSON: examples, cost, what else the analysis adds
         _required("run", pa.string()),
         _required("created", pa.timestamp("us", tz="UTC")),
     ]
@@ -220,7 +220,7 @@ BATCHES = pa.schema(
         pa.field("peak_memory_bytes", pa.int64()),
         _required("batch_size", pa.int32()),
         _required("forward_precision", pa.string()),
-        _required("device", pa.string()),  # the hardware's own name
+        _required("device", pa.string()),  # name of the hardware
         _required("host", pa.string()),
         _required("versions", pa.string()),  # JSON: library -> version
         _required("run", pa.string()),

@@ -1,14 +1,14 @@
-"""The nouns that every layer shares: encoders, corpora, embeddings, protocols.
+"""The values that every package shares: encoders, corpora, embeddings, protocols.
 
-Values only: frozen, keyword-only, checked when made, never changed. Nothing here reads a file, loads a
-model or knows LanceDB. Axis names and orders are those of the whole project: ``n`` items in corpus order,
-``dim`` components; a row of scores is a query, higher is closer.
+Frozen dataclasses, checked when they are made. Nothing here reads a file, loads a model or uses LanceDB. ``n`` items
+are in corpus order and have vectors of ``dim`` components; a row of scores is a query, and higher is closer.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,10 +27,23 @@ Precision: TypeAlias = Literal["float32", "bfloat16", "float16"]
 Option: TypeAlias = str | int | float | bool
 
 _BRANCHES = frozenset({"main", "master", "latest", "HEAD"})
+_LONGEST_NAME = 120  # names of tables hold it beside two fingerprints, and a file name has at most 255 bytes
+
+
+def name_fault(name: str) -> str | None:
+    """What is wrong with the name of an encoder or a corpus; None if nothing is.
+
+    Examples:
+        >>> name_fault("clip-vit-b-32"), name_fault("a b")[:34]
+        (None, 'expected 1 to 120 ASCII letters, d')
+    """
+    if re.fullmatch(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{_LONGEST_NAME - 1}}}", name):
+        return None
+    return f"expected 1 to {_LONGEST_NAME} ASCII letters, digits, '.', '_' or '-', the first a letter or digit"
 
 
 def canonical_json(value: object) -> str:
-    """The one JSON text of a value: sorted keys, no spaces, so that equal values have equal texts.
+    """A value as JSON with sorted keys and no spaces, so that equal values have equal texts.
 
     Examples:
         >>> canonical_json({"b": 1, "a": [1.5, "é"]})
@@ -54,17 +67,17 @@ class EncoderSpec:
     """One model at one revision, with everything that changes a vector.
 
     Attributes:
-        name: What people call it; unique within a run, ``[A-Za-z0-9._-]``.
+        name: Unique within a run; see :func:`name_fault`.
         adapter: Key of ``tasks.encoders.ADAPTERS``.
-        checkpoint: Hub id, local folder, or whatever the adapter loads.
+        checkpoint: Hub id, local folder, or what else the adapter loads.
         revision: Branch, tag or commit on the hub; ``tasks.encoders.resolve`` replaces a branch by the commit
             (for a local folder: by the digest of its files). Only a resolved spec has a fingerprint.
-        vectors: One vector per item, or many (late interaction).
+        vectors: ``single``: one vector per item; ``multi``: many (late interaction).
         dim: Components of one vector.
-        precision: Of the forward pass. What comes out of an encoder is float32 in any case.
+        precision: Floating-point precision of the forward pass; the output of an encoder is always float32.
         storage: Type of a stored component.
-        options: The adapter's own settings that change a vector: prompts, maximum length, image backend.
-        adapter_version: Raised by an adapter whenever its vectors change.
+        options: Settings of the adapter that change a vector: prompts, maximum length, image backend.
+        adapter_version: Increased by an adapter whenever its vectors change.
     """
 
     name: str
@@ -80,8 +93,8 @@ class EncoderSpec:
 
     def __post_init__(self) -> None:
         faults = []
-        if not self.name or not all(c.isascii() and (c.isalnum() or c in "._-") for c in self.name):
-            faults.append("name may hold only ASCII letters, digits, '.', '_' and '-'")
+        if fault := name_fault(self.name):
+            faults.append(f"name: {fault}")
         if self.dim < 1:
             faults.append(f"dim must be at least 1, got {self.dim}")
         if self.vectors not in ("single", "multi"):
@@ -95,11 +108,11 @@ class EncoderSpec:
 
     @property
     def resolved(self) -> bool:
-        """Whether the revision names one fixed state of the model rather than a branch."""
+        """Whether the revision is one fixed state of the model rather than a branch."""
         return self.revision not in _BRANCHES
 
     def identity(self) -> dict[str, object]:
-        """All that changes a vector, as plain values; the name people give a model is not part of it."""
+        """Everything that changes a vector, as plain values; the name is not part of it."""
         return {
             "adapter": self.adapter,
             "adapter_version": self.adapter_version,
@@ -129,15 +142,15 @@ class EncoderSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Embeddings:
-    """A block of embeddings as an encoder gives them, in the order of its input.
+    """Embeddings as an encoder returns them, in the order of its input.
 
     Attributes:
-        values: float32, unit norm per row. Single: shape ``(n, dim)``. Multi: all vectors of all items one
-            after the other, shape ``(sum of counts, dim)``.
-        offsets: Multi only: int64, shape ``(n + 1,)``; item ``i`` owns rows ``offsets[i]:offsets[i + 1]``.
-        norms: float32, shape ``(n,)``: the norm before normalisation (multi: mean over the item's vectors).
-        n_tokens: int32, shape ``(n,)``: tokens that the model saw, special tokens included, padding not.
-        truncated: bool, shape ``(n,)``: whether the input was longer than the model takes.
+        values: float32, unit norm per row. One vector per item: shape ``(n, dim)``. Several: all vectors of all
+            items one after the other, shape ``(n_vectors, dim)``.
+        offsets: Multi-vectors only: int64, shape ``(n + 1,)``; item ``i`` has rows ``offsets[i]:offsets[i + 1]``.
+        norms: float32, shape ``(n,)``: the norm before normalisation (multi-vectors: mean over the item).
+        n_tokens: int32, shape ``(n,)``: tokens of the input, with special tokens, without padding.
+        truncated: bool, shape ``(n,)``: whether the input was longer than the model accepts.
     """
 
     values: NDArray[np.float32]
@@ -171,34 +184,33 @@ class Embeddings:
 
 
 class ImageSource(Protocol):
-    """Where the bytes of a corpus' images come from; must pickle, for workers."""
+    """Reads the images of a corpus; must pickle, for worker processes."""
 
     def read(self, key: str) -> bytes:
-        """The encoded bytes (JPEG, PNG …) of one image; raises ``OSError`` if they cannot be had."""
+        """The encoded bytes (JPEG, PNG …) of one image; raises ``OSError`` if they cannot be read."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """Images and captions, who belongs to whom, and what else is known of them.
+    """Images and captions, which of them belong together, and further annotations.
 
     All tables are Arrow (see ``store.schema`` for the columns); the row order of ``images`` and ``captions``
     is the corpus order, and a row's position is the item's ``ord`` everywhere.
 
     Attributes:
-        name: ``[A-Za-z0-9._-]``.
+        name: See :func:`name_fault`.
         images: ``schema.IMAGES``.
         captions: ``schema.CAPTIONS``. ``image_id`` is null for captions that describe no image (negatives).
-        source: Reads image bytes by the ``key`` column; None for a corpus read back from the store, or one
-            that has only ids.
+        source: Reads image bytes by the ``key`` column; None for a corpus from the store or one with ids only.
         pairs: ``schema.PAIRS``: an image, its caption, a hard negative caption (SugarCrepe form).
         quadruples: ``schema.QUADRUPLES``: two images, two captions (Winoground form).
         relevance: ``schema.RELEVANCE``: extra ground truths (``cxc``, ``eccv``).
         skipped: ``schema.SKIPPED``: images left out (undecodable), with the reason; they and their captions are
             not in the other tables.
         licence: SPDX name or one sentence.
-        origin: Where it comes from: URL, paper, folder.
-        languages_reference: Language that cross-lingual metrics compare with.
+        origin: URL, paper or folder.
+        languages_reference: The language that cross-lingual metrics compare with.
     """
 
     name: str
@@ -229,14 +241,14 @@ class Corpus:
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits over the contents: every id, text, image hash, link and skip, in order.
+        """16 hexadecimal digits over the contents: every id, text, image hash and relation, in order.
 
-        Where the bytes lie (``key``) and what follows from them (size) do not enter.
+        The location of the image bytes (``key``) and their size in pixels are left out.
         """
         digest = hashlib.sha256()
         digest.update(self.name.encode())
         contents = self.images.drop_columns(["key", "width", "height"])
-        skipped = self.skipped.select(["image_id"])  # the reason is a library's wording
+        skipped = self.skipped.select(["image_id"])  # the wording of the reason depends on a library
         for table in (contents, self.captions, self.pairs, self.quadruples, self.relevance, skipped):
             digest.update(str(table.schema.names).encode())
             for batch in table.combine_chunks().to_batches(max_chunksize=10_000):
@@ -247,12 +259,12 @@ class Corpus:
 
 @dataclass(frozen=True, kw_only=True)
 class EvalProtocol:
-    """One id of ``protocols.md``, e.g. ``t2i/all``, ``i2t/any``, ``winoground``, ``t2i/de/google``.
+    """One id of ``docs/protocols.md``, e.g. ``t2i/all``, ``i2t/any``, ``winoground``, ``t2i/de/google``.
 
     Attributes:
-        id: The id that every stored figure carries.
-        direction: What is searched with what; ``pairs`` and ``quadruples`` are the compositional forms.
-        title: One line for people.
+        id: The id in every stored figure.
+        direction: ``t2i``: captions search images; ``i2t``: the reverse; ``pairs``, ``quadruples``: compositional.
+        title: One line for readers.
     """
 
     id: str
@@ -262,7 +274,7 @@ class EvalProtocol:
 
 @dataclass(frozen=True, kw_only=True)
 class SetKey:
-    """Which embedding set: the items of one modality of one corpus, by one encoder."""
+    """The identity of an embedding set: one modality of one corpus, by one encoder."""
 
     corpus: str
     corpus_fingerprint: str
@@ -273,11 +285,11 @@ class SetKey:
 
 
 class IndexedImage(NamedTuple):
-    """What one decoding of an image's bytes found out; keyed by the hash of the bytes, whatever corpus they are in."""
+    """An image decoded once: its size and a thumbnail, by the hash of its bytes, whatever corpus it is in."""
 
     sha: str
     width: int | None
     height: int | None
     thumbnail: bytes | None
     reason: str | None
-    """Why it cannot be decoded; None if it can."""
+    """Why the image cannot be decoded; None if it can."""

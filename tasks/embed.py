@@ -15,12 +15,13 @@ from typing import Any
 
 from store import EmbeddingStore
 from store.errors import RequestError, WorkError
+from store.keys import set_key
 from store.types import Corpus, EncoderSpec, Modality
 from tasks.corpora import open_corpus
 from tasks.corpora.change import describe_change
 from tasks.corpora.images.image_index import index_images
 from tasks.runtime.artifacts import shown_progress
-from tasks.runtime.encoding import EncodeSettings, SetEncoder, Shard, set_key
+from tasks.runtime.encoding import EncodeSettings, SetEncoder, Shard
 from tasks.runtime.progress import track
 from tasks.runtime.references import CorpusRef, EmbedRef, SetsRef
 from tasks.runtime.retries import may_pass

@@ -1,4 +1,4 @@
-"""`store info|verify|compact|diff|repair|drop`: what the store holds, and whether it is whole."""
+"""`capim store`: what the store holds, whether it is damaged, repairing, comparing, dropping, compacting."""
 
 from __future__ import annotations
 
@@ -15,17 +15,10 @@ if TYPE_CHECKING:
     from flows.commands import Commands
 
 SET_COLUMNS = (
-    "set_name",
-    "encoder",
-    "corpus",
-    "modality",
-    "state",
-    "n_rows",
-    "n_items",
-    "n_bytes",
-    "tag",
-    "written_by",
+    *("set_name", "encoder", "corpus", "modality", "state"),
+    *("n_rows", "n_items", "n_bytes", "tag", "written_by"),
 )
+_SET = "table name of an embedding set, the beginning of one, or a tag (capim store info lists them)"
 
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -36,104 +29,118 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     declare(parts, common, "verify", verify, rows=True)
     declare(parts, common, "compact", compact, rows=True)
     parser = declare(parts, common, "diff", diff, rows=True)
-    parser.add_argument("a", help="a set: its table name, the beginning of it, or a tag (capim store info)")
-    parser.add_argument("b", help="another set")
-    parser.add_argument("--other", metavar="WORKSPACE", help="workspace that the second set is in")
+    parser.add_argument("a", help=_SET)
+    parser.add_argument("b", help="the embedding set to compare with")
+    parser.add_argument("--other", metavar="WORKSPACE", help="workspace of the second set (default: the same)")
     parser = declare(parts, common, "repair", repair)
-    parser.add_argument(
-        "set_name", help="a set (its table name, the beginning of it, or a tag), or a table such as results"
-    )
+    parser.add_argument("name", help=f"{_SET}; or another table, such as results")
     parser = declare(parts, common, "drop", drop)
-    parser.add_argument("--encoder", help="sets of this encoder (name or fingerprint)")
-    parser.add_argument("--corpus", help="sets of this corpus (name or fingerprint)")
-    parser.add_argument("--modality", choices=("image", "caption"), help="only images or only captions")
-    parser.add_argument("--dry-run", action="store_true", help="say what would go and change nothing")
+    parser.add_argument("--encoder", help="drop sets of this encoder (name or fingerprint)")
+    parser.add_argument("--corpus", help="drop sets of this corpus (name or fingerprint)")
+    parser.add_argument("--modality", choices=("image", "caption"), help="drop only sets of images or of captions")
+    parser.add_argument("--yes", action="store_true", help="drop them; without it, only list what would be dropped")
 
 
 def show(args: argparse.Namespace) -> int:
-    """Look after the store: info, verify, compact, diff, repair, drop.
+    """Inspect and maintain the store: info, verify, compact, diff, repair, drop.
 
     Example: capim store info
     """
-    sys.stderr.write("capim: say what to do with the store: capim store info|verify|compact|diff|repair|drop\n")
+    sys.stderr.write("capim: choose a command: capim store info|verify|compact|diff|repair|drop\n")
     return 2
 
 
 def info(args: argparse.Namespace) -> None:
-    """Print the embedding sets with rows, bytes, state and who wrote them.
+    """List the embedding sets with rows, size, state and the machines that wrote them.
 
     Example: capim store info --format json
     """
-    found = open_store(args.workspace).info()
+    from store.maintenance import inventory
+
+    contents = inventory.info(open_store(args.workspace))
     if args.format == "table":
-        size = sum(count or 0 for count in found.tables["n_bytes"].to_pylist())  # a damaged table has none
-        sys.stderr.write(f"{found.uri}: format {found.format}, {len(found.tables)} tables, {size / 1e6:,.1f} MB\n")
-    print_rows(found.sets.to_pylist(), form=args.format, columns=SET_COLUMNS)
+        size = sum(count or 0 for count in contents.tables["n_bytes"].to_pylist())  # null for a damaged table
+        n_tables = len(contents.tables)
+        sys.stderr.write(f"{contents.uri}: format {contents.format}, {n_tables} tables, {size / 1e6:,.1f} MB\n")
+    print_rows(contents.sets.to_pylist(), form=args.format, columns=SET_COLUMNS)
 
 
 def verify(args: argparse.Namespace) -> int:
-    """Read everything and check it: rows, ids, checksums, digests, tags; changes nothing.
+    """Read everything and check rows, ids, checksums, digests and tags; changes nothing.
 
-    Exit code 1 if anything is damaged. What is unfinished loses nothing: the same run again finishes it.
+    Exit code 1 if anything is damaged; the table then names the command that repairs it. What is incomplete is
+    completed by the same command that began it.
 
     Example: capim store verify
     """
-    findings = [asdict(finding) for finding in open_store(args.workspace).verify()]
-    print_rows(findings, form=args.format)
-    damaged = sum(finding["state"] == "damaged" for finding in findings)
-    sys.stderr.write(f"{len(findings)} things checked, {damaged} damaged\n")
+    from store.maintenance import health
+
+    checks = [asdict(check) for check in health.verify(open_store(args.workspace))]
+    print_rows(checks, form=args.format)
+    damaged = sum(check["state"] == "damaged" for check in checks)
+    sys.stderr.write(f"{len(checks)} parts checked, {damaged} damaged\n")
     return 1 if damaged else 0
 
 
 def compact(args: argparse.Namespace) -> None:
-    """Put small files together and collect garbage; sealed states and their tags stay readable.
+    """Merge small files and remove old versions; sealed embedding sets stay readable.
 
     Example: capim store compact
     """
-    freed = open_store(args.workspace).compact()
+    from store.maintenance.cleaning import compact_store
+
+    freed = compact_store(open_store(args.workspace))
     print_rows(({"table_name": name, "bytes_freed": size} for name, size in sorted(freed.items())), form=args.format)
 
 
 def diff(args: argparse.Namespace) -> None:
-    """Compare two embedding sets item by item: equal, different, how far apart.
+    """Compare two embedding sets item by item: how many are equal, and how far the others differ.
 
     Example: capim store diff single-shapes-image-0a1b single-shapes-image-2c3d
     """
+    from store.maintenance import difference
+    from store.maintenance.inventory import find_set
+
     store = open_store(args.workspace)
     other = open_store(args.other) if args.other else store
-    found = store.diff(store.find_set(args.a), other.find_set(args.b), other=other)
+    found = difference.diff(store, find_set(store, args.a), find_set(other, args.b), other=other)
     print_rows([asdict(found)], form=args.format)
 
 
 def repair(args: argparse.Namespace) -> None:
-    """Take the damaged rows out of an embedding set or another table; the same run makes just these again.
+    """Remove damaged rows from an embedding set or another table, so that the next run makes only these again.
 
     Example: capim store repair single-shapes-image-0a1b
     """
-    from store.tables.schemas import ANALYSES, REGISTERS
+    from store.maintenance import repair as repairs
+    from store.maintenance.inventory import find_set
+    from store.tables.schemas import ANALYSES, METADATA_TABLES
 
     store = open_store(args.workspace)
-    if args.set_name in {*ANALYSES, *REGISTERS}:
-        files, rows = store.repair_table(args.set_name)
+    if args.name in {*ANALYSES, *METADATA_TABLES}:
+        files, rows = repairs.repair_table(store, args.name)
         sys.stderr.write(
-            f"{files} unreadable files and {rows:,} changed rows are gone; run `capim run` as before, it makes what "
-            "they held\n"
+            f"removed {files} unreadable files and {rows:,} changed rows from {args.name}; run the same `capim run` to "
+            "make their contents again\n"
         )
         return
-    missing = store.repair(store.find_set(args.set_name))
+    missing = repairs.repair(store, find_set(store, args.name))
     sys.stderr.write(f"{missing:,} items are missing now; run `capim embed` with the same corpus and encoder\n")
 
 
 def drop(args: argparse.Namespace) -> None:
-    """Drop the embedding sets of an encoder, of a corpus, or of both; results are kept.
+    """List the embedding sets of an encoder, of a corpus, or of both, and with --yes drop them; results are kept.
 
-    Look first with --dry-run.
+    With only --corpus, the corpus is dropped too; with only --encoder, its registration.
 
-    Example: capim store drop --encoder tiny-clip-plain --dry-run
+    Example: capim store drop --encoder tiny-clip-plain --yes
     """
+    from store.maintenance import removal
+
     store = open_store(args.workspace)
-    removal = store.drop(encoder=args.encoder, corpus=args.corpus, modality=args.modality, dry_run=args.dry_run)
-    verb = "dropped" if removal.done else "would drop"
-    for table in removal.tables:
+    plan = removal.drop(store, encoder=args.encoder, corpus=args.corpus, modality=args.modality, dry_run=not args.yes)
+    for table in plan.tables:
         sys.stdout.write(f"{table}\n")
-    sys.stderr.write(f"{verb} {len(removal.tables)} tables, {removal.rows:,} rows, {removal.bytes / 1e6:,.1f} MB\n")
+    verb = "dropped" if plan.done else "would drop"
+    hint = "" if plan.done else "; nothing was changed: add --yes to drop them"
+    sys.stderr.write(f"{verb} {len(plan.tables)} tables, {plan.n_rows:,} rows, {plan.n_bytes / 1e6:,.1f} MB{hint}\n")

@@ -1,1 +1,1 @@
-"""Embeddings and rows from and to files of other programs."""
+"""Importing and exporting: embeddings and rows in files of other programs."""

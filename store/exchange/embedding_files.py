@@ -1,26 +1,24 @@
-"""Embeddings in other people's files: .npy, .npz, .safetensors, .parquet, .csv, with or without ids.
+"""Embeddings in files of other programs: .npy, .npz, .safetensors, .parquet, .csv, with or without ids.
 
-| file | vectors | ids (optional) | also read and written |
+| file | vectors | ids (optional) | other columns |
 |---|---|---|---|
-| .npy | the array, shape (n, dim) | beside it, ``<name>.ids.txt``, one per line | |
+| .npy | the array, shape (n, dim) | file ``<name>.ids.txt``, one per line | |
 | .npz | ``embeddings`` (or the only array) | ``ids`` | ``offsets``, ``norm``, ``n_tokens``, ``truncated`` |
 | .safetensors | ``embeddings`` | ``ids`` in the metadata, a JSON list | as .npz |
 | .parquet | column ``embedding`` (a list, or a list of lists) | ``id`` | ``norm``, ``n_tokens``, ``truncated`` |
 | .csv | every numeric column | column ``id`` | |
 
-With ``offsets`` (shape (items + 1,)) item ``i`` owns rows ``offsets[i]:offsets[i + 1]``: a multi-vector set. In Parquet
-a list of lists says the same. ``norm`` is the norm before normalisation.
+With ``offsets`` (shape (items + 1,)), or a list of lists in Parquet, the file is a multi-vector set: item ``i`` has
+rows ``offsets[i]:offsets[i + 1]``. ``norm`` is the norm before normalisation.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-import os
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store.errors import RequestError, WorkError
+from store.errors import RequestError
+from store.files import replacing
 
 SUFFIXES = (".npy", ".npz", ".safetensors", ".parquet", ".csv")
 _ID_COLUMNS = ("id", "item_id")
@@ -37,12 +36,12 @@ _VECTOR_COLUMNS = ("embedding", "embeddings", "vector", "vectors")
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingFile:
-    """What a file holds, as it is there.
+    """The contents of a file of embeddings.
 
     Attributes:
         values: Floating, shape ``(rows, dim)``.
         offsets: int64, shape ``(n + 1,)``, or None for one vector per item.
-        ids: Length ``n``, or None: then the order is that of the corpus.
+        ids: Length ``n``, or None for the order of the corpus.
         norms: float32, shape ``(n,)``, or None.
         n_tokens: int32, shape ``(n,)``, or None.
         truncated: bool, shape ``(n,)``, or None.
@@ -60,10 +59,10 @@ class EmbeddingFile:
 
 
 def read_embedding_file(path: Path) -> EmbeddingFile:
-    """Reads a file by its suffix.
+    """The contents of a file, whose suffix names the format.
 
     Raises:
-        RequestError: It is not there, not readable as what its suffix says, or holds no matrix of numbers.
+        RequestError: There is no such file, it does not have the format of its suffix, or it holds no matrix.
     """
     readers = {
         ".npy": _read_npy,
@@ -75,39 +74,39 @@ def read_embedding_file(path: Path) -> EmbeddingFile:
     if path.suffix not in readers:
         raise RequestError(f"{path}: suffix {path.suffix!r} is unknown; known are {', '.join(SUFFIXES)}")
     if not path.is_file():
-        raise RequestError(f"{path}: there is no such file")
+        raise RequestError(f"{path}: no such file")
     try:
-        found = readers[path.suffix](path)
+        contents = readers[path.suffix](path)
     except (ValueError, TypeError, KeyError, OSError, zipfile.BadZipFile, pa.ArrowException) as fault:
         if isinstance(fault, RequestError):
             raise
         raise RequestError(f"{path} cannot be read as {path.suffix}: {fault}") from fault
-    faults = list(_faults(path, found))
+    faults = list(_faults(path, contents))
     if faults:
         raise RequestError(faults)
-    return found
+    return contents
 
 
-def _faults(path: Path, found: EmbeddingFile) -> Iterator[str]:
-    if found.values.ndim != 2 or found.values.dtype.kind != "f":
+def _faults(path: Path, contents: EmbeddingFile) -> Iterator[str]:
+    if contents.values.ndim != 2 or contents.values.dtype.kind != "f":
         yield (
-            f"{path}: expected floating point numbers of shape (rows, dim), got {found.values.dtype} of shape "
-            f"{found.values.shape}"
+            f"{path}: expected floating point numbers of shape (rows, dim), got {contents.values.dtype} of shape "
+            f"{contents.values.shape}"
         )
         return
-    offsets = found.offsets
+    offsets = contents.offsets
     if offsets is not None and (
-        len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(found.values) or (np.diff(offsets) < 0).any()
+        len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(contents.values) or (np.diff(offsets) < 0).any()
     ):
-        yield f"{path}: offsets must rise from 0 to {len(found.values)}, the number of vectors"
+        yield f"{path}: offsets must increase from 0 to {len(contents.values)}, the number of vectors"
         return
-    for name, column in (("ids", found.ids), ("norm", found.norms), ("n_tokens", found.n_tokens)):
-        if column is not None and len(column) != len(found):
-            yield f"{path}: {len(column)} {name} for {len(found)} items"
+    for name, column in (("ids", contents.ids), ("norm", contents.norms), ("n_tokens", contents.n_tokens)):
+        if column is not None and len(column) != len(contents):
+            yield f"{path}: expected {len(contents)} {name}, one per item, got {len(column)}"
 
 
 def write_embedding_file(path: Path, contents: EmbeddingFile) -> None:
-    """Writes a file by its suffix; it is there whole or not at all. Parquet is written in windows elsewhere."""
+    """Writes a file in the format of its suffix, complete or not at all; Parquet is written by ``exporting``."""
     if path.suffix not in SUFFIXES or path.suffix == ".parquet":
         raise RequestError(f"{path}: suffix {path.suffix!r} is unknown; known are {', '.join(SUFFIXES)}")
     if contents.offsets is not None and path.suffix in (".npy", ".csv"):
@@ -131,21 +130,6 @@ def write_embedding_file(path: Path, contents: EmbeddingFile) -> None:
             temporary.write_text("".join(f"{identifier}\n" for identifier in contents.ids), encoding="utf-8")
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary file beside ``path`` that takes its place when the block ends well, and is removed otherwise."""
-    if not path.parent.is_dir():
-        raise RequestError(f"{path}: folder {path.parent} does not exist")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        yield temporary
-        temporary.replace(path)
-    except OSError as fault:
-        raise WorkError(f"writing {path} failed: {fault}") from fault
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def _ids_beside(path: Path) -> Path:
     return path.with_suffix(".ids.txt")
 
@@ -166,7 +150,7 @@ def _from_named(columns: Mapping[str, NDArray[Any]], ids: list[str] | None) -> E
     if not names and len(columns) == 1:
         names = list(columns)
     if len(names) != 1:
-        raise ValueError(f"no array is called 'embeddings'; it holds {', '.join(columns) or 'none'}")
+        raise ValueError(f"expected an array named 'embeddings', got {', '.join(columns) or 'none'}")
     return EmbeddingFile(
         values=columns[names[0]],
         offsets=columns["offsets"].astype(np.int64) if "offsets" in columns else None,
@@ -208,7 +192,7 @@ def _read_parquet(path: Path) -> EmbeddingFile:
     table = pq.read_table(path)
     names = [name for name in _VECTOR_COLUMNS if name in table.column_names]
     if len(names) != 1:
-        raise ValueError(f"no column is called 'embedding'; it has {', '.join(table.column_names)}")
+        raise ValueError(f"expected a column named 'embedding', got {', '.join(table.column_names)}")
     column = table.column(names[0]).combine_chunks()
     lists = column.flatten()
     offsets = None
@@ -224,15 +208,15 @@ def _read_parquet(path: Path) -> EmbeddingFile:
         name: table.column(name).to_numpy() for name in ("norm", "n_tokens", "truncated") if name in table.column_names
     }
     values = lists.to_numpy(zero_copy_only=False).reshape(-1, int(widths[0]))
-    found = _from_named({"embeddings": values, **extra}, None if ids is None else [str(one) for one in ids])
-    return EmbeddingFile(**{**vars(found), "offsets": offsets})
+    contents = _from_named({"embeddings": values, **extra}, None if ids is None else [str(one) for one in ids])
+    return replace(contents, offsets=offsets)
 
 
 def _read_csv(path: Path) -> EmbeddingFile:
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
     if not rows:
-        raise ValueError("it is empty")
+        raise ValueError("the file is empty")
     has_header = not _is_number(rows[0][-1])
     header = rows.pop(0) if has_header else []
     at = next((header.index(name) for name in _ID_COLUMNS if name in header), None)
@@ -248,7 +232,7 @@ def _write_csv(path: Path, contents: EmbeddingFile) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["id", *(f"c{component}" for component in range(contents.values.shape[1]))])
-        # The shortest decimal that gives the same stored number again.
+        # The shortest decimal number that is read as the same stored number.
         writer.writerows([identifier, *map(str, row)] for identifier, row in zip(ids, contents.values, strict=True))
 
 

@@ -1,1 +1,1 @@
-"""Keeping a store in order: what it holds, whether it is sound, what can be removed, compacted or repaired."""
+"""Looking after a store: what it holds, whether it is damaged, repairing, comparing, dropping and compacting."""

@@ -1,24 +1,24 @@
-"""Whether a disk has room for a long encode, before it begins."""
+"""Whether the disk has enough space for an embedding set before it is encoded."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
+from store.embedding_store import EmbeddingStore
 from store.errors import WorkError
-from store.tables.connection import Connection
 from store.types import EncoderSpec
 
-ROW_OVERHEAD = 120  # bytes of id, hashes and figures beside the vectors
-MARGIN = 1.3  # new files beside the old ones while a set is compacted, and what else is written
+_ROW_BYTES = 120  # id, hashes and figures beside the vectors
+_MARGIN = 1.3  # new files beside the old ones while a set is compacted, and what else is written
 
 
 def bytes_needed(spec: EncoderSpec, n_items: int, vectors_per_item: float = 1.0) -> int:
-    """Disk that a set takes while it is written and sealed: rows × bytes × 1.3.
+    """Disk space that a set takes while it is written and sealed: rows × bytes × 1.3.
 
     Args:
-        spec: Whose vectors.
-        n_items: Rows to come.
+        spec: The encoder.
+        n_items: Rows to be written.
         vectors_per_item: Mean number of vectors of an item, for a multi-vector encoder.
 
     Examples:
@@ -27,19 +27,18 @@ def bytes_needed(spec: EncoderSpec, n_items: int, vectors_per_item: float = 1.0)
         2818400
     """
     component = 2 if spec.storage == "float16" else 4
-    return int(n_items * (spec.dim * component * vectors_per_item + ROW_OVERHEAD) * MARGIN)
+    return int(n_items * (spec.dim * component * vectors_per_item + _ROW_BYTES) * _MARGIN)
 
 
-def refuse_lack_of_room(connection: Connection, needed: int, what: str) -> None:
-    """Raises :class:`WorkError` if the store's disk has less free than needed; object storage is not asked."""
-    if not connection.is_local:
-        return
-    folder = Path(connection.uri)
-    while not folder.exists():
-        folder = folder.parent
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise WorkError(
-            f"{what} needs about {needed / 1e9:.2f} GB, {connection.uri} has {free / 1e9:.2f} GB free. "
-            "Free space (`capim store compact`, `capim store drop`), or name a store on another disk"
-        )
+def check_disk_space(store: EmbeddingStore, spec: EncoderSpec, n_items: int, *, vectors_per_item: float = 1.0) -> int:
+    """The :func:`bytes_needed`; raises :class:`WorkError` if the disk has less free. Object storage has no limit."""
+    needed = bytes_needed(spec, n_items, vectors_per_item)
+    if store.connection.is_local:
+        free = shutil.disk_usage(Path(store.uri)).free
+        if free < needed:
+            raise WorkError(
+                f"{n_items} items by {spec.name!r} need about {needed / 1e9:.2f} GB, {store.uri} has "
+                f"{free / 1e9:.2f} GB free",
+                remedy="Free space (`capim store compact`, `capim store drop`), or give a workspace on another disk",
+            )
+    return needed

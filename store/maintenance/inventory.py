@@ -1,21 +1,21 @@
-"""``store info``: what a store holds, how large it is and who wrote it."""
+"""What a store holds, how large it is and what wrote it, for `capim store info`."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
+from store.embedding_store import EmbeddingStore
 from store.errors import RequestError, WorkError
-from store.keys import SET_PREFIXES, table_of
-from store.maintenance.compaction import data_bytes
-from store.maintenance.health import set_key
+from store.keys import SET_PREFIXES, key_columns, key_from_json, table_of
 from store.schema import FORMAT
-from store.sets.seal import SealedSet, sealed_sets
-from store.tables.analysis_rows import read_rows
+from store.sets.seal import SealedSet, storage_of
+from store.tables.compaction import data_bytes
 from store.tables.connection import Connection, storage_faults
-from store.tables.corpora import item_index
+from store.tables.schemas import vector_type
 from store.types import SetKey
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -55,11 +55,11 @@ TABLES_INFO = pa.schema(
 
 @dataclass(frozen=True, kw_only=True)
 class StoreInfo:
-    """A store at a glance.
+    """The contents of a store.
 
     Attributes:
-        uri: Where it is.
-        format: Its schema version.
+        uri: Absolute path or address.
+        format: Version of its schema.
         sets: One row per embedding set, columns :data:`SETS_INFO`.
         tables: One row per table, sets included, columns :data:`TABLES_INFO`.
     """
@@ -70,56 +70,62 @@ class StoreInfo:
     tables: pa.Table
 
 
-def info(connection: Connection) -> StoreInfo:
-    """Counts and sizes of everything stored; reads no vectors."""
-    names = connection.names()
-    registered = {table_of(sealed.key): sealed for sealed in sealed_sets(connection)}
-    writers = _writers(connection)
+def info(store: EmbeddingStore) -> StoreInfo:
+    """Counts and sizes of everything stored, and who wrote it; reads no vectors."""
+    names = store.connection.names()
+    registered = {table_of(sealed.key): sealed for sealed in store.sealed_sets()}
+    writers = _writers(store)
     sets = [
-        _set_row(connection, name, registered.get(name), writers.get(name, set()))
+        _set_row(store, name, registered.get(name), writers.get(name, set()))
         for name in sorted({name for name in names if name.startswith(SET_PREFIXES)} | set(registered))
     ]
     return StoreInfo(
-        uri=connection.uri,
-        format=FORMAT,  # a store of another one does not open
+        uri=store.uri,
+        format=FORMAT,  # a store with another format cannot be opened
         sets=pa.Table.from_pylist(sets, schema=SETS_INFO),
-        tables=pa.Table.from_pylist([_table_row(connection, name) for name in names], schema=TABLES_INFO),
+        tables=pa.Table.from_pylist([_table_row(store.connection, name) for name in names], schema=TABLES_INFO),
     )
 
 
-def find_set(connection: Connection, reference: str) -> SetKey:
-    """The set that a table name, the beginning of one, a tag or a digest's beginning stands for."""
-    keys = {name: set_key(connection, name) for name in connection.names() if name.startswith(SET_PREFIXES)}
-    tags = {table_of(sealed.key): (sealed.tag, sealed.digest) for sealed in sealed_sets(connection)}
-    found = [
-        name
-        for name in keys
-        if name.startswith(reference) or any(text.startswith(reference) for text in tags.get(name, ()))
-    ]
-    exact = [name for name in found if name == reference]
-    if len(exact or found) != 1:
-        known = "\n  ".join(sorted(keys)) or "none"
-        many = f"{len(found)} sets begin with" if found else "no set is named"
-        raise RequestError(f"{many} {reference!r}; the store {connection.uri} holds\n  {known}")
-    return keys[(exact or found)[0]]
+def stored_key(connection: Connection, name: str) -> SetKey:
+    """The identity of the embedding set in a table, from the metadata of the table."""
+    table = connection.find(name)
+    metadata = (table.schema.metadata if table is not None else None) or {}
+    if b"capim.set" not in metadata:
+        raise WorkError(f"table {name!r} has no key of an embedding set in its metadata")
+    return key_from_json(metadata[b"capim.set"].decode())
 
 
-def _set_row(connection: Connection, name: str, sealed: SealedSet | None, writers: set[str]) -> dict[str, object]:
+def find_set(store: EmbeddingStore, reference: str) -> SetKey:
+    """The set with this table name, or whose table name, tag or digest begins with the reference.
+
+    Raises:
+        RequestError: No set or several sets match; the message lists the sets of the store.
+    """
+    connection = store.connection
+    keys = {name: stored_key(connection, name) for name in connection.names() if name.startswith(SET_PREFIXES)}
+    tags = {table_of(sealed.key): (sealed.tag, sealed.digest) for sealed in store.sealed_sets()}
+    if reference in keys:
+        return keys[reference]
+    matches = [name for name in keys if any(text.startswith(reference) for text in (name, *tags.get(name, ())))]
+    if len(matches) != 1:
+        listed = "\n  ".join(sorted(keys)) or "none"
+        problem = f"{len(matches)} sets match" if matches else "no set matches"
+        raise RequestError(f"{problem} {reference!r}; the store {store.uri} holds\n  {listed}")
+    return keys[matches[0]]
+
+
+def _set_row(store: EmbeddingStore, name: str, sealed: SealedSet | None, writers: set[str]) -> dict[str, object]:
     row: dict[str, object] = {"set_name": name, "written_by": "; ".join(sorted(writers))}
     try:
-        key = sealed.key if sealed else set_key(connection, name)
-        row |= {
-            field: getattr(key, field) for field in ("encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint")
-        }
-        row |= {"modality": key.modality, "vectors": key.vectors}
-        table = connection.find(name, version=sealed.tag if sealed else None)
+        key = sealed.key if sealed else stored_key(store.connection, name)
+        row |= key_columns(key)
+        table = store.connection.find(name, version=sealed.tag if sealed else None)
         if table is None:
-            raise WorkError(f"the table of set {name!r} is gone")
-        kind = table.schema.field("vector" if key.vectors == "single" else "vectors").type
-        kind = kind if key.vectors == "single" else kind.value_type
-        row |= {"dim": kind.list_size, "storage": "float16" if kind.value_type == pa.float16() else "float32"}
-        row |= {"n_rows": table.count_rows(), "n_bytes": data_bytes(table), "version": table.version}
-        row["n_items"] = len(item_index(connection, key.corpus, key.corpus_fingerprint, key.modality))
+            return row | {"state": "damaged"}
+        vector = vector_type(table.schema)
+        row |= {"dim": vector.list_size, "storage": storage_of(vector), "version": table.version}
+        row |= {"n_rows": table.count_rows(), "n_bytes": data_bytes(table), "n_items": len(store.item_index(key))}
     except (RequestError, WorkError):
         return row | {"state": "damaged"}
     if sealed is None:
@@ -131,14 +137,12 @@ def _table_row(connection: Connection, name: str) -> dict[str, object]:
     row: dict[str, object] = {"table_name": name}
     if connection.is_local:
         row["disk_bytes"] = disk_bytes(Path(connection.table_uri(name)))
-    try:
+    with suppress(WorkError):  # the other columns are null then; `capim store verify` names the fault
         table = connection.find(name)
         if table is not None:
             with storage_faults(f"reading table {name!r}"):
                 row |= {"n_rows": table.count_rows(), "n_versions": len(table.versions()), "n_bytes": data_bytes(table)}
                 row["n_files"] = sum(len(part.metadata.files) for part in table.get_fragments())
-    except WorkError:
-        pass  # its figures stay null; `store verify` says what is wrong with it
     return row
 
 
@@ -146,16 +150,14 @@ def disk_bytes(folder: Path) -> int:
     """Size of every file below a folder."""
     total = 0
     for path in folder.rglob("*"):
-        try:
+        with suppress(FileNotFoundError):  # another process has just replaced it
             total += path.stat().st_size if path.is_file() else 0
-        except FileNotFoundError:  # a writer at work has just replaced it
-            continue
     return total
 
 
-def _writers(connection: Connection) -> dict[str, set[str]]:
-    """Set -> "host (device)" of the batches that wrote it."""
-    rows = read_rows(connection, "batches", {}).group_by(["set_name", "host", "device"]).aggregate([])
+def _writers(store: EmbeddingStore) -> dict[str, set[str]]:
+    """Set -> "host (device)" of the batches that it was written in."""
+    rows = store.rows("batches").group_by(["set_name", "host", "device"]).aggregate([])
     writers: dict[str, set[str]] = {}
     for row in rows.to_pylist():
         writers.setdefault(row["set_name"], set()).add(f"{row['host']} ({row['device']})")

@@ -1,16 +1,16 @@
-"""SQL over everything in a store: DuckDB in memory over the tables as they are; nothing can be written.
+"""SQL over everything in a store, read-only: DuckDB in memory over the stored tables.
 
-Tables: every register and analysis by its name (``encoders``, ``corpora``, ``sets``, ``outcomes``, ``results``,
-``comparisons``, ``slices``, ``batches``, ``runs`` …) and, with columns ``corpus``, ``corpus_fingerprint`` and ``ord``
-in front, the parts of all corpora as ``images``, ``captions``, ``pairs``, ``quadruples``, ``relevance``, ``skipped``.
-``embeddings`` has one row per sealed embedding of every set.
+Tables: metadata and analyses by their names (``encoders``, ``corpora``, ``sets``, ``outcomes``, ``results``,
+``comparisons``, ``slices``, ``batches``, ``runs`` …); the parts of all corpora as ``images``, ``captions``, ``pairs``,
+``quadruples``, ``relevance``, ``skipped``, with columns ``corpus``, ``corpus_fingerprint`` and ``ord``; and
+``embeddings``, one row per embedding of every sealed set.
 
-Views: ``items`` (images and captions in one), ``embedded_items`` (embeddings with what they are of), ``query_outcomes``
-(outcomes with the text or image that was searched with), ``sourced_results`` (results with the sets they came from).
+Views: ``items`` (images and captions), ``embedded_items`` (embeddings with their items), ``query_outcomes`` (outcomes
+with the text or image of the query), ``sourced_results`` (results with the sets they were computed from).
 
-Only columns whose name occurs in the statement are read, so that a question about ranks never touches a vector;
-``SELECT *`` gives every column but vectors and thumbnails, which must be named. Vectors arrive as 32-bit floats,
-because DuckDB has no 16-bit ones.
+Only columns whose name occurs in the statement are read, so that a query about ranks reads no vector. ``SELECT *``
+gives every column except vectors and thumbnails, which must be named. Vectors are returned as 32-bit floats:
+DuckDB has no 16-bit ones.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from store.errors import RequestError, WorkError
-from store.keys import table_of
+from store.keys import key_columns
 from store.sets.reading import open_set
 from store.sets.seal import sealed_sets
 from store.tables.connection import Connection, storage_faults
 from store.tables.corpora import corpus_part
 from store.tables.metadata import read
-from store.tables.schemas import ANALYSES, CORPUS_PARTS, REGISTERS
+from store.tables.schemas import ANALYSES, CORPUS_PARTS, METADATA_TABLES
 
 if TYPE_CHECKING:
     import duckdb
@@ -89,12 +89,12 @@ VIEWS = {
                 AND r.encoder_fingerprint = c.encoder_fingerprint AND c.modality = 'caption'""",
     ),
 }
-"""View -> (tables and views that it reads, its SELECT)."""
+"""View -> (tables and views that it reads, its definition)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """A table as DuckDB takes it: its batches once more from the beginning for every scan."""
+    """A table for DuckDB, whose batches are read again for every scan."""
 
     schema: pa.Schema
     batches: Callable[[], Iterator[pa.RecordBatch]]
@@ -108,7 +108,7 @@ def select(connection: Connection, statement: str) -> pa.Table:
     """The answer to one SELECT (or DESCRIBE, SUMMARIZE, EXPLAIN) over the store's tables.
 
     Raises:
-        RequestError: The statement is not a question, or DuckDB refuses it; the message is DuckDB's own.
+        RequestError: The statement is not a SELECT, or DuckDB refuses it, with the message of DuckDB.
         WorkError: A table could not be read.
     """
     import duckdb
@@ -120,28 +120,28 @@ def select(connection: Connection, statement: str) -> pa.Table:
         try:
             _refuse_changes(database, statement)
             for name in _needed(words):
-                _offer(connection, database, name, wanted, everything=_asks_for_all(statement), faults=faults)
+                _offer(connection, database, name, wanted, everything=_selects_all(statement), faults=faults)
             return database.sql(statement).to_arrow_table()
         except duckdb.Error as fault:
             if faults:
                 raise faults[0] from fault
-            known = ", ".join(sorted(known_tables()))
-            hint = f". Tables and views: {known}" if isinstance(fault, duckdb.CatalogException) else ""
+            names = ", ".join(sorted(known_tables()))
+            hint = f". Tables and views: {names}" if isinstance(fault, duckdb.CatalogException) else ""
             raise RequestError(f"the query failed: {_first_lines(str(fault))}{hint}") from None
 
 
 def known_tables() -> list[str]:
     """Names that a statement may select from."""
-    return [*REGISTERS, *ANALYSES, *CORPUS_PARTS, "embeddings", *VIEWS]
+    return [*METADATA_TABLES, *ANALYSES, *CORPUS_PARTS, "embeddings", *VIEWS]
 
 
 def _refuse_changes(database: duckdb.DuckDBPyConnection, statement: str) -> None:
     import duckdb
 
     statements = database.extract_statements(statement)
-    asking = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
-    if len(statements) != 1 or statements[0].type not in asking:
-        raise RequestError("the query failed: exactly one SELECT is expected; a store is read-only here")
+    allowed = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
+    if len(statements) != 1 or statements[0].type not in allowed:
+        raise RequestError("the query failed: expected one SELECT; the store is read-only here")
 
 
 def _first_lines(message: str) -> str:
@@ -149,7 +149,7 @@ def _first_lines(message: str) -> str:
 
 
 def _needed(words: set[str]) -> list[str]:
-    """Tables and views that a statement mentions and what these read, each after what it reads."""
+    """Tables and views that a statement mentions, and those that these read, in the order of their definition."""
     order: list[str] = []
 
     def take(name: str) -> None:
@@ -164,13 +164,13 @@ def _needed(words: set[str]) -> list[str]:
     return order
 
 
-def _asks_for_all(statement: str) -> bool:
-    """Whether the answer has columns that the statement does not name: ``SELECT *``, ``e.*``, ``FROM t`` alone.
+def _selects_all(statement: str) -> bool:
+    """Whether the statement returns columns that it does not name: ``SELECT *``, ``e.*``, ``FROM t`` alone.
 
     Examples:
-        >>> _asks_for_all("SELECT encoder, * FROM results"), _asks_for_all("DESCRIBE results")
+        >>> _selects_all("SELECT encoder, * FROM results"), _selects_all("DESCRIBE results")
         (True, True)
-        >>> _asks_for_all("SELECT count(*), 2 * rank_best FROM outcomes")
+        >>> _selects_all("SELECT count(*), 2 * rank_best FROM outcomes")
         False
     """
     lower = statement.lower()
@@ -178,7 +178,7 @@ def _asks_for_all(statement: str) -> bool:
 
 
 def _words_of_views(words: set[str]) -> set[str]:
-    """The columns that mentioned views need to be made, whatever else is asked for."""
+    """The words in the definitions of the mentioned views, which need these columns."""
     mentioned = [name for name in _needed(words) if name in VIEWS]
     return {word for name in mentioned for word in re.findall(r"\w+", VIEWS[name][1])}
 
@@ -196,7 +196,7 @@ def _offer(
         database.execute(f"CREATE VIEW {name} AS {VIEWS[name][1]}")
         return
     schema = _schema_of(name)
-    # A view that says e.* needs all light columns of the table below it.
+    # A view with e.* needs all light columns of the table below it.
     everything = everything or any(name in VIEWS[view][0] and "*" in VIEWS[view][1] for view in VIEWS if view in words)
     columns = [
         column for column in schema.names if column in words or (everything and column not in _HEAVY)
@@ -218,13 +218,9 @@ def _schema_of(name: str) -> pa.Schema:
     if name == "embeddings":
         return _EMBEDDINGS
     if name in CORPUS_PARTS:
-        whose = [
-            pa.field("corpus", pa.string()),
-            pa.field("corpus_fingerprint", pa.string()),
-            pa.field("ord", pa.int32()),
-        ]
-        return pa.schema([*whose, *CORPUS_PARTS[name]])
-    return {**REGISTERS, **ANALYSES}[name]
+        corpus = pa.schema([("corpus", pa.string()), ("corpus_fingerprint", pa.string()), ("ord", pa.int32())])
+        return pa.schema([*corpus, *CORPUS_PARTS[name]])
+    return {**METADATA_TABLES, **ANALYSES}[name]
 
 
 def _batches(connection: Connection, name: str, chosen: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -233,38 +229,30 @@ def _batches(connection: Connection, name: str, chosen: pa.Schema) -> Iterator[p
     elif name in CORPUS_PARTS:
         for corpus in read(connection, "corpora").to_pylist():
             rows = corpus_part(connection, name, corpus["name"], corpus["fingerprint"])
-            whose = {"corpus": corpus["name"], "corpus_fingerprint": corpus["fingerprint"]}
+            constants = {"corpus": corpus["name"], "corpus_fingerprint": corpus["fingerprint"]}
             ords = pa.array(range(rows.num_rows), pa.int32())
             for batch in rows.append_column("ord", ords).combine_chunks().to_batches(max_chunksize=65_536):
-                yield _completed(batch, chosen, whose)
+                yield _completed(batch, chosen, constants)
     else:
         table = connection.find(name)
         if table is not None:
-            stored = [column for column in chosen.names if column in table.schema.names]
-            for batch in table.scanner(columns=stored).to_batches():
+            for batch in table.scanner(columns=chosen.names).to_batches():
                 yield _completed(batch, chosen, {})
 
 
 def _embedding_batches(connection: Connection, chosen: pa.Schema) -> Iterator[pa.RecordBatch]:
     for sealed in sealed_sets(connection):
-        key = sealed.key
-        whose = {
-            "set_name": table_of(key),
-            "encoder": key.encoder,
-            "encoder_fingerprint": key.encoder_fingerprint,
-            "corpus": key.corpus,
-            "corpus_fingerprint": key.corpus_fingerprint,
-            "modality": key.modality,
-        }
-        table = open_set(connection, key, sealed)
+        table = open_set(connection, sealed.key, sealed)
         stored = [column for column in chosen.names if column in table.schema.names] or ["ord"]
         size = 256 if _HEAVY & set(stored) else 65_536
+        constants = key_columns(sealed.key)
+        del constants["vectors"]  # the kind of set; here a column of vectors
         for batch in table.scanner(columns=stored, batch_size=size, batch_readahead=2).to_batches():
-            yield _completed(batch, chosen, whose)
+            yield _completed(batch, chosen, constants)
 
 
 def _completed(batch: pa.RecordBatch, chosen: pa.Schema, constants: Mapping[str, str]) -> pa.RecordBatch:
-    """A batch with exactly the chosen columns: constants filled in, absent ones null, float16 widened."""
+    """A batch with exactly the chosen columns: constants filled in, missing ones null, float16 as float32."""
 
     def column(field: pa.Field) -> pa.Array:
         if field.name in batch.schema.names:

@@ -1,1 +1,1 @@
-"""Embedding sets: written block by block, checked, sealed, read back."""
+"""Embedding sets: checked, written block by block, sealed and read."""

@@ -1,4 +1,4 @@
-"""What a block of embeddings must be before anything of it is written; every fault names the row and the item."""
+"""Checks of a block of embeddings before any row of it is written; every fault names the row and the item."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from store.errors import RequestError
 from store.tables.corpora import ItemIndex
 from store.types import Embeddings, EncoderSpec, SetKey
 
-UNIT_TOLERANCE = 1e-3  # of a float32 norm; a model's own bfloat16 rounding never reaches an encoder's output
+UNIT_TOLERANCE = 1e-3  # of a float32 norm: encoders normalise in float32, whatever the precision of the model
 _SHOWN = 5  # faults of one kind that a message lists
 _FLOAT16_MAX = 65504.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """Embeddings of some items of a corpus, on their way into the store.
+    """Embeddings of some items of a corpus, to be written to the store.
 
     Attributes:
         ords: Positions of the items in the corpus, shape ``(n,)``, each once, in any order.
-        ids: Their ids, which must be the corpus' own.
+        ids: Their ids, as in the corpus.
         embeddings: float32, unit norm, row ``i`` for ``ords[i]``.
-        input_shas: blake2b-128 of the bytes or the text that was encoded, hexadecimal; empty where unknown.
-        batch_id: Key of the row of table ``batches`` that says where and when.
+        input_shas: blake2b-128 of the encoded bytes or text, hexadecimal; empty where unknown.
+        batch_id: Key of the row of table ``batches`` with time, host and device.
     """
 
     ords: NDArray[np.int32]
@@ -40,11 +40,11 @@ class Block:
 
 
 def check_key(key: SetKey, spec: EncoderSpec) -> None:
-    """Raises if the spec is not the one that the set is named after."""
+    """Raises :class:`RequestError` if the spec is not the encoder of the set."""
     faults = []
     if spec.fingerprint != key.encoder_fingerprint:
         faults.append(
-            f"encoder {spec.name!r} has fingerprint {spec.fingerprint}, the set is of {key.encoder_fingerprint}: "
+            f"encoder {spec.name!r} has fingerprint {spec.fingerprint}, the set belongs to {key.encoder_fingerprint}: "
             "a different revision, precision, prompt or option makes another set"
         )
     if spec.vectors != key.vectors:
@@ -54,27 +54,20 @@ def check_key(key: SetKey, spec: EncoderSpec) -> None:
 
 
 def check_block(key: SetKey, spec: EncoderSpec, block: Block, items: ItemIndex) -> None:
-    """Raises :class:`RequestError` with every kind of fault found; returns if the block can be stored as it is."""
-    shapes = list(_shape_faults(spec, block))
-    if shapes:
-        raise RequestError([f"{_set_words(key)}: {fault}" for fault in shapes])
-    faults = [*_identity_faults(block, items), *_value_faults(spec, block)]
+    """Raises :class:`RequestError` with every kind of fault that the block has."""
+    faults = list(_shape_faults(spec, block)) or [*_identity_faults(block, items), *_value_faults(spec, block)]
     if faults:
-        raise RequestError([f"{_set_words(key)}: {fault}" for fault in faults])
-
-
-def _set_words(key: SetKey) -> str:
-    return f"{key.modality}s of {key.corpus!r} by {key.encoder!r}"
+        raise RequestError([f"{key.modality}s of {key.corpus!r} by {key.encoder!r}: {fault}" for fault in faults])
 
 
 def _shape_faults(spec: EncoderSpec, block: Block) -> Iterator[str]:
     n = len(block)
     if block.ords.ndim != 1 or block.ords.dtype.kind not in "iu":
-        yield f"ords must be whole numbers of shape (n,), got {block.ords.dtype} of shape {block.ords.shape}"
+        yield f"ords must be integers of shape (n,), got {block.ords.dtype} of shape {block.ords.shape}"
     if not len(block.ids) == len(block.embeddings) == len(block.input_shas) == n:
         yield (
-            f"{n} positions, {len(block.ids)} ids, {len(block.embeddings)} embeddings and "
-            f"{len(block.input_shas)} input hashes do not match"
+            f"expected {n} ids, embeddings and input hashes for {n} positions, got {len(block.ids)} ids, "
+            f"{len(block.embeddings)} embeddings and {len(block.input_shas)} input hashes"
         )
     if block.embeddings.values.shape[1] != spec.dim:
         yield f"vectors have {block.embeddings.values.shape[1]} components, encoder {spec.name!r} has dim {spec.dim}"
@@ -89,25 +82,25 @@ def _identity_faults(block: Block, items: ItemIndex) -> Iterator[str]:
     yield from _rows(
         outside,
         block,
-        lambda row: f"position {ords[row]} is not in the corpus, which has {len(items)} {items.modality}s",
+        lambda row: f"position {ords[row]} is outside the corpus, which has {len(items)} {items.modality}s",
     )
     _, first = np.unique(ords, return_index=True)
-    again = np.ones(len(ords), dtype=bool)
-    again[first] = False
-    yield from _rows(again, block, lambda row: f"position {ords[row]} comes twice in this block")
+    repeated = np.ones(len(ords), dtype=bool)
+    repeated[first] = False
+    yield from _rows(repeated, block, lambda row: f"position {ords[row]} occurs twice in this block")
     if outside.any():
         return
     expected = items.ids.take(ords).to_pylist()
     wrong = np.fromiter((a != b for a, b in zip(block.ids, expected, strict=True)), dtype=bool, count=len(ords))
     yield from _rows(
-        wrong, block, lambda row: f"unknown id at position {ords[row]}, where the corpus has {expected[row]!r}"
+        wrong, block, lambda row: f"unexpected id at position {ords[row]}, where the corpus has {expected[row]!r}"
     )
 
 
 def _value_faults(spec: EncoderSpec, block: Block) -> Iterator[str]:
     embeddings = block.embeddings
     empty = embeddings.counts < 1
-    yield from _rows(empty, block, lambda _: "no vector at all")
+    yield from _rows(empty, block, lambda _: "no vector")
     squares = np.einsum("ij,ij->i", embeddings.values, embeddings.values, dtype=np.float32)
     finite = np.isfinite(squares)
     norms = np.sqrt(np.where(finite, squares, 0.0))
@@ -142,9 +135,9 @@ def _vector_words(spec: EncoderSpec, embeddings: Embeddings, vector: int, row: i
 
 
 def _rows(wrong: NDArray[np.bool_], block: Block, words: Callable[[int], str]) -> Iterator[str]:
-    """One sentence for the first few rows that are wrong, and how many more there are."""
+    """A fault for each of the first few wrong rows, and the number of further ones."""
     rows = np.flatnonzero(wrong)
     for row in rows[:_SHOWN].tolist():
         yield f"row {row} (id {block.ids[row]!r}): {words(row)}"
     if len(rows) > _SHOWN:
-        yield f"… and {len(rows) - _SHOWN} more rows with the same kind of fault"
+        yield f"… and {len(rows) - _SHOWN} more rows with the same fault"

@@ -1,9 +1,10 @@
-"""Rows of embedding sets as they come back from disk: Arrow batches to arrays, every checksum compared."""
+"""Rows of embedding sets as read from disk: Arrow batches to arrays, and the comparison of every checksum."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 
 from store.checksums import row_checksums, row_seeds
 from store.errors import WorkError
+from store.ragged import Ragged
+from store.tables.schemas import vector_column
 from store.types import SetKey
 
 if TYPE_CHECKING:
@@ -18,30 +21,42 @@ if TYPE_CHECKING:
 
 _BATCH = {"single": 4096, "multi": 32}  # rows: 8 MB of 1,024 float16, 8 MB of 1,030 × 128 float16
 _IO_BUFFER = 64 << 20  # bytes that Lance may read ahead
+_COLUMNS = ("norms", "n_tokens", "truncated", "crc")
 
 
-class StoredRows(NamedTuple):
-    """Some rows of a set: vectors one after the other, row ``i`` owning ``offsets[i]:offsets[i + 1]``."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StoredRows:
+    """Some rows of an embedding set as they are stored.
 
-    ords: NDArray[np.int32]
-    values: NDArray[np.floating]
-    offsets: NDArray[np.int64]
+    Attributes:
+        vectors: In the stored type, with the positions in the corpus; one vector per item in a single-vector set.
+        norms: float32, shape ``(n,)``.
+        n_tokens: int32, shape ``(n,)``.
+        truncated: bool, shape ``(n,)``.
+        crc: uint32, shape ``(n,)``: the stored checksums.
+    """
+
+    vectors: Ragged
     norms: NDArray[np.float32]
     n_tokens: NDArray[np.int32]
     truncated: NDArray[np.bool_]
     crc: NDArray[np.uint32]
 
-    def damaged(self) -> NDArray[np.int32]:
-        """Positions whose checksum is not that of their bytes."""
+    @property
+    def ords(self) -> NDArray[np.int32]:
+        """Positions in the corpus, shape ``(n,)``."""
+        return self.vectors.ords
+
+    def damaged(self) -> NDArray[np.bool_]:
+        """Which rows have bytes that do not match their checksum, shape ``(n,)``."""
         seeds = row_seeds(self.ords, self.norms, self.n_tokens, self.truncated)
-        wrong: NDArray[np.bool_] = row_checksums(self.values, self.offsets, seeds) != self.crc
-        return self.ords[wrong]
+        wrong: NDArray[np.bool_] = row_checksums(self.vectors.values, self.vectors.offsets, seeds) != self.crc
+        return wrong
 
 
 def columns_of(key: SetKey) -> list[str]:
     """The columns that :func:`unpack` needs."""
-    vectors = "vector" if key.vectors == "single" else "vectors"
-    return ["ord", vectors, "norm", "n_tokens", "truncated", "crc"]
+    return ["ord", vector_column(key.vectors), "norm", "n_tokens", "truncated", "crc"]
 
 
 def unpack(batch: pa.RecordBatch | pa.Table) -> StoredRows:
@@ -51,31 +66,26 @@ def unpack(batch: pa.RecordBatch | pa.Table) -> StoredRows:
     ords = batch.column("ord").to_numpy()
     if "vector" in batch.schema.names:
         lists = batch.column("vector")
-        offsets = np.arange(len(ords) + 1, dtype=np.int64)
+        counts = np.ones(len(ords), dtype=np.int64)
     else:
-        ragged = batch.column("vectors")
-        lists = ragged.flatten()
-        offsets = ragged.offsets.to_numpy().astype(np.int64)
-        offsets -= offsets[0]
+        lists = batch.column("vectors").flatten()
+        counts = batch.column("vectors").value_lengths().to_numpy(zero_copy_only=False)
     values = lists.flatten().to_numpy(zero_copy_only=True).reshape(-1, lists.type.list_size)
     return StoredRows(
-        ords,
-        values,
-        offsets,
-        batch.column("norm").to_numpy(),
-        batch.column("n_tokens").to_numpy(),
-        batch.column("truncated").to_numpy(zero_copy_only=False),
-        batch.column("crc").to_numpy(),
+        vectors=Ragged.from_counts(values, counts, ords),
+        norms=batch.column("norm").to_numpy(),
+        n_tokens=batch.column("n_tokens").to_numpy(),
+        truncated=batch.column("truncated").to_numpy(zero_copy_only=False),
+        crc=batch.column("crc").to_numpy(),
     )
 
 
 def joined(parts: Sequence[StoredRows]) -> StoredRows:
-    """Several lots of rows as one, in their order."""
+    """The rows of several parts, in order."""
     if len(parts) == 1:
         return parts[0]
-    counts = np.concatenate([np.diff(part.offsets) for part in parts])
-    columns = [np.concatenate([part[column] for part in parts]) for column in range(len(StoredRows._fields))]
-    return StoredRows(*columns)._replace(offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
+    return StoredRows(vectors=Ragged.concatenate(part.vectors for part in parts), **columns)
 
 
 def scan(table: lance.LanceDataset, key: SetKey, condition: str | None = None) -> Iterator[StoredRows]:
@@ -88,18 +98,17 @@ def scan(table: lance.LanceDataset, key: SetKey, condition: str | None = None) -
         io_buffer_size=_IO_BUFFER,
         scan_in_order=True,
     )
-    for batch in scanner.to_batches():
-        if batch.num_rows:
-            yield unpack(batch)
+    return (unpack(batch) for batch in scanner.to_batches() if batch.num_rows)
 
 
 def refuse_damage(rows: StoredRows, name: str, ids: pa.Array) -> None:
-    """Raises if any row's checksum is wrong, naming the items."""
-    damaged = rows.damaged()
+    """Raises :class:`WorkError` if a checksum is wrong, with the first items."""
+    damaged = rows.ords[rows.damaged()]
     if len(damaged):
-        named = ", ".join(repr(ids[int(position)].as_py()) for position in damaged[:5])
+        first = ", ".join(repr(ids[int(position)].as_py()) for position in damaged[:5])
         raise WorkError(
-            f"set {name!r}: {len(damaged)} rows were changed on disk (checksum differs), first items {named}; "
-            "nothing of them is used. Restore the table from a backup, or run `capim store repair` and `capim embed`: "
-            "they remove these rows and encode only them again"
+            f"set {name!r}: checksum mismatch in {len(damaged)} rows (changed on disk), first items {first}; no row of "
+            "the set is used",
+            remedy=f"Run `capim store repair {name}`, then `capim embed`: only these rows are encoded again. Or "
+            "restore the table from a backup",
         )

@@ -1,15 +1,16 @@
-"""Sealing an embedding set: duplicates out, small files together, every row checked, then a tag and a row in ``sets``.
+"""Sealing an embedding set: repeated rows removed, files compacted, rows checked, then a tag and a row in ``sets``.
 
-Only a sealed set is evaluated. The tag names the digest of the contents, so what a result was computed from can be
-read again, bit for bit, for as long as the store exists.
+Only a sealed set is evaluated. Its tag contains the digest of its contents, so the embeddings that a result was
+computed from can be read again, bit for bit, as long as the store exists.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +19,14 @@ from numpy.typing import NDArray
 
 from store.checksums import digest
 from store.errors import RequestError, WorkError
-from store.keys import table_of
-from store.maintenance.compaction import compact, data_bytes, drop_old_versions, row_bytes
+from store.keys import key_columns, key_of_row, table_of
 from store.sets.decoding import refuse_damage, scan
+from store.tables.compaction import compact, data_bytes, drop_old_versions
 from store.tables.connection import Connection, retrying, storage_faults
 from store.tables.corpora import ItemIndex
-from store.tables.metadata import now, one_of, read, upsert
-from store.tables.schemas import SETS
+from store.tables.metadata import read, write
+from store.tables.rows import now, one_of
+from store.tables.schemas import vector_type
 from store.types import SetKey
 
 if TYPE_CHECKING:
@@ -35,19 +37,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class SealedSet:
-    """One embedding set whose contents are complete, checked and fixed.
+    """An embedding set that is complete, checked and fixed.
 
     Attributes:
-        key: Whose vectors of what.
-        tag: Name of the version in the table; begins with ``sealed-`` and the digest's first 16 digits.
-        version: The table's version that the tag stands for.
+        key: Identity of the set.
+        tag: Name of the version of the table: ``sealed-`` and the first 16 digits of the digest.
+        version: The version that the tag refers to.
         n_rows: Items.
         n_vectors: Vectors; more than items for a multi-vector encoder.
-        digest: SHA-256 of the rows' checksums in corpus order; equal digests mean equal sets.
-        sealed_at: When, UTC.
-        n_bytes: On disk, data files of this version only.
+        digest: SHA-256 of the checksums in corpus order; equal digests mean equal sets.
+        sealed_at: UTC.
+        n_bytes: Size of the data files of this version.
         dim: Components of one vector.
-        storage: float16 or float32.
+        storage: ``float16`` or ``float32``.
     """
 
     key: SetKey
@@ -63,30 +65,29 @@ class SealedSet:
 
 
 class Contents(NamedTuple):
-    """What a whole scan of a set found."""
+    """The contents of a set, from reading every row."""
 
     digest: str
     n_vectors: int
-    dim: int
-    storage: str
 
 
 def seal(connection: Connection, key: SetKey, items: ItemIndex, n_items: int) -> SealedSet:
-    """Checks a set, fixes its contents and registers it; a set that is sealed is returned as it is.
+    """Checks a set, fixes its contents and registers it; a sealed set is returned as it is.
 
-    A set whose tag was lost is checked again and gets it back.
+    A sealed set whose tag was lost is checked and tagged again.
     """
     name = table_of(key)
     if n_items != len(items):
-        raise RequestError(f"set {name!r}: {n_items} items were named, corpus {key.corpus!r} has {len(items)}")
+        raise RequestError(f"set {name!r}: expected the {len(items)} {key.modality}s of {key.corpus!r}, got {n_items}")
     existing = sealed(connection, key)
     table = connection.find(name)
     if table is None and existing is None:
         raise RequestError(f"set {name!r} is not in the store {connection.uri}. Run `capim embed` first")
-    if existing is not None and _tags(_latest(connection, name)).get(existing.tag) == existing.version:
+    if existing is not None and _tags(_latest(connection, key)).get(existing.tag) == existing.version:
         return existing
     table, contents = _settle(connection, key, items)
-    found = SealedSet(
+    vector = vector_type(table.schema)
+    result = SealedSet(
         key=key,
         tag=tag_of(contents.digest),
         version=table.version,
@@ -95,22 +96,29 @@ def seal(connection: Connection, key: SetKey, items: ItemIndex, n_items: int) ->
         digest=contents.digest,
         sealed_at=now(),
         n_bytes=data_bytes(table),
-        dim=contents.dim,
-        storage=contents.storage,
+        dim=vector.list_size,
+        storage=storage_of(vector),
     )
-    if existing is not None and existing.digest != found.digest:
+    if existing is not None and existing.digest != result.digest:
         log.warning(
-            "set %r now holds other vectors than %s, whose tag was lost; results from that cannot be made again",
+            "set %r now holds other vectors than %s, whose tag was lost; results computed from %s cannot be reproduced",
             name,
             existing.tag,
+            existing.tag,
         )
-    upsert(connection, "sets", SETS, pa.Table.from_pylist([_to_row(found)], schema=SETS))
+    columns = {field.name: getattr(result, field.name) for field in fields(SealedSet) if field.name != "key"}
+    write(connection, "sets", [key_columns(key) | columns], update=True)
     drop_old_versions(table, timedelta(0))
-    return found
+    return result
+
+
+def storage_of(vector: pa.FixedSizeListType) -> str:
+    """The name of the type of a stored component."""
+    return "float16" if vector.value_type == pa.float16() else "float32"
 
 
 def is_intact(connection: Connection, key: SetKey) -> bool:
-    """Whether a set is sealed and its tag still stands for the version that was sealed; reads no row."""
+    """Whether a set is sealed and its tag still refers to the version that was sealed; reads no row."""
     state, table = sealed(connection, key), connection.find(table_of(key))
     return state is not None and table is not None and _tags(table).get(state.tag) == state.version
 
@@ -120,36 +128,44 @@ def tag_of(contents_digest: str) -> str:
     return f"sealed-{contents_digest[:16]}"
 
 
-def _settle(connection: Connection, key: SetKey, items: ItemIndex) -> tuple[lance.LanceDataset, Contents]:
-    """A version of the set without repeats and small files that was found good, and is tagged.
+def gone(connection: Connection, key: SetKey) -> WorkError:
+    """The error for a set that should have a table and has none."""
+    return WorkError(
+        f"the table of set {table_of(key)!r} is missing from {connection.uri}",
+        remedy="Restore it from a backup, or run `capim store drop --encoder "
+        f"{key.encoder} --corpus {key.corpus} --modality {key.modality} --yes`, then `capim embed`",
+    )
 
-    Other processes may write to the same set or seal it meanwhile; then everything is done again from their state.
+
+def _settle(connection: Connection, key: SetKey, items: ItemIndex) -> tuple[lance.LanceDataset, Contents]:
+    """A tagged version of the set, without repeated rows and small files, whose rows were all checked.
+
+    Other processes may write to the set or seal it meanwhile; then everything is repeated from the latest version.
     """
     name = table_of(key)
     while True:
-        before = _latest(connection, name).version
-        retrying(f"removing repeated rows of {name!r}", lambda: drop_repeats(_latest(connection, name)))
-        size = retrying(f"measuring {name!r}", lambda: row_bytes(_latest(connection, name)))
-        compact(connection, name, row_bytes=size, free=True)
-        retrying(f"indexing {name!r}", lambda: _index_subsets(_latest(connection, name), items))
-        table = _latest(connection, name)
+        before = _latest(connection, key).version
+        retrying(f"removing repeated rows of {name!r}", lambda: drop_repeats(_latest(connection, key)))
+        compact(connection, name, free=True)
+        retrying(f"indexing {name!r}", lambda: _index_subsets(_latest(connection, key), items))
+        table = _latest(connection, key)
         try:
             contents = examine(table, key, items)
             with storage_faults(f"tagging {name!r}"):
-                return _tagged(connection, table, name, tag_of(contents.digest)), contents
+                return _tagged(connection, table, key, tag_of(contents.digest)), contents
         except WorkError:
-            if _latest(connection, name).version == before:
+            if _latest(connection, key).version == before:
                 raise
 
 
-def _tagged(connection: Connection, table: lance.LanceDataset, name: str, tag: str) -> lance.LanceDataset:
-    """The version that carries the tag: this one, or the one of a process that sealed the same contents before."""
+def _tagged(connection: Connection, table: lance.LanceDataset, key: SetKey, tag: str) -> lance.LanceDataset:
+    """The version that has the tag: this one, or that of a process that sealed the same contents before."""
     try:
         table.tags.create(tag, table.version)
     except ValueError as fault:
         if "already exists" not in str(fault):
             raise
-        return _at_tag(connection, name, tag)
+        return _latest(connection, key, tag)
     return table
 
 
@@ -160,78 +176,72 @@ def _tags(table: lance.LanceDataset) -> dict[str, int]:
 def sealed(connection: Connection, key: SetKey) -> SealedSet | None:
     """The sealed state of a set, or None."""
     rows = read(connection, "sets", one_of("set_name", [table_of(key)])).to_pylist()
-    return _from_row(rows[0]) if rows else None
+    return _of_row(rows[0]) if rows else None
 
 
 def sealed_sets(connection: Connection) -> list[SealedSet]:
     """Every sealed set, oldest first."""
-    rows = read(connection, "sets").sort_by("sealed_at").to_pylist()
-    return [_from_row(row) for row in rows]
+    return [_of_row(row) for row in read(connection, "sets").sort_by("sealed_at").to_pylist()]
+
+
+def _of_row(row: Mapping[str, Any]) -> SealedSet:
+    columns = {field.name: row[field.name] for field in fields(SealedSet) if field.name != "key"}
+    return SealedSet(key=key_of_row(row), **columns)
 
 
 def examine(table: lance.LanceDataset, key: SetKey, items: ItemIndex) -> Contents:
-    """Reads every row; raises :class:`WorkError` unless each item of the corpus is there once, unchanged."""
+    """Reads every row; raises :class:`WorkError` unless each item of the corpus has one row, unchanged."""
     name = table_of(key)
     rows_of = np.zeros(len(items), dtype=np.int32)
     crc = np.zeros(len(items), dtype=np.uint32)
     n_vectors = 0
+    remedy = f"Run `capim store repair {name}`, then `capim embed`, or restore the table from a backup"
     with storage_faults(f"reading set {name!r}"):
         for rows in scan(table, key):
             outside = rows.ords[(rows.ords < 0) | (rows.ords >= len(items))]
             if len(outside):
                 raise WorkError(
-                    f"set {name!r}: position {outside[0]} is not one of the corpus' {len(items)} items: it was changed "
-                    "on disk. Restore the table from a backup, or drop the set and encode it again"
+                    f"set {name!r}: position {outside[0]} is outside the {len(items)} items of the corpus (changed on "
+                    "disk)",
+                    remedy=remedy,
                 )
             refuse_damage(rows, name, items.ids)
             np.add.at(rows_of, rows.ords, 1)
             crc[rows.ords] = rows.crc
-            n_vectors += int(rows.offsets[-1])
+            n_vectors += len(rows.vectors.values)
         _refuse_wrong_counts(name, items, rows_of)
         ids = table.to_table(columns=["ord", "item_id"])
-        expected = items.ids.take(ids.column("ord").combine_chunks())
-        wrong = pc.not_equal(expected, ids.column("item_id").combine_chunks())
-        if pc.any(wrong).as_py():
-            raise WorkError(
-                f"set {name!r}: item ids were changed on disk. Restore the table from a backup, or drop the set and "
-                "encode it again"
-            )
-    one = table.schema.field("vector" if key.vectors == "single" else "vectors").type
-    one = one if key.vectors == "single" else one.value_type
-    storage = "float16" if one.value_type == pa.float16() else "float32"
-    return Contents(digest(crc), n_vectors, one.list_size, storage)
+        if pc.any(pc.not_equal(items.ids.take(ids.column("ord").combine_chunks()), ids.column("item_id"))).as_py():
+            raise WorkError(f"set {name!r}: item ids were changed on disk", remedy=remedy)
+    return Contents(digest(crc), n_vectors)
 
 
-def _latest(connection: Connection, name: str) -> lance.LanceDataset:
-    return _at_tag(connection, name, None)
-
-
-def _at_tag(connection: Connection, name: str, tag: str | None) -> lance.LanceDataset:
-    table = connection.find(name, version=tag)
+def _latest(connection: Connection, key: SetKey, tag: str | None = None) -> lance.LanceDataset:
+    table = connection.find(table_of(key), version=tag)
     if table is None:
-        raise WorkError(
-            f"the table of set {name!r} is gone from {connection.uri}: restore it from a backup, or drop the set and "
-            "encode it again"
-        )
+        raise gone(connection, key)
     return table
 
 
 def drop_repeats(table: lance.LanceDataset) -> None:
-    """Deletes every row of a position but that of the lowest write number, in older sets without one the first."""
-    numbered = "put" in table.schema.names
-    rows = table.scanner(columns=["ord", "put"] if numbered else ["ord"], with_row_id=True).to_table()
+    """Deletes all rows of a position except the one with the lowest write number."""
+    rows = table.scanner(columns=["ord", "write_number"], with_row_id=True).to_table()
     ords = rows.column("ord").to_numpy()
-    order = np.lexsort((rows.column("put").to_numpy(), ords)) if numbered else np.argsort(ords, kind="stable")
+    order = np.lexsort((rows.column("write_number").to_numpy(), ords))
     repeats = np.zeros(len(ords), dtype=bool)
     repeats[order[1:]] = ords[order[1:]] == ords[order[:-1]]
-    if repeats.any():
-        row_ids = rows.column("_rowid").to_numpy()[repeats].tolist()
-        # Row ids change when another writer compacts, so a conflict must come back here, not be repeated by Lance.
+    delete_rows(table, rows.column("_rowid").to_numpy()[repeats].tolist())
+
+
+def delete_rows(table: lance.LanceDataset, row_ids: list[int]) -> None:
+    """Deletes rows by their row ids."""
+    if row_ids:
+        # Row ids change when another process compacts the table: on a conflict the caller must look them up again.
         table.delete(f"_rowid IN ({', '.join(map(str, row_ids))})", conflict_retries=0)
 
 
 def _index_subsets(table: lance.LanceDataset, items: ItemIndex) -> None:
-    """An index by language and translator where captions have several: a subset of millions is then found at once."""
+    """Indexes language and translator where captions have several, for fast reading of a subset."""
     indexed = {field for index in table.list_indices() for field in index["fields"]}
     for column, values in (("language", items.languages), ("translator", items.translators)):
         if values is not None and len(pc.unique(values)) > 1 and column not in indexed:
@@ -242,38 +252,13 @@ def _refuse_wrong_counts(name: str, items: ItemIndex, rows_of: NDArray[np.int32]
     missing, repeated = np.flatnonzero(rows_of == 0), np.flatnonzero(rows_of > 1)
     if len(missing):
         raise WorkError(
-            f"set {name!r} is not complete: {len(missing)} of {len(items)} items have no row, first "
-            f"{items.ids[int(missing[0])].as_py()!r}. Run the same `capim embed` again, it encodes only these"
+            f"set {name!r} is incomplete: {len(missing)} of {len(items)} items have no row, first "
+            f"{items.ids[int(missing[0])].as_py()!r}",
+            remedy="Run the same `capim embed` again: only these items are encoded",
         )
     if len(repeated):
         raise WorkError(
             f"set {name!r}: {len(repeated)} items have more than one row, first "
-            f"{items.ids[int(repeated[0])].as_py()!r}: another writer is at work. Seal it when that one has ended"
+            f"{items.ids[int(repeated[0])].as_py()!r}: another process is writing to it",
+            remedy="Wait until that process has ended, then run `capim embed` again",
         )
-
-
-def _to_row(found: SealedSet) -> dict[str, object]:
-    key = found.key
-    return {
-        "set_name": table_of(key),
-        "encoder": key.encoder,
-        "encoder_fingerprint": key.encoder_fingerprint,
-        "corpus": key.corpus,
-        "corpus_fingerprint": key.corpus_fingerprint,
-        "modality": key.modality,
-        "vectors": key.vectors,
-        **{
-            name: getattr(found, name)
-            for name in ("dim", "storage", "tag", "version", "n_rows", "n_vectors", "n_bytes")
-        },
-        "digest": found.digest,
-        "sealed_at": found.sealed_at,
-    }
-
-
-def _from_row(row: dict[str, object]) -> SealedSet:
-    fields = dict(row)
-    del fields["set_name"]
-    names = ("encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "modality", "vectors")
-    key = SetKey(**{name: fields.pop(name) for name in names})  # type: ignore[arg-type]
-    return SealedSet(key=key, **fields)  # type: ignore[arg-type]

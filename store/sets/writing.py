@@ -1,9 +1,9 @@
-"""Writing an embedding set: what is missing, and adding blocks so that every item ends up there once.
+"""Writing an embedding set: which items are missing, and appending blocks so that every item is stored once.
 
-A block is appended in one commit: all of its rows are there, or none. Rows that are already there are left out before.
-Two writers that append the same item within the same moment both succeed; sealing keeps the row of the earlier write,
-and until then every reading takes one of them. (LanceDB's own guard, a merge on the key, was measured to cost twice as
-much per row after 400,000 rows as at the start; this costs the same throughout.)
+A block is appended in one commit: all of its new rows or none. When two processes append the same item at the same
+time, both succeed; sealing keeps the row of the earlier write, and until then a reader takes one of them. (A merge on
+the primary key instead was measured to cost twice as much per row after 400,000 rows as at the start; appending costs
+the same throughout.)
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from store.checksums import row_checksums, row_seeds
 from store.errors import WorkError
 from store.keys import table_of
+from store.ragged import Ragged
 from store.sets.checks import Block, check_block, check_key
 from store.tables.connection import Connection, retrying
 from store.tables.corpora import ItemIndex
-from store.tables.evolution import widen
-from store.tables.schemas import set_schema
-from store.types import Embeddings, EncoderSpec, SetKey
+from store.tables.schemas import set_schema, vector_type
+from store.types import EncoderSpec, SetKey
 
 if TYPE_CHECKING:
     import lance
@@ -36,10 +36,7 @@ _PART_BYTES = 8 << 20  # of float32 vectors; a smaller block is one file: every 
 
 
 class SetWriter:
-    """Adds blocks to one embedding set and knows which positions are there, other writers' included.
-
-    May be shared by threads.
-    """
+    """Appends blocks to one embedding set and tracks the stored positions, of other processes too; thread-safe."""
 
     def __init__(self, connection: Connection, key: SetKey, items: ItemIndex) -> None:
         self._connection = connection
@@ -58,7 +55,7 @@ class SetWriter:
             return np.flatnonzero(~self._present).astype(np.int32)
 
     def put(self, spec: EncoderSpec, block: Block) -> int:
-        """Appends those rows of a block that are not there; returns how many these were."""
+        """Appends the rows of a block that are not stored yet; returns their number."""
         check_key(self._key, spec)
         check_block(self._key, spec, block, self._items)
         with self._lock:
@@ -74,7 +71,7 @@ class SetWriter:
         return len(fresh)
 
     def _append(self, spec: EncoderSpec, block: Block, fresh: NDArray[np.int64]) -> None:
-        name, schema, number = table_of(self._key), set_schema(self._key, spec), put_number()
+        name, schema, number = table_of(self._key), set_schema(self._key, spec), write_number()
         n_bytes = block.embeddings.values.nbytes * len(fresh) // len(block)
         parts = [
             partial(to_rows, schema, block, self._items, chosen, number)
@@ -84,38 +81,38 @@ class SetWriter:
         def append() -> lance.LanceDataset:
             latest = self._connection.latest(name, self._table)
             if latest is None:
-                raise WorkError(f"set {name!r} was dropped while it was written: run the same `capim embed` again")
-            return self._connection.append(widen(latest, schema), parts)
+                raise WorkError(f"set {name!r} was dropped during the write", remedy="Run the same `capim embed` again")
+            return self._connection.append(latest, parts)
 
         self._table = retrying(f"writing {len(fresh)} rows to {name!r}", append)
         if self._table.version == self._version + 1:
             self._version += 1  # nobody else wrote in between
 
     def _refresh(self) -> None:
-        """Takes in what was committed since the last look, reading only new fragments' positions."""
-        retrying(f"reading {table_of(self._key)!r}", self._look)
+        """Adds what was committed since the last refresh, reading only the positions in new fragments."""
+        retrying(f"reading {table_of(self._key)!r}", self._add_commits)
 
-    def _look(self) -> None:
+    def _add_commits(self) -> None:
         latest = self._connection.latest(table_of(self._key), self._table)
-        if latest is None or latest.version < self._version:  # dropped meanwhile, or dropped and begun again
-            self._forget()
+        if latest is None or latest.version < self._version:  # dropped, and perhaps created again
+            self._reset()
         self._table = latest
         if latest is None or latest.version == self._version:
             return
-        self._take_in(latest)
-        if latest.count_rows() < int(self._present.sum()):  # rows were taken out, by a repair
-            self._forget()
-            self._take_in(latest)
+        self._add_fragments(latest)
+        if latest.count_rows() < int(self._present.sum()):  # a repair removed rows
+            self._reset()
+            self._add_fragments(latest)
         self._version = latest.version
 
-    def _take_in(self, latest: lance.LanceDataset) -> None:
-        unseen = [part for part in latest.get_fragments() if part.fragment_id not in self._fragments]
-        if unseen:
-            for batch in latest.scanner(columns=["ord"], fragments=unseen).to_batches():
+    def _add_fragments(self, latest: lance.LanceDataset) -> None:
+        added = [part for part in latest.get_fragments() if part.fragment_id not in self._fragments]
+        if added:
+            for batch in latest.scanner(columns=["ord"], fragments=added).to_batches():
                 self._present[batch.column("ord").to_numpy()] = True
-        self._fragments.update(part.fragment_id for part in unseen)
+        self._fragments.update(part.fragment_id for part in added)
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._version = 0
         self._fragments.clear()
         self._present[:] = False
@@ -124,20 +121,20 @@ class SetWriter:
 def to_rows(
     schema: pa.Schema, block: Block, items: ItemIndex, chosen: NDArray[np.int64], number: int
 ) -> pa.RecordBatch:
-    """The chosen rows of a checked block as they are stored: components cast, checksums computed.
+    """The chosen rows of a checked block as they are stored, with their checksums.
 
     Args:
-        schema: Of the set.
+        schema: Columns of the set.
         block: Checked.
-        items: Of the set's corpus.
+        items: Of the corpus.
         chosen: Rows of the block, ascending.
-        number: Of the write, from :func:`put_number`.
+        number: From :func:`write_number`.
     """
     ords = np.ascontiguousarray(block.ords[chosen], dtype=np.int32)
     embeddings = block.embeddings
-    multi = embeddings.offsets is not None
-    kind = schema.field("vectors").type.value_type if multi else schema.field("vector").type
-    values, offsets = stored_values(embeddings, chosen, kind.value_type.to_pandas_dtype())
+    kind = vector_type(schema)
+    vectors = _chosen(embeddings.values, embeddings.counts, chosen)
+    values = _cast(vectors.values, kind.value_type.to_pandas_dtype())
     norms = embeddings.norms[chosen].astype(np.float32)
     n_tokens = embeddings.n_tokens[chosen].astype(np.int32)
     truncated = embeddings.truncated[chosen].astype(bool)
@@ -150,13 +147,13 @@ def to_rows(
         "n_tokens": pa.array(n_tokens),
         "truncated": pa.array(truncated),
         "input_sha": pa.array([block.input_shas[row] for row in chosen.tolist()], pa.string()),
-        "crc": pa.array(row_checksums(values, offsets, row_seeds(ords, norms, n_tokens, truncated))),
+        "crc": pa.array(row_checksums(values, vectors.offsets, row_seeds(ords, norms, n_tokens, truncated))),
         "batch_id": pa.repeat(pa.scalar(block.batch_id, pa.string()), n),
-        "put": pa.repeat(pa.scalar(number, pa.int64()), n),
+        "write_number": pa.repeat(pa.scalar(number, pa.int64()), n),
     }
-    if multi:
-        columns["vectors"] = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), flat)
-        columns["n_vectors"] = pa.array(np.diff(offsets).astype(np.int32))
+    if "vectors" in schema.names:
+        columns["vectors"] = pa.ListArray.from_arrays(pa.array(vectors.offsets.astype(np.int32)), flat)
+        columns["n_vectors"] = pa.array(vectors.counts.astype(np.int32))
     else:
         columns["vector"] = flat
     if items.languages is not None and items.translators is not None:
@@ -166,39 +163,24 @@ def to_rows(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def put_number() -> int:
-    """A number that no other write has: nanoseconds since 1970, the lowest 20 bits random.
+def write_number() -> int:
+    """A number that is unique to one write: nanoseconds since 1970, the lowest 20 bits random.
 
-    Where two writers added the same item, the row with the lower number stays. Every process that seals the set thus
-    keeps the same one, however compaction has ordered the rows; "the first on disk" would not be the same for all.
+    Where two processes wrote the same item, sealing keeps the row with the lower number, so that every process that
+    seals the set keeps the same row, in whatever order compaction has put them.
     """
     return (time.time_ns() & ~0xFFFFF) | secrets.randbits(20)
 
 
-def stored_values(
-    embeddings: Embeddings, chosen: NDArray[np.int64], dtype: type[np.floating]
-) -> tuple[NDArray[np.floating], NDArray[np.int64]]:
-    """The chosen items' components in the type they are stored in, one vector after the other, and their offsets.
-
-    ``chosen`` is ascending; items that follow each other are cast where they lie, without a copy before.
-    """
+def _chosen(values: NDArray[np.float32], counts: NDArray[np.int64], chosen: NDArray[np.int64]) -> Ragged:
+    """The vectors of the chosen items, which are ascending; a view if the items are consecutive."""
+    vectors = Ragged.from_counts(values, counts)
     first, stop = int(chosen[0]), int(chosen[-1]) + 1
-    following = stop - first == len(chosen)
-    if embeddings.offsets is None:
-        values = embeddings.values[first:stop] if following else embeddings.values[chosen]
-        return _cast(values, dtype), np.arange(len(chosen) + 1, dtype=np.int64)
-    counts = embeddings.counts[chosen]
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    starts = embeddings.offsets[:-1][chosen]
-    if following:
-        values = embeddings.values[starts[0] : starts[0] + offsets[-1]]
-    else:
-        values = embeddings.values[np.repeat(starts - offsets[:-1], counts) + np.arange(offsets[-1])]
-    return _cast(values, dtype), offsets
+    return vectors.slice(first, stop) if stop - first == len(chosen) else vectors.take(chosen)
 
 
 def _cast(values: NDArray[np.floating], dtype: type[np.floating]) -> NDArray[np.floating]:
-    """Contiguous components of this type; Arrow rounds to float16 as NumPy does, bit for bit, in 0.7 of its time."""
+    """Contiguous components of this type; Arrow rounds to float16 exactly as NumPy, in 0.7 of the time."""
     if dtype is not np.float16 or values.dtype != np.float32:
         return np.ascontiguousarray(values, dtype=dtype)
     flat = pa.array(np.ascontiguousarray(values).reshape(-1)).cast(pa.float16())

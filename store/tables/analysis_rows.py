@@ -1,13 +1,13 @@
-"""Rows that analyses write: outcomes, results, comparisons, slices, batches, runs.
+"""Rows that analyses write: outcomes, results, replicates, comparisons, slices, batches, runs.
 
-Every table has a declared primary key. Writing is one commit: the old rows of what is replaced go and the new ones come
-at the same moment, or nothing happens. Every row is stored with a checksum over its columns, compared when it is read.
+A write is one commit: the rows that it replaces are deleted and the new ones added, or nothing changes. Every row is
+stored with a checksum of its columns, which is compared when the row is read.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from store.checksums import column_checksums
 from store.errors import RequestError, WorkError
-from store.maintenance.compaction import compact, row_bytes
-from store.tables.connection import Connection, retrying, storage_faults
-from store.tables.evolution import TRUE_OF_OLDER_ROWS, completed, stored_columns, widen
-from store.tables.metadata import one_of
+from store.tables.compaction import compact
+from store.tables.connection import Connection, storage_faults
+from store.tables.rows import merge, one_of, read
 from store.tables.schemas import ANALYSES, CHECKSUM, primary_key
 
 _MOST_FILES = 64
@@ -29,82 +28,62 @@ def write_rows(connection: Connection, table: str, rows: pa.Table, replace: str 
     """Writes rows of an analysis; see :meth:`store.EmbeddingStore.write_rows`."""
     schema = _schema(table)
     rows = _conform(table, schema, rows)
-    if replace is not None and replace not in schema.names:
-        raise RequestError(f"table {table!r} has no column {replace!r} to replace by; it has {', '.join(schema.names)}")
+    if replace is not None:
+        _check_columns(table, [replace])
     if not rows.num_rows:
         return 0
-    key, stored = primary_key(schema), schema.append(CHECKSUM)
-    rows = rows.append_column(CHECKSUM, pa.array(column_checksums(rows, TRUE_OF_OLDER_ROWS)))
-
-    def merge() -> int:
-        found = connection.find(table)
-        current = connection.create(table, stored) if found is None else widen(found, stored)
-        builder = current.merge_insert(key).when_not_matched_insert_all()
-        if replace is not None:
-            builder = builder.when_matched_update_all()
-            if [replace] != key:
-                values = sorted(pc.unique(rows.column(replace)).to_pylist())
-                builder = builder.when_not_matched_by_source_delete(one_of(replace, values))
-        done = builder.execute(rows)
-        return int(done["num_inserted_rows"]) + int(done["num_updated_rows"])
-
-    written = retrying(f"writing table {table!r}", merge)
-    _keep_few_files(connection, table)
+    replaced = None
+    if replace is not None and [replace] != primary_key(schema):
+        replaced = one_of(replace, sorted(pc.unique(rows.column(replace)).to_pylist()))
+    rows = rows.append_column(CHECKSUM, pa.array(column_checksums(rows)))
+    written = merge(connection, table, schema.append(CHECKSUM), rows, update=replace is not None, replaced=replaced)
+    # Every write adds a file, and every read opens all of them.
+    current = connection.find(table)
+    if current is not None and len(current.get_fragments()) > _MOST_FILES:
+        compact(connection, table, free=False)
     return written
 
 
 def read_rows(connection: Connection, table: str, equals: Mapping[str, str | Sequence[str]]) -> pa.Table:
     """Rows whose columns hold the given texts (any of them, where several are given)."""
     schema = _schema(table)
-    unknown = [column for column in equals if column not in schema.names]
-    if unknown:
-        raise RequestError(
-            [f"table {table!r} has no column {column!r}; it has {', '.join(schema.names)}" for column in unknown]
-        )
-    found = connection.find(table)
-    if found is None:
-        return _plain(schema).empty_table()
-    with storage_faults(f"reading table {table!r}"):
-        rows = found.to_table(columns=stored_columns(found, schema.append(CHECKSUM)), filter=_condition(equals))
+    _check_columns(table, equals)
+    rows = read(connection, table, schema.append(CHECKSUM), _condition(equals))
     refuse_changed_rows(table, rows)
-    return completed(rows, _plain(schema))
+    return rows.drop_columns([CHECKSUM.name]).cast(pa.schema([field.remove_metadata() for field in schema]))
 
 
-def changed_rows(table: str, rows: pa.Table) -> NDArray[np.bool_]:
-    """Which rows, as read with their checksums, are not what was written.
-
-    Rows of a table without checksums, a register or one that an older release made, are taken as they are.
-    """
+def changed_rows(rows: pa.Table) -> NDArray[np.bool_]:
+    """Which rows, as read with their checksums, are not what was written; none in a table without checksums."""
     if CHECKSUM.name not in rows.column_names:
         return np.zeros(len(rows), dtype=bool)
-    kept = rows.column(CHECKSUM.name).combine_chunks()
-    sums = column_checksums(completed(rows, _plain(_schema(table))), TRUE_OF_OLDER_ROWS)
-    changed: NDArray[np.bool_] = (kept.fill_null(0).to_numpy() != sums) & kept.is_valid().to_numpy(zero_copy_only=False)
+    stored = rows.column(CHECKSUM.name).to_numpy()
+    changed: NDArray[np.bool_] = stored != column_checksums(rows.drop_columns([CHECKSUM.name]))
     return changed
 
 
 def refuse_changed_rows(table: str, rows: pa.Table) -> None:
-    """Raises if any row's checksum is wrong, with the number of such rows and the key of the first."""
-    changed = rows.filter(pa.array(changed_rows(table, rows)))
-    if not len(changed):
-        return
-    first = changed.select(primary_key(_schema(table))).slice(0, 1).to_pylist()[0]
-    raise WorkError(
-        f"table {table!r}: {len(changed)} rows were changed on disk (checksum differs), first "
-        f"{', '.join(f'{name} {value!r}' for name, value in first.items())}; nothing of them is used. Run `capim store "
-        f"repair {table}`, it removes these rows, and the same run again, which makes them anew"
-    )
+    """Raises :class:`WorkError` if the checksum of a row is wrong, with their number and the key of the first."""
+    changed = rows.filter(pa.array(changed_rows(rows)))
+    if len(changed):
+        first = changed.select(primary_key(_schema(table))).slice(0, 1).to_pylist()[0]
+        raise WorkError(
+            f"table {table!r}: checksum mismatch in {len(changed)} rows (changed on disk), first "
+            f"{', '.join(f'{name} {value!r}' for name, value in first.items())}; none of these rows is used",
+            remedy=f"Run `capim store repair {table}`, which removes them, then the same `capim run`, which makes them "
+            "again",
+        )
 
 
 def count_rows(
     connection: Connection, table: str, column: str, equals: Mapping[str, str | Sequence[str]]
 ) -> dict[str, int]:
-    """How many rows of :func:`read_rows` have each text in one column, without reading the others."""
-    found = connection.find(table)
-    if found is None:
+    """How many rows of :func:`read_rows` have each text in one column; reads no other column."""
+    stored = connection.find(table)
+    if stored is None:
         return {}
     with storage_faults(f"reading table {table!r}"):
-        rows = found.to_table(columns=[column], filter=_condition(equals))
+        rows = stored.to_table(columns=[column], filter=_condition(equals))
     return dict(Counter(rows.column(column).to_pylist()))
 
 
@@ -115,26 +94,23 @@ def _condition(equals: Mapping[str, str | Sequence[str]]) -> str | None:
     return " AND ".join(conditions) or None
 
 
-def _keep_few_files(connection: Connection, table: str) -> None:
-    """Puts a table's files together once there are many: every write adds one, and every read opens all."""
-    current = connection.find(table)
-    if current is not None and len(current.get_fragments()) > _MOST_FILES:
-        compact(connection, table, row_bytes=row_bytes(current), free=False)
-
-
-def _plain(schema: pa.Schema) -> pa.Schema:
-    """The schema as ``store.schema`` has it, without the key's marks."""
-    return pa.schema([field.remove_metadata() for field in schema])
-
-
 def _schema(table: str) -> pa.Schema:
     if table not in ANALYSES:
-        raise RequestError(f"there is no table {table!r}; known are {', '.join(ANALYSES)}")
+        raise RequestError(f"there is no table {table!r}; the tables are {', '.join(ANALYSES)}")
     return ANALYSES[table]
 
 
+def _check_columns(table: str, columns: Iterable[str]) -> None:
+    names = ANALYSES[table].names
+    unknown = [column for column in columns if column not in names]
+    if unknown:
+        raise RequestError(
+            [f"table {table!r} has no column {column!r}; it has {', '.join(names)}" for column in unknown]
+        )
+
+
 def _conform(table: str, schema: pa.Schema, rows: pa.Table) -> pa.Table:
-    """The rows with exactly the table's columns; raises for anything that would not fit."""
+    """The rows with exactly the columns of the table; raises for anything that does not fit."""
     faults = [f"table {table!r} has no column {name!r}" for name in rows.schema.names if name not in schema.names]
     for field in schema:
         if field.name not in rows.schema.names:

@@ -1,10 +1,9 @@
-"""One LanceDB database: where its tables are, how they are opened, made, changed and dropped.
+"""One LanceDB database: opening, creating, appending to and dropping its tables.
 
-A store is a LanceDB database and any LanceDB client opens it. Rows are written and read through ``lance``, the
-library under LanceDB (same version), because three things that a store needs are only there: appends whose cost does
-not grow with the table, scans with bounded memory, and clean-up that respects tags. ``lancedb`` itself, whose import
-takes longer than most questions to the store, is loaded only for what it alone does: the catalogue of tables, dropping
-one, and search indexes.
+A store is a LanceDB database, and any LanceDB client opens it. Rows are written and read through ``lance``, the library
+below LanceDB (same version), because only ``lance`` offers appends whose cost does not grow with the table, scans with
+bounded memory, and clean-up that keeps tagged versions. ``lancedb`` is slow to import and is loaded only to list
+tables, to drop one, and for search indexes.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ T = TypeVar("T")
 
 STORAGE_VERSION = "2.2"  # 2.3 cannot be read across releases; 2.0 to 2.2 can
 _PRIMARY_KEY = {b"lance-schema:unenforced-primary-key": b"true"}
-_SOURCE = re.compile(r",? ?(?:/home/|/rustc/|/root/\.cargo/|rust/)\S*\.rs")  # where in its code Lance noticed a fault
-_LANCE_FAULTS = (OSError, RuntimeError, ValueError)
+_SOURCE = re.compile(r",? ?(?:/home/|/rustc/|/root/\.cargo/|rust/)\S*\.rs")  # a position in the source code of Lance
+LANCE_FAULTS = (OSError, RuntimeError, ValueError)
 
 
 def with_primary_key(schema: pa.Schema, *columns: str) -> pa.Schema:
@@ -64,7 +63,7 @@ def storage_options(environment: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def storage_faults(what: str) -> Iterator[None]:
-    """Turns a fault of the storage layer into a :class:`WorkError` that says what was being done.
+    """Turns a fault of the storage layer into a :class:`WorkError` that names the operation.
 
     Args:
         what: In the form "writing table 'runs'".
@@ -73,30 +72,33 @@ def storage_faults(what: str) -> Iterator[None]:
         yield
     except (RequestError, WorkError):
         raise
-    except _LANCE_FAULTS as fault:
-        raise WorkError(f"{what} failed: {_explain(str(fault))}") from fault
+    except LANCE_FAULTS as fault:
+        raise _explained(f"{what} failed", fault) from fault
 
 
-def _explain(message: str) -> str:
-    """The fault in one line, with the next step where there is one."""
-    line = " ".join(message.split())
+def _explained(problem: str, fault: Exception) -> WorkError:
+    """The fault of the storage layer in one line, with the next step where there is one."""
+    line = " ".join(str(fault).split())
     line = _SOURCE.split(line)[0][:400]
     lower = line.lower()
     if "no space left" in lower:
-        return f"{line}. Nothing of this write was kept; free space and run the same command again, it continues"
-    if "permission denied" in lower or "read-only file system" in lower:
-        return f"{line}. The folder cannot be written: check its owner and mode, or name another store"
-    if any(sign in lower for sign in ("not found", "no such file", "invalid range")):
-        return f"{line}. A file of the table is gone or cut short: `capim store verify` says what to do"
-    return line
+        remedy = "Nothing of this write was kept; free space and run the same command again to continue"
+    elif "permission denied" in lower or "read-only file system" in lower:
+        remedy = "The folder is not writable: check its owner and mode, or give another workspace (--workspace)"
+    elif any(sign in lower for sign in ("not found", "no such file", "invalid range")):
+        line += " (a file of the table is missing or truncated)"
+        remedy = "Run `capim store verify`: it lists what is damaged, with the command that repairs it"
+    else:
+        remedy = ""
+    return WorkError(f"{problem}: {line}", remedy=remedy)
 
 
 def retrying(what: str, change: Callable[[], T]) -> T:
-    """Runs a change, again after a pause whenever another writer came first.
+    """Runs a change, and repeats it after a pause when another process wrote to the table first.
 
     Args:
         what: In the form "writing table 'runs'"; part of the error.
-        change: Opens the latest version itself, so that a repeat sees what the other writer did.
+        change: Opens the latest version itself, so that a repetition sees what the other process wrote.
     """
     attempt = 0
     while True:
@@ -111,17 +113,17 @@ def retrying(what: str, change: Callable[[], T]) -> T:
 
 
 def _attempts_at(fault: BaseException | None) -> int:
-    """How often a change that failed so is tried in all."""
+    """How often a change is tried that fails with this fault."""
     message = str(fault).lower()
     if "conflict" in message or "concurrent" in message:
-        return 12  # another writer committed first
+        return 12  # another process committed first
     if "not found" in message or "no such file" in message:
-        return 5  # another process compacted the version that was being read; or a file is really gone
+        return 5  # another process compacted the version that was being read, or a file is missing
     return 1
 
 
 def load_lance() -> ModuleType:
-    """The ``lance`` package, told to report on stderr only what fails: a commit that is tried again does not."""
+    """The ``lance`` package, with its log limited to errors: a commit that is tried again is none."""
     os.environ.setdefault("LANCE_LOG", "error")
     return import_module("lance")
 
@@ -143,22 +145,19 @@ class Connection:
         return Path(self.table_uri(name)) if self.is_local else None
 
     def find(self, name: str, version: int | str | None = None) -> lance.LanceDataset | None:
-        """The table, at a version or tag, or its latest; None if there is no such table."""
+        """The table at a version or tag, or its latest version; None if there is no such table."""
         lance = load_lance()
-
         try:
             return lance.dataset(self.table_uri(name), version=version, storage_options=self.options or None)
         except ValueError as fault:
             if "was not found" in str(fault):
                 return None
-            raise WorkError(
-                f"opening table {name!r} at {version or 'its latest version'} failed: {_explain(str(fault))}"
-            ) from fault
+            raise _explained(f"opening table {name!r} at {version or 'its latest version'} failed", fault) from fault
         except (OSError, RuntimeError) as fault:
-            raise WorkError(f"opening table {name!r} failed: {_explain(str(fault))}") from fault
+            raise _explained(f"opening table {name!r} failed", fault) from fault
 
     def latest(self, name: str, table: lance.LanceDataset | None) -> lance.LanceDataset | None:
-        """A table that is open already, moved to its latest version; opened if it is not; None if there is none."""
+        """An open table moved to its latest version, or opened if None is given; None if the table does not exist."""
         if table is None:
             return self.find(name)
         with storage_faults(f"opening table {name!r}"):
@@ -171,9 +170,8 @@ class Connection:
         return table
 
     def create(self, name: str, schema: pa.Schema, rows: pa.Table | None = None) -> lance.LanceDataset:
-        """The table, made with these rows in one step if it is not there yet; whoever comes second gets the first's."""
+        """The table, created with these rows in one commit; if it exists, the table as it is."""
         lance = load_lance()
-
         with storage_faults(f"creating table {name!r}"):
             try:
                 return lance.write_dataset(
@@ -184,18 +182,18 @@ class Connection:
                     data_storage_version=STORAGE_VERSION,
                     storage_options=self.options or None,
                 )
-            except _LANCE_FAULTS as fault:
+            except LANCE_FAULTS as fault:
                 existing = self.find(name) if "exist" in str(fault).lower() or _attempts_at(fault) > 1 else None
                 if existing is None:
                     raise
                 return existing
 
     def append(self, table: lance.LanceDataset, parts: Sequence[Callable[[], pa.RecordBatch]]) -> lance.LanceDataset:
-        """Adds rows as one new version; appends of several writers never conflict. All of them are there, or none.
+        """Adds rows in one commit: all of them or none. Appends of several processes never conflict.
 
         Args:
             table: At its latest version.
-            parts: Each makes some of the rows, is called in a thread of its own and becomes a file of its own.
+            parts: Each makes some of the rows, in its own thread, and becomes one file.
         """
         lance = load_lance()
 
@@ -220,7 +218,7 @@ class Connection:
         )
 
     def _remove_files(self, table: lance.LanceDataset, fragments: Sequence[FragmentMetadata]) -> None:
-        """Removes files of a write that failed in part; in object storage the garbage collection does it after days."""
+        """Removes the files of a write that failed in part; object storage is cleaned by `capim store compact`."""
         if self.is_local:
             for fragment in fragments:
                 for file in fragment.files:
@@ -228,7 +226,7 @@ class Connection:
 
     @cached_property
     def database(self) -> lancedb.DBConnection:
-        """LanceDB's own client, for the catalogue, for dropping tables and for search indexes."""
+        """The client of LanceDB, to list and drop tables and for search indexes."""
         from datetime import timedelta
 
         import lancedb
@@ -237,15 +235,15 @@ class Connection:
 
     def names(self) -> list[str]:
         """Names of all tables, sorted."""
-        found: list[str] = []
+        names: list[str] = []
         token = None
         with storage_faults(f"listing the tables of {self.uri}"):
             while True:
                 page = self.database.list_tables(page_token=token, limit=500)
-                found += page.tables
+                names += page.tables
                 token = page.page_token
                 if not token:
-                    return sorted(found)
+                    return sorted(names)
 
     def drop(self, name: str) -> None:
         """Removes a table with all versions and tags."""

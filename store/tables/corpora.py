@@ -1,12 +1,11 @@
-"""Corpora as stored: one table per part, made in one step, and a row in ``corpora`` written last.
+"""Corpora as stored: one table per part, each made in one commit, and a row in ``corpora`` written last.
 
-Tables are named by the corpus' fingerprint and never change. A write that was broken off leaves whole tables at most;
-the next one finds and keeps them. Only when the row in ``corpora`` is there does the corpus exist.
+Tables are named by the fingerprint of the corpus and never change. An interrupted write leaves complete tables, which
+the next one keeps; the corpus exists as soon as its row in ``corpora`` does.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,28 +17,24 @@ from numpy.typing import NDArray
 from store.errors import RequestError, WorkError
 from store.keys import corpus_table, is_fingerprint
 from store.tables.connection import Connection, storage_faults
-from store.tables.evolution import completed, stored_columns
-from store.tables.metadata import insert, now, quoted, read, upsert
-from store.tables.schemas import CORPORA, CORPUS_PARTS
-from store.types import Corpus, Modality
+from store.tables.metadata import read, write
+from store.tables.rows import now, quoted
+from store.tables.schemas import CORPUS_PARTS
+from store.types import Corpus, Modality, name_fault
 
-_LONGEST_NAME = 120  # a table's name holds it beside two fingerprints, and a file name ends at 255
-_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{_LONGEST_NAME - 1}}}")
+_COUNTED = ("images", "captions", "pairs", "quadruples", "skipped")  # parts whose number of rows is kept
 
 
 def write_corpus(connection: Connection, corpus: Corpus) -> None:
-    """Stores a corpus, image bytes excepted, once; from then on its name stands for it."""
-    if not _NAME.fullmatch(corpus.name):
-        raise RequestError(
-            f"corpus name {corpus.name!r}: it names tables, so only ASCII letters, digits, '.', '_' and '-' can be in "
-            f"it, it begins with a letter or digit, and has at most {_LONGEST_NAME} of them"
-        )
+    """Stores a corpus, without image bytes, once; from then on its name means this corpus."""
+    if fault := name_fault(corpus.name):
+        raise RequestError(f"corpus name {corpus.name!r}: {fault}")
     namesakes = read(connection, "corpora", f"name = {quoted(corpus.name)}").to_pylist()
     if any(row["fingerprint"] == corpus.fingerprint for row in namesakes):
         newest = max(namesakes, key=lambda row: row["written"])
         if newest["fingerprint"] != corpus.fingerprint:
             again = [row | {"written": now()} for row in namesakes if row["fingerprint"] == corpus.fingerprint]
-            upsert(connection, "corpora", CORPORA, pa.Table.from_pylist(again, schema=CORPORA))
+            write(connection, "corpora", again, update=True)
         return
     parts = {part: getattr(corpus, part) for part in CORPUS_PARTS}
     for part, rows in parts.items():
@@ -48,18 +43,21 @@ def write_corpus(connection: Connection, corpus: Corpus) -> None:
             stored = connection.create(name, rows.schema, rows)
             n = stored.count_rows()
             if n != rows.num_rows:
-                raise WorkError(f"table {name!r} holds {n} rows, the corpus {rows.num_rows}: drop it and run again")
+                raise WorkError(
+                    f"table {name!r} has {n} rows, the corpus has {rows.num_rows}",
+                    remedy=f"Run `capim store drop --corpus {corpus.name} --yes`, then the same command again",
+                )
     row = {
         "name": corpus.name,
         "fingerprint": corpus.fingerprint,
-        **{f"n_{part}": parts[part].num_rows for part in ("images", "captions", "pairs", "quadruples", "skipped")},
+        **{f"n_{part}": parts[part].num_rows for part in _COUNTED},
         "languages": sorted(pc.unique(corpus.captions.column("language")).to_pylist()),
         "licence": corpus.licence,
         "origin": corpus.origin,
         "reference_language": corpus.languages_reference,
         "written": now(),
     }
-    insert(connection, "corpora", CORPORA, pa.Table.from_pylist([row], schema=CORPORA))
+    write(connection, "corpora", [row], update=False)
 
 
 def corpus_row(connection: Connection, name: str, fingerprint: str | None = None) -> dict[str, object]:
@@ -70,11 +68,11 @@ def corpus_row(connection: Connection, name: str, fingerprint: str | None = None
         condition = f"name = {quoted(name)}" + (f" AND fingerprint = {quoted(fingerprint)}" if fingerprint else "")
     rows: list[dict[str, object]] = read(connection, "corpora", condition).to_pylist()
     if not rows:
-        known = sorted(set(read(connection, "corpora").column("name").to_pylist()))
+        names = sorted(set(read(connection, "corpora").column("name").to_pylist()))
         wanted = f"corpus {name!r}" + (f" with fingerprint {fingerprint}" if fingerprint else "")
         raise RequestError(
-            f"{wanted} is not in the store {connection.uri}; it holds {', '.join(known) or 'none'}. "
-            "Run `capim embed` on it first"
+            f"{wanted} is not in the store {connection.uri}; it holds {', '.join(names) or 'none'}. "
+            "Run `capim embed` on this corpus first"
         )
     return max(rows, key=lambda row: str(row["written"]))
 
@@ -86,8 +84,7 @@ def corpus_part(connection: Connection, part: str, name: str, fingerprint: str) 
     if table is None:
         return schema.empty_table()
     with storage_faults(f"reading the {part} of corpus {name!r}"):
-        rows = table.scanner(columns=stored_columns(table, schema), scan_in_order=True).to_table()
-    return completed(rows, schema)
+        return table.scanner(columns=schema.names, scan_in_order=True).to_table().cast(schema)
 
 
 def read_corpus(connection: Connection, name: str, fingerprint: str | None = None) -> Corpus:
@@ -95,11 +92,12 @@ def read_corpus(connection: Connection, name: str, fingerprint: str | None = Non
     row = corpus_row(connection, name, fingerprint)
     stored_name, stored_fingerprint = str(row["name"]), str(row["fingerprint"])
     parts = {part: corpus_part(connection, part, stored_name, stored_fingerprint) for part in CORPUS_PARTS}
-    for part in ("images", "captions", "pairs", "quadruples", "skipped"):
+    for part in _COUNTED:
         if parts[part].num_rows != row[f"n_{part}"]:
             raise WorkError(
-                f"corpus {stored_name!r}: {parts[part].num_rows} of {row[f'n_{part}']} {part} are left; run "
-                f"`capim store verify`, or drop the corpus and read it in again"
+                f"corpus {stored_name!r} has {parts[part].num_rows} of {row[f'n_{part}']} {part}",
+                remedy="Restore its tables from a backup, or run `capim store drop --corpus "
+                f"{stored_name} --yes`, then the same command again",
             )
     corpus = Corpus(
         name=stored_name,
@@ -108,17 +106,18 @@ def read_corpus(connection: Connection, name: str, fingerprint: str | None = Non
         languages_reference=str(row["reference_language"]),
         **parts,
     )
-    # Computing it again over a million captions takes seconds; `capim store verify` does.
+    # Computing the fingerprint of a million captions takes seconds; `capim store verify` does.
     vars(corpus)["fingerprint"] = stored_fingerprint
     return corpus
 
 
 @dataclass(frozen=True, kw_only=True)
 class ItemIndex:
-    """The items of one modality of a corpus by position: what rows of embedding sets are checked against.
+    """The items of one modality of a corpus by position; rows of embedding sets are checked against it.
 
     Attributes:
         corpus: Name.
+        modality: Of the items.
         ids: Arrow strings, shape ``(n_items,)``, in corpus order.
         languages: Arrow strings, captions only.
         translators: Arrow strings, captions only.
@@ -154,17 +153,17 @@ class ItemIndex:
                 chosen &= pc.equal(column, wanted).to_numpy(zero_copy_only=False)
         if not chosen.any():
             both = pa.table({"language": self.languages, "translator": self.translators})
-            there = both.group_by(["language", "translator"]).aggregate([])
-            known = ", ".join(sorted(f"{row['language']}/{row['translator']}" for row in there.to_pylist()))
+            stored = both.group_by(["language", "translator"]).aggregate([]).to_pylist()
+            subsets = ", ".join(sorted(f"{row['language']}/{row['translator']}" for row in stored))
             raise RequestError(
                 f"corpus {self.corpus!r} has no captions in language {language or 'any'} by translator "
-                f"{translator or 'any'}; it has {known}"
+                f"{translator or 'any'}; it has {subsets}"
             )
         return np.flatnonzero(chosen).astype(np.int32)
 
 
 def item_index(connection: Connection, name: str, fingerprint: str, modality: Modality) -> ItemIndex:
-    """The positions and ids of a stored corpus' images or captions."""
+    """The ids of the images or captions of a stored corpus, by position."""
     corpus_row(connection, name, fingerprint)
     columns = ["id"] if modality == "image" else ["id", "language", "translator"]
     rows = corpus_part(connection, f"{modality}s", name, fingerprint).select(columns).combine_chunks()

@@ -1,7 +1,4 @@
-"""The columns of the tables that only the store itself writes; what analyses write is in ``store.schema``.
-
-One table holds one embedding set (:func:`set_schema`); beside them are small tables about the whole store.
-"""
+"""The columns of every stored table: embedding sets, corpora, analyses, and tables about the whole store."""
 
 from __future__ import annotations
 
@@ -25,9 +22,7 @@ from store.schema import (
     SLICES,
 )
 from store.tables.connection import with_primary_key
-from store.types import EncoderSpec, SetKey
-
-FORMATS_TABLE = "formats"
+from store.types import EncoderSpec, SetKey, VectorKind
 
 
 def _required(name: str, kind: pa.DataType) -> pa.Field:
@@ -36,19 +31,14 @@ def _required(name: str, kind: pa.DataType) -> pa.Field:
 
 _TIME = pa.timestamp("us", tz="UTC")
 
-FORMATS = with_primary_key(
-    pa.schema([_required("format", pa.int32()), _required("written", _TIME), _required("written_by", pa.string())]),
-    "format",
-)
+FORMATS = with_primary_key(pa.schema([_required("format", pa.int32()), _required("written", _TIME)]), "format")
 ENCODERS = with_primary_key(
     pa.schema(
         [
             _required("name", pa.string()),
             _required("fingerprint", pa.string()),
             _required("spec", pa.string()),  # canonical JSON of the whole EncoderSpec
-            _required(
-                "written", _TIME
-            ),  # when it was last used under this name: the newest is what the name stands for
+            _required("written", _TIME),  # of several rows with one name, the newest is what the name means
         ]
     ),
     "name",
@@ -77,10 +67,10 @@ IMAGE_INDEX = with_primary_key(
     pa.schema(
         [
             _required("sha", pa.string()),
-            pa.field("width", pa.int32()),  # null: cannot be decoded
+            pa.field("width", pa.int32()),  # null: the image cannot be decoded
             pa.field("height", pa.int32()),
             pa.field("thumbnail", pa.binary()),  # JPEG or PNG
-            pa.field("reason", pa.string()),  # why it cannot be decoded; null: it can
+            pa.field("reason", pa.string()),  # why the image cannot be decoded; null if it can
         ]
     ),
     "sha",
@@ -117,7 +107,7 @@ CORPUS_PARTS = {
     "relevance": RELEVANCE,
     "skipped": SKIPPED,
 }
-"""Part of a corpus -> its columns; each part of each corpus is one table."""
+"""Part of a corpus -> its columns; every part of every corpus is a table of its own."""
 
 ANALYSES = {
     "outcomes": with_primary_key(OUTCOMES, "evaluation", "query_id"),
@@ -128,13 +118,13 @@ ANALYSES = {
     "batches": with_primary_key(BATCHES, "batch_id"),
     "runs": with_primary_key(RUNS, "run"),
 }
-"""Tables that ``EmbeddingStore.write_rows`` writes, with the key that makes a row unique."""
+"""Tables that ``EmbeddingStore.write_rows`` writes, with the primary key of each."""
 
-CHECKSUM = pa.field("checksum", pa.uint64())
-"""What every table of ``ANALYSES`` has beside: ``store.checksums.column_checksums`` of the row; null in older ones."""
+CHECKSUM = _required("checksum", pa.uint64())
+"""One more column of every table of ``ANALYSES``: ``store.checksums.column_checksums`` of the row."""
 
-REGISTERS = {
-    FORMATS_TABLE: FORMATS,
+METADATA_TABLES = {
+    "formats": FORMATS,
     "encoders": ENCODERS,
     "corpora": CORPORA,
     "image_index": IMAGE_INDEX,
@@ -153,28 +143,32 @@ def primary_key(schema: pa.Schema) -> list[str]:
     return [field.name for field in schema if field.metadata]
 
 
-def vector_type(spec: EncoderSpec) -> pa.DataType:
-    """The Arrow type of one row's embedding: one fixed-size list, or a list of them for a multi-vector encoder."""
-    component = pa.float16() if spec.storage == "float16" else pa.float32()
-    one = pa.list_(component, spec.dim)
-    return one if spec.vectors == "single" else pa.list_(one)
+def vector_column(vectors: VectorKind) -> str:
+    """The name of the column that holds the embeddings of a single-vector or a multi-vector set."""
+    return "vector" if vectors == "single" else "vectors"
+
+
+def vector_type(schema: pa.Schema) -> pa.FixedSizeListType:
+    """The Arrow type of one vector of an embedding set."""
+    return schema.field("vector").type if "vector" in schema.names else schema.field("vectors").type.value_type
 
 
 def set_schema(key: SetKey, spec: EncoderSpec) -> pa.Schema:
-    """The columns of an embedding set; its metadata say whose vectors these are."""
+    """The columns of an embedding set; the metadata hold the format, the key and the encoder spec."""
     multi = spec.vectors == "multi"
+    vector = pa.list_(pa.float16() if spec.storage == "float16" else pa.float32(), spec.dim)
     fields = [
         _required("item_id", pa.string()),
-        _required("ord", pa.int32()),  # position in the corpus; the order on disk means nothing
-        _required("vectors" if multi else "vector", vector_type(spec)),
+        _required("ord", pa.int32()),  # position in the corpus; rows are stored in any order
+        _required(vector_column(spec.vectors), pa.list_(vector) if multi else vector),
         *([_required("n_vectors", pa.int32())] if multi else []),
         _required("norm", pa.float32()),  # before normalisation
         _required("n_tokens", pa.int32()),
         _required("truncated", pa.bool_()),
-        _required("input_sha", pa.string()),  # of the bytes or text that went in; empty where unknown (imports)
+        _required("input_sha", pa.string()),  # of the encoded bytes or text; empty where unknown (imports)
         _required("crc", pa.uint32()),  # store.checksums
         _required("batch_id", pa.string()),
-        _required("put", pa.int64()),  # number of the write, the same for its rows: of repeated rows the lowest stays
+        _required("write_number", pa.int64()),  # of rows with the same item, the one with the lowest number stays
         *(
             [_required("language", pa.string()), _required("translator", pa.string())]
             if key.modality == "caption"

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from store import Block, EmbeddingStore
 from store.errors import RequestError
-from store.keys import table_of
+from store.keys import set_key, table_of
+from store.maintenance.disk_space import check_disk_space
 from store.schema import BATCHES
 from store.types import Corpus, EncoderSpec, Modality, SetKey
 from tasks.corpora.images.decode import decode_image
@@ -74,18 +75,6 @@ class EncodedSet:
 Shard = list[list[EncodedSet]]  # what one of several parts came to, by corpus and modality
 
 
-def set_key(spec: EncoderSpec, corpus: str, corpus_fingerprint: str, modality: Modality) -> SetKey:
-    """Whose vectors of what."""
-    return SetKey(
-        corpus=corpus,
-        corpus_fingerprint=corpus_fingerprint,
-        modality=modality,
-        encoder=spec.name,
-        encoder_fingerprint=spec.fingerprint,
-        vectors=spec.vectors,
-    )
-
-
 class SetEncoder:
     """Holds the model, and its device for itself, from the first missing item until it is closed."""
 
@@ -136,7 +125,7 @@ class SetEncoder:
                 batch_id = f"{self._run}-{secrets.token_hex(4)}"
                 if batch.index == 0:  # how many vectors an item has is known from now on
                     per_item = float(batch.embeddings.counts.mean())
-                    self._store.check_room(self.spec, len(missing), vectors_per_item=per_item)
+                    check_disk_space(self._store, self.spec, len(missing), vectors_per_item=per_item)
                 begun = time.perf_counter()
                 block = Block(
                     ords=batch.ords,

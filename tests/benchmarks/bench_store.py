@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from store import Block, EmbeddingStore, SetKey
 from store.keys import table_of
+from store.maintenance.health import verify
 from tests.benchmarks.rows import Row
 from tests.benchmarks.store_blocks import (
     POOL,
@@ -133,7 +134,7 @@ def kills(folder: Path, divide: int) -> list[Row]:
             raise RuntimeError(errors)
     torn, whole = EmbeddingStore.open(folder / "torn"), EmbeddingStore.open(folder / "whole")
     equal = crashes.same_contents(torn, whole)
-    damaged = [f"{finding.what}: {finding.detail}" for finding in torn.verify() if finding.state == "damaged"]
+    damaged = [f"{finding.what}: {finding.detail}" for finding in verify(torn) if finding.state == "damaged"]
     return [
         Row("kills -9 of two racing writers at work", killed, "kills", f">= {2 * rounds}"),
         Row(

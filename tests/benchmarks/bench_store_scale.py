@@ -135,11 +135,11 @@ def measure_seal_and_read(folder: Path, size: dict[str, int]) -> dict[str, float
     start = time.perf_counter()
     rows = 0
     expected = dense_blocks(n, dim, block, "image")
-    for got in store.iter_vectors(encoder="e", corpus="bench", modality="image", window=block):
+    for got in store.stored_blocks(key, window=block):
         given = next(expected).embeddings.values.astype(np.float16).astype(np.float32)
-        if not np.array_equal(got.matrix, given):
+        if not np.array_equal(got.vectors.values.astype(np.float32), given):
             raise RuntimeError(f"rows from {rows} on are not what was written")
-        rows += len(got)
+        rows += len(got.ords)
     return {
         "seal_seconds": seal_seconds,
         "read_seconds": time.perf_counter() - start,

@@ -71,7 +71,7 @@ def heal(scene: Scene, found: dict[str, str]) -> str:
             said.append(f"repaired {what}")
         elif match := re.search(r"drop the corpus|drop the set", detail):
             subject = what.removeprefix("corpus ") if match[0] == "drop the corpus" else what.split("-")[1]
-            scene.run("store", "drop", "--corpus", subject).must(0)
+            scene.run("store", "drop", "--corpus", subject, "--yes").must(0)
             said.append(f"dropped corpus {subject}")
         elif "run" not in detail:
             raise Failed(f"{what} is damaged and nothing says what to do: {detail}")

@@ -88,7 +88,7 @@ def damaged(found: list[dict[str, str]]) -> dict[str, str]:
 
 def refuse_damage(capim: Capim, workspace: str | Path) -> None:
     """``capim store verify`` finds all sound; temporary files of killed writers may lie about."""
-    wrong = [f for f in findings(capim, workspace) if f["state"] != "sound" and f["what"] != "temporary files"]
+    wrong = [f for f in findings(capim, workspace) if f["state"] != "ok" and f["what"] != "temporary files"]
     expect(not wrong, f"the store is not clean: {wrong}")
 
 

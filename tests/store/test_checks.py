@@ -66,18 +66,18 @@ def test_bad_vectors_of_a_multi_vector_item_are_named_within_it(writing):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda b: replace(b, ords=np.array([0, 1, 2, 3, 4, 5, 6, 3])), "position 3 comes twice"),
+        (lambda b: replace(b, ords=np.array([0, 1, 2, 3, 4, 5, 6, 3])), "position 3 occurs twice"),
         (
             lambda b: replace(b, ords=np.array([0, 1, 2, 3, 4, 5, 6, 20])),
-            "position 20 is not in the corpus, which has 20",
+            "position 20 is outside the corpus, which has 20",
         ),
-        (lambda b: replace(b, ords=np.array([0, 1, 2, 3, 4, 5, 6, -1])), "position -1 is not in the corpus"),
-        (lambda b: replace(b, ids=[*b.ids[:7], "nope"]), r"row 7 \(id 'nope'\): unknown id at position 7.*'i00007'"),
+        (lambda b: replace(b, ords=np.array([0, 1, 2, 3, 4, 5, 6, -1])), "position -1 is outside the corpus"),
+        (lambda b: replace(b, ids=[*b.ids[:7], "nope"]), r"row 7 \(id 'nope'\): unexpected id at position 7.*'i00007'"),
         (
             lambda b: replace(b, ids=[*b.ids[:6], b.ids[7], b.ids[6]]),
-            r"row 6 \(id 'i00007'\): unknown id at position 6",
+            r"row 6 \(id 'i00007'\): unexpected id at position 6",
         ),
-        (lambda b: replace(b, ids=b.ids[:7]), "8 positions, 7 ids"),
+        (lambda b: replace(b, ids=b.ids[:7]), "for 8 positions, got 7 ids"),
         (
             lambda b: replace(b, embeddings=replace(b.embeddings, values=b.embeddings.values[:, :8])),
             "vectors have 8 components, encoder 'enc' has dim 16",
@@ -105,7 +105,7 @@ def test_an_item_without_vectors_is_refused(writing):
         offsets[1] = 0
         return replace(block, embeddings=replace(block.embeddings, offsets=offsets))
 
-    with pytest.raises(RequestError, match=r"row 0 \(id 'i00000'\): no vector at all"):
+    with pytest.raises(RequestError, match=r"row 0 \(id 'i00000'\): no vector"):
         writing(empty_first, vectors="multi")
 
 

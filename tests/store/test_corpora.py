@@ -1,4 +1,4 @@
-"""Corpora, indexed_images images and encoders come back as they were written, once, whoever writes them."""
+"""Corpora, the image index and encoders come back as they were written, once, whoever writes them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_corpus_whose_last_write_broke_off_is_finished_by_the_next(store, make
     assert store.corpus("toy").images.equals(corpus.images)
 
 
-def test_surveyed_images_are_known_by_the_hash_of_their_bytes(store):
+def test_indexed_images_are_found_by_the_hash_of_their_bytes(store):
     store.write_image_index(
         [IndexedImage("a", 4, 3, b"jpeg", None), IndexedImage("b", None, None, None, "truncated file")]
     )
@@ -55,14 +55,14 @@ def test_surveyed_images_are_known_by_the_hash_of_their_bytes(store):
     assert EmbeddingStore.open(store.uri).indexed_images([]) == {}
 
 
-def test_two_specs_under_one_name_are_kept_apart_and_said_aloud(store, make_spec, caplog):
+def test_two_specs_under_one_name_are_kept_apart_and_logged(store, make_spec, caplog):
     old, new = make_spec(), make_spec(revision="r2")
     store.write_encoder(old)
     store.write_encoder(old)
     assert not caplog.records
     with caplog.at_level(logging.WARNING):
         store.write_encoder(new)
-    assert f"'enc' now stands for {new.fingerprint}" in caplog.text
+    assert f"'enc' now means {new.fingerprint}" in caplog.text
     assert old.fingerprint in caplog.text
     assert store.encoder("enc") == new
     assert store.encoder(old.fingerprint) == old
@@ -78,6 +78,6 @@ def test_an_unknown_encoder_lists_the_known_ones(store, make_spec):
 
 @pytest.mark.parametrize("name", ["", "../up", "a/b", "a b", ".hidden", "x" * 121, "naïve"])
 def test_a_name_that_could_leave_the_folder_is_refused(store, make_corpus, name):
-    with pytest.raises(RequestError, match="only ASCII letters, digits"):
+    with pytest.raises(RequestError, match="1 to 120 ASCII letters, digits"):
         store.write_corpus(make_corpus(2, name=name))
     assert store.corpora().num_rows == 0

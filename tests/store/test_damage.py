@@ -15,6 +15,10 @@ import pytest
 
 from store import EmbeddingStore, RequestError, WorkError
 from store.keys import table_of
+from store.maintenance.disk_space import check_disk_space
+from store.maintenance.health import verify
+from store.maintenance.removal import drop
+from store.maintenance.repair import repair, repair_table
 from store.schema import OUTCOMES, RUNS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +41,7 @@ def only_file(folder: Path) -> Path:
 
 
 def state_of(store, name):
-    return next(finding for finding in EmbeddingStore.open(store.uri).verify() if finding.what == name)
+    return next(finding for finding in verify(EmbeddingStore.open(store.uri)) if finding.what == name)
 
 
 def test_a_flipped_byte_in_a_vector_is_named_with_its_item(sealed, make_spec, make_embeddings):
@@ -49,14 +53,14 @@ def test_a_flipped_byte_in_a_vector_is_named_with_its_item(sealed, make_spec, ma
     data[place + 60] ^= 0x10
     file.write_bytes(data)
 
-    with pytest.raises(WorkError, match=r"1 rows were changed on disk \(checksum differs\), first items 'i00123'"):
+    with pytest.raises(WorkError, match=r"checksum mismatch in 1 rows \(changed on disk\), first items 'i00123'"):
         read(store)
     with pytest.raises(WorkError, match="'i00123'"):
-        list(EmbeddingStore.open(store.uri).iter_vectors(encoder="enc", corpus="toy", modality="image"))
+        list(EmbeddingStore.open(store.uri).stored_blocks(key))
     finding = state_of(store, table_of(key))
     assert finding.state == "damaged"
     assert "'i00123'" in finding.detail
-    assert "Restore the table from a backup, or run `capim store repair`" in finding.detail
+    assert f"Run `capim store repair {table_of(key)}`" in finding.detail
 
 
 def test_a_flipped_byte_in_a_multi_vector_set_is_named_with_its_item(
@@ -106,8 +110,11 @@ def test_a_truncated_or_deleted_file_is_named(sealed, damage, message):
     damage(only_file(folder))
     with pytest.raises(WorkError, match=message):
         read(store)
-    assert state_of(store, table_of(key)).state == "damaged"
-    assert state_of(store, "sets").state == "sound"
+    check = state_of(store, table_of(key))
+    assert check.state == "damaged"
+    assert f"capim store repair {table_of(key)}" in check.detail
+    assert "store verify" not in check.detail
+    assert state_of(store, "sets").state == "ok"
 
 
 def embed_again(store, key, make_corpus, make_spec, make_block):
@@ -124,7 +131,7 @@ def test_after_a_repair_only_the_damaged_rows_are_made_again(
 ):
     store, key, folder = sealed
     before, state = read(store), store.sealed(key)
-    assert store.repair(key) == 0
+    assert repair(store, key) == 0
     assert store.sealed(key) == state
     writing = store._writer(key)
     assert len(writing.missing()) == 0
@@ -136,13 +143,13 @@ def test_after_a_repair_only_the_damaged_rows_are_made_again(
         )
     file.write_bytes(data)
     fresh = EmbeddingStore.open(store.uri)
-    assert fresh.repair(key) == 2
+    assert repair(fresh, key) == 2
     assert fresh.missing(key, 300).tolist() == [7, 123]
     assert writing.missing().tolist() == [7, 123], "a writer that was there before sees it too"
     assert embed_again(fresh, key, make_corpus, make_spec, make_block) == 2
     np.testing.assert_array_equal(read(store).matrix, before.matrix)
     assert fresh.sealed(key).digest == state.digest
-    assert "damaged" not in {finding.state for finding in fresh.verify()}
+    assert "damaged" not in {finding.state for finding in verify(fresh)}
 
 
 @pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(b"x" * 100)])
@@ -160,10 +167,10 @@ def test_after_a_repair_the_rows_of_a_lost_file_are_made_again(
     )
     damage(files[1])
     fresh = EmbeddingStore.open(store.uri)
-    assert fresh.repair(key) == 100
+    assert repair(fresh, key) == 100
     assert fresh.missing(key, 300).tolist() == list(range(100, 200))
     assert embed_again(fresh, key, make_corpus, make_spec, make_block) == 100
-    assert {finding.state for finding in fresh.verify()} == {"sound"}
+    assert {finding.state for finding in verify(fresh)} == {"ok"}
 
 
 @pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(file.read_bytes()[:50])])
@@ -178,12 +185,12 @@ def test_of_a_table_only_the_unreadable_files_go(store, damage):
     assert finding.state == "damaged"
     assert "capim store repair runs" in finding.detail
     fresh = EmbeddingStore.open(store.uri)
-    assert fresh.repair_table("runs") == (1, 0)
-    assert fresh.repair_table("runs") == (0, 0)
+    assert repair_table(fresh, "runs") == (1, 0)
+    assert repair_table(fresh, "runs") == (0, 0)
     assert sorted(fresh.rows("runs")["run"].to_pylist()) == ["r1", "r3"]
-    assert state_of(store, "runs").state == "sound"
-    with pytest.raises(RequestError, match="no table 'rums' to repair; known are batches,"):
-        fresh.repair_table("rums")
+    assert state_of(store, "runs").state == "ok"
+    with pytest.raises(RequestError, match="no table 'rums' to repair; the tables are batches,"):
+        repair_table(fresh, "rums")
 
 
 def test_a_figure_that_was_changed_on_disk_is_named_never_read_and_repaired(store):
@@ -196,12 +203,12 @@ def test_a_figure_that_was_changed_on_disk_is_named_never_read_and_repaired(stor
     fresh = EmbeddingStore.open(store.uri)
     finding = state_of(fresh, "runs")
     assert finding.state == "damaged"
-    assert "1 rows were changed on disk (checksum differs), first run 'r2'" in finding.detail
+    assert "checksum mismatch in 1 rows (changed on disk), first run 'r2'" in finding.detail
     assert "capim store repair runs" in finding.detail
-    with pytest.raises(WorkError, match="table 'runs': 1 rows were changed on disk"):
+    with pytest.raises(WorkError, match="table 'runs': checksum mismatch in 1 rows"):
         fresh.rows("runs")
     assert fresh.rows("runs", run="r1")["state"].to_pylist() == ["completed r1"]
-    assert fresh.repair_table("runs") == (0, 1)
+    assert repair_table(fresh, "runs") == (0, 1)
     assert sorted(fresh.rows("runs")["run"].to_pylist()) == ["r1", "r3"]
 
 
@@ -213,31 +220,19 @@ def test_with_a_changed_outcome_goes_its_whole_evaluation(store):
     for file in (Path(store.uri) / "outcomes.lance" / "data").iterdir():
         file.write_bytes(file.read_bytes().replace(b"e2-17", b"e2-71"))
     fresh = EmbeddingStore.open(store.uri)
-    assert fresh.repair_table("outcomes") == (0, 30)
+    assert repair_table(fresh, "outcomes") == (0, 30)
     assert fresh.counts("outcomes", "evaluation") == {"e1": 30}
 
 
-def test_of_a_corpus_that_cannot_be_read_only_the_corpus_is_to_be_mended(sealed):
+def test_of_a_corpus_that_cannot_be_read_only_the_corpus_is_to_be_repaired(sealed):
     store, key, _ = sealed
     for folder in Path(store.uri).glob(f"corpus-{key.modality}s-*"):
         for file in (folder / "data").iterdir():
             file.unlink()
-    said = {finding.what: finding.detail for finding in EmbeddingStore.open(store.uri).verify()}
-    assert f"drop the corpus (`capim store drop --corpus {key.corpus}`)" in said[f"corpus {key.corpus}"]
-    assert "what is said of that corpus, or of table 'corpora', helps here too" in said[table_of(key)]
-    assert "store repair" not in said[table_of(key)]
-
-
-def test_rows_without_checksums_are_taken_as_they_are_and_get_one_when_written_again(store):
-    row = {"run": "r1", "started": datetime.now(UTC), "name": "n", "config": "{}", "command": "c", "versions": "{}"}
-    rows = pa.Table.from_pylist([row | {"host": "h", "state": "completed"}], schema=RUNS)
-    store.write_rows("runs", rows)
-    store.connection.find("runs").drop_columns(["checksum"])  # as an older release made it
-    assert store.rows("runs").equals(rows)
-    assert store.write_rows("runs", rows, replace="run") == 1
-    assert store.connection.find("runs").to_table(columns=["checksum"])["checksum"].null_count == 0
-    assert store.rows("runs").equals(rows)
-    assert state_of(store, "runs").state == "sound"
+    advice = {finding.what: finding.detail for finding in verify(EmbeddingStore.open(store.uri))}
+    assert f"run `capim store drop --corpus {key.corpus} --yes`" in advice[f"corpus {key.corpus}"]
+    assert "Follow the advice for that corpus, or for table 'corpora'" in advice[table_of(key)]
+    assert "store repair" not in advice[table_of(key)]
 
 
 def test_a_missing_tag_is_named_and_comes_back_with_the_next_seal(sealed):
@@ -271,12 +266,12 @@ def test_a_deleted_table_is_not_taken_for_an_empty_one(sealed, make_spec):
     store, key, folder = sealed
     shutil.rmtree(folder)
     fresh = EmbeddingStore.open(store.uri)
-    with pytest.raises(WorkError, match="sealed but its table is gone"):
+    with pytest.raises(WorkError, match=r"the table of set .* is missing"):
         read(store)
-    with pytest.raises(WorkError, match="gone"):
+    with pytest.raises(WorkError, match="missing"):
         fresh.seal(key, n_items=300)
     assert state_of(store, table_of(key)).state == "damaged"
-    assert fresh.drop(encoder="enc", dry_run=False).tables == (table_of(key),)
+    assert drop(fresh, encoder="enc", dry_run=False).tables == (table_of(key),)
     assert len(fresh.missing(key, 300)) == 300
 
 
@@ -284,7 +279,7 @@ def test_a_copy_of_the_folder_is_a_backup(sealed, tmp_path):
     store, _, _ = sealed
     shutil.copytree(store.uri, tmp_path / "copy")
     copy = EmbeddingStore.open(tmp_path / "copy")
-    assert {finding.state for finding in copy.verify()} == {"sound"}
+    assert {finding.state for finding in verify(copy)} == {"ok"}
     np.testing.assert_array_equal(
         copy.vectors(encoder="enc", corpus="toy", modality="image").matrix, read(store).matrix
     )
@@ -336,14 +331,14 @@ def test_a_full_disk_keeps_what_was_written_and_the_next_run_goes_on(
     assert len(partial) == written
     ballast.unlink()
     assert fresh.put(key, spec, make_block(corpus, spec, range(written, written + 200))) == 200
-    assert "damaged" not in {finding.state for finding in fresh.verify()}
+    assert "damaged" not in {finding.state for finding in verify(fresh)}
 
 
 def test_too_small_a_disk_is_refused_before_the_encode(small_disk, make_spec):
     store = EmbeddingStore.open(small_disk / "store", create=True)
-    assert store.check_room(make_spec(dim=512), 100) == int(100 * (1024 + 120) * 1.3)
-    with pytest.raises(WorkError, match=r"1000000 items by 'enc' needs about 1.49 GB, .* has 0.00 GB free"):
-        store.check_room(make_spec(dim=512), 1_000_000)
+    assert check_disk_space(store, make_spec(dim=512), 100) == int(100 * (1024 + 120) * 1.3)
+    with pytest.raises(WorkError, match=r"1000000 items by 'enc' need about 1.49 GB, .* has 0.00 GB free"):
+        check_disk_space(store, make_spec(dim=512), 1_000_000)
 
 
 READ_ONLY = """

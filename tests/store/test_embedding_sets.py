@@ -66,17 +66,18 @@ def test_items_of_a_ragged_block_come_one_by_one(store, make_corpus, make_spec, 
     spec = make_spec(vectors="multi")
     fill(store, make_corpus(5), spec)
     (block,) = store.multivectors(encoder="enc", corpus="toy", modality="image")
-    items = dict(block.items())
-    assert [len(vectors) for vectors in items.values()] == [1, 2, 3, 1, 2]
-    np.testing.assert_array_equal(items["i00003"], make_embeddings([3], spec).values.astype(np.float16))
+    assert [len(vectors) for vectors in block] == [1, 2, 3, 1, 2]
+    assert block.ords.tolist() == [0, 1, 2, 3, 4]
+    np.testing.assert_array_equal(block[3], make_embeddings([3], spec).values.astype(np.float16))
 
 
 def test_blocks_of_a_set_larger_than_memory_are_those_of_the_matrix(store, make_corpus, make_spec, fill):
     fill(store, make_corpus(20), make_spec())
-    whole = store.vectors(encoder="enc", corpus="toy", modality="image")
-    blocks = list(store.iter_vectors(encoder="enc", corpus="toy", modality="image", window=8))
-    assert [len(block) for block in blocks] == [8, 8, 4]
-    np.testing.assert_array_equal(np.concatenate([block.matrix for block in blocks]), whole.matrix)
+    matrix = store.vectors(encoder="enc", corpus="toy", modality="image").matrix
+    key = store.key(encoder="enc", corpus="toy", modality="image")
+    blocks = list(store.stored_blocks(key, window=8))
+    assert [len(block.ords) for block in blocks] == [8, 8, 4]
+    np.testing.assert_array_equal(np.concatenate([block.vectors.values for block in blocks]).astype(np.float32), matrix)
 
 
 def test_a_second_put_of_the_same_rows_writes_nothing(store, make_corpus, make_spec, make_key, make_block):

@@ -11,6 +11,10 @@ import numpy as np
 import pytest
 
 from store import EmbeddingStore, RequestError, WorkError
+from store.maintenance.cleaning import compact_store
+from store.maintenance.health import verify
+from store.maintenance.inventory import info
+from store.maintenance.removal import drop
 
 WRITER = Path(__file__).with_name("writer.py")
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,14 +59,14 @@ def test_everything_works_in_a_bucket(bucket, tmp_path, make_corpus, make_spec, 
     np.testing.assert_array_equal(again.vectors(encoder="enc", corpus="toy", modality="image").matrix, given)
     assert sum(map(len, again.multivectors(encoder="late", corpus="toy", modality="image"))) == 20
     assert again.missing(key, 20).tolist() == []
-    assert {finding.state for finding in again.verify()} == {"sound"}
+    assert {finding.state for finding in verify(again)} == {"ok"}
     assert again.sql("SELECT count(*) AS n FROM embeddings").to_pylist() == [{"n": 40}]
-    assert again.info().sets.num_rows == 2
-    again.compact()
+    assert info(again).sets.num_rows == 2
+    compact_store(again)
     local = EmbeddingStore.open(tmp_path / "local", create=True)
     fill(local, corpus, spec)
     assert local.sealed(key).digest == again.sealed(key).digest, "the same set, wherever it is"
-    assert again.drop(encoder="late", dry_run=False).done
+    assert drop(again, encoder="late", dry_run=False).done
     assert again.sealed(late) is None
 
 
@@ -79,7 +83,7 @@ def test_two_processes_fill_one_set_in_a_bucket(bucket):
         assert writer.returncode == 0, errors
     store = EmbeddingStore.open(uri)
     assert [sealed.n_rows for sealed in store.sealed_sets()] == [32, 32]
-    assert "damaged" not in {finding.state for finding in store.verify()}
+    assert "damaged" not in {finding.state for finding in verify(store)}
 
 
 def test_wrong_credentials_and_unreachable_servers_are_errors_with_the_address(monkeypatch):

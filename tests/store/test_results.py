@@ -84,11 +84,11 @@ def test_rows_that_do_not_fit_are_refused_before_anything_is_written(store, chan
 
 
 def test_unknown_tables_and_columns_are_named(store):
-    with pytest.raises(RequestError, match="no table 'nope'; known are outcomes, results"):
+    with pytest.raises(RequestError, match="no table 'nope'; the tables are outcomes, results"):
         store.rows("nope")
     with pytest.raises(RequestError, match="table 'outcomes' has no column 'nope'"):
         store.rows("outcomes", nope="x")
-    with pytest.raises(RequestError, match="no column 'nope' to replace by"):
+    with pytest.raises(RequestError, match="no column 'nope'"):
         store.write_rows("outcomes", outcomes("a", 1), replace="nope")
 
 

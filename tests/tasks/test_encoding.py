@@ -9,10 +9,11 @@ from flows.config import RunConfig, run_config
 from flows.embed import encode_settings
 from store import EmbeddingStore
 from store.errors import RequestError, WorkError
+from store.keys import set_key
 from store.types import Corpus
 from tasks.corpora import open_corpus
 from tasks.encoders import entry_from, load_encoder, resolve, spec_of, tuning
-from tasks.runtime.encoding import EncodeSettings, SetEncoder, set_key
+from tasks.runtime.encoding import EncodeSettings, SetEncoder
 
 OWN = {"name": "own", "adapter": "hf_dual", "checkpoint": "package:tiny/clip", "dim": 64}
 

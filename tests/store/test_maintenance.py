@@ -12,6 +12,12 @@ import pytest
 
 from store import EmbeddingStore, RequestError
 from store.keys import table_of
+from store.maintenance.cleaning import compact_store
+from store.maintenance.difference import diff
+from store.maintenance.health import verify
+from store.maintenance.inventory import find_set, info
+from store.maintenance.removal import drop
+from store.maintenance.repair import repair_table
 from store.schema import BATCHES, RESULTS
 
 NOTHING = timedelta(0)
@@ -33,9 +39,9 @@ def test_info_says_what_is_there_how_large_and_who_wrote_it(store, make_corpus, 
     }
     store.write_rows("batches", pa.Table.from_pylist([batch], schema=BATCHES))
 
-    info = store.info()
+    contents = info(store)
 
-    dense, late = sorted(info.sets.to_pylist(), key=lambda row: row["vectors"], reverse=True)
+    dense, late = sorted(contents.sets.to_pylist(), key=lambda row: row["vectors"], reverse=True)
     assert (dense["encoder"], dense["state"], dense["n_rows"], dense["n_items"]) == ("enc", "sealed", 20, 20)
     assert dense["tag"] == store.sealed(key).tag
     assert dense["written_by"] == "node7 (H200)"
@@ -46,13 +52,13 @@ def test_info_says_what_is_there_how_large_and_who_wrote_it(store, make_corpus, 
         20,
         None,
     )
-    tables = {row["table_name"]: row for row in info.tables.to_pylist()}
+    tables = {row["table_name"]: row for row in contents.tables.to_pylist()}
     assert tables["batches"]["n_rows"] == 1
     assert all(row["disk_bytes"] >= row["n_bytes"] for row in tables.values())
-    assert info.format == 1
+    assert contents.format == 1
 
 
-def test_verify_tells_sound_from_unfinished(store, make_corpus, make_spec, make_key, make_block, fill):
+def test_verify_tells_ok_from_incomplete(store, make_corpus, make_spec, make_key, make_block, fill):
     corpus = make_corpus(20)
     key = fill(store, corpus, make_spec())
     other = make_spec(revision="r2")
@@ -60,12 +66,12 @@ def test_verify_tells_sound_from_unfinished(store, make_corpus, make_spec, make_
     filler = {field.name: "x" if field.type == pa.string() else 1 for field in RESULTS if not field.nullable}
     result = filler | {"image_tag": store.sealed(key).tag, "caption_tag": "sealed-gone", "created": datetime.now(UTC)}
     store.write_rows("results", pa.Table.from_pylist([result], schema=RESULTS))
-    findings = {finding.what: finding for finding in store.verify()}
-    assert findings[table_of(key)].state == "sound"
+    findings = {finding.what: finding for finding in verify(store)}
+    assert findings[table_of(key)].state == "ok"
     assert findings[table_of(make_key(corpus, other))].detail.startswith("3 of 20 items, not sealed")
-    assert findings["corpus toy"].state == "sound"
+    assert findings["corpus toy"].state == "ok"
     assert findings["encoders"].detail == "1 rows"
-    tags = [finding for finding in store.verify() if finding.what == "results" and finding.state == "unfinished"]
+    tags = [finding for finding in verify(store) if finding.what == "results" and finding.state == "incomplete"]
     assert "1 embedding sets" in tags[0].detail
     assert "sealed-gone" in tags[0].detail
 
@@ -74,13 +80,13 @@ def test_sets_are_found_by_table_tag_or_beginning(store, make_corpus, make_spec,
     corpus = make_corpus(20)
     key = fill(store, corpus, make_spec())
     captions = fill(store, corpus, make_spec(), "caption")
-    assert store.find_set(table_of(key)) == key
-    assert store.find_set("single-toy-image") == key
-    assert store.find_set(store.sealed(captions).tag) == captions
-    with pytest.raises(RequestError, match=r"2 sets begin with 'single-toy'"):
-        store.find_set("single-toy")
-    with pytest.raises(RequestError, match="no set is named 'nope'"):
-        store.find_set("nope")
+    assert find_set(store, table_of(key)) == key
+    assert find_set(store, "single-toy-image") == key
+    assert find_set(store, store.sealed(captions).tag) == captions
+    with pytest.raises(RequestError, match=r"2 sets match 'single-toy'"):
+        find_set(store, "single-toy")
+    with pytest.raises(RequestError, match="no set matches 'nope'"):
+        find_set(store, "nope")
 
 
 def test_diff_counts_equal_and_different_items(store, tmp_path, make_corpus, make_spec, make_key, make_block, fill):
@@ -88,7 +94,7 @@ def test_diff_counts_equal_and_different_items(store, tmp_path, make_corpus, mak
     a = fill(store, corpus, spec)
     other = EmbeddingStore.open(tmp_path / "other", create=True)
     b = fill(other, make_corpus(18), spec)
-    same = store.diff(a, b, other=other)
+    same = diff(store, a, b, other=other)
     assert (same.only_a, same.only_b, same.equal, same.different) == (2, 0, 18, 0)
     assert (same.lowest_cosine, same.mean_cosine, same.worst) == (1.0, None, ())
 
@@ -99,7 +105,7 @@ def test_diff_counts_equal_and_different_items(store, tmp_path, make_corpus, mak
     block.embeddings.values[7] = np.eye(16, dtype=np.float32)[0]
     store.put(c, changed, block)
     store.seal(c, n_items=20)
-    found = store.diff(a, c)
+    found = diff(store, a, c)
     assert (found.equal, found.different) == (18, 2)
     assert found.lowest_cosine == pytest.approx(-1.0, abs=1e-6)
     assert found.worst == ("i00005", "i00007")
@@ -109,7 +115,7 @@ def test_diff_refuses_what_cannot_be_compared(store, make_corpus, make_spec, fil
     corpus = make_corpus(20)
     a, b = fill(store, corpus, make_spec()), fill(store, corpus, make_spec(name="late", vectors="multi"))
     with pytest.raises(RequestError, match="cannot be compared vector by vector"):
-        store.diff(a, b)
+        diff(store, a, b)
 
 
 def test_dropping_is_a_plan_first(store, make_corpus, make_spec, fill):
@@ -117,33 +123,33 @@ def test_dropping_is_a_plan_first(store, make_corpus, make_spec, fill):
     key, captions = fill(store, corpus, spec), fill(store, corpus, spec, "caption")
     late = fill(store, corpus, make_spec(name="late", vectors="multi"))
 
-    plan = store.drop(encoder="enc", modality="image")
+    plan = drop(store, encoder="enc", modality="image")
     assert plan.tables == (table_of(key),)
-    assert (plan.rows, plan.done) == (20, False)
+    assert (plan.n_rows, plan.done) == (20, False)
     assert store.sealed(key) is not None
 
-    assert store.drop(encoder="enc", modality="image", dry_run=False).done
+    assert drop(store, encoder="enc", modality="image", dry_run=False).done
     assert store.sealed(key) is None
     assert store.sealed(captions) is not None
     assert len(store.missing(key, 20)) == 20
     assert fill(store, corpus, spec) == key, "it can be made again"
 
-    gone = store.drop(corpus="toy", dry_run=False)
+    gone = drop(store, corpus="toy", dry_run=False)
     assert set(gone.tables) >= {table_of(key), table_of(captions), table_of(late)}
     assert store.corpora().num_rows == 0
     assert store.sealed_sets() == []
     assert store.encoder("enc") == spec
-    store.drop(encoder="enc", dry_run=False)
+    drop(store, encoder="enc", dry_run=False)
     with pytest.raises(RequestError, match="it holds late"):
         store.encoder("enc")
-    with pytest.raises(RequestError, match="say what to drop"):
-        store.drop()
+    with pytest.raises(RequestError, match="give what to drop"):
+        drop(store)
 
 
 def test_a_writer_notices_that_its_set_was_dropped_elsewhere(store, make_corpus, make_spec, make_key, make_block, fill):
     corpus, spec = make_corpus(20), make_spec()
     key = fill(store, corpus, spec)
-    EmbeddingStore.open(store.uri).drop(encoder="enc", corpus="toy", dry_run=False)
+    drop(EmbeddingStore.open(store.uri), encoder="enc", corpus="toy", dry_run=False)
     assert len(store.missing(key, 20)) == 20
     assert store.put(key, spec, make_block(corpus, spec, range(20))) == 20
 
@@ -160,7 +166,7 @@ def test_compaction_frees_history_and_keeps_every_sealed_state(
     for number in range(10):
         store.write_encoder(make_spec(name=f"n{number}"))
 
-    freed = store.compact(history=NOTHING, leftover_age=NOTHING)
+    freed = compact_store(store, history=NOTHING, temporary_age=NOTHING)
 
     assert freed["encoders"] > 0
     unsealed = store.connection.find(table_of(make_key(corpus, other)))
@@ -171,7 +177,7 @@ def test_compaction_frees_history_and_keeps_every_sealed_state(
     assert again.put(make_key(corpus, other), other, make_block(corpus, other, range(28, 40))) == 10
     assert store.put(make_key(corpus, other), other, make_block(corpus, other, range(28, 40))) == 0
     assert again.sealed(key) == store.sealed(key)
-    assert "damaged" not in {finding.state for finding in again.verify()}
+    assert "damaged" not in {finding.state for finding in verify(again)}
 
 
 def test_rows_added_again_beside_a_sealed_state_are_removed_and_it_stays(
@@ -186,9 +192,9 @@ def test_rows_added_again_beside_a_sealed_state_are_removed_and_it_stays(
     assert store.connection.find(table_of(key)).count_rows() == 40
     assert store.seal(key, n_items=20).n_rows == 20
     assert len(store.vectors(encoder="enc", corpus="toy", modality="image")) == 20
-    store.compact(history=NOTHING)
+    compact_store(store, history=NOTHING)
     assert store.connection.find(table_of(key)).count_rows() == 20
-    assert {finding.state for finding in store.verify()} == {"sound"}
+    assert {finding.state for finding in verify(store)} == {"ok"}
 
 
 def test_temporary_files_are_swept_when_they_are_old(store, make_corpus, make_spec, fill):
@@ -198,8 +204,8 @@ def test_temporary_files_are_swept_when_they_are_old(store, make_corpus, make_sp
     for file in (old, young):
         file.write_bytes(bytes(1000))
     os.utime(old, (1, 1))
-    assert any(finding.what == "temporary files" for finding in store.verify())
-    assert store.compact()["temporary files"] == 1000
+    assert any(finding.what == "temporary files" for finding in verify(store))
+    assert compact_store(store)["temporary files"] == 1000
     assert young.exists()
     assert not old.exists()
 
@@ -208,9 +214,9 @@ def test_tables_of_a_corpus_whose_write_was_never_finished_are_collected(store, 
     corpus, kept = make_corpus(3, name="torn"), make_corpus(4, name="kept")
     store.write_corpus(kept)
     store.connection.create(f"corpus-images-torn-{corpus.fingerprint}", corpus.images.schema, corpus.images)
-    store.compact()
+    compact_store(store)
     assert f"corpus-images-torn-{corpus.fingerprint}" in store.connection.names(), "it may be under way"
-    assert store.compact(leftover_age=NOTHING)["abandoned corpora"] > 0
+    assert compact_store(store, temporary_age=NOTHING)["unfinished corpora"] > 0
     assert f"corpus-images-torn-{corpus.fingerprint}" not in store.connection.names()
     assert store.corpus("kept").images.num_rows == 4
 
@@ -220,3 +226,16 @@ def test_any_lancedb_client_opens_the_store(store, make_corpus, make_spec, fill)
     table = lancedb.connect(store.uri).open_table(table_of(key))
     assert table.count_rows() == 20
     assert len(table.search(np.ones(16, np.float16)).metric("cosine").limit(3).to_list()) == 3
+
+
+def test_a_store_of_another_format_is_refused_and_an_unreadable_format_is_not(store, caplog):
+    folder = store.connection.folder("formats")
+    (file,) = (folder / "data").iterdir()
+    file.write_bytes(b"")
+    assert EmbeddingStore.open(store.uri).sealed_sets() == []
+    assert "Run `capim store repair formats`" in caplog.text
+    repair_table(store, "formats")
+    assert EmbeddingStore.open(store.uri).sql("SELECT format FROM formats").to_pylist() == [{"format": 1}]
+    store.connection.find("formats").update({"format": "2"})
+    with pytest.raises(RequestError, match=r"has format 2, this release of capim reads format 1\. Open it"):
+        EmbeddingStore.open(store.uri)

@@ -1,0 +1,106 @@
+"""Compaction of small files, removal of old versions and of temporary files.
+
+LanceDB's ``optimize()`` is not used: it rewrites a whole multi-vector table in memory, removes untagged versions and
+fails once a tag is old. Compaction here goes file by file and can remove the old files after each step, so that it
+needs disk space for one file, not for a second copy of the table.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from store.errors import WorkError
+from store.tables.connection import Connection, retrying, storage_faults
+
+if TYPE_CHECKING:
+    import lance
+
+FILE_BYTES = 256 << 20  # of vectors per file, about
+_BATCH_BYTES = 8 << 20
+_MOST_ROWS = 1_000_000
+TEMPORARY_AGE = timedelta(days=1)  # a younger temporary file may belong to a running process
+HISTORY_AGE = timedelta(days=14)  # `capim store compact` keeps younger versions without a tag
+
+
+def compact(connection: Connection, name: str, *, free: bool) -> None:
+    """Rewrites small files of a table as files of about :data:`FILE_BYTES`; reading and writing may go on.
+
+    Args:
+        connection: Where the table is.
+        name: Of the table.
+        free: Remove the small files after each step; otherwise they stay until old versions are removed.
+    """
+    size = retrying(f"measuring {name!r}", lambda: row_bytes(_latest(connection, name)))
+    rows = max(1, min(_MOST_ROWS, FILE_BYTES // size))
+    batch = max(1, min(8192, _BATCH_BYTES // size))
+
+    def step() -> int:
+        table = _latest(connection, name)
+        done = table.optimize.compact_files(
+            target_rows_per_fragment=rows, max_source_rows=rows, batch_size=batch, num_threads=1
+        )
+        removed: int = done.fragments_removed
+        if removed and free:
+            drop_old_versions(table, timedelta(0))
+        return removed
+
+    while retrying(f"compacting {name!r}", step):
+        pass
+
+
+def _latest(connection: Connection, name: str) -> lance.LanceDataset:
+    table = connection.find(name)
+    if table is None:
+        raise WorkError(f"table {name!r} was dropped while it was compacted")
+    return table
+
+
+def drop_old_versions(table: lance.LanceDataset, older_than: timedelta) -> int:
+    """Removes old versions without a tag and the files that only they used; returns the bytes freed.
+
+    Files that another process is writing are not touched.
+    """
+    with storage_faults("removing old versions"):
+        stats = table.cleanup_old_versions(older_than, error_if_tagged_old_versions=False)
+    freed: int = stats.bytes_removed
+    return freed
+
+
+def data_bytes(table: lance.LanceDataset) -> int:
+    """Size of the data files of the version that is open."""
+    sizes: list[int] = [file.file_size_bytes or 0 for part in table.get_fragments() for file in part.metadata.files]
+    return sum(sizes)
+
+
+def row_bytes(table: lance.LanceDataset) -> int:
+    """Average size of a row on disk, at least 1."""
+    rows: int = table.count_rows()
+    return max(1, data_bytes(table) // max(1, rows))
+
+
+def temporary_files(connection: Connection, older_than: timedelta) -> list[Path]:
+    """Temporary files that killed processes left, which Lance never removes; none in object storage."""
+    if not connection.is_local:
+        return []
+    limit = time.time() - older_than.total_seconds()
+    paths = []
+    for path in Path(connection.uri).glob("*.lance/**/.tmp*"):
+        try:
+            if path.is_file() and path.stat().st_mtime <= limit:
+                paths.append(path)
+        except FileNotFoundError:  # the process that wrote it has just finished
+            continue
+    return sorted(paths)
+
+
+def remove_temporary_files(connection: Connection, older_than: timedelta) -> int:
+    """Removes :func:`temporary_files`; returns the bytes freed."""
+    freed = 0
+    for path in temporary_files(connection, older_than):
+        with storage_faults(f"removing {path}"):
+            freed += path.stat().st_size
+            path.unlink(missing_ok=True)
+    return freed
