@@ -19,7 +19,7 @@ from store.keys import SET_PREFIXES, table_of
 from store.maintenance.inventory import stored_key
 from store.sets.decoding import refuse_damage, scan
 from store.sets.reading import open_set
-from store.sets.seal import SealedSet, examine
+from store.sets.seal import SealedSet, drop_remedy, examine, gone
 from store.tables.analysis_rows import refuse_changed_rows
 from store.tables.compaction import temporary_files
 from store.tables.connection import storage_faults
@@ -124,11 +124,14 @@ def _items(store: EmbeddingStore, key: SetKey) -> ItemIndex:
 
 
 def _sealed_set(store: EmbeddingStore, sealed: SealedSet) -> StoreCheck:
-    items = _items(store, sealed.key)
+    name, items = table_of(sealed.key), _items(store, sealed.key)
+    if store.connection.find(name) is None:
+        return StoreCheck(what=name, state="damaged", detail=str(gone(store.connection, sealed.key)))
     contents = examine(open_set(store.connection, sealed.key, sealed), sealed.key, items)
     if contents.digest != sealed.digest:
-        raise WorkError(f"digest {contents.digest[:16]} differs from {sealed.digest[:16]}, with which it was sealed")
-    return StoreCheck(what=table_of(sealed.key), state="ok", detail=f"{sealed.n_rows} rows, {sealed.tag}")
+        problem = f"digest {contents.digest[:16]} differs from {sealed.digest[:16]}, with which it was sealed"
+        return StoreCheck(what=name, state="damaged", detail=f"{problem}. {drop_remedy(sealed.key)}")
+    return StoreCheck(what=name, state="ok", detail=f"{sealed.n_rows} rows, {sealed.tag}")
 
 
 def _unsealed_set(store: EmbeddingStore, name: str) -> StoreCheck:

@@ -130,11 +130,13 @@ def tag_of(contents_digest: str) -> str:
 
 def gone(connection: Connection, key: SetKey) -> WorkError:
     """The error for a set that should have a table and has none."""
-    return WorkError(
-        f"the table of set {table_of(key)!r} is missing from {connection.uri}",
-        remedy="Restore it from a backup, or run `capim store drop --encoder "
-        f"{key.encoder} --corpus {key.corpus} --modality {key.modality} --yes`, then `capim embed`",
-    )
+    return WorkError(f"the table of set {table_of(key)!r} is missing from {connection.uri}", remedy=drop_remedy(key))
+
+
+def drop_remedy(key: SetKey) -> str:
+    """What to do about a set that cannot be repaired."""
+    chosen = f"--encoder {key.encoder_fingerprint} --corpus {key.corpus_fingerprint} --modality {key.modality}"
+    return f"Restore its table from a backup, or run `capim store drop {chosen} --yes`, then the same `capim embed`"
 
 
 def _settle(connection: Connection, key: SetKey, items: ItemIndex) -> tuple[lance.LanceDataset, Contents]:

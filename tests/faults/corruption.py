@@ -69,10 +69,9 @@ def heal(scene: Scene, found: dict[str, str]) -> str:
         if "store repair" in detail:
             scene.run("store", "repair", what).must(0)
             said.append(f"repaired {what}")
-        elif match := re.search(r"drop the corpus|drop the set", detail):
-            subject = what.removeprefix("corpus ") if match[0] == "drop the corpus" else what.split("-")[1]
-            scene.run("store", "drop", "--corpus", subject, "--yes").must(0)
-            said.append(f"dropped corpus {subject}")
+        elif command := re.search(r"`capim (store drop [^`]+)`", detail):
+            scene.run(*command[1].split()).must(0)
+            said.append(command[1])
         elif "run" not in detail:
             raise Failed(f"{what} is damaged and nothing says what to do: {detail}")
     left = damaged(findings(scene.capim, scene.workspace))
