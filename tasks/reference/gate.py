@@ -1,27 +1,27 @@
-"""Results of the store held against published figures, as rows for the report and for `capim results --against`."""
+"""Stored results compared with published figures, as rows for the report and for `capim results --against`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from store.schema import SLICES
 from store.types import EncoderSpec, canonical_json, digest16
-from tasks.reference.published import Finding, Published, is_whole, judge_figure, published_name
+from tasks.reference.published import N_IMAGES, Published, ReferenceCheck, judge_figure, published_name
 
 ANALYSIS = "reference"
 _HEADLINES = ("R@1", "winoground_text", "winoground_image", "winoground_group")
-_A_PART = "a part of the data set: figures are published for all of it"
+_PART = ReferenceCheck("no reference", None, "a part of the data set: figures are published for all of it")
 
 
-class Judged(NamedTuple):
-    """One row of ``schema.RESULTS`` and what the gate says of it."""
+class CheckedResult(NamedTuple):
+    """One row of ``schema.RESULTS`` and its comparison with published figures."""
 
-    result: Mapping[str, object]
-    finding: Finding
+    result: Mapping[str, Any]
+    check: ReferenceCheck
 
 
 def judge_results(
@@ -30,22 +30,24 @@ def judge_results(
     specs: Mapping[str, EncoderSpec],
     n_images: Mapping[str, int],
     references: Sequence[Published],
-) -> list[Judged]:
+) -> list[CheckedResult]:
     """Every result that has a reference, and the headline metrics of those that have none.
 
     Args:
         results: ``schema.RESULTS``.
-        specs: Encoder fingerprint -> spec. Results of encoders that are not in it are left out.
-        n_images: Corpus fingerprint -> images; a part of a known data set has no reference.
+        specs: Encoder fingerprint -> spec. Results of other encoders are left out.
+        n_images: Corpus fingerprint -> images; a part of a data set in ``N_IMAGES`` has no reference.
         references: From ``tasks.reference.published.published``.
     """
-    judged = []
+    checked = []
     for row in results.to_pylist():
         spec = specs.get(row["encoder_fingerprint"])
         if spec is None or row["value"] is None:
             continue
-        if is_whole(row["corpus"], n_images[row["corpus_fingerprint"]]):
-            finding = judge_figure(
+        n_here = n_images[row["corpus_fingerprint"]]
+        check = _PART
+        if n_here == N_IMAGES.get(row["corpus"], n_here):
+            check = judge_figure(
                 row["value"],
                 checkpoint=published_name(spec.checkpoint, references),
                 corpus=row["corpus"],
@@ -53,55 +55,41 @@ def judge_results(
                 metric=row["metric"],
                 references=references,
             )
-        else:
-            finding = Finding("no reference", None, _A_PART)
-        if finding.verdict != "no reference" or row["metric"] in _HEADLINES:
-            judged.append(Judged(row, finding))
-    return judged
+        if check.verdict != "no reference" or row["metric"] in _HEADLINES:
+            checked.append(CheckedResult(row, check))
+    return checked
 
 
-def gate_rows(judged: Sequence[Judged], *, run: str) -> pa.Table:
+def gate_rows(checked: Sequence[CheckedResult], *, run: str) -> pa.Table:
     """Rows of ``schema.SLICES`` with analysis ``reference``; the verdict is the level's name.
 
-    The detail holds ``published``, ``published_protocol``, ``source`` and ``note`` of the figure held against, where
-    there is one.
+    The detail holds ``published``, ``published_protocol``, ``source`` and ``note`` of the published figure, if any.
     """
     created = datetime.now(UTC)
     rows = []
-    for row, finding in judged:
-        whose = {
+    for row, (verdict, reference, remark) in checked:
+        identity = {
             name: row[name]
             for name in ("encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "protocol", "metric")
         }
-        detail = None if finding.reference is None else _detail(finding.reference)
-        rows.append(
-            whose
-            | {
-                "slice": digest16([ANALYSIS, *whose.values()]),
-                "analysis": ANALYSIS,
-                "feature": "published figure",
-                "level_name": finding.verdict,
-                "value": row["value"],
-                "ci_low": row["ci_low"],
-                "ci_high": row["ci_high"],
-                "p_adjusted": None,
-                "n_queries": row["n_queries"],
-                "n_clusters": row["n_clusters"],
-                "reason": finding.remark or None,
-                "detail": detail,
-                "run": run,
-                "created": created,
-            }
-        )
-    return pa.Table.from_pylist(rows, schema=SLICES)
-
-
-def _detail(reference: Published) -> str:
-    return canonical_json(
-        {
+        detail = reference and {
             "published": reference.value,
             "published_protocol": reference.protocol,
             "source": reference.source,
             "note": reference.note,
         }
-    )
+        rows.append(
+            {
+                **identity,
+                **{name: row[name] for name in ("value", "ci_low", "ci_high", "n_queries", "n_clusters")},
+                "slice": digest16([ANALYSIS, *identity.values()]),
+                "analysis": ANALYSIS,
+                "feature": "published figure",
+                "level_name": verdict,
+                "reason": remark or None,
+                "detail": detail and canonical_json(detail),
+                "run": run,
+                "created": created,
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=SLICES)
