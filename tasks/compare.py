@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from store import EmbeddingStore
-from tasks.metrics import Metric
-from tasks.results.comparison import Contender, comparison_rows
-from tasks.results.hit_lists import known_metrics
+from tasks.results.comparison import EncoderOutcomes, comparison_rows, shared_metrics
 from tasks.runtime.progress import track
 from tasks.runtime.references import CompareRef, EvaluationRef
 from tasks.runtime.shell import shell
@@ -41,8 +39,8 @@ def compare_corpus(
     written = 0
     with track(f"{sets.corpus} · comparing", total=len(protocols), unit="protocols") as advance:
         for protocol in select_protocols(corpus, protocols):
-            contenders = [
-                Contender(
+            encoders = [
+                EncoderOutcomes(
                     encoder=e.sets.encoder,
                     fingerprint=e.sets.encoder_fingerprint,
                     outcomes=read_outcomes(store, e.evaluations[protocol.id], protocol),
@@ -51,8 +49,8 @@ def compare_corpus(
                 if protocol.id in e.evaluations
             ]
             rows = comparison_rows(
-                contenders,
-                _comparable(contenders),
+                encoders,
+                shared_metrics(encoders),
                 corpus=sets.corpus,
                 corpus_fingerprint=sets.corpus_fingerprint,
                 run=run,
@@ -62,11 +60,3 @@ def compare_corpus(
             written += store.write_rows("comparisons", rows, replace="comparison")
             advance(1)
     return CompareRef(corpus=sets.corpus, corpus_fingerprint=sets.corpus_fingerprint, n_comparisons=written)
-
-
-def _comparable(contenders: Sequence[Contender]) -> list[Metric]:
-    """The metrics that all contenders have."""
-    shared = known_metrics(contenders[0].outcomes)
-    for contender in contenders[1:]:
-        shared = [metric for metric in shared if metric in known_metrics(contender.outcomes)]
-    return shared

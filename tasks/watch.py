@@ -27,8 +27,7 @@ from tasks.reference.regression import (
     judge_settings,
     judge_vectors,
 )
-from tasks.results.comparison import Contender, comparison_rows
-from tasks.results.hit_lists import known_metrics
+from tasks.results.comparison import EncoderOutcomes, comparison_rows, shared_metrics
 from tasks.runtime.device_lock import held
 from tasks.runtime.references import EmbedRef, EvaluationRef
 from tasks.runtime.shell import shell
@@ -98,17 +97,16 @@ def watch_metrics(
     shared = sorted(before.keys() & now.evaluations.keys())
     for protocol in select_protocols(corpus, shared) if shared else ():
         then = before[protocol.id]
-        contenders = [
-            Contender(encoder="now", fingerprint="now", outcomes=read_outcomes(store, e, protocol))
+        encoders = [
+            EncoderOutcomes(encoder="now", fingerprint="now", outcomes=read_outcomes(store, e, protocol))
             if e == now.evaluations[protocol.id]
-            else Contender(encoder="then", fingerprint="then", outcomes=read_outcomes(store, e, protocol))
+            else EncoderOutcomes(encoder="then", fingerprint="then", outcomes=read_outcomes(store, e, protocol))
             for e in (now.evaluations[protocol.id], then["evaluation"])
         ]
-        metrics = [m for m in known_metrics(contenders[0].outcomes) if m in known_metrics(contenders[1].outcomes)]
         n_clusters = cluster_count(corpus, protocol)
         compared = comparison_rows(
-            contenders,
-            metrics,
+            encoders,
+            shared_metrics(encoders),
             corpus=corpus.name,
             corpus_fingerprint=corpus.fingerprint,
             run=run,

@@ -1,4 +1,4 @@
-"""Outcomes of several encoders under one protocol -> rows of ``schema.COMPARISONS``: every pair, every metric."""
+"""Comparisons of every pair of encoders under one protocol, by every metric: rows of ``schema.COMPARISONS``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from store.errors import RequestError
 from store.schema import COMPARISONS
 from store.types import digest16
 from tasks.metrics import Metric
+from tasks.results.hit_lists import known_metrics
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.pairwise import compare_encoders
@@ -20,8 +21,8 @@ from tasks.statistics.resampling import Resampling
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contender:
-    """One encoder's outcomes under the protocol that several are compared by."""
+class EncoderOutcomes:
+    """The outcomes of one encoder under a protocol, for a comparison with other encoders."""
 
     encoder: str
     fingerprint: str
@@ -29,12 +30,12 @@ class Contender:
 
     @property
     def key(self) -> str:
-        """Tells two revisions of one encoder apart."""
+        """Name and fingerprint: two revisions of one encoder have different keys."""
         return f"{self.encoder}@{self.fingerprint}"
 
 
 def comparison_rows(
-    contenders: Sequence[Contender],
+    encoders: Sequence[EncoderOutcomes],
     metrics: Sequence[Metric],
     *,
     corpus: str,
@@ -46,8 +47,8 @@ def comparison_rows(
     """One row of ``schema.COMPARISONS`` per metric and pair of encoders.
 
     Args:
-        contenders: Outcomes under one protocol of one corpus; fewer than two give no rows.
-        metrics: To compare by; p-values are adjusted over all pairs of one metric.
+        encoders: Outcomes under the same protocol of the same corpus; fewer than two give no rows.
+        metrics: Compared one by one; p-values are adjusted over all pairs of one metric.
         corpus: Its name.
         corpus_fingerprint: Its fingerprint.
         run: The run that made the rows.
@@ -55,24 +56,24 @@ def comparison_rows(
         resampling: How intervals and flips are drawn, and p-values adjusted.
 
     Raises:
-        RequestError: Contenders under different protocols, or with different queries.
+        RequestError: Encoders under different protocols, or with different queries.
     """
-    by_key = {contender.key: contender for contender in contenders}
+    by_key = {encoder.key: encoder for encoder in encoders}
     if len(by_key) < 2:
         return COMPARISONS.empty_table()
-    _check_same_queries(contenders)
-    first = contenders[0].outcomes
+    _check_same_queries(encoders)
+    first = encoders[0].outcomes
     clusters = Clusters.of(first.clusters, n_clusters, first.weights)
     created = datetime.now(UTC)
     rows = []
     for metric in metrics:
         compared = compare_encoders(
-            {key: metric.per_query(contender.outcomes) for key, contender in by_key.items()},
+            {key: metric.per_query(encoder.outcomes) for key, encoder in by_key.items()},
             clusters,
             resampling,
             reduce=metric.reduce,
             lower_is_better=not metric.higher_is_better,
-            share=_is_share(metric, contenders),
+            share=_is_share(metric, encoders),
         )
         for pair in compared:
             a, b = by_key[pair.a], by_key[pair.b]
@@ -115,8 +116,14 @@ def comparison_rows(
     return pa.Table.from_pylist(rows, schema=COMPARISONS)
 
 
-def _check_same_queries(contenders: Sequence[Contender]) -> None:
-    first, *others = contenders
+def shared_metrics(encoders: Sequence[EncoderOutcomes]) -> list[Metric]:
+    """The metrics that the outcomes of all encoders determine."""
+    known = [known_metrics(encoder.outcomes) for encoder in encoders]
+    return [metric for metric in known[0] if all(metric in others for others in known)]
+
+
+def _check_same_queries(encoders: Sequence[EncoderOutcomes]) -> None:
+    first, *others = encoders
     faults = []
     for other in others:
         if other.outcomes.protocol.id != first.outcomes.protocol.id:
@@ -134,6 +141,6 @@ def _check_same_queries(contenders: Sequence[Contender]) -> None:
         raise RequestError(faults)
 
 
-def _is_share(metric: Metric, contenders: Sequence[Contender]) -> bool:
-    """Whether the metric counts hits: with every tie lost, each query is 0 or 1."""
-    return all(bool(np.isin(metric.per_query_low(c.outcomes), (0.0, 1.0)).all()) for c in contenders)
+def _is_share(metric: Metric, encoders: Sequence[EncoderOutcomes]) -> bool:
+    """Whether the metric is a share of hits: with every tie lost, each query is 0 or 1."""
+    return all(bool(np.isin(metric.per_query_low(c.outcomes), (0.0, 1.0)).all()) for c in encoders)

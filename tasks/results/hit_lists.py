@@ -1,10 +1,10 @@
-"""Outcomes of models whose embeddings nobody has, from lists of the queries that hit at 1, 5 and 10.
+"""Outcomes of models without embeddings, from lists of the queries that have a hit among the first 1, 5 and 10 items.
 
-Such a list says less than a score: of each query only whether a relevant item was within the first 1, 5, 10. The
-rank is then known as a bracket (1, 2-5, 6-10, beyond 10), and that is what is stored: ``rank_best`` and
-``rank_worst`` are the ends of the bracket, as if the items between them were tied. R@1, R@5 and R@10 come out
-exactly, since no bracket crosses a listed cutoff. Anything else (MRR, median rank, nDCG) would be a guess, and
-:func:`known_metrics` leaves it out; ``best_score`` is NaN, as no score was ever seen, and there are no result lists.
+For each query such lists give only whether a relevant item is among the first 1, 5 or 10. Its rank is known as a range
+(1, 2-5, 6-10, beyond 10), which is stored: ``rank_best`` and ``rank_worst`` are the ends of the range, as if the items
+between them were tied. R@1, R@5 and R@10 are exact, because no range crosses a listed cutoff. Other metrics (MRR,
+median rank, nDCG) are undetermined, and :func:`known_metrics` leaves them out; ``best_score`` is NaN, and there are no
+result lists.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.statistics.resampling import Resampling
 
 HitLists: TypeAlias = Mapping[int, ArrayLike]
-"""Cutoff -> positions, within the protocol's queries, of those with a relevant item among the first so many."""
+"""Cutoff k -> positions of the queries, in the order of the protocol, with a relevant item among the first k."""
 
 PROTOCOL_OF = {"ir": "t2i/all", "tr": "i2t/any"}
-"""Image retrieval and text retrieval, as the files of ALBEF, TCL and others name the two directions."""
+"""Image retrieval (ir) and text retrieval (tr): the names of the two directions in the files of ALBEF and TCL."""
 
 _FILE = re.compile(r"(?P<model>.+)_(?P<task>ir|tr)(?P<cutoff>[1-9][0-9]*)_rank_index\.npy")
 
@@ -40,15 +40,15 @@ def read_hit_lists(folder: str | Path) -> dict[str, dict[str, dict[int, NDArray[
     """All hit lists of a folder: model -> protocol id -> cutoff -> positions.
 
     Files are named ``MODEL_ir1_rank_index.npy`` (text to image) or ``MODEL_tr1_rank_index.npy`` (image to text),
-    with any cutoffs; each holds whole numbers, one axis.
+    with any cutoff; each holds a one-dimensional array of integers.
 
     Raises:
-        RequestError: The folder is not there, holds no such file, or one that cannot be read; all faults together.
+        RequestError: The folder does not exist, has no such file, or one that cannot be read; all faults together.
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise RequestError(f"{folder} is not a folder; give the one with the *_rank_index.npy files")
-    found: dict[str, dict[str, dict[int, NDArray[np.int64]]]] = {}
+        raise RequestError(f"{folder} is not a folder; name the folder of the *_rank_index.npy files")
+    models: dict[str, dict[str, dict[int, NDArray[np.int64]]]] = {}
     faults = []
     for path in sorted(folder.iterdir()):
         name = _FILE.fullmatch(path.name)
@@ -59,82 +59,83 @@ def read_hit_lists(folder: str | Path) -> dict[str, dict[str, dict[int, NDArray[
         except (OSError, ValueError) as error:
             faults.append(f"{path} cannot be read as a NumPy array: {error}")
             continue
-        lists = found.setdefault(name["model"], {}).setdefault(PROTOCOL_OF[name["task"]], {})
+        lists = models.setdefault(name["model"], {}).setdefault(PROTOCOL_OF[name["task"]], {})
         lists[int(name["cutoff"])] = positions
-    if not found and not faults:
+    if not models and not faults:
         faults.append(f"{folder} has no file like MODEL_ir1_rank_index.npy or MODEL_tr1_rank_index.npy")
     if faults:
         raise RequestError(faults)
-    return found
+    return models
 
 
-def outcomes_of_hits(hits: HitLists, judgement: RetrievalTask) -> Outcomes:
-    """The outcomes that some hit lists tell of, as rank brackets.
+def outcomes_of_hits(hits: HitLists, task: RetrievalTask) -> Outcomes:
+    """The outcomes that hit lists determine, with ranks as ranges.
 
     Args:
-        hits: Cutoff -> positions of the queries that hit, in the order of the judgement's queries; not sorted,
-            without repetition. A hit at 1 is a hit at 5.
-        judgement: What the lists are about: queries, clusters, size of the gallery.
+        hits: Cutoff -> positions of the queries that hit, in the order of the task's queries; not sorted, without
+            repetition. A hit at 1 is a hit at 5.
+        task: The queries, clusters and gallery of the lists.
 
     Raises:
-        RequestError: Lists that contradict each other or the judgement; all faults together.
+        RequestError: Lists that contradict each other or the task; all faults together.
 
     Examples:
         Of three queries against ten items, the first hits at 1, the second at 5.
 
         >>> from store.types import EvalProtocol
         >>> three = np.arange(3, dtype=np.int32)
-        >>> judgement = RetrievalTask(
+        >>> task = RetrievalTask(
         ...     protocol=EvalProtocol(id="t2i/all", direction="t2i", title="Every caption searches all images"),
         ...     query_ids=np.array(["a", "b", "c"], dtype=object), queries=three, clusters=three, relevant=three,
         ...     galleries=(np.arange(10, dtype=np.int32),), gallery_of=three * 0, offsets=np.arange(4),
         ...     weights=np.ones(3),
         ... )
-        >>> outcomes = outcomes_of_hits({1: [0], 5: [0, 1]}, judgement)
+        >>> outcomes = outcomes_of_hits({1: [0], 5: [0, 1]}, task)
         >>> list(zip(outcomes.rank_best.tolist(), outcomes.rank_worst.tolist(), strict=True))
         [(1, 1), (2, 5), (6, 10)]
     """
-    n_queries = len(judgement.queries)
-    n_relevant = judgement.n_relevant.astype(np.int32)
-    n_gallery = np.array([len(gallery) for gallery in judgement.galleries], dtype=np.int32)[judgement.gallery_of]
+    n_queries = len(task.queries)
+    n_relevant = task.n_relevant.astype(np.int32)
+    n_gallery = np.array([len(gallery) for gallery in task.galleries], dtype=np.int32)[task.gallery_of]
     worst = n_gallery - n_relevant + 1  # the first relevant item behind every irrelevant one
-    hit_at_cutoff = _checked(hits, n_queries, worst)
+    hit_at_cutoff = _hits_at_cutoffs(hits, n_queries, worst)
     low = np.ones(n_queries, dtype=np.int32)
     high = worst.copy()
     for cutoff, hit in hit_at_cutoff.items():  # ascending: a miss raises the lower end
         low[~hit] = cutoff + 1
     for cutoff, hit in reversed(hit_at_cutoff.items()):
         high[hit] = np.minimum(cutoff, worst)[hit]
-    offsets = judgement.offsets
+    offsets = task.offsets
     place = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], n_relevant)).astype(np.int32)
     relevant_rank_worst = np.repeat(worst, n_relevant) + place
     relevant_rank_worst[offsets[:-1]] = high
     return Outcomes(
-        protocol=judgement.protocol,
-        query_ids=judgement.query_ids,
-        query_ords=judgement.queries,
-        clusters=judgement.clusters,
+        protocol=task.protocol,
+        query_ids=task.query_ids,
+        query_ords=task.queries,
+        clusters=task.clusters,
         rank_best=low,
         rank_worst=high,
         n_relevant=n_relevant,
         n_tied_relevant=np.ones(n_queries, dtype=np.int32),
         n_gallery=n_gallery,
-        weights=judgement.weights,
+        weights=task.weights,
         best_score=np.full(n_queries, np.nan, dtype=np.float32),
         relevant_rank_best=np.repeat(low, n_relevant) + place,
         relevant_rank_worst=relevant_rank_worst,
     )
 
 
-def _checked(hits: HitLists, n_queries: int, worst: NDArray[np.int32]) -> dict[int, NDArray[np.bool_]]:
+def _hits_at_cutoffs(hits: HitLists, n_queries: int, worst: NDArray[np.int32]) -> dict[int, NDArray[np.bool_]]:
     """Cutoff -> whether each query hits, cutoffs ascending."""
-    faults = [] if hits else ["no hit list was given; give at least the queries that hit at 1"]
-    marked: dict[int, NDArray[np.bool_]] = {}
+    faults = [] if hits else ["no hit list: expected at least the list of the queries that hit at 1"]
+    hit_at: dict[int, NDArray[np.bool_]] = {}
     for cutoff in sorted(hits):
         positions = np.asarray(hits[cutoff])
         if cutoff < 1 or positions.ndim != 1 or not (np.issubdtype(positions.dtype, np.integer) or not positions.size):
             faults.append(
-                f"hits at {cutoff}: expected whole numbers on one axis, got {positions.dtype} {positions.shape}"
+                f"hits at {cutoff}: expected a one-dimensional array of integers, "
+                f"got {positions.dtype} of shape {positions.shape}"
             )
             continue
         positions = positions.astype(np.int64)
@@ -142,30 +143,32 @@ def _checked(hits: HitLists, n_queries: int, worst: NDArray[np.int32]) -> dict[i
         inside = (positions >= 0) & (positions < n_queries)
         if not inside.all():
             faults.append(
-                f"hits at {cutoff}: position {int(positions[~inside][0])} is none of the {n_queries} queries; "
-                "are the lists of another direction or corpus?"
+                f"hits at {cutoff}: position {int(positions[~inside][0])} is outside 0..{n_queries - 1}, the positions "
+                f"of the {n_queries} queries; the lists may be of another direction or corpus"
             )
         hit[positions[inside]] = True
         if hit.sum() != inside.sum():
             faults.append(f"hits at {cutoff}: {int(inside.sum() - hit.sum())} positions are listed more than once")
-        sure = int((~hit & (worst <= cutoff)).sum())
-        if sure:
-            faults.append(f"hits at {cutoff}: {sure} queries miss, but cannot with so few items to search")
-        for smaller, before in marked.items():
+        impossible = int((~hit & (worst <= cutoff)).sum())
+        if impossible:
+            faults.append(
+                f"hits at {cutoff}: {impossible} queries are missing, but every order of so small a gallery hits"
+            )
+        for smaller, before in hit_at.items():
             lost = np.flatnonzero(before & ~hit)
             if len(lost):
                 faults.append(f"{len(lost)} queries hit at {smaller} but not at {cutoff}, first query {int(lost[0])}")
-        marked[cutoff] = hit
+        hit_at[cutoff] = hit
     if faults:
         raise RequestError(faults)
-    return marked
+    return hit_at
 
 
 def known_metrics(outcomes: Outcomes) -> list[Metric]:
-    """The metrics of ``METRICS`` that outcomes determine.
+    """The metrics that the outcomes determine.
 
-    All that apply, where scores were seen. Of hit lists, those that no bracket leaves open: the same with every
-    bracket at its best and at its worst end.
+    All that apply, for outcomes of scores. For hit lists, those with equal values when every rank is at the best and
+    at the worst end of its range.
     """
     metrics = metrics_of(outcomes)
     if np.isfinite(outcomes.best_score).all():
@@ -174,79 +177,63 @@ def known_metrics(outcomes: Outcomes) -> list[Metric]:
 
 
 class ImportedRows(NamedTuple):
-    """What an import writes: rows of ``schema.OUTCOMES`` and of ``schema.RESULTS``."""
+    """Rows of ``schema.OUTCOMES`` and of ``schema.RESULTS`` of one protocol."""
 
     outcomes: pa.Table
     results: pa.Table
 
 
 def rows_of_hits(
-    protocols: Mapping[str, HitLists],
-    *,
-    corpus: Corpus,
-    encoder: EncoderSpec,
-    run: str,
-    resampling: Resampling,
+    protocols: Mapping[str, HitLists], *, corpus: Corpus, encoder: EncoderSpec, run: str, resampling: Resampling
 ) -> list[ImportedRows]:
     """Outcomes and results of one model on one corpus, protocol by protocol, ready for the store.
 
     Args:
         protocols: Protocol id -> hit lists, as :func:`read_hit_lists` gives them for one model.
-        corpus: What the lists are about; their positions count its queries in corpus order.
-        encoder: What stands for the model (:func:`encoder_of_hits`).
+        corpus: The corpus of the lists; positions are in its order.
+        encoder: The stand-in for the model (:func:`encoder_of_hits`).
         run: The run that makes the rows.
         resampling: How the intervals are drawn.
 
     Raises:
-        RequestError: A protocol that the corpus cannot be asked, or lists that cannot be true.
+        RequestError: A protocol that does not fit the corpus, or inconsistent lists.
     """
     imported = []
-    for judgement in build_tasks(corpus, select_protocols(corpus, list(protocols))):
-        if not isinstance(judgement, RetrievalTask):
-            raise RequestError(f"protocol {judgement.protocol.id!r} searches nothing; hit lists are for retrieval")
-        hits = protocols[judgement.protocol.id]
-        outcomes = outcomes_of_hits(hits, judgement)
-        provenance = Provenance(
-            evaluation=digest_of_hits(hits, corpus_fingerprint=corpus.fingerprint, protocol=judgement.protocol.id),
-            encoder=encoder.name,
-            encoder_fingerprint=encoder.fingerprint,
-            corpus=corpus.name,
-            corpus_fingerprint=corpus.fingerprint,
-            image_tag="",
-            caption_tag="",
-            run=run,
-        )
+    for task in build_tasks(corpus, select_protocols(corpus, list(protocols))):
+        protocol = task.protocol.id
+        if not isinstance(task, RetrievalTask):
+            raise RequestError(f"protocol {protocol!r} is not retrieval; hit lists are for t2i and i2t protocols")
+        outcomes = outcomes_of_hits(protocols[protocol], task)
+        identity = {
+            "evaluation": digest_of_hits(protocols[protocol], corpus_fingerprint=corpus.fingerprint, protocol=protocol),
+            "encoder": encoder.name,
+            "encoder_fingerprint": encoder.fingerprint,
+            "corpus": corpus.name,
+            "corpus_fingerprint": corpus.fingerprint,
+        }
         evaluated = Evaluated(
             outcomes=outcomes,
             metrics=known_metrics(outcomes),
-            provenance=provenance,
+            provenance=Provenance(**identity, image_tag="", caption_tag="", run=run),
             n_clusters=len(corpus.images),
         )
-        results = result_rows([evaluated], resampling)
-        stored = outcomes.to_arrow(
-            evaluation=provenance.evaluation,
-            encoder=encoder.name,
-            encoder_fingerprint=encoder.fingerprint,
-            corpus=corpus.name,
-            corpus_fingerprint=corpus.fingerprint,
-        )
-        imported.append(ImportedRows(outcomes=stored, results=results))
+        imported.append(ImportedRows(outcomes.to_arrow(**identity), result_rows([evaluated], resampling)))
     return imported
 
 
 def encoder_of_hits(model: str, protocols: Mapping[str, HitLists]) -> EncoderSpec:
-    """What stands for a model that only its hit lists are known of; its revision is the digest of the lists.
+    """The stand-in for a model known only by its hit lists; its revision is the digest of the lists.
 
-    ``dim`` is 1 for want of an embedding; no adapter ever loads it.
+    ``dim`` is 1 because there is no embedding; no adapter ever loads it.
     """
-    lists = {protocol: _plain(hits) for protocol, hits in protocols.items()}
+    lists = {protocol: _sorted_lists(hits) for protocol, hits in protocols.items()}
     return EncoderSpec(name=model, adapter="hit-lists", checkpoint=model, revision=f"lists-{digest16(lists)}", dim=1)
 
 
 def digest_of_hits(hits: HitLists, *, corpus_fingerprint: str, protocol: str) -> str:
-    """What identifies the evaluation of some hit lists: 16 hexadecimal digits over lists, corpus and protocol."""
-    return digest16(["hit-lists", corpus_fingerprint, protocol, _plain(hits)])
+    """The evaluation id of hit lists: a digest of lists, corpus and protocol."""
+    return digest16(["hit-lists", corpus_fingerprint, protocol, _sorted_lists(hits)])
 
 
-def _plain(hits: HitLists) -> dict[str, list[int]]:
+def _sorted_lists(hits: HitLists) -> dict[str, list[int]]:
     return {str(cutoff): np.sort(np.asarray(positions)).tolist() for cutoff, positions in hits.items()}

@@ -15,7 +15,7 @@ from store.types import Corpus
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.metrics import METRICS
 from tasks.metrics.examples import outcomes_of
-from tasks.results.comparison import Contender, comparison_rows
+from tasks.results.comparison import EncoderOutcomes, comparison_rows
 from tasks.results.hit_lists import (
     digest_of_hits,
     encoder_of_hits,
@@ -109,9 +109,9 @@ def test_recalls_of_real_models_are_the_published_ones(
 def test_albef_beats_tcl_with_the_discordant_pairs_of_the_lists(
     outcomes: dict[tuple[str, str], Outcomes], karpathy: Corpus, protocol: str
 ) -> None:
-    contenders = [Contender(encoder=m, fingerprint=m, outcomes=outcomes[m, protocol]) for m in ("ALBEF", "TCL")]
+    encoders = [EncoderOutcomes(encoder=m, fingerprint=m, outcomes=outcomes[m, protocol]) for m in ("ALBEF", "TCL")]
     [row] = comparison_rows(
-        contenders, [METRICS["R@1"]], corpus=karpathy.name, corpus_fingerprint=karpathy.fingerprint, run="r",
+        encoders, [METRICS["R@1"]], corpus=karpathy.name, corpus_fingerprint=karpathy.fingerprint, run="r",
         n_clusters=5_000, resampling=Resampling(replicates=2_000, permutations=4_999),
     ).to_pylist()  # fmt: skip
     wins, losses = DISCORDANT[protocol]
@@ -177,15 +177,15 @@ def toy() -> Corpus:
 @pytest.mark.parametrize(
     ("hits", "message"),
     [
-        ({}, "no hit list was given"),
+        ({}, "no hit list: expected at least"),
         ({1: [0], 5: [1]}, "1 queries hit at 1 but not at 5, first query 0"),
-        ({1: [4]}, "position 4 is none of the 4 queries"),
-        ({1: [-1]}, "position -1 is none of the 4 queries"),
+        ({1: [4]}, r"position 4 is outside 0\.\.3, the positions of the 4 queries"),
+        ({1: [-1]}, r"position -1 is outside 0\.\.3, the positions of the 4 queries"),
         ({1: [0, 0]}, "1 positions are listed more than once"),
-        ({1: [0.5]}, "expected whole numbers on one axis, got float64"),
-        ({1: [[0]]}, r"expected whole numbers on one axis, got int64 \(1, 1\)"),
-        ({0: [0]}, "hits at 0: expected whole numbers"),
-        ({12: [0]}, "3 queries miss, but cannot with so few items"),
+        ({1: [0.5]}, "expected a one-dimensional array of integers, got float64"),
+        ({1: [[0]]}, r"expected a one-dimensional array of integers, got int64 of shape \(1, 1\)"),
+        ({0: [0]}, "hits at 0: expected a one-dimensional array of integers"),
+        ({12: [0]}, "3 queries are missing, but every order of so small a gallery hits"),
     ],
 )
 def test_lists_that_cannot_be_true_are_named(hits: dict[int, list[float]], message: str) -> None:

@@ -13,7 +13,7 @@ from store.schema import COMPARISONS, REPLICATES, RESULTS
 from tasks.metrics import METRICS
 from tasks.metrics.examples import outcomes_of
 from tasks.metrics.retrieval import rsum
-from tasks.results.comparison import Contender, comparison_rows
+from tasks.results.comparison import EncoderOutcomes, comparison_rows
 from tasks.results.replicates import replicate_rows
 from tasks.results.rsum import rsum_row
 from tasks.results.summary import Evaluated, Provenance, result_rows
@@ -118,7 +118,11 @@ def test_one_image_gives_a_value_and_a_reason() -> None:
     assert (row["value"], nulls, row["interval_method"], row["reason"]) == (0.5, [None] * 4, "none", TOO_FEW_CLUSTERS)
 
 
-def compared(*contenders: Contender, metrics=RECALLS, **change):  # type: ignore[no-untyped-def]
+def outcomes_by(encoder: str, outcomes: Outcomes, fingerprint: str = "") -> EncoderOutcomes:
+    return EncoderOutcomes(encoder=encoder, fingerprint=fingerprint or encoder, outcomes=outcomes)
+
+
+def compared(*encoders: EncoderOutcomes, metrics=RECALLS, **change):  # type: ignore[no-untyped-def]
     request = {
         "corpus": "shapes",
         "corpus_fingerprint": "c",
@@ -126,11 +130,11 @@ def compared(*contenders: Contender, metrics=RECALLS, **change):  # type: ignore
         "n_clusters": 40,
         "resampling": replace(draws(300), permutations=300),
     }
-    return comparison_rows(contenders, metrics, **{**request, **change})
+    return comparison_rows(encoders, metrics, **{**request, **change})
 
 
 def test_every_pair_and_metric_has_a_comparison() -> None:
-    three = [Contender(encoder=n, fingerprint=n, outcomes=captions(seed=s)) for n, s in (("x", 1), ("y", 2), ("z", 3))]
+    three = [outcomes_by(n, captions(seed=s)) for n, s in (("x", 1), ("y", 2), ("z", 3))]
     rows = compared(*three)
     assert rows.schema.equals(COMPARISONS)
     assert len(rows) == 9
@@ -145,7 +149,7 @@ def test_every_pair_and_metric_has_a_comparison() -> None:
 
 
 def test_exchanging_two_encoders_changes_signs_and_nothing_else() -> None:
-    x, y = (Contender(encoder=n, fingerprint=n, outcomes=captions(seed=s)) for n, s in (("x", 1), ("y", 2)))
+    x, y = (outcomes_by(n, captions(seed=s)) for n, s in (("x", 1), ("y", 2)))
     for metric in (METRICS["R@1"], METRICS["median_rank"]):
         [ab], [ba] = compared(x, y, metrics=[metric]).to_pylist(), compared(y, x, metrics=[metric]).to_pylist()
         assert (ab["difference"], ab["ci_low"], ab["ci_high"]) == pytest.approx(
@@ -155,20 +159,20 @@ def test_exchanging_two_encoders_changes_signs_and_nothing_else() -> None:
 
 
 def test_a_lower_median_rank_wins() -> None:
-    good, bad = (Contender(encoder=n, fingerprint=n, outcomes=captions(skill=s)) for n, s in (("g", 2.0), ("b", 30.0)))
+    good, bad = (outcomes_by(n, captions(skill=s)) for n, s in (("g", 2.0), ("b", 30.0)))
     [row] = compared(good, bad, metrics=[METRICS["median_rank"]]).to_pylist()
     assert row["difference"] < 0 and row["wins"] > row["losses"] and row["p_sign_flip"] < 0.01
     assert row["cohen_h"] is None
 
 
 def test_two_revisions_of_one_encoder_are_compared_like_any_two() -> None:
-    old, new = (Contender(encoder="x", fingerprint=f, outcomes=captions(seed=s)) for f, s in (("old", 1), ("new", 2)))
+    old, new = (outcomes_by("x", captions(seed=s), f) for f, s in (("old", 1), ("new", 2)))
     [row] = compared(old, new, metrics=RECALLS[:1]).to_pylist()
     assert (row["fingerprint_a"], row["fingerprint_b"]) == ("old", "new")
 
 
 def test_identical_encoders_have_a_reason_instead_of_a_test() -> None:
-    x, y = (Contender(encoder=n, fingerprint=n, outcomes=captions()) for n in "xy")
+    x, y = (outcomes_by(n, captions()) for n in "xy")
     for metric in (METRICS["R@1"], METRICS["median_rank"]):
         [row] = compared(x, y, metrics=[metric]).to_pylist()
         nothing = (
@@ -186,11 +190,11 @@ def test_identical_encoders_have_a_reason_instead_of_a_test() -> None:
 
 
 def test_one_encoder_has_nothing_to_be_compared_with() -> None:
-    assert compared(Contender(encoder="x", fingerprint="x", outcomes=captions())).num_rows == 0
+    assert compared(outcomes_by("x", captions())).num_rows == 0
 
 
 def test_different_query_sets_are_an_error_that_names_both() -> None:
-    x, y = (Contender(encoder=n, fingerprint=n, outcomes=captions(i)) for n, i in (("x", 40), ("y", 39)))
+    x, y = (outcomes_by(n, captions(i)) for n, i in (("x", 40), ("y", 39)))
     with pytest.raises(RequestError, match=r"'x' and 'y' have different query sets under 't2i/all' \(200 and 195"):
         compared(x, y)
     with pytest.raises(ValueError, match=r"encoder 'y': values have shape \(2,\)"):
