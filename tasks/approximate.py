@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from store.errors import RequestError
 from store.query.indexes import KINDS, indexed
-from tasks.diagnosis.subject import Slice
+from tasks.diagnosis.slices import Slice
 from tasks.runtime.combining import text_to_image
 from tasks.runtime.progress import track
 from tasks.runtime.references import EvaluationRef
@@ -55,4 +55,4 @@ def approximate(exact: EvaluationRef, *, store_uri: str, kinds: Sequence[str] = 
                     for measured in measure(search, queries, outcomes, retrieval.task, name=kind, batch=64)
                 ]
             advance(1)
-    return retrieval.write_slices(spec, outcomes, slices)
+    return retrieval.write_slices(spec, slices)

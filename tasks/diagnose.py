@@ -1,4 +1,4 @@
-"""Shell: why encoders fail, what a change would cost, and whether to believe the figures; slices into the store."""
+"""Task `diagnose`: analyses of the outcomes and vectors of a corpus, and checks of its results, as slices."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from store import EmbeddingStore
 from store.types import EvalProtocol
-from tasks.diagnosis.ablations.hardware import hardware_rows
-from tasks.diagnosis.subject import Subject, slice_rows
+from tasks.diagnosis.ablations.devices import device_rows
+from tasks.diagnosis.analysis_input import AnalysisInput
+from tasks.diagnosis.slices import slice_rows
 from tasks.diagnosis.table import diagnose
 from tasks.reference.gate import gate_rows, judge_results
 from tasks.reference.published import published
@@ -29,11 +30,11 @@ def diagnose_corpus(
     run: str,
     analyses: Sequence[str] = (),
 ) -> int:
-    """Slices of encoders that were evaluated on one corpus; returns how many rows were written.
+    """Write the slices of encoders that were evaluated on one corpus; return the number of rows.
 
     Args:
-        evaluations: All of one corpus.
-        store_uri: Where outcomes, vectors and results are read and slices written.
+        evaluations: Evaluations on the corpus.
+        store_uri: Location of the store.
         resampling: How the intervals are drawn, as for the results.
         run: Id of the run.
         analyses: Keys of ``ANALYSES``; empty: all, except those that run on request only.
@@ -41,15 +42,14 @@ def diagnose_corpus(
     store = EmbeddingStore.open(store_uri)
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
-    specs = {e.sets.encoder: store.encoder(e.sets.encoder_fingerprint) for e in evaluations}
-    shared = sorted({p for e in evaluations for p in e.evaluations})
-    protocols = [protocol for protocol in select_protocols(corpus, shared) if is_diagnosed(protocol)]
     fingerprints = {e.sets.encoder: e.sets.encoder_fingerprint for e in evaluations}
-    read = vector_reader(store, fingerprints, sets.corpus_fingerprint, seed=resampling.seed)
+    specs = {name: store.encoder(fingerprint) for name, fingerprint in fingerprints.items()}
+    evaluated = sorted({protocol for e in evaluations for protocol in e.evaluations})
+    protocols = [protocol for protocol in select_protocols(corpus, evaluated) if is_diagnosed(protocol)]
     written = 0
     with track(f"{sets.corpus} · diagnosing", total=len(protocols) + 1, unit="protocols") as advance:
         for protocol in protocols:
-            subject = Subject(
+            data = AnalysisInput(
                 corpus=corpus,
                 protocol=protocol,
                 outcomes={
@@ -59,26 +59,26 @@ def diagnose_corpus(
                 },
                 specs=specs,
                 resampling=resampling,
-                embedded=read,
+                vectors=vector_reader(store, fingerprints, sets.corpus_fingerprint, seed=resampling.seed),
             )
-            written += store.write_rows(
-                "slices", slice_rows(subject, diagnose(subject, analyses), run=run), replace="slice"
+            rows = slice_rows(
+                diagnose(data, analyses), corpus=corpus, protocol=protocol.id, fingerprints=fingerprints, run=run
             )
+            written += store.write_rows("slices", rows, replace="slice")
             advance(1)
-        results = store.rows("results", evaluation=[i for e in evaluations for i in e.evaluations.values()])
         judged = judge_results(
-            results,
+            store.rows("results", evaluation=[i for e in evaluations for i in e.evaluations.values()]),
             specs={spec.fingerprint: spec for spec in specs.values()},
             n_images={corpus.fingerprint: len(corpus.images)},
             references=published(),
         )
-        written += store.write_rows("slices", gate_rows(judged, run=run), replace="slice")
-        devices = hardware_rows(store.rows("batches", corpus=corpus.name), {corpus.name: corpus.fingerprint}, run=run)
-        written += store.write_rows("slices", devices, replace="slice")
+        devices = device_rows(store.rows("batches", corpus=corpus.name), corpus=corpus, run=run)
+        for rows in (gate_rows(judged, run=run), devices):
+            written += store.write_rows("slices", rows, replace="slice")
         advance(1)
     return written
 
 
 def is_diagnosed(protocol: EvalProtocol) -> bool:
-    """Whether a protocol is worth explaining: the headline of either direction, and all choices."""
+    """Whether a protocol is analysed: the headline of either direction, pairs and quadruples."""
     return protocol.id in ("t2i/all", "i2t/any") or protocol.direction in ("pairs", "quadruples")

@@ -39,5 +39,5 @@ def fuse(
     spec = combined_spec(name, "fusion", members, options)
     results = retrieval.results(fused, spec, resampling, keep=True)
     setting = " ".join(options.values()).replace("-", " ")
-    retrieval.write_slices(spec, fused, result_slices(results, "fusion", setting))
+    retrieval.write_slices(spec, result_slices(results, "fusion", setting))
     return name

@@ -7,7 +7,7 @@ from typing import Any
 
 from reports.write import write_report
 from store import EmbeddingStore
-from tasks.diagnosis.wording.complexity import caption_features
+from tasks.diagnosis.content.caption_features import caption_features
 from tasks.runtime.artifacts import show_table, show_text
 from tasks.runtime.shell import shell
 

@@ -41,5 +41,5 @@ def rerank(
         results = retrieval.results(depth.outcomes, spec, resampling, keep=depth is reached[-1])
         cost = {"n": depth.n, "pairs_per_query": depth.pairs_per_query, "seconds_per_query": depth.seconds_per_query}
         slices += result_slices(results, "two-stage", str(depth.n), cost)
-    retrieval.write_slices(spec, reached[-1].outcomes, slices)
+    retrieval.write_slices(spec, slices)
     return name

@@ -31,7 +31,7 @@ def read_report_data(source: Source, *, run: str | None = None, describe: Descri
     Args:
         source: The store.
         run: Only the results that this run wrote; by default the newest of each, from all runs.
-        describe: Gives the features of English captions (``tasks.diagnosis.wording.complexity.caption_features``)
+        describe: Gives the features of English captions (``tasks.diagnosis.content.caption_features.caption_features``)
             for the filter of the gallery; reports import no diagnosis.
 
     Returns:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from store import EmbeddingStore
 from store.errors import RequestError
 from store.types import Corpus, EncoderSpec, EvalProtocol, Modality, digest16
-from tasks.diagnosis.subject import Slice, Subject, slice_rows
+from tasks.diagnosis.slices import Slice, slice_rows
 from tasks.metrics import metrics_of
 from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.runtime.references import EvaluationRef, SetsRef
@@ -103,12 +103,13 @@ class TextToImage:
             self.store.write_rows("results", rows, replace="result")
         return rows
 
-    def write_slices(self, spec: EncoderSpec, outcomes: Outcomes, slices: Sequence[Slice]) -> int:
+    def write_slices(self, spec: EncoderSpec, slices: Sequence[Slice]) -> int:
         """Store slices of one encoder; returns their number."""
-        subject = Subject(
-            corpus=self.corpus, protocol=self.protocol, outcomes={spec.name: outcomes}, specs={spec.name: spec}
+        fingerprints = {spec.name: spec.fingerprint}
+        rows = slice_rows(
+            slices, corpus=self.corpus, protocol=self.protocol.id, fingerprints=fingerprints, run=self.run
         )
-        return self.store.write_rows("slices", slice_rows(subject, slices, run=self.run), replace="slice")
+        return self.store.write_rows("slices", rows, replace="slice")
 
 
 def text_to_image(store_uri: str, sets: SetsRef, run: str) -> TextToImage:

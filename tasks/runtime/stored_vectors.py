@@ -1,4 +1,4 @@
-"""Stored vectors in the form that the analyses take."""
+"""Reads an encoder's stored vectors in the form that the analyses use."""
 
 from __future__ import annotations
 
@@ -8,49 +8,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store import EmbeddingStore
+from store.ragged import Ragged
 from store.types import Modality
-from tasks.diagnosis.ablations.embedded import Embedded, Multi, Ragged, Side, Single
+from tasks.diagnosis.vectors import LateInteractionVectors, SingleVectors, StoredVectors
 
-WITHOUT_VECTORS = frozenset({"hit-lists", "two-stage", "fusion"})  # adapters of what stands for others' lists
-MOST_IMAGES = 1000  # of a late-interaction encoder: a thousand vectors of 128 float32 each make half a GiB
+WITHOUT_VECTORS = frozenset({"hit-lists", "two-stage", "fusion"})  # adapters of encoders that have outcomes only
+MOST_IMAGES = 1000  # of a late-interaction encoder: with a thousand vectors of 128 float32 each, half a GiB
 
 
 def vector_reader(
     store: EmbeddingStore, fingerprints: Mapping[str, str], corpus: str, *, seed: int
-) -> Callable[[str], Embedded | None]:
-    """Reads an encoder's vectors when an analysis asks for them; None where nobody has any (imported hit lists).
+) -> Callable[[str], StoredVectors | None]:
+    """A function that reads the vectors of an encoder; it returns None for encoders without vectors.
 
     Args:
-        store: Where they are.
+        store: The store.
         fingerprints: Encoder name -> fingerprint.
         corpus: Fingerprint of the corpus.
-        seed: Of the choice of ``MOST_IMAGES`` images where a late-interaction encoder has more.
+        seed: Seed of the sample of ``MOST_IMAGES`` images, where a late-interaction encoder has more.
     """
 
-    def single(encoder: str, modality: Modality) -> Side:
-        vectors = store.vectors(encoder=encoder, corpus=corpus, modality=modality)
-        return Side(matrix=vectors.matrix, norms=vectors.norms)
-
-    def multi(encoder: str, modality: Modality, most: int | None = None) -> tuple[Ragged, NDArray[np.int32]]:
+    def late(encoder: str, modality: Modality, most: int | None = None) -> Ragged:
         sealed = store.sealed(store.key(encoder=encoder, corpus=corpus, modality=modality))
         wanted = chosen(0 if sealed is None else sealed.n_rows, most, seed)
-        pieces, counts = [], []
-        for block in store.multivectors(encoder=encoder, corpus=corpus, modality=modality):
-            for at in np.flatnonzero(np.isin(block.ords, wanted)):
-                pieces.append(block.values[block.offsets[at] : block.offsets[at + 1]])
-                counts.append(len(pieces[-1]))
-        values = np.concatenate(pieces).astype(np.float32)
-        return Ragged(values=values, offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)), wanted
+        return Ragged.concatenate(
+            Ragged(values=block.values.astype(np.float32), offsets=block.offsets, ords=block.ords).take(
+                np.flatnonzero(np.isin(block.ords, wanted))
+            )
+            for block in store.multivectors(encoder=encoder, corpus=corpus, modality=modality)
+        )
 
-    def read(name: str) -> Embedded | None:
+    def read(name: str) -> StoredVectors | None:
         encoder = fingerprints[name]
         spec = store.encoder(encoder)
         if spec.adapter in WITHOUT_VECTORS:
             return None
         if spec.vectors == "multi":
-            images, ords = multi(encoder, "image", MOST_IMAGES)
-            return Multi(images=images, captions=multi(encoder, "caption")[0], image_ords=ords)
-        return Single(images=single(encoder, "image"), captions=single(encoder, "caption"))
+            return LateInteractionVectors(images=late(encoder, "image", MOST_IMAGES), captions=late(encoder, "caption"))
+        images = store.vectors(encoder=encoder, corpus=corpus, modality="image")
+        captions = store.vectors(encoder=encoder, corpus=corpus, modality="caption")
+        return SingleVectors(
+            images=images.matrix, captions=captions.matrix, image_norms=images.norms, caption_norms=captions.norms
+        )
 
     return read
 

@@ -53,9 +53,10 @@ for encoder in range(n_encoders):
 """
 MEASURE = """
 import json, resource, time
-from tasks.diagnosis.table import ANALYSES, diagnose
+from tasks.diagnosis.analysis_input import AnalysisInput
+from tasks.diagnosis.slices import slice_rows
+from tasks.diagnosis.table import diagnose
 from tasks.statistics.resampling import Resampling
-from tasks.diagnosis.subject import Subject, slice_rows
 from tasks.scoring.outcomes import Outcomes
 start = time.perf_counter()
 n_rows = 0
@@ -64,9 +65,9 @@ for protocol in protocols:
     for encoder in range(n_encoders):
         rows = pa.ipc.open_file(f"{folder}/{protocol.id.replace('/', '-')}-{encoder}.arrow").read_all()
         outcomes[f"e{encoder}"] = Outcomes.from_arrow(rows, protocol)
-    subject = Subject(corpus=corpus, protocol=protocol, outcomes=outcomes, specs={name: name for name in outcomes},
-                      resampling=Resampling(replicates=10_000))
-    n_rows += len(slice_rows(subject, diagnose(subject), run="bench"))
+    data = AnalysisInput(corpus=corpus, protocol=protocol, outcomes=outcomes, resampling=Resampling(replicates=10_000))
+    n_rows += len(slice_rows(diagnose(data), corpus=corpus, protocol=protocol.id,
+                             fingerprints={name: name for name in outcomes}, run="bench"))
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
 print(json.dumps([time.perf_counter() - start, time.process_time(), peak, n_rows]))
 """

@@ -10,15 +10,18 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from store.schema import SLICES
+from store.ragged import Ragged
+from store.schema import BATCHES, SLICES
 from store.types import Corpus, EncoderSpec
 from tasks.corpora.images.decode import decode_image
 from tasks.corpora.readers.shapes import read_shapes, read_shapes_winoground
-from tasks.diagnosis.ablations.ablation import ablations, among, sampled
-from tasks.diagnosis.ablations.embedded import Embedded, Multi, Ragged, Side, Single
-from tasks.diagnosis.ablations.hardware import forward_precision
-from tasks.diagnosis.subject import Slice, Subject, slice_rows
+from tasks.diagnosis.ablations.devices import device_rows
+from tasks.diagnosis.ablations.forms import restricted, sample_queries, vector_forms
+from tasks.diagnosis.ablations.forward_precision import forward_precision
+from tasks.diagnosis.analysis_input import AnalysisInput
+from tasks.diagnosis.slices import Slice, slice_rows
 from tasks.diagnosis.table import diagnose
+from tasks.diagnosis.vectors import LateInteractionVectors, SingleVectors, StoredVectors
 from tasks.encoders import encode_captions, encode_images, load_encoder, resolve, spec_of
 from tasks.encoders.encoder import Encoder, Prepared
 from tasks.metrics import METRICS
@@ -58,35 +61,40 @@ def pictures(corpus: Corpus) -> list[Image.Image]:
     return [decode_image(corpus.source.read(key)) for key in corpus.images["key"].to_pylist()]
 
 
-def embed(encoder: Encoder, corpus: Corpus) -> Embedded:
+def embed(encoder: Encoder, corpus: Corpus) -> StoredVectors:
     """As the store would give it back: rounded to float16."""
-    blocks = encode_images(encoder, pictures(corpus)), encode_captions(encoder, corpus.captions["text"].to_pylist())
-    values = [block.values.astype(np.float16).astype(np.float32) for block in blocks]
-    if blocks[0].offsets is not None:
-        images, captions = (Ragged(values=v, offsets=b.offsets) for v, b in zip(values, blocks, strict=True))
-        return Multi(images=images, captions=captions, image_ords=images.ords)
-    seen, read = (Side(matrix=v, norms=b.norms) for v, b in zip(values, blocks, strict=True))
-    return Single(images=seen, captions=read)
+    images, captions = (
+        encode_images(encoder, pictures(corpus)),
+        encode_captions(encoder, corpus.captions["text"].to_pylist()),
+    )
+    values = [side.values.astype(np.float16).astype(np.float32) for side in (images, captions)]
+    if images.offsets is not None and captions.offsets is not None:
+        return LateInteractionVectors(
+            images=Ragged.from_counts(values[0], np.diff(images.offsets)),
+            captions=Ragged.from_counts(values[1], np.diff(captions.offsets)),
+        )
+    return SingleVectors(images=values[0], captions=values[1], image_norms=images.norms, caption_norms=captions.norms)
 
 
 def subject_of(
-    corpus: Corpus, embedded: dict[str, Embedded], protocol_id: str, specs: dict[str, EncoderSpec]
-) -> Subject:
+    corpus: Corpus, embedded: dict[str, StoredVectors], protocol_id: str, specs: dict[str, EncoderSpec]
+) -> AnalysisInput:
     [protocol] = select_protocols(corpus, [protocol_id])
     outcomes = {}
     for name, vectors in embedded.items():
-        if isinstance(vectors, Multi):
-            sides = vectors.images.blocks, vectors.captions.blocks
+        if isinstance(vectors, LateInteractionVectors):
+            images, captions = [vectors.images], [vectors.captions]
+            found = evaluate(corpus, [protocol], images=lambda i=images: i, captions=lambda c=captions: c)
         else:
-            sides = vectors.images.matrix, vectors.captions.matrix
-        outcomes[name] = evaluate(corpus, [protocol], images=sides[0], captions=sides[1])[protocol_id]
-    return Subject(
+            found = evaluate(corpus, [protocol], images=vectors.images, captions=vectors.captions)
+        outcomes[name] = found[protocol_id]
+    return AnalysisInput(
         corpus=corpus,
         protocol=protocol,
         outcomes=outcomes,
         specs=specs,
         resampling=Resampling(replicates=500),
-        embedded=embedded.__getitem__,
+        vectors=embedded.__getitem__,
     )
 
 
@@ -101,19 +109,19 @@ def encoders(specs: dict[str, EncoderSpec]) -> dict[str, Encoder]:
 
 
 @pytest.fixture(scope="module")
-def shapes(encoders: dict[str, Encoder], specs: dict[str, EncoderSpec]) -> Subject:
+def shapes(encoders: dict[str, Encoder], specs: dict[str, EncoderSpec]) -> AnalysisInput:
     corpus = read_shapes(n_scenes=SCENES)
     return subject_of(corpus, {name: embed(e, corpus) for name, e in encoders.items()}, "t2i/all", specs)
 
 
 @pytest.fixture(scope="module")
-def winoground(encoders: dict[str, Encoder], specs: dict[str, EncoderSpec]) -> Subject:
+def winoground(encoders: dict[str, Encoder], specs: dict[str, EncoderSpec]) -> AnalysisInput:
     corpus = read_shapes_winoground(n_quadruples=100)
     return subject_of(corpus, {name: embed(e, corpus) for name, e in encoders.items()}, "winoground", specs)
 
 
 @pytest.fixture(scope="module")
-def diagnosed(shapes: Subject) -> list[Slice]:
+def diagnosed(shapes: AnalysisInput) -> list[Slice]:
     return list(diagnose(shapes))
 
 
@@ -144,8 +152,14 @@ def test_every_analysis_of_the_demo_corpus_has_rows_for_every_encoder(diagnosed:
     assert {"pooling", "quantisation"} <= of["tiny-colpali"]
 
 
-def test_rows_fit_the_stores_table(diagnosed: list[Slice], shapes: Subject) -> None:
-    rows = slice_rows(shapes, diagnosed, run="r")
+def test_rows_fit_the_stores_table(diagnosed: list[Slice], shapes: AnalysisInput) -> None:
+    rows = slice_rows(
+        diagnosed,
+        corpus=shapes.corpus,
+        protocol="t2i/all",
+        fingerprints={name: spec.fingerprint for name, spec in shapes.specs.items()},
+        run="r",
+    )
     assert rows.schema.equals(SLICES)
     assert len(set(rows["slice"].to_pylist())) == rows.num_rows
 
@@ -155,7 +169,7 @@ def test_captions_without_colours_are_far_harder(diagnosed: list[Slice]) -> None
         assert value_of(diagnosed, name, "complexity", "colour", "difference") > 0.4
 
 
-def test_swapped_captions_are_harder_for_the_bag_like_model(winoground: Subject) -> None:
+def test_swapped_captions_are_harder_for_the_bag_like_model(winoground: AnalysisInput) -> None:
     slices = list(diagnose(winoground, ["tags"]))
     group = {
         (name, tag): value_of(slices, name, "tags", tag, metric="winoground_group")
@@ -167,7 +181,7 @@ def test_swapped_captions_are_harder_for_the_bag_like_model(winoground: Subject)
         assert group["tiny-clip-plain", tag] < group["tiny-clip", tag]
 
 
-def test_a_caption_alone_wins_no_quadruple(winoground: Subject) -> None:
+def test_a_caption_alone_wins_no_quadruple(winoground: AnalysisInput) -> None:
     slices = list(diagnose(winoground, ["baselines"]))
     assert {s.metric: s.interval.value for s in slices} == {
         "winoground_text": 0,
@@ -189,7 +203,7 @@ def test_scoring_in_bfloat16_ties_scores_and_the_row_says_how_many(diagnosed: li
     assert 0 < ties["float16"] < ties["bfloat16"]
 
 
-def test_what_changes_nothing_changes_nothing(diagnosed: list[Slice], shapes: Subject) -> None:
+def test_what_changes_nothing_changes_nothing(diagnosed: list[Slice], shapes: AnalysisInput) -> None:
     hits = float(METRICS["R@1"].value(shapes.outcomes["tiny-clip"]))
     for feature, level in (("stored in", "float16"), ("scored in", "float32")):
         assert value_of(diagnosed, "tiny-clip", "precision", feature, level) == pytest.approx(hits)
@@ -216,17 +230,19 @@ def test_fewer_bytes_are_said_beside_the_accuracy(diagnosed: list[Slice]) -> Non
     assert sizes == {"float16": 128, "bfloat16": 128, "int8": 64, "binary": 8}
 
 
-def test_ablations_are_the_same_when_made_again_from_the_same_vectors(shapes: Subject, diagnosed: list[Slice]) -> None:
+def test_ablations_are_the_same_when_made_again_from_the_same_vectors(
+    shapes: AnalysisInput, diagnosed: list[Slice]
+) -> None:
     only = replace(shapes, outcomes={"tiny-clip": shapes.outcomes["tiny-clip"]})
     names = {"precision", "normalisation", "truncation", "pca"}
     first = [s.interval for s in diagnosed if s.encoder == "tiny-clip" and s.analysis in names]
-    assert [s.interval for s in ablations(only)] == first
+    assert [s.interval for s in vector_forms(only)] == first
 
 
-def test_a_sample_of_queries_keeps_its_gallery_and_answers(shapes: Subject) -> None:
+def test_a_sample_of_queries_keeps_its_gallery_and_answers(shapes: AnalysisInput) -> None:
     judgement = build_task(shapes.corpus, shapes.protocol)
     assert isinstance(judgement, RetrievalTask)
-    few = sampled(judgement, 40, seed=1)
+    few = sample_queries(judgement, 40, seed=1)
     assert len(few.queries) == 40
     assert np.array_equal(few.galleries[0], judgement.galleries[0])
     for at, query in enumerate(few.queries):
@@ -234,22 +250,22 @@ def test_a_sample_of_queries_keeps_its_gallery_and_answers(shapes: Subject) -> N
         assert few.relevant[few.offsets[at]] == judgement.relevant[judgement.offsets[place]]
 
 
-def test_a_part_of_the_gallery_is_searched_by_the_captions_of_its_images_alone(shapes: Subject) -> None:
+def test_a_part_of_the_gallery_is_searched_by_the_captions_of_its_images_alone(shapes: AnalysisInput) -> None:
     judgement = build_task(shapes.corpus, shapes.protocol)
     assert isinstance(judgement, RetrievalTask)
-    part = among(judgement, np.int32([3, 8, 40]))
+    part = restricted(judgement, np.int32([3, 8, 40]))
     assert part.clusters.tolist() == [3] * 5 + [8] * 5 + [40] * 5
     assert part.relevant.tolist() == [0] * 5 + [1] * 5 + [2] * 5
     assert part.galleries[0].tolist() == [0, 1, 2]
 
 
-def test_late_interaction_on_a_part_of_the_images_says_so(shapes: Subject) -> None:
-    vectors = shapes.embedded("tiny-colpali")
-    assert isinstance(vectors, Multi)
+def test_late_interaction_on_a_part_of_the_images_says_so(shapes: AnalysisInput) -> None:
+    vectors = shapes.vectors("tiny-colpali")
+    assert isinstance(vectors, LateInteractionVectors)
     few = np.arange(0, SCENES, 3, dtype=np.int32)
-    part = Multi(images=vectors.images.take(few), captions=vectors.captions, image_ords=few)
-    only = replace(shapes, outcomes={"tiny-colpali": shapes.outcomes["tiny-colpali"]}, embedded=lambda _: part)
-    slices = list(ablations(only))
+    part = LateInteractionVectors(images=vectors.images.take(few), captions=vectors.captions)
+    only = replace(shapes, outcomes={"tiny-colpali": shapes.outcomes["tiny-colpali"]}, vectors=lambda _: part)
+    slices = list(vector_forms(only))
     assert {s.metric for s in slices} == {"R@1 among 50 images"}
     assert {s.n_queries for s in slices} == {250}
 
@@ -271,10 +287,10 @@ def test_a_better_scale_is_found_and_precision_rises_with_the_threshold(diagnose
 
 
 def test_a_forward_pass_in_another_precision_is_compared_pairwise(
-    shapes: Subject, specs: dict[str, EncoderSpec]
+    shapes: AnalysisInput, specs: dict[str, EncoderSpec]
 ) -> None:
     half = resolve(replace(spec_of("tiny-clip"), name="tiny-clip-bf16", precision="bfloat16"))
-    vectors = {"tiny-clip": shapes.embedded("tiny-clip")}
+    vectors = {"tiny-clip": shapes.vectors("tiny-clip")}
     vectors["tiny-clip-bf16"] = embed(load_encoder(half), shapes.corpus)
     both = {name: v for name, v in vectors.items() if v is not None}
     subject = subject_of(shapes.corpus, both, "t2i/all", {"tiny-clip": specs["tiny-clip"], "tiny-clip-bf16": half})
@@ -285,19 +301,17 @@ def test_a_forward_pass_in_another_precision_is_compared_pairwise(
 
 
 def test_a_loader_that_pads_wrongly_ends_as_suspect_in_the_gate(
-    shapes: Subject, encoders: dict[str, Encoder], specs: dict[str, EncoderSpec]
+    shapes: AnalysisInput, encoders: dict[str, Encoder], specs: dict[str, EncoderSpec]
 ) -> None:
     right = METRICS["R@1"].value(shapes.outcomes["tiny-clip"])
     table = [Published(specs["tiny-clip"].checkpoint, "shapes", "t2i/all", "R@1", right, "this test")]
     wrong = LeftPadded(encoders["tiny-clip"])
     captions = encode_captions(wrong, shapes.corpus.captions["text"].to_pylist()).values  # type: ignore[arg-type]
-    embedded = shapes.embedded("tiny-clip")
-    assert isinstance(embedded, Single)
+    embedded = shapes.vectors("tiny-clip")
+    assert isinstance(embedded, SingleVectors)
     found = {}
-    for name, vectors in (("right", embedded.captions.matrix), ("wrong", captions)):
-        outcomes = evaluate(shapes.corpus, [shapes.protocol], images=embedded.images.matrix, captions=vectors)[
-            "t2i/all"
-        ]
+    for name, vectors in (("right", embedded.captions), ("wrong", captions)):
+        outcomes = evaluate(shapes.corpus, [shapes.protocol], images=embedded.images, captions=vectors)["t2i/all"]
         evaluated = Evaluated(
             outcomes=outcomes,
             metrics=[METRICS["R@1"]],
@@ -324,10 +338,7 @@ def test_a_loader_that_pads_wrongly_ends_as_suspect_in_the_gate(
     assert found == {"right": "reproduced", "wrong": "suspect"}
 
 
-def test_throughput_is_told_apart_by_device() -> None:
-    from store.schema import BATCHES
-    from tasks.diagnosis.ablations.hardware import hardware_rows
-
+def test_throughput_is_given_per_device() -> None:
     def batch(device: str, seconds: float, warmup: bool = False) -> dict[str, object]:
         row: dict[str, object] = {field.name: "x" for field in BATCHES if pa.types.is_string(field.type)}
         row |= {"batch_id": device, "corpus": "c", "encoder": "e", "encoder_fingerprint": "f", "modality": "image"}
@@ -335,10 +346,11 @@ def test_throughput_is_told_apart_by_device() -> None:
         return row | {"created": datetime.now(UTC)}
 
     rows = [batch("fast", 0.1), batch("fast", 0.2), batch("fast", 9, warmup=True), batch("slow", 1), batch("slow", 2)]
-    table = hardware_rows(pa.Table.from_pylist(rows, schema=BATCHES), {"c": "cf"}, run="r")
+    corpus = read_shapes(n_scenes=2)
+    table = device_rows(pa.Table.from_pylist(rows, schema=BATCHES), corpus=corpus, run="r")
     assert dict(zip(table["level_name"].to_pylist(), table["value"].to_pylist(), strict=True)) == {
         "fast": 75,
         "slow": 7.5,
     }
-    alone = hardware_rows(pa.Table.from_pylist(rows[:2], schema=BATCHES), {"c": "cf"}, run="r")
+    alone = device_rows(pa.Table.from_pylist(rows[:2], schema=BATCHES), corpus=corpus, run="r")
     assert alone.num_rows == 0

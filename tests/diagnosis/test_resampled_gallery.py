@@ -9,11 +9,11 @@ from math import comb
 import numpy as np
 import pytest
 
-from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tasks.diagnosis.resampled_gallery import resampled_galleries, resampled_gallery
-from tasks.diagnosis.subject import Subject, slice_rows
+from tasks.diagnosis.analysis_input import AnalysisInput
+from tasks.diagnosis.resampled_gallery import resampled_gallery
+from tasks.diagnosis.slices import Slice, slice_rows
 from tasks.scoring.dense import score_dense
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.selection import build_tasks, select_protocols
@@ -65,10 +65,28 @@ def expected_hit(scores: np.ndarray, relevant: np.ndarray, k: int) -> float:
     return 1 - comb(irrelevant, m) / comb(irrelevant + own, m)
 
 
+def resampled(outcomes: Outcomes, corpus: Corpus, replicates: int = DRAWS) -> dict[str, Slice]:
+    """Metric -> slice."""
+    data = AnalysisInput(
+        corpus=corpus,
+        protocol=outcomes.protocol,
+        outcomes={"toy": outcomes},
+        resampling=Resampling(seed=3, replicates=replicates),
+    )
+    return {each.metric: each for each in resampled_gallery(data)}
+
+
+def detail(of: Slice, name: str) -> float:
+    assert of.detail is not None
+    value = of.detail[name]
+    assert isinstance(value, int | float)
+    return value
+
+
 @pytest.mark.parametrize("protocol", ["t2i/all", "i2t/any"])
 @pytest.mark.parametrize("k", [1, 5])
 def test_every_draw_equals_scoring_its_gallery_anew(
-    scores: np.ndarray, outcomes: dict[str, Outcomes], protocol: str, k: int
+    scores: np.ndarray, corpus: Corpus, outcomes: dict[str, Outcomes], protocol: str, k: int
 ) -> None:
     own = np.repeat(np.arange(N_IMAGES), PER_IMAGE)
     [counts] = count_blocks(N_IMAGES, replicates=DRAWS, seed=3)
@@ -81,54 +99,44 @@ def test_every_draw_equals_scoring_its_gallery_anew(
         else:
             hits = [expected_hit(scores[drawn[own], i], own[drawn[own]] == i, k) for i in np.flatnonzero(drawn)]
         recalls.append(np.mean(hits))
-    items = np.arange(N_IMAGES) if protocol == "t2i/all" else own
-    [found] = resampled_gallery(outcomes[protocol], items, n_clusters=N_IMAGES, seed=3, replicates=DRAWS, cutoffs=[k])
+    found = resampled(outcomes[protocol], corpus)[f"R@{k}"]
     assert outcomes[protocol].tied.mean() > 0.05
     assert found.interval.value == pytest.approx(np.mean(recalls), abs=1e-12)
     assert (found.interval.low, found.interval.high) == pytest.approx(tuple(np.quantile(recalls, [0.025, 0.975])))
-    assert found.undecided == 0
-    assert found.gallery_share == pytest.approx((counts > 0).mean())
+    assert detail(found, "undecided") == 0
+    assert detail(found, "gallery_share") == pytest.approx((counts > 0).mean())
 
 
-def test_a_smaller_gallery_is_easier(outcomes: dict[str, Outcomes]) -> None:
-    for found in resampled_gallery(outcomes["t2i/all"], np.arange(N_IMAGES), n_clusters=N_IMAGES, seed=3):
-        assert found.bias > 0.01
-        assert found.gallery_share == pytest.approx(0.632, abs=0.01)
+def test_a_smaller_gallery_is_easier(outcomes: dict[str, Outcomes], corpus: Corpus) -> None:
+    for found in resampled(outcomes["t2i/all"], corpus, replicates=1000).values():
+        assert found.interval.value - detail(found, "fixed_gallery") > 0.01
+        assert detail(found, "gallery_share") == pytest.approx(0.632, abs=0.01)
 
 
-def test_lists_too_short_to_decide_give_a_reason_instead_of_a_figure(outcomes: dict[str, Outcomes]) -> None:
+def test_lists_too_short_to_decide_give_a_reason_instead_of_a_figure(
+    outcomes: dict[str, Outcomes], corpus: Corpus
+) -> None:
     whole = outcomes["t2i/all"]
-    short = replace(whole, top_ords=whole.top_ords[:, :6], top_scores=whole.top_scores[:, :6])
-    one, five = resampled_gallery(
-        short, np.arange(N_IMAGES), n_clusters=N_IMAGES, seed=3, replicates=DRAWS, cutoffs=[1, 5]
-    )
-    assert five.undecided > one.undecided > 0
-    assert five.interval.low is None
-    assert "cannot be decided by lists of 6 items" in five.interval.reason
+    assert whole.top_ords is not None
+    assert whole.top_scores is not None
+    short = resampled(replace(whole, top_ords=whole.top_ords[:, :6], top_scores=whole.top_scores[:, :6]), corpus)
+    assert detail(short["R@5"], "undecided") > detail(short["R@1"], "undecided") > 0
+    assert short["R@5"].interval.low is None
+    assert short["R@5"].interval.reason is not None
+    assert "lists of 6 items leave" in short["R@5"].interval.reason
 
 
-def test_outcomes_without_lists_and_foreign_ground_truths_are_refused(outcomes: dict[str, Outcomes]) -> None:
-    whole = outcomes["t2i/all"]
-    with pytest.raises(RequestError, match="has no stored result lists"):
-        resampled_gallery(replace(whole, top_ords=None), np.arange(N_IMAGES), n_clusters=N_IMAGES, seed=3)
-    elsewhere = np.roll(np.arange(N_IMAGES), 1)
-    with pytest.raises(RequestError, match="have relevant items of other images"):
-        resampled_gallery(whole, elsewhere, n_clusters=N_IMAGES, seed=3)
+def test_outcomes_without_lists_give_no_slice(outcomes: dict[str, Outcomes], corpus: Corpus) -> None:
+    assert resampled(replace(outcomes["t2i/all"], top_ords=None), corpus) == {}
 
 
-def test_every_row_of_the_diagnostic_says_that_it_is_biased(outcomes: dict[str, Outcomes], corpus: Corpus) -> None:
+def test_every_row_of_the_diagnostic_is_labelled_as_biased(outcomes: dict[str, Outcomes], corpus: Corpus) -> None:
     for protocol, found in outcomes.items():
-        subject = Subject(
-            corpus=corpus,
-            protocol=found.protocol,
-            outcomes={"toy": found},
-            specs={"toy": "fingerprint"},
-            resampling=Resampling(seed=3, replicates=50),
-        )
-        rows = slice_rows(subject, resampled_galleries(subject), run="r").to_pylist()
+        slices = resampled(found, corpus, replicates=50).values()
+        rows = slice_rows(slices, corpus=corpus, protocol=protocol, fingerprints={"toy": "f"}, run="r").to_pylist()
         assert [row["metric"] for row in rows] == ["R@1", "R@5", "R@10"]
         for row in rows:
             assert (row["analysis"], row["level_name"]) == ("resampled-gallery", "resampled (biased)")
-            detail = json.loads(row["detail"])
+            stored = json.loads(row["detail"])
             assert row["ci_low"] <= row["value"] <= row["ci_high"]
-            assert row["value"] > detail["fixed_gallery"], protocol
+            assert row["value"] > stored["fixed_gallery"], protocol

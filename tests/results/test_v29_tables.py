@@ -10,10 +10,11 @@ import pytest
 
 from store.types import Corpus
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tasks.diagnosis.errors import errors
-from tasks.diagnosis.subject import Slice, Subject
-from tasks.diagnosis.wording.categories import agreement_of, categories, objects_named
-from tasks.diagnosis.wording.complexity import complexity
+from tasks.diagnosis.analysis_input import AnalysisInput
+from tasks.diagnosis.content.caption_features import complexity
+from tasks.diagnosis.content.categories import agreement_of, categories, objects_named
+from tasks.diagnosis.error_kinds import error_kinds
+from tasks.diagnosis.slices import Slice
 from tasks.results.hit_lists import outcomes_of_hits, read_hit_lists
 from tasks.scoring.protocols.selection import build_task, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
@@ -38,28 +39,27 @@ def coco(shared_data: Path) -> Corpus:
 
 
 @pytest.fixture(scope="module")
-def subject(coco: Corpus, shared_data: Path) -> Subject:
+def data(coco: Corpus, shared_data: Path) -> AnalysisInput:
     hits = read_hit_lists(shared_data / "coco_karpathy" / "hits")
     [protocol] = select_protocols(coco, ["t2i/all"])
     judgement = build_task(coco, protocol)
     assert isinstance(judgement, RetrievalTask)
-    return Subject(
+    return AnalysisInput(
         corpus=coco,
         protocol=protocol,
         outcomes={model: outcomes_of_hits(hits[model]["t2i/all"], judgement) for model in ("ALBEF", "TCL")},
-        specs={"ALBEF": "albef", "TCL": "tcl"},
         resampling=Resampling(replicates=1000),
     )
 
 
 @pytest.fixture(scope="module")
-def by_complexity(subject: Subject) -> list[Slice]:
-    return list(complexity(subject))
+def by_complexity(data: AnalysisInput) -> list[Slice]:
+    return list(complexity(data))
 
 
 @pytest.fixture(scope="module")
-def by_category(subject: Subject) -> list[Slice]:
-    return list(categories(subject))
+def by_category(data: AnalysisInput) -> list[Slice]:
+    return list(categories(data))
 
 
 def find(slices: list[Slice], encoder: str, feature: str, level_name: str, analysis: str | None = None) -> Slice:
@@ -76,9 +76,9 @@ def test_category_counts_are_those_of_the_file(by_category: list[Slice], categor
     assert find(by_category, "ALBEF", category, "with", "supercategory").n_clusters == n_images
 
 
-def test_the_parts_put_together_are_the_whole(by_complexity: list[Slice], subject: Subject) -> None:
+def test_the_parts_put_together_are_the_whole(by_complexity: list[Slice], data: AnalysisInput) -> None:
     """ALBEF's R@1 is the hits of the file over 25,010 captions, and so is the mean over both sides of a feature."""
-    whole = float(np.mean(subject.outcomes["ALBEF"].rank_worst == 1))
+    whole = float(np.mean(data.outcomes["ALBEF"].rank_worst == 1))
     assert whole == pytest.approx(0.6067, abs=1e-4)
     for feature in ("spatial", "colour", "counting", "negation", "action"):
         sides = [find(by_complexity, "ALBEF", feature, level) for level in ("with", "without")]
@@ -132,8 +132,8 @@ def test_every_row_has_its_n_and_an_interval_around_its_value(
             assert each.interval.low <= each.interval.value <= each.interval.high
 
 
-def test_brackets_tell_near_misses_and_no_hubs(subject: Subject) -> None:
-    kinds = {s.feature: s.interval.value for s in errors(subject) if s.encoder == "ALBEF"}
+def test_brackets_tell_near_misses_and_no_hubs(data: AnalysisInput) -> None:
+    kinds = {s.feature: s.interval.value for s in error_kinds(data) if s.encoder == "ALBEF"}
     assert kinds == {
         "hit": pytest.approx(0.6067, abs=1e-4),
         "tie": 0,

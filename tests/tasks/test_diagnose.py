@@ -11,7 +11,7 @@ from store import Block, Embeddings, EmbeddingStore
 from store.types import Corpus, EncoderSpec, Modality
 from tasks.corpora.readers.shapes import read_shapes
 from tasks.diagnose import diagnose_corpus
-from tasks.diagnosis.ablations.embedded import Multi, Single
+from tasks.diagnosis.vectors import LateInteractionVectors, SingleVectors
 from tasks.runtime.references import EvaluationRef, SetsRef
 from tasks.runtime.stored_vectors import chosen, vector_reader
 from tasks.score import score
@@ -115,11 +115,11 @@ def test_both_headline_protocols_are_explained_and_nothing_else(
 def test_vectors_come_back_as_they_were_put_up_to_float16(store: EmbeddingStore, corpus: Corpus) -> None:
     read = vector_reader(store, {spec.name: spec.fingerprint for spec in SPECS}, corpus.fingerprint, seed=0)
     one, many = read("one"), read("many")
-    assert isinstance(one, Single)
-    assert isinstance(many, Multi)
-    assert one.images.matrix == pytest.approx(embeddings(SPECS[0], N_SCENES, seed=N_SCENES).values, abs=1e-3)
+    assert isinstance(one, SingleVectors)
+    assert isinstance(many, LateInteractionVectors)
+    assert one.images == pytest.approx(embeddings(SPECS[0], N_SCENES, seed=N_SCENES).values, abs=1e-3)
     assert many.images.values == pytest.approx(embeddings(SPECS[1], N_SCENES, seed=N_SCENES).values, abs=1e-3)
-    assert many.image_ords.tolist() == list(range(N_SCENES))
+    assert many.images.ords.tolist() == list(range(N_SCENES))
 
 
 def test_a_choice_of_positions_is_ascending_and_its_seed_decides() -> None:

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from store.ragged import Ragged
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tasks.diagnosis.ablations.embedded import Ragged
 from tasks.diagnosis.ablations.low_precision import hits_scored_in
-from tasks.diagnosis.ablations.variants import (
+from tasks.diagnosis.ablations.transforms import (
     centred,
     normalised,
     pooled,
@@ -24,7 +24,7 @@ from tasks.diagnosis.ablations.variants import (
     whitened,
 )
 from tasks.diagnosis.calibration import calibration_error
-from tasks.diagnosis.gap import centre_distance, mean_cosine
+from tasks.diagnosis.modality_gap import centre_distance, mean_cosine
 from tasks.metrics import METRICS
 from tasks.scoring.dense import score_dense
 from tasks.scoring.protocols.selection import build_task, select_protocols
@@ -95,7 +95,7 @@ def test_shortened_vectors_are_unit_vectors_again() -> None:
 
 def test_pooling_merges_near_vectors_and_keeps_every_item() -> None:
     near = normalised(np.float32([[1, 0, 0], [1, 0.01, 0], [0, 1, 0], [0, 1, 0.01], [0, 0, 1]]))
-    vectors = Ragged(values=near, offsets=np.array([0, 4, 5]))
+    vectors = Ragged.from_counts(near, [4, 1])
     trees = token_trees(vectors)
     half = pooled(vectors, trees, 2)
     assert half.offsets.tolist() == [0, 2, 3]
@@ -104,7 +104,7 @@ def test_pooling_merges_near_vectors_and_keeps_every_item() -> None:
 
 
 def test_equal_vectors_can_be_pooled() -> None:
-    same = Ragged(values=np.tile(np.float32([[1, 0]]), (6, 1)), offsets=np.array([0, 6]))
+    same = Ragged.of([np.tile(np.float32([[1, 0]]), (6, 1))])
     assert np.unique(pooled(same, token_trees(same), 3).values, axis=0).tolist() == [[1.0, 0.0]]
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from store.types import Corpus
 from tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
-from tasks.diagnosis.subject import Subject
-from tasks.diagnosis.tags import baselines, tags
-from tasks.diagnosis.wording.categories import categories
-from tasks.diagnosis.wording.complexity import complexity
+from tasks.diagnosis.analysis_input import AnalysisInput
+from tasks.diagnosis.compositional import caption_baselines, tags
+from tasks.diagnosis.content.caption_features import complexity
+from tasks.diagnosis.content.categories import categories
 from tasks.scoring.dense import score_dense
 from tasks.scoring.protocols.selection import build_task, protocols_of, select_protocols
 from tasks.statistics.resampling import Resampling
@@ -34,15 +34,14 @@ def quadruples() -> Corpus:
     )
 
 
-def subject(corpus: Corpus, captions: np.ndarray, protocol_id: str) -> Subject:
+def subject(corpus: Corpus, captions: np.ndarray, protocol_id: str) -> AnalysisInput:
     [protocol] = select_protocols(corpus, [protocol_id])
     images = np.tile(RIGHT, (len(corpus.images) // 2, 1))
     outcomes = score_dense(images, captions.astype(np.float32), [build_task(corpus, protocol)])[protocol_id]
-    return Subject(
+    return AnalysisInput(
         corpus=corpus,
         protocol=protocol,
         outcomes={"a": outcomes},
-        specs={"a": "a"},
         resampling=Resampling(replicates=50),
     )
 
@@ -77,7 +76,7 @@ def test_negatives_that_are_always_longer_give_themselves_away() -> None:
         pairs=[PairRow(f"p{k}", f"i{k}", f"c{k}", f"n{k}", "add_att") for k in range(2)],
     )
     [protocol] = [p for p in protocols_of(corpus) if p.direction == "pairs"][:1]
-    slices = {s.feature: s.interval for s in baselines(subject(corpus, np.tile(RIGHT, (2, 1)), protocol.id))}
+    slices = {s.feature: s.interval for s in caption_baselines(subject(corpus, np.tile(RIGHT, (2, 1)), protocol.id))}
     assert slices["longer caption"].value == 0
     assert slices["longer caption"].high is not None
     assert slices["longer caption"].high > 0

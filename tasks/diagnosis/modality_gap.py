@@ -1,4 +1,4 @@
-"""The modality gap: images and captions lie in different places (Liang et al., Mind the Gap, NeurIPS 2022)."""
+"""The modality gap: image and caption vectors occupy different regions (Liang et al., Mind the Gap, NeurIPS 2022)."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.diagnosis.ablations.embedded import Single
-from tasks.diagnosis.subject import Slice, Subject
+from tasks.diagnosis.analysis_input import AnalysisInput
+from tasks.diagnosis.slices import Slice
+from tasks.diagnosis.vectors import SingleVectors
 from tasks.statistics.bootstrap import Interval
 
-DETERMINED = "a property of the stored vectors: nothing was sampled"
+NOT_SAMPLED = "no interval: computed from all stored vectors, nothing was sampled"
 
 
-def modality_gap(subject: Subject) -> Iterator[Slice]:
-    """Distance of the two centres, and how tight each cloud is; single-vector encoders only."""
-    if subject.protocol.direction != "t2i":
-        return
-    for encoder in subject.encoders:
-        vectors = subject.embedded(encoder)
-        if not isinstance(vectors, Single):
+def modality_gap(data: AnalysisInput) -> Iterator[Slice]:
+    """Distance between the mean image and the mean caption, and mean cosines; single-vector encoders only."""
+    for encoder in data.encoders:
+        vectors = data.vectors(encoder)
+        if not isinstance(vectors, SingleVectors):
             continue
-        images, captions = vectors.images.matrix, vectors.captions.matrix
+        images, captions = vectors.images, vectors.captions
         figures = {
             "distance of the centres": centre_distance(images, captions),
             "mean cosine of two images": mean_cosine(images),
@@ -34,9 +33,8 @@ def modality_gap(subject: Subject) -> Iterator[Slice]:
                 encoder=encoder,
                 analysis="gap",
                 feature=name,
-                level_name="",
                 metric=name,
-                interval=Interval(value=value, reason=DETERMINED),
+                interval=Interval(value=value, reason=NOT_SAMPLED),
                 n_queries=len(captions),
                 n_clusters=len(images),
             )

@@ -1,7 +1,6 @@
-"""Other forms of the same stored vectors: rounded, quantised, centred, shortened, pooled. Numpy in, numpy out.
+"""Transforms of vectors: rounding, quantisation, centring, whitening, truncation, pooling.
 
-Every function takes float32 rows of unit norm and gives float32 rows that a scorer takes as they are; what would be
-stored is said by the bytes beside it.
+Every function takes float32 rows of unit norm and returns float32 rows that a scorer can use.
 """
 
 from __future__ import annotations
@@ -12,19 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from tasks.diagnosis.ablations.embedded import Ragged
-
-Matrix = NDArray[np.float32]
+from store.ragged import Ragged
+from tasks.diagnosis.vectors import Matrix
 
 BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "int8": 1.0, "binary": 1 / 8}
 """Bytes of one stored component."""
 ROUNDED = ("float32", "float16", "bfloat16")
+QUANTISED = ("int8", "binary")
 
 
 def rounded(vectors: Matrix, kind: str) -> Matrix:
-    """The vectors as ``float32``, ``bfloat16`` or ``float16`` holds them, back in float32. Ties go to even.
+    """The vectors rounded to ``float32``, ``bfloat16`` or ``float16`` (half to even), as float32.
 
-    bfloat16 is float32 with its lower 16 bits rounded away.
+    bfloat16 is float32 without its lower 16 bits.
 
     Examples:
         >>> rounded(np.float32([[1.00390625, 0.1]]), "bfloat16").tolist()
@@ -44,13 +43,13 @@ def rounded(vectors: Matrix, kind: str) -> Matrix:
 
 
 def quantised(vectors: Matrix, kind: str, *, reach: NDArray[np.float32]) -> Matrix:
-    """The vectors as ``int8`` or ``binary`` holds them, as float32 whose dot products rank as theirs.
+    """The vectors quantised to ``int8`` or ``binary``, as float32 with dot products that rank the same way.
 
     Args:
         vectors: Shape ``(n, dim)``.
-        kind: ``int8``: each component in 255 steps from ``-reach`` to ``reach``, beyond which it is cut off.
-            ``binary``: the sign, so that the dot product is the dimension less twice the Hamming distance.
-        reach: Largest absolute value of each component over images and captions, shape ``(dim,)``.
+        kind: ``int8``: each component in 255 steps from ``-reach`` to ``reach``, clipped beyond.
+            ``binary``: the sign; the dot product is then the dimension minus twice the Hamming distance.
+        reach: From :func:`reach`.
 
     Examples:
         >>> quantised(np.float32([[0.5, -0.25]]), "int8", reach=np.float32([0.5, 0.5])).tolist()
@@ -66,8 +65,13 @@ def quantised(vectors: Matrix, kind: str, *, reach: NDArray[np.float32]) -> Matr
     raise ValueError(f"kind must be int8 or binary, got {kind!r}")
 
 
+def reach(images: Matrix, captions: Matrix) -> NDArray[np.float32]:
+    """Largest absolute value of each component over images and captions, shape ``(dim,)``."""
+    return np.asarray(np.maximum(np.abs(images).max(axis=0), np.abs(captions).max(axis=0)))
+
+
 def normalised(vectors: Matrix) -> Matrix:
-    """Rows of unit norm; a zero row, which has no direction, becomes the first axis.
+    """Rows of unit norm; a zero row becomes the first unit vector.
 
     Examples:
         >>> normalised(np.float32([[3, 4], [0, 0]])).round(1).tolist()
@@ -80,18 +84,19 @@ def normalised(vectors: Matrix) -> Matrix:
 
 
 def centred(images: Matrix, captions: Matrix) -> tuple[Matrix, Matrix]:
-    """Unit rows after each modality's own mean is taken away (the cure for the modality gap)."""
-    first, second = (
-        normalised(part - part.mean(axis=0, dtype=np.float64).astype(np.float32)) for part in (images, captions)
-    )
-    return first, second
+    """Unit rows after subtracting the mean of each modality, which closes the modality gap."""
+
+    def one(vectors: Matrix) -> Matrix:
+        return normalised(vectors - vectors.mean(axis=0, dtype=np.float64).astype(np.float32))
+
+    return one(images), one(captions)
 
 
 def whitened(images: Matrix, captions: Matrix) -> tuple[Matrix, Matrix]:
-    """Both modalities centred on their own means and made spherical by their joint covariance, then unit rows.
+    """Unit rows after centring each modality and whitening with the joint covariance.
 
-    The covariance is shrunk by a hundredth of its mean variance towards the identity, so that directions without
-    spread are not blown up.
+    The covariance is shrunk towards the identity by a hundredth of its mean variance, so that directions with little
+    variance are not amplified.
     """
     both = [part - part.mean(axis=0, dtype=np.float64) for part in (images, captions)]
     stacked = np.concatenate(both)
@@ -103,7 +108,7 @@ def whitened(images: Matrix, captions: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def principal_axes(images: Matrix, captions: Matrix) -> Matrix:
-    """Directions in which both modalities vary together, not centred, the widest first; shape ``(dim, dim)``."""
+    """Principal axes of both modalities together, not centred, by decreasing variance; shape ``(dim, dim)``."""
     stacked = np.concatenate([images, captions]).astype(np.float64)
     _, axes = np.linalg.eigh(stacked.T @ stacked)
     return np.ascontiguousarray(axes[:, ::-1], dtype=np.float32)
@@ -115,35 +120,33 @@ def truncated(vectors: Matrix, dim: int) -> Matrix:
 
 
 def token_trees(vectors: Ragged) -> list[NDArray[np.float64]]:
-    """Ward's tree over each item's vectors, as SciPy's linkage matrix; empty for an item of one vector."""
+    """Ward's tree over the vectors of each item, as SciPy's linkage matrix; empty for an item with one vector."""
     trees = []
-    for start, stop in zip(vectors.offsets[:-1], vectors.offsets[1:], strict=True):
-        own = vectors.values[start:stop]
-        upper = np.maximum((1 - own @ own.T)[np.triu_indices(len(own), 1)], 0)
-        trees.append(linkage(upper, method="ward") if len(own) > 1 else np.empty((0, 4)))
+    for item in vectors:
+        upper = np.maximum((1 - item @ item.T)[np.triu_indices(len(item), 1)], 0)
+        trees.append(linkage(upper, method="ward") if len(item) > 1 else np.empty((0, 4)))
     return trees
 
 
 def pooled(vectors: Ragged, trees: Sequence[NDArray[np.float64]], factor: int) -> Ragged:
-    """Each item's vectors merged to a ``factor``-th of their number: means of Ward clusters, unit rows.
+    """The vectors of each item merged to about ``1 / factor`` of their number: unit means of Ward clusters.
 
     Clavié et al., Reducing the Footprint of Multi-Vector Retrieval with Minimal Performance Impact via Token Pooling,
     2024 (arXiv 2409.14683), section 3: hierarchical clustering over cosine distances.
 
     Args:
-        vectors: Of all items.
-        trees: Of :func:`token_trees`: the same for every factor.
-        factor: How many vectors become one, about.
+        vectors: All items.
+        trees: From :func:`token_trees`; they serve every factor.
+        factor: About how many vectors become one.
     """
-    pieces, lengths = [], [0]
-    for start, stop, tree in zip(vectors.offsets[:-1], vectors.offsets[1:], trees, strict=True):
-        own = vectors.values[start:stop]
-        n = max(1, len(own) // factor)
-        if n < len(own):
-            label = fcluster(tree, n, criterion="maxclust") - 1
-            sums = np.zeros((int(label.max()) + 1, own.shape[1]), dtype=np.float32)
-            np.add.at(sums, label, own)
-            own = normalised(sums)
-        pieces.append(own)
-        lengths.append(len(own))
-    return Ragged(values=np.concatenate(pieces), offsets=np.cumsum(lengths).astype(np.int64))
+    items = []
+    for item, tree in zip(vectors, trees, strict=True):
+        n = max(1, len(item) // factor)
+        if n == len(item):
+            items.append(item)
+            continue
+        label = fcluster(tree, n, criterion="maxclust") - 1
+        sums = np.zeros((int(label.max()) + 1, item.shape[1]), dtype=np.float32)
+        np.add.at(sums, label, item)
+        items.append(normalised(sums))
+    return Ragged.of(items, vectors.ords)

@@ -10,13 +10,14 @@ import pytest
 from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
+from tasks.diagnosis.analysis_input import AnalysisInput
+from tasks.diagnosis.confusable_images import confusable_images, connected, mutual_confusions
 from tasks.diagnosis.disagreement import disagreement
-from tasks.diagnosis.errors import errors, extra_positives, miss_kinds
-from tasks.diagnosis.families import connected, families, mutual_confusions
+from tasks.diagnosis.error_kinds import error_kinds, extra_positives, kinds_of
 from tasks.diagnosis.hubs import _never_without, _skewness_without, hubs, k_occurrence, skewness
-from tasks.diagnosis.margins import margins, score_margin
-from tasks.diagnosis.subject import Slice, Subject, slice_rows
-from tasks.diagnosis.table import ANALYSES, diagnose
+from tasks.diagnosis.score_margins import score_margin, score_margins
+from tasks.diagnosis.slices import Slice, slice_rows
+from tasks.diagnosis.table import diagnose
 from tasks.scoring.dense import score_dense
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.selection import build_task, select_protocols
@@ -44,13 +45,12 @@ def outcomes_of(scores: np.ndarray, of: Corpus, protocol: str = "t2i/all") -> Ou
     return score_dense(images, captions, [build_task(of, asked)])[protocol]
 
 
-def subject(of: Corpus, **encoders: np.ndarray) -> Subject:
+def subject(of: Corpus, **encoders: np.ndarray) -> AnalysisInput:
     [protocol] = select_protocols(of, ["t2i/all"])
-    return Subject(
+    return AnalysisInput(
         corpus=of,
         protocol=protocol,
         outcomes={name: outcomes_of(scores, of) for name, scores in encoders.items()},
-        specs={name: name for name in encoders},
         resampling=Resampling(replicates=200),
     )
 
@@ -73,12 +73,12 @@ def by_name(slices: Sequence[Slice], encoder: str, feature: str, level_name: str
 
 def test_every_query_has_exactly_one_kind() -> None:
     rng = np.random.default_rng(0)
-    kinds = miss_kinds(outcomes_of(rng.normal(size=(N, N)), corpus()), corpus(), None)
+    kinds = kinds_of(outcomes_of(rng.normal(size=(N, N)), corpus()), corpus(), None)
     assert np.sum(list(kinds.values()), axis=0).tolist() == [1] * N
 
 
 def test_a_relevant_item_at_two_is_a_near_miss() -> None:
-    slices = list(errors(subject(corpus(), a=one_wrong(3, 5))))
+    slices = list(error_kinds(subject(corpus(), a=one_wrong(3, 5))))
     assert by_name(slices, "a", "near miss") == pytest.approx(1 / N)
     assert by_name(slices, "a", "hit") == pytest.approx(1 - 1 / N)
     [near] = [s for s in slices if s.feature == "near miss"]
@@ -89,7 +89,7 @@ def test_a_relevant_item_at_eleven_is_not_near() -> None:
     scores = perfect()
     scores[3] = 5.0
     scores[3, 3], scores[3, 0] = 1.0, 0.5  # ten above, one below
-    slices = list(errors(subject(corpus(), a=scores)))
+    slices = list(error_kinds(subject(corpus(), a=scores)))
     assert by_name(slices, "a", "rest") == pytest.approx(1 / N)
     assert by_name(slices, "a", "near miss") == 0
 
@@ -97,12 +97,12 @@ def test_a_relevant_item_at_eleven_is_not_near() -> None:
 def test_a_tie_at_the_top_is_neither_hit_nor_miss_kind() -> None:
     scores = perfect()
     scores[4, 7] = 1.0
-    assert by_name(list(errors(subject(corpus(), a=scores))), "a", "tie") == pytest.approx(1 / N)
+    assert by_name(list(error_kinds(subject(corpus(), a=scores))), "a", "tie") == pytest.approx(1 / N)
 
 
 def test_a_miss_whose_first_item_another_ground_truth_calls_right_is_its_fault() -> None:
     of = corpus([RelevanceRow("cxc", "t2i", "c3", "i5"), RelevanceRow("cxc", "t2i", "c3", "i3")])
-    slices = list(errors(subject(of, a=one_wrong(3, 5), b=one_wrong(3, 6))))
+    slices = list(error_kinds(subject(of, a=one_wrong(3, 5), b=one_wrong(3, 6))))
     assert by_name(slices, "a", "false negative") == pytest.approx(1 / N)
     assert by_name(slices, "b", "false negative") == 0
     assert by_name(slices, "b", "near miss") == pytest.approx(1 / N)
@@ -144,8 +144,9 @@ def test_the_jackknife_of_hubs_leaves_each_cluster_out() -> None:
 def test_a_margin_is_the_best_relevant_score_less_the_best_irrelevant_one() -> None:
     scores = perfect()
     scores[3, 5], scores[4, 7] = 2.0, 1.0
-    margin = score_margin(outcomes_of(scores, corpus()))
-    assert margin is not None
+    outcomes = outcomes_of(scores, corpus())
+    assert outcomes.top_scores is not None
+    margin = score_margin(outcomes, outcomes.top_scores)
     expected = np.ones(N)
     expected[3], expected[4] = -1, 0
     assert margin == pytest.approx(expected)
@@ -167,13 +168,14 @@ def test_a_margin_with_several_relevant_items_skips_all_that_lead() -> None:
     [protocol] = select_protocols(of, ["i2t/any"])
     captions = np.float32([[0.9, 1], [0.8, 1], [0.1, 1], [0.5, 1]])
     images = np.float32([[1, 0], [-1, 0.001]])
-    margin = score_margin(score_dense(images, captions, [build_task(of, protocol)])["i2t/any"])
-    assert margin is not None
+    outcomes = score_dense(images, captions, [build_task(of, protocol)])["i2t/any"]
+    assert outcomes.top_scores is not None
+    margin = score_margin(outcomes, outcomes.top_scores)
     assert margin[0] == pytest.approx(0.4, abs=1e-6)
 
 
 def test_misses_have_negative_margins_and_hits_positive_ones() -> None:
-    slices = list(margins(subject(corpus(), a=one_wrong(3, 5))))
+    slices = list(score_margins(subject(corpus(), a=one_wrong(3, 5))))
     assert by_name(slices, "a", "hits") == pytest.approx(1)
     assert by_name(slices, "a", "misses") == pytest.approx(-1)
 
@@ -205,28 +207,31 @@ def test_pairs_that_share_an_image_are_one_family() -> None:
 def test_families_name_the_images_that_are_taken_for_each_other() -> None:
     scores = one_wrong(3, 5)
     scores[5, 3] = 2.0
-    [row] = families(subject(corpus(), a=scores))
+    [row] = confusable_images(subject(corpus(), a=scores))
     assert row.interval.value == pytest.approx(2 / N)
     assert row.detail is not None
     assert row.detail["families"] == [["i3", "i5"]]
 
 
-def test_rows_are_the_same_when_made_again_and_know_whose_they_are() -> None:
+def test_rows_are_the_same_when_made_again_and_are_identified() -> None:
     of = subject(corpus(), a=one_wrong(3, 5))
-    first, second = (slice_rows(of, diagnose(of), run=run) for run in ("one", "two"))
+    first, second = (
+        slice_rows(diagnose(of), corpus=of.corpus, protocol="t2i/all", fingerprints={"a": "f"}, run=run)
+        for run in ("one", "two")
+    )
     assert first.num_rows > 10
     assert len(set(first["slice"].to_pylist())) == first.num_rows
     assert first.drop_columns(["run", "created"]).equals(second.drop_columns(["run", "created"]))
 
 
-def test_encoders_that_were_asked_other_queries_are_refused() -> None:
+def test_encoders_evaluated_on_different_queries_are_refused() -> None:
     of = corpus()
     [protocol] = select_protocols(of, ["t2i/all"])
     whole = outcomes_of(perfect(), of)
     other = outcomes_of(perfect(), of)
     object.__setattr__(other, "query_ords", other.query_ords[::-1])
-    with pytest.raises(RequestError, match="asked other queries"):
-        Subject(corpus=of, protocol=protocol, outcomes={"a": whole, "b": other}, specs={"a": "a", "b": "b"})
+    with pytest.raises(RequestError, match="evaluated on different queries"):
+        AnalysisInput(corpus=of, protocol=protocol, outcomes={"a": whole, "b": other})
 
 
 def test_an_unknown_analysis_is_refused_with_the_known_ones() -> None:
@@ -238,7 +243,3 @@ def test_an_analysis_on_request_runs_only_when_it_is_named() -> None:
     of = subject(corpus(), a=perfect())
     assert "resampled-gallery" not in {each.analysis for each in diagnose(of)}
     assert {each.analysis for each in diagnose(of, ["resampled-gallery"])} == {"resampled-gallery"}
-
-
-def test_every_analysis_has_a_title_and_a_direction() -> None:
-    assert all(analysis.title and analysis.directions for analysis in ANALYSES.values())

@@ -1,8 +1,7 @@
-"""What a caption speaks of, told by words: lexicons are data files, this is how they are read and matched.
+"""Lexicons: the words and rules that show what a caption is about, how they are read and matched. English only.
 
-English only. A word matches as a word (``one`` is not in ``someone``, ``red`` not in ``covered``), in any case; a
-hyphen counts as a space, a punctuation mark as a word of its own. Precision and recall on captions labelled by hand
-stand in ``tests/golden/README.md``; a test holds them at 0.95.
+A word matches as a whole word (``one`` is not in ``someone``), in any case; a hyphen counts as a space, a punctuation
+mark as a word. Precision and recall on hand-labelled captions are in ``tests/golden/README.md``; a test requires 0.95.
 
 In the files a *phrase* is words joined by ``_``, with ``{left,right}`` for alternatives. A *rule* accepts a word by
 its neighbours: ``after`` and ``not_after`` look at the word before it, ``before`` and ``not_before`` at the next one
@@ -69,7 +68,7 @@ def any_of(literal: Iterable[str]) -> re.Pattern[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """A word that shows the feature in some company only; see the module for how neighbours are written."""
+    """A word that shows the feature only next to certain words; the module's docstring gives the notation."""
 
     word: str
     after: str = ""
@@ -79,7 +78,7 @@ class Rule:
     reach: int = 1
 
     def accepts(self, tokens: Sequence[str], at: int) -> bool:
-        """Whether the token at a position is the rule's word in the right company."""
+        """Whether the token at position ``at`` is the rule's word with neighbours that the rule accepts."""
         if not _is_any(tokens[at], self.word):
             return False
         previous = tokens[at - 1] if at else "."
@@ -97,28 +96,22 @@ class Lexicon:
     """Words, phrases and rules that show one feature of a caption.
 
     Attributes:
-        name: Of the feature and of its file, e.g. ``spatial``.
-        title: The feature as the end of "the caption …".
-        sources: Where the words come from.
         literal: Words and phrases that always show it.
-        rules: Words that show it in some company.
-        ignore: Phrases that are taken out first: the same words in another sense ("half past", "pair of scissors").
+        rules: Words that show it next to certain words.
+        ignore: Phrases that are removed first: the same words in another sense ("half past", "pair of scissors").
     """
 
-    name: str
-    title: str
-    sources: tuple[str, ...]
     literal: re.Pattern[str]
     rules: tuple[Rule, ...]
     ignore: re.Pattern[str]
 
-    def found(self, text: str) -> list[str]:
+    def matches(self, text: str) -> list[str]:
         """The words and phrases that show the feature: the literal ones in the order of the text, then by rule.
 
         Examples:
-            >>> lexicon("counting").found("Someone with two dogs, one cat and a pair of scissors")
+            >>> lexicon("counting").matches("Someone with two dogs, one cat and a pair of scissors")
             ['two', 'one']
-            >>> lexicon("colour").found("An orange bird covered in red berries eats an orange.")
+            >>> lexicon("colour").matches("An orange bird covered in red berries eats an orange.")
             ['red', 'orange']
         """
         joined = self.ignore.sub(";", " ".join(tokens_of(text)))
@@ -128,17 +121,14 @@ class Lexicon:
 
     def in_text(self, text: str) -> bool:
         """Whether the caption has the feature."""
-        return bool(self.found(text))
+        return bool(self.matches(text))
 
 
 @cache
 def lexicon(name: str) -> Lexicon:
-    """The lexicon of one file of ``tasks/diagnosis/wording/lexicons``."""
+    """The lexicon of a feature: ``lexicons/NAME.toml``."""
     entry = read_lexicon_file(name)
     return Lexicon(
-        name=name,
-        title=entry["title"],
-        sources=tuple(entry["sources"]),
         literal=any_of([*phrases(entry["words"]), *_verb_forms(entry)]),
         rules=tuple(Rule(**rule) for rule in entry.get("rules", ())),
         ignore=any_of(phrases(entry.get("ignore", ""))),
@@ -146,9 +136,9 @@ def lexicon(name: str) -> Lexicon:
 
 
 def read_lexicon_file(name: str) -> Mapping[str, Any]:
-    """The content of one file of ``tasks/diagnosis/wording/lexicons``."""
+    """The content of ``lexicons/NAME.toml``."""
     return tomllib.loads(
-        files("tasks.diagnosis.wording").joinpath("lexicons", f"{name}.toml").read_text(encoding="utf-8")
+        files("tasks.diagnosis.content").joinpath("lexicons", f"{name}.toml").read_text(encoding="utf-8")
     )
 
 
@@ -168,7 +158,7 @@ def inflected(verb: str) -> list[str]:
 
 
 def _verb_forms(entry: Mapping[str, Any]) -> set[str]:
-    """All forms of the entry's verbs, less those that captions use as nouns or adjectives."""
+    """All forms of the entry's verbs, except those that captions use as nouns or adjectives."""
     irregular: Mapping[str, str] = entry.get("irregular", {})
     forms: set[str] = set()
     for verb in entry.get("verbs", "").split():

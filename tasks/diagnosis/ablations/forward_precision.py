@@ -1,0 +1,86 @@
+"""The same model computed in another floating-point precision.
+
+The precision of the forward pass is part of the encoder's specification, so each precision is an encoder with its own
+vectors. The vectors of two stores are compared by ``EmbeddingStore.diff``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.types import EncoderSpec
+from tasks.diagnosis.analysis_input import AnalysisInput
+from tasks.diagnosis.modality_gap import NOT_SAMPLED
+from tasks.diagnosis.slice_means import METRIC, overall_slice, paired_difference
+from tasks.diagnosis.slices import Slice
+from tasks.diagnosis.vectors import Matrix, SingleVectors
+from tasks.statistics.bootstrap import Interval
+
+FINEST_FIRST = ("float32", "float16", "bfloat16")
+
+
+def forward_precision(data: AnalysisInput) -> Iterator[Slice]:
+    """``R@1`` and vectors of encoders that differ only in the precision of the forward pass, coarser minus finer.
+
+    The detail of the difference tells for how many queries the first item differs.
+    """
+    values = data.values(METRIC)
+    specs = {name: spec for name, spec in data.specs.items() if name in data.outcomes}
+    for finer, coarser in differing_in_precision(specs):
+        rows = [data.encoders.index(coarser), data.encoders.index(finer)]
+        difference = paired_difference(values[rows], data.clusters, data.resampling)
+        lists = [data.outcomes[name].top_ords for name in (coarser, finer)]
+        firsts = [ords[:, 0] for ords in lists if ords is not None]
+        differs = int((firsts[0] != firsts[1]).sum()) if len(firsts) == 2 else None
+        yield overall_slice(
+            data,
+            coarser,
+            "forward precision",
+            f"minus {finer}",
+            METRIC,
+            difference,
+            detail={"first_item_differs": differs},
+        )
+        one, other = data.vectors(coarser), data.vectors(finer)
+        if isinstance(one, SingleVectors) and isinstance(other, SingleVectors):
+            for modality, a, b in (("images", one.images, other.images), ("captions", one.captions, other.captions)):
+                cosines = vector_agreement(a, b)
+                yield Slice(
+                    encoder=coarser,
+                    analysis="forward precision",
+                    feature=f"cosine with {finer}",
+                    level_name=modality,
+                    metric="mean cosine",
+                    interval=Interval(value=float(cosines.mean()), reason=NOT_SAMPLED),
+                    n_queries=len(cosines),
+                    n_clusters=len(cosines),
+                    detail={"lowest": float(cosines.min())},
+                )
+
+
+def differing_in_precision(specs: Mapping[str, EncoderSpec]) -> list[tuple[str, str]]:
+    """Pairs of encoders that differ only in the precision of the forward pass, the finer one first.
+
+    Examples:
+        >>> of = dict(adapter="a", checkpoint="c", revision="r", dim=2)
+        >>> differing_in_precision({"half": EncoderSpec(name="half", precision="bfloat16", **of),
+        ...     "full": EncoderSpec(name="full", precision="float32", **of)})
+        [('full', 'half')]
+    """
+    order = {name: FINEST_FIRST.index(spec.precision) for name, spec in specs.items()}
+    rest = {name: {**spec.identity(), "precision": ""} for name, spec in specs.items()}
+    return [(a, b) for a, b in permutations(specs, 2) if order[a] < order[b] and rest[a] == rest[b]]
+
+
+def vector_agreement(a: Matrix, b: Matrix) -> NDArray[np.float64]:
+    """Cosine of the two unit vectors of each item, shape ``(n,)``.
+
+    Examples:
+        >>> vector_agreement(np.float32([[1, 0], [0, 1]]), np.float32([[1, 0], [1, 0]])).tolist()
+        [1.0, 0.0]
+    """
+    return np.asarray(np.einsum("nd,nd->n", a, b, dtype=np.float64))

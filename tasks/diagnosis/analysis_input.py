@@ -1,0 +1,85 @@
+"""The input of every analysis: outcomes of several encoders on the same queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.errors import RequestError
+from store.types import Corpus, EncoderSpec, EvalProtocol
+from tasks.diagnosis.vectors import StoredVectors
+from tasks.metrics import METRICS
+from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.selection import build_task
+from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.statistics.clusters import Clusters
+from tasks.statistics.resampling import Resampling
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AnalysisInput:
+    """The outcomes of some encoders under one protocol on one corpus.
+
+    Attributes:
+        corpus: Its captions, objects, tags and extra ground truths are what the analyses look at.
+        protocol: The protocol of the outcomes.
+        outcomes: Encoder name -> outcomes; the same queries in the same order for all.
+        specs: Encoder name -> specification; encoders may be absent (outcomes computed elsewhere).
+        resampling: How intervals are drawn: as for the results of the corpus, so that slices and results agree.
+        vectors: Encoder name -> its stored vectors, read on each call; None for an encoder without vectors.
+    """
+
+    corpus: Corpus
+    protocol: EvalProtocol
+    outcomes: Mapping[str, Outcomes]
+    specs: Mapping[str, EncoderSpec] = field(default_factory=dict)
+    resampling: Resampling = field(default_factory=Resampling)
+    vectors: Callable[[str], StoredVectors | None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        if not self.outcomes:
+            raise RequestError(f"no outcomes of protocol {self.protocol.id!r} on corpus {self.corpus.name!r}")
+        first, *others = self.outcomes
+        for name in others:
+            if not np.array_equal(self.outcomes[name].query_ords, self.outcomes[first].query_ords):
+                raise RequestError(
+                    f"encoders {first!r} and {name!r} were evaluated on different queries under {self.protocol.id!r}; "
+                    f"run `capim evaluate --corpora {self.corpus.name} --encoders {first},{name}`"
+                )
+
+    @property
+    def encoders(self) -> list[str]:
+        """Encoder names, in the order of ``outcomes``."""
+        return list(self.outcomes)
+
+    @property
+    def queries(self) -> Outcomes:
+        """The outcomes of the first encoder, for what all share: query ids and ords, clusters and weights."""
+        return next(iter(self.outcomes.values()))
+
+    @cached_property
+    def clusters(self) -> Clusters:
+        """The image that each query belongs to; for quadruples each query is its own cluster."""
+        n_clusters = cluster_count(self.corpus, self.protocol)
+        return Clusters.of(self.queries.clusters, n_clusters, self.queries.weights)
+
+    @cached_property
+    def task(self) -> RetrievalTask:
+        """The queries, galleries and relevant items; only for retrieval protocols."""
+        return cast("RetrievalTask", build_task(self.corpus, self.protocol))
+
+    def values(self, metric: str) -> NDArray[np.float64]:
+        """The metric of every query, shape ``(n_encoders, n_queries)``."""
+        return np.stack([METRICS[metric].per_query(outcomes) for outcomes in self.outcomes.values()])
+
+    def with_lists(self) -> Iterator[tuple[str, Outcomes, NDArray[np.int32]]]:
+        """Name, outcomes and ``top_ords`` of the encoders with stored result lists; imported ranks have none."""
+        for encoder, outcomes in self.outcomes.items():
+            if outcomes.top_ords is not None:
+                yield encoder, outcomes, outcomes.top_ords

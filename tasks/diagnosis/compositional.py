@@ -1,0 +1,71 @@
+"""Winoground and hard-negative pairs: scores by tag, ties, and what the captions alone would give.
+
+The tags are those of the corpus: ``Object``, ``Relation``, ``Both`` of Winoground (Thrush et al. 2022) and those of
+"Why is Winoground Hard?" (Diwan et al. 2022) where its reader adds them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.diagnosis.analysis_input import AnalysisInput
+from tasks.diagnosis.content.lexicon import words_of
+from tasks.diagnosis.slice_means import QueryValues, mean_slices, overall_slice, part_slices
+from tasks.diagnosis.slices import Slice
+from tasks.statistics.bootstrap import Interval
+from tasks.statistics.proportion import wilson_interval
+
+QUADRUPLE_METRICS = ("winoground_text", "winoground_image", "winoground_group")
+
+
+def tags(data: AnalysisInput) -> Iterator[Slice]:
+    """Text, image and group score per tag, and the share of examples with a tie in either."""
+    tags_of = data.corpus.quadruples["tags"].take(data.queries.query_ords).to_pylist()
+    names = sorted({tag for tags in tags_of for tag in tags})
+    parts = {(tag, ""): np.array([tag in tags for tags in tags_of]) for tag in names}
+    parts["no tag", ""] = np.array([not tags for tags in tags_of])
+    for metric in QUADRUPLE_METRICS:
+        yield from part_slices(data, "tags", parts, metric=metric)
+    ties = [QueryValues(name, "ties", outcomes.tied) for name, outcomes in data.outcomes.items()]
+    yield from mean_slices(data, "tags", ties, metric="share of examples with a tie")
+
+
+def caption_baselines(data: AnalysisInput) -> Iterator[Slice]:
+    """What scorers reach that never look at the image; stored under the first encoder, but independent of it.
+
+    Pairs: how often the right caption is the longer one, and how often its words are the more frequent ones in the
+    corpus. Far from one half, the negatives give themselves away (Hsieh et al., SugarCrepe, 2023, section 3).
+    Quadruples: such a scorer gives a caption the same score with both images, so it ties or loses every example; a
+    single choice between the two captions is right with probability one half.
+    """
+    encoder = data.encoders[0]
+    if data.protocol.direction == "quadruples":
+        nothing = Interval(value=0.0, reason="by definition: one score per caption ties or loses every example")
+        for metric in QUADRUPLE_METRICS:
+            detail = {"single_choice": 0.5}
+            yield overall_slice(data, encoder, "baseline", "caption alone", metric, nothing, detail=detail)
+        return
+    captions, pairs = data.corpus.captions, data.corpus.pairs.take(data.queries.query_ords)
+    words = dict(
+        zip(captions["id"].to_pylist(), map(words_of, captions["text"].fill_null("").to_pylist()), strict=True)
+    )
+    right = [words[name] for name in pairs["caption_id"].to_pylist()]
+    wrong = [words[name] for name in pairs["negative_id"].to_pylist()]
+    frequency = Counter(word for caption in (*right, *wrong) for word in caption)
+
+    def mean_log_frequency(captions: list[list[str]]) -> NDArray[np.float64]:
+        return np.array([np.mean([np.log(frequency[w]) for w in c]) if c else -np.inf for c in captions])
+
+    scores = {
+        "longer caption": (np.array([*map(len, right)]), np.array([*map(len, wrong)])),
+        "commoner words": (mean_log_frequency(right), mean_log_frequency(wrong)),
+    }
+    for name, (of_right, of_wrong) in scores.items():
+        won = (of_right > of_wrong) + 0.5 * (of_right == of_wrong)
+        low, high = wilson_interval(float(won.sum()), len(won), level=data.resampling.level)
+        interval = Interval(value=float(won.mean()), low=low, high=high, method="wilson")
+        yield overall_slice(data, encoder, "baseline", name, "pair_accuracy", interval, detail={"ties_count": 0.5})

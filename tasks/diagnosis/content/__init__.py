@@ -1,0 +1,1 @@
+"""What captions ask for and images show, from lexicons and annotations."""

@@ -1,0 +1,97 @@
+"""The kind of every error. Each query has exactly one kind, the first that applies; hits are a kind too.
+
+======================  ===============================================================================
+``hit``                 the best relevant item alone is first
+``tie``                 nothing scores above the best relevant item, but an irrelevant item scores the same
+``false negative``      the first item is relevant by CxC or ECCV Caption, though not by this ground truth
+``near miss``           the best relevant item is at rank 2 to 10
+``hub``                 the first item is a hub (``tasks.diagnosis.hubs``)
+``rest``                none of these
+======================  ===============================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from store.types import Corpus
+from tasks.diagnosis.analysis_input import AnalysisInput
+from tasks.diagnosis.hubs import K, is_hub, k_occurrence
+from tasks.diagnosis.slice_means import QueryValues, mean_slices
+from tasks.diagnosis.slices import Slice
+from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.layout import ords_of
+
+NEAR = 10
+N_EXAMPLES = 5
+
+
+def error_kinds(data: AnalysisInput) -> Iterator[Slice]:
+    """Share of all queries per kind; the detail holds its share of the errors, and the clearest examples."""
+    rows = []
+    positives = extra_positives(data.corpus, data.protocol.direction)
+    for encoder, outcomes in data.outcomes.items():
+        kinds = kinds_of(outcomes, data.corpus, positives)
+        rows.append(QueryValues(encoder, "hit", kinds.pop("hit")))
+        n_errors = sum(int(kind.sum()) for kind in kinds.values())
+        for name, kind in kinds.items():
+            share = int(kind.sum()) / n_errors if n_errors else 0.0
+            examples = clearest(outcomes, kind, outcomes.rank_best)
+            rows.append(QueryValues(encoder, name, kind, {"share_of_misses": share, "examples": examples}))
+    yield from mean_slices(data, "errors", rows, metric="share of queries")
+
+
+def kinds_of(outcomes: Outcomes, corpus: Corpus, positives: NDArray[np.int64] | None) -> dict[str, NDArray[np.bool_]]:
+    """Kind -> which queries are of it, shape ``(n_queries,)``; every query is of exactly one.
+
+    ``false negative`` is absent without an extra ground truth, ``hub`` without result lists.
+
+    Args:
+        outcomes: Outcomes of one encoder.
+        corpus: Their corpus.
+        positives: From :func:`extra_positives`.
+    """
+    n_items = len(corpus.images if outcomes.protocol.direction == "t2i" else corpus.captions)
+    tests = {"hit": outcomes.rank_worst == 1, "tie": outcomes.rank_best == 1}
+    first = None if outcomes.top_ords is None else outcomes.top_ords[:, 0].astype(np.int64)
+    if first is not None and positives is not None:
+        tests["false negative"] = np.isin(outcomes.query_ords.astype(np.int64) * n_items + first, positives)
+    tests["near miss"] = outcomes.rank_best <= NEAR
+    if first is not None and outcomes.top_ords is not None:
+        tests["hub"] = is_hub(k_occurrence(outcomes.top_ords, K, n_items))[first]
+    tests["rest"] = left = np.ones(len(outcomes), dtype=bool)
+    kinds = {}
+    for name, applies in tests.items():
+        kinds[name] = applies & left
+        left = left & ~applies
+    return kinds
+
+
+def extra_positives(corpus: Corpus, direction: str) -> NDArray[np.int64] | None:
+    """The relevant pairs of all extra ground truths, as ``query_ord * n_items + item_ord``, ascending.
+
+    None where the corpus has no extra ground truth for the direction.
+    """
+    rows = corpus.relevance.filter(pc.equal(corpus.relevance["direction"], direction))
+    if not len(rows):
+        return None
+    queries, items = (corpus.captions, corpus.images) if direction == "t2i" else (corpus.images, corpus.captions)
+    query_ords = ords_of(rows["query_id"], queries).astype(np.int64)
+    return np.unique(query_ords * len(items) + ords_of(rows["item_id"], items))
+
+
+def clearest(outcomes: Outcomes, chosen: NDArray[np.bool_], rank: NDArray[np.integer]) -> list[str]:
+    """Ids of at most ``N_EXAMPLES`` chosen queries, the highest rank first.
+
+    Args:
+        outcomes: Of the queries.
+        chosen: Which queries to choose from, shape ``(n_queries,)``.
+        rank: Best rank of a relevant item, shape ``(n_queries,)``.
+    """
+    places = np.flatnonzero(chosen)
+    order = np.argsort(-rank[places].astype(np.int64), kind="stable")[:N_EXAMPLES]
+    return [str(outcomes.query_ids[place]) for place in places[order]]

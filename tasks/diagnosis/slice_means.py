@@ -1,0 +1,174 @@
+"""Slices that are means over queries: with and without a feature, over parts of the queries, or over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.diagnosis.analysis_input import AnalysisInput
+from tasks.diagnosis.slices import Slice
+from tasks.statistics.bootstrap import Interval, paired_intervals
+from tasks.statistics.clusters import Clusters
+from tasks.statistics.multiplicity import adjusted
+from tasks.statistics.resampling import Resampling
+from tasks.statistics.slices import PartMeans, part_means
+
+METRIC = "R@1"
+
+
+class QueryValues(NamedTuple):
+    """One value per query, shape ``(n_queries,)``, whose mean is a slice; the mean of bools is a share."""
+
+    encoder: str
+    feature: str
+    values: NDArray[np.float64] | NDArray[np.bool_]
+    detail: Mapping[str, object] | None = None
+    level_name: str = ""
+
+
+def contrast_slices(
+    data: AnalysisInput, analysis: str, features: Mapping[str, NDArray[np.bool_]], *, among: NDArray[np.bool_]
+) -> Iterator[Slice]:
+    """``R@1`` with each feature, without it, and the difference.
+
+    The p-values of the differences are adjusted (Holm) over the features of an encoder. A feature that all or none of
+    the queries have gives no slice.
+
+    Args:
+        data: Encoders and queries.
+        analysis: Name of the analysis.
+        features: Name -> which queries have the feature, shape ``(n_queries,)``.
+        among: Queries for which the features are known; only these are counted.
+    """
+    features = {name: has & among for name, has in features.items()}
+    features = {name: has for name, has in features.items() if has.any() and (among & ~has).any()}
+    if not features:
+        return
+    has_it, n = np.stack(list(features.values())), len(features)
+    means = _means(data, data.values(METRIC), np.concatenate([has_it, among & ~has_it]))
+    n_clusters = int(np.unique(data.queries.clusters[among]).size)
+    for row, encoder in enumerate(data.encoders):
+        p_values = adjusted([means.p_value(row, at, n + at) for at in range(n)])
+        for at, feature in enumerate(features):
+            for level_name, part in (("with", at), ("without", n + at)):
+                yield _slice(means, (row, part), encoder, analysis, feature, METRIC, level_name)
+            yield Slice(
+                encoder=encoder,
+                analysis=analysis,
+                feature=feature,
+                level_name="difference",
+                metric=METRIC,
+                interval=means.difference(row, at, n + at),
+                n_queries=int(among.sum()),
+                n_clusters=n_clusters,
+                p_adjusted=p_values[at],
+            )
+
+
+def part_slices(
+    data: AnalysisInput,
+    analysis: str,
+    parts: Mapping[tuple[str, str], NDArray[np.bool_]],
+    *,
+    metric: str,
+    values: Mapping[str, NDArray[np.float64]] | None = None,
+    details: Mapping[tuple[str, str], Mapping[str, object]] | None = None,
+) -> Iterator[Slice]:
+    """The mean over each part of the queries, for every encoder.
+
+    Args:
+        data: Encoders and queries.
+        analysis: Name of the analysis.
+        parts: Feature and level name -> which queries are in the part; a part without a query gives no slice.
+        metric: Key of ``METRICS``, or the name of ``values``.
+        values: Encoder -> one value per query; None: the metric of all encoders.
+        details: Feature and level name -> detail.
+    """
+    parts = {name: inside for name, inside in parts.items() if inside.any()}
+    if not parts:
+        return
+    table = data.values(metric) if values is None else np.stack(list(values.values()))
+    means = _means(data, table, np.stack(list(parts.values())))
+    for row, encoder in enumerate(data.encoders if values is None else values):
+        for part, (feature, level_name) in enumerate(parts):
+            detail = (details or {}).get((feature, level_name))
+            yield _slice(means, (row, part), encoder, analysis, feature, metric, level_name, detail)
+
+
+def mean_slices(data: AnalysisInput, analysis: str, rows: Sequence[QueryValues], *, metric: str) -> Iterator[Slice]:
+    """The mean of the given values over all queries, one slice per row."""
+    if not rows:
+        return
+    table = np.stack([np.asarray(row.values, dtype=np.float64) for row in rows])
+    means = _means(data, table, np.ones((1, len(data.queries)), dtype=bool))
+    for at, row in enumerate(rows):
+        yield _slice(means, (at, 0), row.encoder, analysis, row.feature, metric, row.level_name, row.detail)
+
+
+def overall_slice(
+    data: AnalysisInput,
+    encoder: str,
+    analysis: str,
+    feature: str,
+    metric: str,
+    interval: Interval,
+    *,
+    level_name: str = "",
+    detail: Mapping[str, object] | None = None,
+) -> Slice:
+    """A slice of all queries with an interval that is already known."""
+    return Slice(
+        encoder=encoder,
+        analysis=analysis,
+        feature=feature,
+        level_name=level_name,
+        metric=metric,
+        interval=interval,
+        n_queries=len(data.queries),
+        n_clusters=data.clusters.n_occupied,
+        detail=detail,
+    )
+
+
+def paired_difference(values: NDArray[np.float64], clusters: Clusters, resampling: Resampling) -> Interval:
+    """The mean of the first row minus that of the second, with its paired percentile interval.
+
+    Args:
+        values: One value per query, shape ``(2, n_queries)``.
+        clusters: Clusters of the queries.
+        resampling: Draws and level.
+    """
+    [interval] = paired_intervals(values, clusters, [(0, 1)], replace(resampling, method="percentile"))
+    return interval
+
+
+def _means(data: AnalysisInput, values: NDArray[np.float64], parts: NDArray[np.bool_]) -> PartMeans:
+    return part_means(values, parts, data.clusters, data.resampling)
+
+
+def _slice(
+    means: PartMeans,
+    place: tuple[int, int],
+    encoder: str,
+    analysis: str,
+    feature: str,
+    metric: str,
+    level_name: str,
+    detail: Mapping[str, object] | None = None,
+) -> Slice:
+    row, part = place
+    return Slice(
+        encoder=encoder,
+        analysis=analysis,
+        feature=feature,
+        level_name=level_name,
+        metric=metric,
+        interval=means.interval(row, part),
+        n_queries=int(means.n_queries[part]),
+        n_clusters=int(means.n_clusters[part]),
+        detail=detail,
+    )

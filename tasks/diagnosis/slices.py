@@ -1,0 +1,78 @@
+"""Slices, the result of every analysis, and their rows in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+
+from store.schema import SLICES
+from store.types import Corpus, canonical_json, digest16
+from tasks.statistics.bootstrap import Interval
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice:
+    """One figure of an analysis.
+
+    Attributes:
+        encoder: Name of the encoder.
+        analysis: ``complexity``, ``errors`` …: what reports group by.
+        feature: The property or part: ``spatial``, ``person``, ``near miss`` …
+        level_name: ``with``, ``without``, ``difference``, a bin or a variant; may be empty.
+        metric: Name of the metric or quantity.
+        interval: Its value and interval.
+        n_queries: Number of queries behind it.
+        n_clusters: Number of images that these belong to.
+        p_adjusted: p-value of a difference, adjusted over the features of one encoder.
+        detail: Further values of the analysis, of JSON types.
+    """
+
+    encoder: str
+    analysis: str
+    feature: str
+    metric: str
+    interval: Interval
+    n_queries: int
+    n_clusters: int
+    level_name: str = ""
+    p_adjusted: float | None = None
+    detail: Mapping[str, object] | None = None
+
+
+def slice_rows(
+    slices: Iterable[Slice], *, corpus: Corpus, protocol: str, fingerprints: Mapping[str, str], run: str
+) -> pa.Table:
+    """Rows of ``schema.SLICES``; the column ``slice`` identifies a row, so that a later run replaces it.
+
+    Args:
+        slices: Slices of one corpus and protocol.
+        corpus: The corpus.
+        protocol: Id of the protocol.
+        fingerprints: Encoder name -> fingerprint.
+        run: Id of the run.
+    """
+    created = datetime.now(UTC)
+    rows = []
+    for each in slices:
+        row = asdict(each)
+        interval, detail = row.pop("interval"), row.pop("detail")
+        row |= {"encoder_fingerprint": fingerprints[each.encoder], "corpus_fingerprint": corpus.fingerprint}
+        identity = ("encoder_fingerprint", "corpus_fingerprint", "metric", "analysis", "feature", "level_name")
+        row |= {
+            "slice": digest16([protocol, *(row[name] for name in identity)]),
+            "corpus": corpus.name,
+            "protocol": protocol,
+            "value": interval["value"] if np.isfinite(interval["value"]) else None,
+            "ci_low": interval["low"],
+            "ci_high": interval["high"],
+            "reason": interval["reason"],
+            "detail": None if detail is None else canonical_json(detail),
+            "run": run,
+            "created": created,
+        }
+        rows.append(row)
+    return pa.Table.from_pylist(rows, schema=SLICES)

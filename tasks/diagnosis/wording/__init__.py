@@ -1,1 +1,0 @@
-"""What captions and images are about, from lexicons and annotations."""
