@@ -35,7 +35,7 @@ def build_corpus(
     pairs: Iterable[PairRow] = (),
     quadruples: Iterable[QuadrupleRow] = (),
     relevance: Iterable[RelevanceRow] = (),
-    skipped: Iterable[SkippedRow] = (),
+    skipped: Sequence[SkippedRow] = (),
     licence: str = "unknown",
     origin: str = "",
     languages_reference: str = "en",
@@ -51,7 +51,8 @@ def build_corpus(
         pairs: Compositional items of SugarCrepe form.
         quadruples: Compositional items of Winoground form.
         relevance: Extra ground truths.
-        skipped: Images that were left out, with the reason; they may not be among ``images``.
+        skipped: Images that were left out, with the reason; they may not be among ``images``. Captions, pairs and
+            quadruples of these images are dropped.
         licence: SPDX name or one sentence.
         origin: URL, paper or folder.
         languages_reference: Language that cross-lingual metrics compare with.
@@ -73,13 +74,21 @@ def build_corpus(
     if not name or not all(c.isascii() and (c.isalnum() or c in "._-") for c in name):
         faults.add("the name must be made of ASCII letters, digits, '.', '_' and '-' only")
     image_table = _table(_images(images, source, faults), IMAGES, faults)
+    left_out = {row.image_id for row in skipped} - set(image_table["id"].to_pylist())
+    pairs = list(pairs)
+    kept = [row for row in pairs if row.image_id not in left_out]
+    unused = {row.negative_id for row in pairs} - {row.negative_id for row in kept}
+    kept_captions = (row for row in captions if row.image_id not in left_out and row.id not in unused)
+    kept_quadruples = (
+        row._replace(tags=list(row.tags)) for row in quadruples if not {row.image_0, row.image_1} & left_out
+    )
     corpus = Corpus(
         name=name,
         images=image_table,
-        captions=_table(_captions(captions, faults), CAPTIONS, faults),
+        captions=_table(_numbered(kept_captions, faults), CAPTIONS, faults),
         source=source,
-        pairs=_table(pairs, PAIRS, faults),
-        quadruples=_table((row._replace(tags=list(row.tags)) for row in quadruples), QUADRUPLES, faults),
+        pairs=_table(kept, PAIRS, faults),
+        quadruples=_table(kept_quadruples, QUADRUPLES, faults),
         relevance=_table(relevance, RELEVANCE, faults),
         skipped=_table(skipped, SKIPPED, faults),
         licence=licence,
@@ -139,7 +148,7 @@ def _with_facts(row: ImageRow, source: ImageSource, faults: Faults) -> ImageRow:
     return row._replace(sha=facts.sha, width=facts.width, height=facts.height)
 
 
-def _captions(rows: Iterable[CaptionRow], faults: Faults) -> Iterator[CaptionRow]:
+def _numbered(rows: Iterable[CaptionRow], faults: Faults) -> Iterator[CaptionRow]:
     """The captions with their ordinals within image, language and translator."""
     next_ordinal: dict[tuple[str, str, str], int] = {}
     for row in rows:

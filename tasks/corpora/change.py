@@ -1,4 +1,4 @@
-"""What changed between two states of a corpus that go by one name."""
+"""The differences between two states of a corpus with the same name."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _SHOWN = 3
 
 
 def describe_change(stored: Corpus, opened: Corpus) -> list[str]:
-    """What is different in ``opened``, one line for each kind of change; empty where the fingerprints are equal.
+    """One line for each kind of change from ``stored`` to ``opened``; empty if the fingerprints are equal.
 
     Args:
-        stored: As a store keeps it.
-        opened: As it has just been read; images that the stored state lists as skipped do not count as added.
+        stored: The corpus in the store.
+        opened: The corpus as it has just been read; images that the store lists as skipped do not count as new.
 
     Examples:
         >>> from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
@@ -60,7 +60,7 @@ def describe_change(stored: Corpus, opened: Corpus) -> list[str]:
 
 
 def _captions(stored: Corpus, opened: Corpus, lost: set[str]) -> list[str]:
-    """Changes of captions, but for those whose image is new, gone or left out: these are told by their image."""
+    """Changes of captions, without those of images that are new, gone or left out."""
     before, after = (
         {key: row for key, row in _by_id(corpus.captions).items() if row["image_id"] not in lost}
         for corpus in (stored, opened)

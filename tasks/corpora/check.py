@@ -1,4 +1,4 @@
-"""``capim corpora check``: everything that is wrong with a corpus, and what is worth knowing, before a run."""
+"""The check of a corpus before a run: ``capim corpora check``."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SHOWN = 20
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusCheck:
-    """What a check found.
+    """The result of a check.
 
     Attributes:
-        name: Of the corpus; empty where it could not be read.
-        fingerprint: Of what would be run; empty where it could not be read.
-        facts: Counts; None where it could not be read.
-        faults: A run would refuse the corpus for these.
-        warnings: A run would go ahead; its figures should be read with these in mind.
+        name: Name of the corpus; empty if it could not be read.
+        fingerprint: Fingerprint of the corpus that a run would use; empty if it could not be read.
+        facts: Counts; None if it could not be read.
+        faults: Reasons for which a run would refuse the corpus.
+        warnings: Facts that matter for the interpretation of a run's figures.
     """
 
     name: str = ""
@@ -35,11 +35,11 @@ class CorpusCheck:
 
     @property
     def ok(self) -> bool:
-        """Whether a run would take the corpus."""
+        """Whether a run would accept the corpus."""
         return not self.faults
 
     def lines(self) -> list[str]:
-        """The findings for people: faults first, then warnings, then facts."""
+        """The result as lines of text: faults, then warnings, then facts."""
         lines = [f"fault: {fault}" for fault in self.faults]
         lines += [f"warning: {warning}" for warning in self.warnings]
         if self.facts is not None:
@@ -56,17 +56,17 @@ def check_corpus(
     decode: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> CorpusCheck:
-    """Read a corpus as a run would and say all that is wrong with it; stores nothing and raises nothing.
+    """Read a corpus as a run would, and collect its faults and warnings; stores nothing.
 
     Args:
         what: As for :func:`tasks.corpora.open_corpus`: usually a TOML description or a folder.
         base: Folder that relative paths in a mapping start from.
-        decode: Decode every image too, which a run would do; takes about as long as reading them.
-        progress: Called with the number of images decoded and to decode.
+        decode: Decode every image, as a run would do; takes about as long as reading them.
+        progress: Called with the number of decoded images and the total.
     """
     try:
         corpus = reader_call(what, base=base).read()
-        whole = corpus
+        complete = corpus
         if decode:
             corpus = index_images(corpus, known={}, sink=lambda _: None, progress=progress)
     except RequestError as error:
@@ -76,27 +76,28 @@ def check_corpus(
         name=corpus.name,
         fingerprint=corpus.fingerprint,
         facts=facts,
-        warnings=tuple(_warnings(whole, corpus, facts)),
+        warnings=tuple(_warnings(complete, corpus, facts)),
     )
 
 
-def _warnings(whole: Corpus, usable: Corpus, facts: CorpusFacts) -> list[str]:
-    found = [f"image {row['image_id']} is left out: {row['reason']}" for row in usable.skipped.to_pylist()[:_SHOWN]]
-    if usable.skipped.num_rows > _SHOWN:
-        found.append(f"… and {usable.skipped.num_rows - _SHOWN:,} more images are left out")
-    lost = whole.captions.num_rows - usable.captions.num_rows
-    if lost:
-        found.append(f"{lost:,} captions are left out with their images")
-    if facts.duplicate_images:
-        found.append(f"{facts.duplicate_images:,} images have the same bytes as another: they tie in every ranking")
-    if facts.duplicate_captions:
-        found.append(f"{facts.duplicate_captions:,} captions repeat another of the same language: they tie")
-    if facts.empty_captions:
-        found.append(f"{facts.empty_captions:,} captions are empty")
-    if facts.n_undescribed and not facts.n_quadruples:
-        found.append(f"{facts.n_undescribed:,} images have no caption: they are distractors in the gallery")
-    if facts.n_without_bytes:
-        found.append(f"{facts.n_without_bytes:,} images are ids alone: only imported embeddings can be evaluated")
+def _warnings(complete: Corpus, usable: Corpus, facts: CorpusFacts) -> list[str]:
+    skipped = usable.skipped.to_pylist()
+    lines = [f"image {row['image_id']} is left out: {row['reason']}" for row in skipped[:_SHOWN]]
+    if len(skipped) > _SHOWN:
+        lines.append(f"… and {len(skipped) - _SHOWN:,} more images are left out")
+    for count, text in (
+        (complete.captions.num_rows - usable.captions.num_rows, "captions are left out with their images"),
+        (facts.duplicate_images, "images have the same bytes as another image: they tie in every ranking"),
+        (facts.duplicate_captions, "captions repeat another caption of the same language: they tie in every ranking"),
+        (facts.empty_captions, "captions are empty"),
+        (
+            0 if facts.n_quadruples else facts.n_undescribed,
+            "images have no caption: they are distractors in the gallery",
+        ),
+        (facts.n_without_bytes, "images are ids without files: only imported embeddings can be evaluated"),
+    ):
+        if count:
+            lines.append(f"{count:,} {text}")
     if usable.languages_reference not in facts.languages and len(facts.languages) > 1:
-        found.append(f"no captions in the reference language {usable.languages_reference!r}: no cross-lingual metrics")
-    return found
+        lines.append(f"no captions in the reference language {usable.languages_reference!r}: no cross-lingual metrics")
+    return lines

@@ -1,8 +1,7 @@
-"""What there is to know about a corpus before a number is computed on it."""
+"""Counts that describe a corpus: items, languages, duplicates, annotations."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -15,26 +14,26 @@ from store.types import Corpus
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusFacts:
-    """Counts over one corpus; nothing here is removed from it.
+    """Counts over one corpus.
 
     Attributes:
         n_images: Images in the gallery.
         n_captions: Captions of all languages, negatives included.
         n_negatives: Captions that describe no image of the corpus.
-        n_skipped: Images that were left out, each with its reason in ``Corpus.skipped``.
+        n_skipped: Images that were left out; ``Corpus.skipped`` has the reasons.
         captions_per_image: Number of captions (within one language and translator) -> number of images that have it.
         languages: Language -> captions.
         translators: Translator -> captions.
         n_undescribed: Images without a caption: distractors.
         duplicate_images: Images beyond the first with the same bytes.
-        duplicate_captions: Captions of an image, beyond the first, with the same text, language and translator as one
-            before them, of any image. Exact ties when they are searched with.
-        empty_captions: Captions without any character but spaces.
-        n_annotated: Images whose objects are known.
-        n_without_bytes: Images known by id alone.
+        duplicate_captions: Captions with the same text, language and translator as an earlier caption of any image;
+            as queries or items they tie exactly. Negatives are not counted.
+        empty_captions: Captions that are empty or white space.
+        n_annotated: Images with annotated objects.
+        n_without_bytes: Images of which only the id is given.
         pairs: Category -> pairs.
         n_quadruples: Winoground-form examples.
-        positives: ``truth direction`` -> queries that have a positive.
+        positives: ``ground truth direction`` -> queries that have a positive.
     """
 
     n_images: int
@@ -55,7 +54,7 @@ class CorpusFacts:
     positives: Mapping[str, int]
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Label and value of every fact that is not zero or empty, for people."""
+        """Label and value of every fact that is not zero or empty, as text."""
         for each in fields(self):
             value = getattr(self, each.name)
             label = each.name.removeprefix("n_").replace("_", " ")
@@ -98,14 +97,7 @@ def corpus_facts(corpus: Corpus) -> CorpusFacts:
         n_without_bytes=images["sha"].null_count,
         pairs=_counts(corpus.pairs["category"]),
         n_quadruples=corpus.quadruples.num_rows,
-        positives=dict(
-            Counter(
-                f"{truth} {direction}"
-                for truth, direction in zip(
-                    queries["ground_truth"].to_pylist(), queries["direction"].to_pylist(), strict=True
-                )
-            )
-        ),
+        positives=_counts(pc.binary_join_element_wise(queries["ground_truth"], queries["direction"], " ")),
     )
 
 

@@ -1,4 +1,4 @@
-"""Fewer images of a corpus, with everything that hangs on them kept together or dropped together."""
+"""Subsets of the images of a corpus, with all rows that refer to the removed images removed too."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tasks.corpora.rows import SkippedRow
 def sample_corpus(corpus: Corpus, n_images: int, *, seed: int) -> Corpus:
     """A seeded draw of ``n_images`` images with all their captions, in corpus order.
 
-    The two images of a quadruple are drawn together, so a corpus of quadruples can come out one image short of
-    what was asked for. A draw has its own name (``coco-karpathy-sample500``, with the seed where it is not 0): its
-    figures are those of a smaller gallery and must never stand under the name of the whole.
+    The two images of a quadruple are drawn together, so the sample of a corpus of quadruples can be one image smaller
+    than ``n_images``. The sample is a corpus with another name (``coco-karpathy-sample500``, with the seed unless it
+    is 0), because figures on a smaller gallery cannot be compared with those on the full corpus.
 
     Args:
-        corpus: The whole.
-        n_images: How many images at most; at least 1. As many as there are, or more, is the whole corpus.
-        seed: Same seed, same draw; a larger draw with the same seed contains the smaller.
+        corpus: The full corpus.
+        n_images: Largest number of images, at least 1; the full corpus is returned if it has no more.
+        seed: Random seed; a larger sample with the same seed contains the smaller.
 
     Raises:
         RequestError: ``n_images`` is below 1, or so small that no quadruple fits.
@@ -42,7 +42,7 @@ def sample_corpus(corpus: Corpus, n_images: int, *, seed: int) -> Corpus:
     if not chosen.size:
         raise RequestError(
             f"corpus {corpus.name!r}: a sample of {n_images} cannot hold the {int(sizes[0])} images that one "
-            "quadruple needs; ask for more"
+            f"quadruple needs; use --sample {int(sizes[0])} or more"
         )
     mask = pa.array(np.isin(group, chosen))
     suffix = f"-sample{n_images}" + (f"-seed{seed}" if seed else "")
@@ -50,7 +50,7 @@ def sample_corpus(corpus: Corpus, n_images: int, *, seed: int) -> Corpus:
 
 
 def without_images(corpus: Corpus, skipped: Iterable[SkippedRow]) -> Corpus:
-    """The corpus without these images and all that hangs on them; they are listed in ``skipped``.
+    """The corpus without these images and the rows that refer to them; they are listed in ``skipped``.
 
     Raises:
         RequestError: Nothing would be left.
@@ -73,9 +73,9 @@ def without_images(corpus: Corpus, skipped: Iterable[SkippedRow]) -> Corpus:
 
 
 def keep_images(corpus: Corpus, images: Collection[str]) -> Corpus:
-    """The corpus with these images alone, and the captions, pairs, quadruples and positives that need no other.
+    """The corpus with these images, and the captions, pairs, quadruples and positives that refer to no other image.
 
-    A caption without an image (a negative) stays unless everything that used it has gone.
+    A caption without an image (a negative) is kept unless all pairs and quadruples that used it are removed.
     """
     kept = pa.array(images, type=pa.string())
     pairs = corpus.pairs.filter(pc.is_in(corpus.pairs["image_id"], kept))
@@ -114,7 +114,7 @@ def _used(pairs: pa.Table, quadruples: pa.Table) -> pa.Array:
 
 
 def _groups(corpus: Corpus) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """For every image the number of its group: images of one quadruple (or of chained ones) share theirs."""
+    """The group number of every image; images of one quadruple, or of linked quadruples, are in one group."""
     position = {image: i for i, image in enumerate(corpus.images["id"].to_pylist())}
     parent = list(range(len(position)))
 

@@ -79,10 +79,10 @@ def test_a_check_tells_what_a_run_would_leave_out(coco_folder: Path) -> None:
     checked = check_corpus(coco_folder, progress=lambda done, total: steps.append((done, total)))
     assert checked.ok
     assert checked.warnings == (
-        "image 11 is left out: no known image format (starts with b'junk')",
+        "image 11 is left out: unknown image format (starts with b'junk')",
         "2 captions are left out with their images",
-        "1 images have the same bytes as another: they tie in every ranking",
-        "1 captions repeat another of the same language: they tie",
+        "1 images have the same bytes as another image: they tie in every ranking",
+        "1 captions repeat another caption of the same language: they tie in every ranking",
         "1 captions are empty",
     )
     assert steps == [(2, 2)]
@@ -93,7 +93,9 @@ def test_a_check_tells_what_a_run_would_leave_out(coco_folder: Path) -> None:
 def test_a_check_names_distractors_and_ids_without_bytes(tmp_path: Path) -> None:
     (tmp_path / "ids.csv").write_text("image,caption\n1,one\n")
     description = {"reader": "table", "root": str(tmp_path / "ids.csv"), "ids_only": True}
-    assert check_corpus(description).warnings == ("1 images are ids alone: only imported embeddings can be evaluated",)
+    assert check_corpus(description).warnings == (
+        "1 images are ids without files: only imported embeddings can be evaluated",
+    )
 
 
 def change(folder: Path, edit: Callable[[], None]) -> list[str]:

@@ -87,7 +87,7 @@ def test_a_crop_that_cannot_be_had_is_an_os_error(tmp_path: Path) -> None:
     source = Crops(Folder(tmp_path))
     for key, said in (
         ("1.png", "is not the key of a box"),
-        (crop_key("2.png", 0, 0, 1, 1), "2.png: no known image format"),
+        (crop_key("2.png", 0, 0, 1, 1), "2.png: unknown image format"),
         (crop_key("3.png", 0, 0, 1, 1), "No such file"),
         (crop_key("../1.png", 0, 0, 1, 1), "leaves the folder"),
         (crop_key("1.png", 0, 0, 10**6, 10**6), "a box of 1000000 x 1000000 pixels"),

@@ -104,7 +104,7 @@ JPEG = encoded(Image.effect_noise((64, 64), 50).convert("RGB"), "JPEG")
     ("data", "reason"),
     [
         (b"", "the file is empty"),
-        (b"<html>not found</html>", "no known image format (starts with b'<html>no')"),
+        (b"<html>not found</html>", "unknown image format (starts with b'<html>no')"),
         (JPEG[: len(JPEG) // 2], "truncated"),
         (bomb(), f"more than the {MAX_PIXELS:,} pixels allowed"),
         (b"\x89PNG\r\n\x1a\n" + b"\0" * 40, ""),

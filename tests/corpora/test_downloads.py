@@ -65,7 +65,7 @@ def test_what_cannot_be_had_is_an_os_error_with_its_address_and_leaves_nothing(
     monkeypatch.setattr(downloads, "_LARGEST", 3)
     with pytest.raises(OSError, match="more than 3 bytes"):
         Downloads(address, tmp_path).read("a/there.jpg")
-    with pytest.raises(PermissionError, match="is no web address"):
+    with pytest.raises(PermissionError, match="is not a web address"):
         Downloads("file:///etc", tmp_path).read("passwd")
     with pytest.raises(PermissionError, match="leaves the folder"):
         Downloads(address, tmp_path).read("../x.jpg")

@@ -36,9 +36,7 @@ def test_a_corrupt_image_is_a_listed_skip_with_its_captions_and_the_same_the_sec
     clean = index_images(corpus, known={}, sink=indexed_images.extend)
     assert clean.images["id"].to_pylist() == ["10", "12"]
     assert clean.captions["image_id"].to_pylist() == ["10", "10", "12", "12"]
-    assert clean.skipped.to_pylist() == [
-        {"image_id": "11", "reason": "no known image format (starts with b'not an i')"}
-    ]
+    assert clean.skipped.to_pylist() == [{"image_id": "11", "reason": "unknown image format (starts with b'not an i')"}]
     again = index_images(corpus, known={image.sha: image.reason for image in indexed_images}, sink=lambda _: None)
     assert again.fingerprint == clean.fingerprint != corpus.fingerprint
 
@@ -46,7 +44,7 @@ def test_a_corrupt_image_is_a_listed_skip_with_its_captions_and_the_same_the_sec
 def test_a_corpus_of_which_nothing_decodes_is_an_error(coco_folder: Path) -> None:
     for file in (coco_folder / "images").iterdir():
         file.write_bytes(b"junk")
-    with pytest.raises(RequestError, match=r"none of its 3 images can be used; the first, '10': no known image format"):
+    with pytest.raises(RequestError, match=r"none of its 3 images can be used; the first, '10': unknown image format"):
         index_images(open_corpus(coco_folder), known={}, sink=lambda _: None)
 
 

@@ -119,7 +119,7 @@ def test_compressed_and_cut_shards_are_named(shards: Path, picture: Callable[...
     shard(shards / "a.tar", {"1.png": picture("red")}, "w:gz")
     with pytest.raises(RequestError, match=r"a.tar: not an uncompressed tar file, or damaged .*; unpack .gz first"):
         read_webdataset(shards)
-    with pytest.raises(RequestError, match=r"no shard matches '\*.zip'"):
+    with pytest.raises(RequestError, match=r"no file matches shards = '\*.zip'"):
         read_webdataset(shards, shards="*.zip")
 
 

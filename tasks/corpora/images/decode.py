@@ -1,7 +1,7 @@
-"""Image bytes of any kind -> what an encoder takes, and the little picture that a report shows.
+"""Decoding of image bytes in any format, and thumbnails.
 
-Every image becomes RGB with 8 bits, upright, its first frame: greyscale and 16-bit are spread over the three
-channels, transparency lies on white (as people see it), CMYK and palettes are converted, EXIF rotation is done.
+Every image becomes the upright first frame in 8-bit RGB: greyscale is repeated in the three channels, 16 bits are
+scaled to 8, transparency is put on white, CMYK and palettes are converted, and EXIF rotation is applied.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-# Pillow warns from here on and refuses twice as much; no photograph comes near, a decompression bomb does.
+# Pillow warns above this size and refuses twice as much; photographs are far smaller, decompression bombs are not.
 MAX_PIXELS = Image.MAX_IMAGE_PIXELS or 89_478_485
 THUMBNAIL_SIDE = 160
 _THUMBNAIL_LONGEST = 640
 
-# EXIF orientation -> what sets the image upright, as in Pillow's ImageOps.exif_transpose.
+# EXIF orientation -> the operation that sets the image upright, as in Pillow's ImageOps.exif_transpose.
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -31,7 +31,7 @@ _TURNS = {
     8: Image.Transpose.ROTATE_90,
 }
 
-# What Pillow's decoders are known to raise on bytes that are not what they claim to be.
+# The exceptions that Pillow's decoders raise on damaged bytes.
 _BROKEN = (
     OSError,
     SyntaxError,
@@ -50,12 +50,12 @@ _BROKEN = (
 )
 
 
-class UndecodableImage(ValueError):  # noqa: N818 - named by the contract of the parts
-    """The bytes are no image that can be decoded; the message says why."""
+class UndecodableImage(ValueError):  # noqa: N818 - reads as what it is
+    """The bytes cannot be decoded as an image; the message says why."""
 
 
 class ImageFacts(NamedTuple):
-    """What can be told without decoding: blake2b-128 of the bytes, and the upright size where the header is sound."""
+    """blake2b-128 of the bytes, and the upright size; the size is None if the header cannot be read."""
 
     sha: str
     width: int | None
@@ -73,7 +73,7 @@ def image_sha(data: bytes) -> str:
 
 
 def image_facts(data: bytes) -> ImageFacts:
-    """Hash and upright size of encoded image bytes; the size is null where the header cannot be read."""
+    """Hash and upright size of encoded image bytes, without decoding them."""
     try:
         with Image.open(io.BytesIO(data)) as image:
             width, height = image.size
@@ -85,13 +85,13 @@ def image_facts(data: bytes) -> ImageFacts:
 
 
 def decode_image(data: bytes) -> Image.Image:
-    """The image in these bytes: RGB, upright, first frame, whatever mode it was stored in.
+    """The upright first frame of the image in these bytes, in 8-bit RGB.
 
     Args:
         data: An encoded image in any format that Pillow reads.
 
     Raises:
-        UndecodableImage: The bytes are empty, truncated, no image, or hold more than ``MAX_PIXELS`` pixels.
+        UndecodableImage: The bytes are empty, truncated, not an image, or hold more than ``MAX_PIXELS`` pixels.
     """
     if not data:
         raise UndecodableImage("the file is empty")
@@ -107,13 +107,13 @@ def decode_image(data: bytes) -> Image.Image:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise UndecodableImage(f"more than the {MAX_PIXELS:,} pixels allowed ({error})") from error
     except UnidentifiedImageError as error:
-        raise UndecodableImage(f"no known image format (starts with {data[:8]!r})") from error
+        raise UndecodableImage(f"unknown image format (starts with {data[:8]!r})") from error
     except _BROKEN as error:
         raise UndecodableImage(f"{type(error).__name__}: {error}") from error
 
 
 def _orientation(image: Image.Image) -> int:
-    """The EXIF orientation, 1 to 8; 1 (upright) where there is none or the EXIF block is damaged."""
+    """The EXIF orientation, 1 to 8; 1 (upright) if there is none or the EXIF block is damaged."""
     try:
         return int(image.getexif().get(ExifTags.Base.Orientation, 1))
     except _BROKEN:

@@ -1,4 +1,4 @@
-"""Images that a corpus names by address: fetched when first read, kept in a folder."""
+"""Images that a corpus names by address: downloaded when first read, and kept in a folder."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Downloads:
 
     Attributes:
         address: ``https://…`` or ``http://…``; fixed by the reader, never taken from a corpus.
-        cache: Where files are kept; a file is there in whole or not at all.
+        cache: Folder in which files are kept; a file appears in it only when complete.
     """
 
     address: str
     cache: Path
 
     def read(self, key: str) -> bytes:
-        """The bytes of one file; raises ``OSError`` with the address where it cannot be fetched."""
+        """The bytes of one file; raises ``OSError`` with the address if it cannot be downloaded."""
         path = Folder(self.cache.expanduser()).path(key)
         if path.is_file():
             return path.read_bytes()
@@ -43,7 +43,7 @@ class Downloads:
 
     def _fetch(self, url: str) -> bytes:
         if not url.startswith(("https://", "http://")):
-            raise PermissionError(f"{url!r} is no web address")
+            raise PermissionError(f"{url!r} is not a web address")
         for attempt in range(_ATTEMPTS):
             try:
                 with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - scheme checked above

@@ -1,4 +1,4 @@
-"""Conceptual Captions, validation split, from webdataset shards: a web image and its alternative text (Sharma 2018)."""
+"""Conceptual Captions, validation split: web images and their alternative texts, in tar shards (Sharma et al. 2018)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ SHARDS = "cc3m-validation-*.tar"
 def read_cc3m(
     root: str | Path | None = None, *, shards: str = SHARDS, dataset: str = HUB, revision: str | None = None
 ) -> Corpus:
-    """The samples of the shards in their order (those of dead links are not in them: about 13,000 of 15,840).
+    """The samples of the shards in their order: about 13,000 of 15,840, without those whose link is dead.
 
     Args:
-        root: Folder of the shards; from the hub unless given, which fetches them into its cache.
-        shards: Which files.
+        root: Folder of the shards; from the hub unless given, which downloads them into its cache.
+        shards: Pattern of their file names.
         dataset: Hub id, used if ``root`` is not given.
         revision: Revision of the hub data set.
 
     Raises:
-        RequestError: The shards are not there and cannot be fetched, or one is damaged.
+        RequestError: The shards do not exist and cannot be downloaded, or one is damaged.
     """
     folder = require_folder(root, "shard folder") if root is not None else _fetch(dataset, revision, shards)
     return read_webdataset(

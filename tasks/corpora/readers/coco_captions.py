@@ -71,14 +71,12 @@ def read_coco_captions(
         identifier = str(field(entry, "id", int | str, where))
         key = field(entry, "file_name", str, where)
         rows.append(ImageRow(identifier, key, objects=objects.get(identifier)))
-    listed = {row.id for row in rows}
     located = locate_images(rows, images, missing=missing, origin=captions_file)
-    left_out = {row.image_id for row in located.skipped}
-    in_order = [row.id for row in located.rows] + [image for image in of_image if image not in listed]
+    in_order = dict.fromkeys([*(row.id for row in rows), *of_image])
     return build_corpus(
         name or corpus_name(folder),
         located.rows,
-        (caption for image in in_order if image not in left_out for caption in of_image[image]),
+        [caption for image in in_order for caption in of_image[image]],
         source=located.source,
         skipped=located.skipped,
         licence=licence,

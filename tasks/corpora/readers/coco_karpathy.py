@@ -90,8 +90,9 @@ def read_coco_karpathy(
     ]
     positives: tuple[RelevanceRow, ...] = ()
     if split == "test":
-        caption_of = {row.annotation_id: row.id for row in captions if row.annotation_id is not None}
-        positives = tuple(extra_positives(caption_of, {row.id for row in image_rows}, truths=ground_truths))
+        present = {row.id for row in image_rows}
+        caption_of = {row.annotation_id: row.id for row in captions if row.annotation_id and row.image_id in present}
+        positives = tuple(extra_positives(caption_of, present, truths=ground_truths))
     return build_corpus(
         "coco-karpathy" if split == "test" else f"coco-karpathy-{split}",
         image_rows,

@@ -145,17 +145,13 @@ def corpus_of_rows(
         table.add(number, row)
     faults.raise_any()
     located = locate_images(table.images.values(), images, missing=missing, origin=layout.where)
-    left_out = {row.image_id for row in located.skipped}
-    pairs = [pair for pair in table.pairs if pair.image_id not in left_out]
-    quadruples = [each for each in table.quadruples if not {each.image_0, each.image_1} & left_out]
-    unused = {pair.negative_id for pair in table.pairs} - {pair.negative_id for pair in pairs}
     return build_corpus(
         name,
         located.rows,
-        (caption for caption in table.captions if caption.image_id not in left_out and caption.id not in unused),
+        table.captions,
         source=located.source or source,
-        pairs=pairs,
-        quadruples=quadruples,
+        pairs=table.pairs,
+        quadruples=table.quadruples,
         skipped=located.skipped,
         licence=licence,
         origin=origin,

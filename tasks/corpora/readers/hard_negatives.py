@@ -67,11 +67,9 @@ def hard_negatives_corpus(
     ]
     if located.source is not None:
         source = Crops(located.source) if any(box_of.values()) else located.source
-    present = {row.id for row in rows}
-    kept = [item for item in items if item.image.id in present]
-    captions = [CaptionRow(item.id, item.image.id, item.caption) for item in kept]
+    captions = [CaptionRow(item.id, item.image.id, item.caption) for item in items]
     pairs = []
-    for item in kept:
+    for item in items:
         for n, (category, text) in enumerate(item.negatives):
             pair = f"{item.id}/{n}" if numbered else item.id
             negative = f"{item.id}/negative-{n}" if numbered else f"{item.id}/negative"

@@ -1,6 +1,6 @@
-"""Rows and image bytes of data sets on the hub, through ``datasets``: downloaded once, then read from disk as needed.
+"""Rows and image bytes of data sets on the hub, through ``datasets``.
 
-Nothing is held in memory: ``datasets`` maps its Arrow files, a row's image is read when it is asked for.
+A data set is downloaded once; after that ``datasets`` maps its Arrow files, and an image is read when it is needed.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 class HubImages:
     """Images of a data set's rows; a key is ``column/row``.
 
-    A cell that holds a path instead of bytes is read only below the library's own caches and the data set's own
-    folder: rows come from strangers.
+    A cell that holds a path instead of bytes is read only below the library's caches and the data set's folder,
+    because rows are not trusted.
     """
 
     dataset: Dataset
     roots: tuple[Path, ...] = ()
 
     def read(self, key: str) -> bytes:
-        """The encoded bytes of one cell; raises ``OSError`` where there are none."""
+        """The encoded bytes of one cell; raises ``OSError`` if it holds no image."""
         column, _, row = key.rpartition("/")
         if column not in self.dataset.column_names or not row.isdigit() or int(row) >= len(self.dataset):
             raise FileNotFoundError(f"{key!r}: no such column or row in the data set")
-        cell = self._column(column)[int(row)][column]
+        cell = self.dataset.select_columns([column])[int(row)][column]
         if isinstance(cell, bytes):
             return cell
         if isinstance(cell, Mapping) and isinstance(cell.get("bytes"), bytes):
@@ -42,22 +42,19 @@ class HubImages:
         if not isinstance(path, str):
             raise FileNotFoundError(f"{key!r} holds no image")
         if not any(Path(path).is_relative_to(root) and ".." not in Path(path).parts for root in self.roots):
-            raise PermissionError(f"{key!r} holds the path {path!r}, which is outside the data set's own folders")
+            raise PermissionError(f"{key!r} holds the path {path!r}, which is outside the data set's folders")
         return Path(path).read_bytes()
-
-    def _column(self, column: str) -> Dataset:
-        return self.dataset.select_columns([column])
 
 
 @dataclass(frozen=True)
 class HubSplit:
-    """One split of a data set, its images not decoded.
+    """One split of a data set, without decoding its images.
 
     Attributes:
         name: Hub id (or folder) and split, for messages.
         dataset: The rows.
         images: Columns that hold images.
-        roots: Where paths in cells may point.
+        roots: Folders in which paths in cells may lie.
     """
 
     name: str
@@ -67,7 +64,7 @@ class HubSplit:
 
     @cached_property
     def source(self) -> HubImages:
-        """Reads the image columns."""
+        """The image columns as a source."""
         return HubImages(self.dataset, self.roots)
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -86,12 +83,12 @@ def load_split(
     Args:
         dataset: Hub id or folder.
         split: Name of the split.
-        config: Name of the configuration where there are several.
+        config: Name of the configuration if there are several.
         revision: Branch, tag or commit.
-        need: Columns that must be there.
+        need: Columns that must exist.
 
     Raises:
-        RequestError: It cannot be reached, is gated, or lacks the split or a column; says what to do.
+        RequestError: It cannot be reached, is gated, or lacks the split or a column; the message says what to do.
     """
     import datasets
     from datasets.exceptions import DatasetNotFoundError
@@ -127,7 +124,7 @@ def load_split(
 
 
 def _holds_images(feature: object) -> bool:
-    """Images as such, and the raw ``{bytes, path}`` structs that some data sets store them in."""
+    """Whether a column holds images, as such or as raw ``{bytes, path}`` structs."""
     return type(feature).__name__ == "Image" or (isinstance(feature, Mapping) and set(feature) == {"bytes", "path"})
 
 

@@ -36,7 +36,7 @@ class KarpathyEntry(NamedTuple):
 
 
 class KarpathySplit(NamedTuple):
-    """Entries of a split whose images can be used, these images, their source (None: texts and ids only), the rest."""
+    """Entries of a split, its images with a file, their source (None: texts and ids only), and images left out."""
 
     entries: Sequence[KarpathyEntry]
     images: Sequence[ImageRow]
@@ -91,8 +91,7 @@ def _located(
         for entry in entries
     ]
     located = locate_images(rows, images, missing=missing, origin=names)
-    present = {row.id for row in located.rows}
-    return KarpathySplit([entry for entry in entries if entry.id in present], *located, origin)
+    return KarpathySplit(entries, *located, origin)
 
 
 def _read_file(file: Path, *, split: str) -> list[KarpathyEntry]:

@@ -63,12 +63,9 @@ def multilingual_corpus(
         source: Reads the images if they are not files in a folder.
     """
     located = locate_images(rows, images, missing=missing, origin=origin)
-    left_out = {row.image_id for row in located.skipped}
 
     def captions() -> Iterator[CaptionRow]:
         for image, texts, language, translator in translations:
-            if image in left_out:
-                continue
             by = "" if translator == "human" else f"-{translator}"
             for ordinal, text in enumerate(texts):
                 yield CaptionRow(f"{image}#{language}{by}-{ordinal}", image, text, ordinal, language, translator)

@@ -1,7 +1,7 @@
-"""Webdataset: tar shards in which the files of one sample follow each other and share the name up to its first dot.
+"""Webdataset: tar shards in which the files of one sample follow one another and share the name up to the first dot.
 
-Shards are read once from front to back to list and hash what is in them, one sample in memory at a time; after that an
-image is one seek and one read. https://github.com/webdataset/webdataset
+Shards are read once from front to back to list and hash their members, with one sample in memory at a time; after that,
+an image takes one seek and one read. https://github.com/webdataset/webdataset
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class TarShards:
     root: Path
 
     def read(self, key: str) -> bytes:
-        """The bytes of one member; raises ``OSError`` where the shard is not there or is shorter than it was."""
+        """The bytes of one member; raises ``OSError`` if the shard does not exist or has become shorter."""
         match = _KEY.match(key)
         if match is None:
-            raise FileNotFoundError(f"{key!r} is no place in a shard")
+            raise FileNotFoundError(f"{key!r} is not the key of a member; expected offset+size@shard")
         offset, size = int(match[1]), int(match[2])
         with Folder(self.root).path(match[3]).open("rb") as file:
             file.seek(offset)
@@ -49,8 +49,8 @@ class TarShards:
 
 
 @dataclass
-class _Sample:
-    """The files of one sample, as far as they matter."""
+class _TarSample:
+    """The image and captions of one sample."""
 
     id: str
     image: ImageRow | None = None
@@ -74,21 +74,21 @@ def read_webdataset(
 
     Args:
         root: Folder of the shards.
-        shards: Which files of it.
+        shards: Pattern of their file names.
         caption: Suffix of the caption file: ``txt`` (its text), or ``json`` (a text, or list of texts, in a field).
         caption_field: The field of a ``json`` caption file.
-        language: Of the captions.
+        language: BCP-47 code of the captions.
         name: Name of the corpus; the folder's name unless given.
         licence: Licence of images and captions.
         origin: Where they come from; the folder unless given.
 
     Raises:
-        RequestError: There are no shards, one is compressed, damaged or cut short, or sample names repeat.
+        RequestError: No file matches, a shard is compressed, damaged or cut short, or sample names repeat.
     """
     folder = require_folder(root, "shard folder")
     files = sorted(folder.glob(shards))
     if not files:
-        raise RequestError(f"{folder}: no shard matches {shards!r}")
+        raise RequestError(f"{folder}: no file matches shards = {shards!r}; check the folder and the pattern")
     captions: list[CaptionRow] = []
     skipped: list[SkippedRow] = []
 
@@ -106,7 +106,7 @@ def read_webdataset(
 
     return build_corpus(
         name or corpus_name(folder),
-        images(),  # fills captions and skipped, which are looked at when it has ended
+        images(),  # fills captions and skipped, which are read after it
         captions,
         source=TarShards(folder),
         skipped=skipped,
@@ -115,8 +115,8 @@ def read_webdataset(
     )
 
 
-def _samples(file: Path, shard: str, caption: str, caption_field: str) -> Iterator[_Sample]:
-    current: _Sample | None = None
+def _samples(file: Path, shard: str, caption: str, caption_field: str) -> Iterator[_TarSample]:
+    current: _TarSample | None = None
     try:
         with tarfile.open(file, "r:") as tar, file.open("rb") as data:
             for member in tar:
@@ -127,7 +127,7 @@ def _samples(file: Path, shard: str, caption: str, caption_field: str) -> Iterat
                 if current is None or match[1] != current.id:
                     if current is not None:
                         yield current
-                    current = _Sample(match[1])
+                    current = _TarSample(match[1])
                 suffix = match[2].lower()
                 if suffix in IMAGE_SUFFIXES and current.image is None:
                     facts = image_facts(_member(data, member, file))

@@ -1,8 +1,7 @@
-"""What can be said of a scene of the shapes world: eight English wordings, and two in each of six languages.
+"""Captions of scenes of the shapes world: eight English wordings, and two wordings in each of six languages.
 
-The English wordings differ in what a reader may want to slice by: with and without places, colours, counts,
-actions and negation, short and long. The words of all languages, with their grammar, are data:
-``shapes_languages.toml``.
+The English wordings differ in the features that failure analysis slices by: places, colours, counts, actions, negation
+and length. The words and the grammar of all languages are in ``languages.toml``.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def translated(scene: Scene, language: str, translator: str) -> str:
 
 
 def five_wordings(scene: Scene, turn: int) -> list[str]:
-    """Five of the eight: always the first, then four of the other seven, taken in turn.
+    """Five of the eight wordings: always the first, then four of the other seven in rotation.
 
     Examples:
         >>> from tasks.corpora.shapes.world import parse_scene

@@ -1,10 +1,10 @@
-"""The shapes world: every scene there is, which scenes no model has seen, and how a scene is drawn.
+"""The shapes world: all scenes, the scenes held out from the training of the tiny models, and their rendering.
 
 A scene is two things (a size, a colour, a shape each) and a relation: the first is left of, or above, the second.
-Scenes that differ only in who has which place or colour form an *orbit* of four. Orbits are held out whole: a
+The four scenes that differ only by an exchange of places or colours form an *orbit*. Orbits are held out as a unit: a
 model trained on :func:`training_scenes` has seen neither a held-out scene nor any of its swaps.
 
-The world is after the "models experiment" of the project's notes; CLEVR (Johnson et al. 2017) is its big sister.
+CLEVR (Johnson et al. 2017) is a similar but richer world.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RELATIONS = ("left", "above")
 SIDE = 64  # pixels
 HELD_OUT_ORBITS = 300
 
-_SPLIT_SEED = 20_260  # fixes which orbits are held out: changing it makes the committed checkpoints cheat
+_SPLIT_SEED = 20_260  # draws the held-out orbits: with another seed, the committed checkpoints were trained on some
 _CENTRES = {"left": ((17, 32), (47, 32)), "above": ((32, 17), (32, 47))}
 _RADII = {"small": (7.0, 8.0), "large": (12.0, 13.0)}
 
@@ -45,18 +45,18 @@ class Thing(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """Two things; ``relation`` says where the first is as seen from the second: left, or above."""
+    """Two things; ``relation`` is the place of the first as seen from the second: ``left`` or ``above``."""
 
     first: Thing
     relation: str
     second: Thing
 
     def swap_objects(self) -> Scene:
-        """The scene with the two things in each other's place."""
+        """The scene with the places of the two things exchanged."""
         return Scene(self.second, self.relation, self.first)
 
     def swap_colours(self) -> Scene:
-        """The scene with the two colours exchanged and all else in place."""
+        """The scene with the two colours exchanged."""
         return Scene(
             self.first._replace(colour=self.second.colour),
             self.relation,
