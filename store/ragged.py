@@ -9,6 +9,27 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 
+def offsets_of(counts: ArrayLike) -> NDArray[np.int64]:
+    """Where each of several consecutive runs starts, and where the last one ends: int64, shape ``(n_runs + 1,)``.
+
+    Examples:
+        >>> offsets_of([2, 3]).tolist()
+        [0, 2, 5]
+    """
+    return np.concatenate([[0], np.cumsum(np.asarray(counts, dtype=np.int64))]).astype(np.int64)
+
+
+def positions_within(counts: ArrayLike) -> NDArray[np.int64]:
+    """Positions 0, 1, 2 and so on within each of several consecutive runs, shape ``(sum of counts,)``.
+
+    Examples:
+        >>> positions_within([2, 3]).tolist()
+        [0, 1, 0, 1, 2]
+    """
+    lengths, offsets = np.asarray(counts, dtype=np.int64), offsets_of(counts)
+    return np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ragged:
     """The multi-vectors of several items.
@@ -41,7 +62,7 @@ class Ragged:
         Raises:
             ValueError: The counts do not add up to the rows of ``values``, or there is not one ord per item.
         """
-        offsets = np.concatenate([[0], np.cumsum(np.asarray(counts, dtype=np.int64))]).astype(np.int64)
+        offsets = offsets_of(counts)
         positions = np.arange(len(offsets) - 1, dtype=np.int32) if ords is None else np.asarray(ords, dtype=np.int32)
         if offsets[-1] != len(values):
             raise ValueError(f"the counts add up to {offsets[-1]} vectors, got {len(values)}")
@@ -90,8 +111,7 @@ class Ragged:
         """
         wanted = np.asarray(items, dtype=np.int64)
         counts = self.counts[wanted]
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        rows = within + np.repeat(self.offsets[wanted], counts)
+        rows = positions_within(counts) + np.repeat(self.offsets[wanted], counts)
         return Ragged.from_counts(self.values[rows], counts, self.ords[wanted])
 
     def slice(self, start: int, stop: int) -> Ragged:

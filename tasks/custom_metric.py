@@ -16,11 +16,11 @@ from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.runtime.references import EvaluationRef
 from tasks.runtime.shell import shell
 from tasks.runtime.stored_outcomes import read_outcomes
-from tasks.scoring.blocks import score_blocks
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.layout import cluster_count
 from tasks.scoring.protocols.selection import build_tasks, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.scoring.score_blocks import score_blocks
 from tasks.statistics.resampling import Resampling
 
 

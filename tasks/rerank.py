@@ -39,7 +39,7 @@ def rerank(
     for depth in reached:
         spec = combined_spec(name, "two-stage", [first, second], {"depth": depth.n})
         results = retrieval.results(depth.outcomes, spec, resampling, keep=depth is reached[-1])
-        cost = {"n": depth.n, "pairs_per_query": depth.pairs_per_query, "seconds_per_query": depth.seconds_per_query}
+        cost = {"n": depth.n, "pairs_per_query": depth.n, "seconds_per_query": depth.seconds_per_query}
         slices += result_slices(results, "two-stage", str(depth.n), cost)
     retrieval.write_slices(spec, slices)
     return name

@@ -17,12 +17,13 @@ from tasks.metrics import metrics_of
 from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.runtime.references import EvaluationRef, SetsRef
 from tasks.runtime.stored_outcomes import in_query_order, read_outcomes
-from tasks.scoring.fusion import dense_scores, late_scores
+from tasks.scoring.dense import dense_score_rows
+from tasks.scoring.fusion import scores_per_token
 from tasks.scoring.late_interaction.multivectors import Blocks, gather
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.selection import build_tasks, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.scoring.ranks.accumulator import Strip
+from tasks.scoring.ranks.accumulator import ScoreRows
 from tasks.scoring.two_stage import SecondScores, dense_pairs, maxsim_pairs
 from tasks.statistics.bootstrap import Interval
 from tasks.statistics.resampling import Resampling
@@ -65,13 +66,13 @@ class TextToImage:
             return maxsim_pairs(self._blocks(encoder, "image"), captions)
         return dense_pairs(self.matrix(encoder, "caption"), self.matrix(encoder, "image"))
 
-    def all_scores(self, member: EvaluationRef) -> Iterator[Strip]:
+    def all_scores(self, member: EvaluationRef) -> Iterator[ScoreRows]:
         """One encoder's scores of all captions with all images, block by block."""
         encoder = member.sets.encoder_fingerprint
         if self.store.encoder(encoder).vectors == "multi":
             captions = gather(self._blocks(encoder, "caption")(), "caption")
-            return late_scores(self._blocks(encoder, "image"), captions, n_images=len(self.corpus.images))
-        return dense_scores(self.matrix(encoder, "image"), self.matrix(encoder, "caption"), self.task)
+            return scores_per_token(self._blocks(encoder, "image"), captions, n_images=len(self.corpus.images))
+        return dense_score_rows(self.matrix(encoder, "image"), self.matrix(encoder, "caption"), self.task)
 
     def matrix(self, encoder: str, modality: Modality) -> NDArray[np.float32]:
         """The vectors of a single-vector encoder, in corpus order."""

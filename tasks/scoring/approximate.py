@@ -1,7 +1,6 @@
 """Approximate nearest neighbours against exact retrieval: what an index loses, and what it gains in speed.
 
-An index is whatever answers ``(queries, k) -> ords``; the store's are LanceDB's. Metrics never come from an index:
-the rows made here say how far one could.
+An index is a function ``(queries, k) -> ords``; the store's are LanceDB's. Headline metrics never come from an index.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Approximation(NamedTuple):
 
     @property
     def hit_change(self) -> float:
-        """What the index changes R@k by."""
+        """R@k with the index minus R@k by exact search."""
         return self.hit - self.exact_hit
 
 
@@ -56,7 +55,7 @@ def measure(
     search: Search,
     queries: NDArray[np.float32],
     exact: Outcomes,
-    judgement: RetrievalTask,
+    task: RetrievalTask,
     *,
     name: str,
     ks: Sequence[int] = (1, 5, 10),
@@ -67,13 +66,13 @@ def measure(
 
     Args:
         search: The index.
-        queries: float32 unit vectors, one per query of the judgement, in its order.
+        queries: float32 unit vectors, one per query of the task, in its order.
         exact: Outcomes of the same vectors, with lists at least as long as the largest k.
-        judgement: What they answer.
-        name: What the rows call the index.
+        task: The task of these outcomes.
+        name: Name of the index in the rows.
         ks: List lengths; one search at the largest serves all.
-        batch: Queries per call: 1 measures latency, more measures throughput.
-        warmup: Batches that are searched before and not counted.
+        batch: Queries per call: 1 measures latency, more measure throughput.
+        warmup: Number of batches that are searched first and not timed.
 
     Returns:
         One row per k.
@@ -84,29 +83,31 @@ def measure(
     """
     longest = max(ks)
     if exact.top_ords is None or exact.top_scores is None or exact.top_ords.shape[1] < longest:
-        raise ValueError(f"exact lists of at least {longest} are needed for {name}")
-    if not len(queries) == len(exact) == len(judgement.queries):
-        raise ValueError(f"{len(queries)} queries, {len(exact)} outcomes, {len(judgement.queries)} judged queries")
+        raise ValueError(f"{name}: exact lists of at least {longest} items are needed")
+    if not len(queries) == len(exact) == len(task.queries):
+        raise ValueError(
+            f"{name}: expected vectors and outcomes of {len(task.queries)} queries, got {len(queries)} and {len(exact)}"
+        )
     for start in range(0, min(len(queries), warmup * batch), batch):
         search(queries[start : start + batch], longest)
-    taken, parts = [], []
+    seconds, parts = [], []
     for start in range(0, len(queries), batch):
-        begun = time.perf_counter()
+        started = time.perf_counter()
         parts.append(search(queries[start : start + batch], longest))
-        taken.append(time.perf_counter() - begun)
+        seconds.append(time.perf_counter() - started)
     found = np.concatenate(parts)
     if found.shape != (len(queries), longest):
-        raise ValueError(f"{name} gave lists of shape {found.shape}, expected {(len(queries), longest)}")
+        raise ValueError(f"{name} returned lists of shape {found.shape}, expected {(len(queries), longest)}")
     return [
         Approximation(
             name=name,
             k=k,
             recall=_recall(found[:, :k], exact.top_ords, exact.top_scores, k),
-            hit=_hit(found[:, :k], judgement),
-            exact_hit=_hit(exact.top_ords[:, :k], judgement),
-            queries_per_second=len(queries) / sum(taken),
-            p50_seconds=float(np.percentile(taken, 50)),
-            p95_seconds=float(np.percentile(taken, 95)),
+            hit=_hit(found[:, :k], task),
+            exact_hit=_hit(exact.top_ords[:, :k], task),
+            queries_per_second=len(queries) / sum(seconds),
+            p50_seconds=float(np.percentile(seconds, 50)),
+            p95_seconds=float(np.percentile(seconds, 95)),
             batch=batch,
         )
         for k in ks
@@ -120,7 +121,7 @@ def _recall(found: NDArray[np.int32], ords: NDArray[np.int32], scores: NDArray[n
     return float(np.minimum(hits, k).mean() / k)
 
 
-def _hit(lists: NDArray[np.int32], judgement: RetrievalTask) -> float:
-    query = np.repeat(np.arange(len(lists)), judgement.n_relevant)
-    hits = (lists[query] == judgement.relevant[:, None]).any(axis=1)
+def _hit(lists: NDArray[np.int32], task: RetrievalTask) -> float:
+    query = task.query_of_relevant
+    hits = (lists[query] == task.relevant[:, None]).any(axis=1)
     return float((np.bincount(query[hits], minlength=len(lists)) > 0).mean())

@@ -1,8 +1,8 @@
-"""How far a language retrieves what the reference language retrieves for the same query.
+"""Consistency of a language with the reference language: does the same query retrieve the same items?
 
-The two measures are of consistency, not of quality. nDCG@20 follows the ``eval.py`` of COCO-SM: the gain of an item is
+The two measures do not show quality. nDCG@20 follows the ``eval.py`` of COCO-SM: the gain of an item is
 the reference query's softmax over its gallery at temperature 1/100, the list is the other language's top 20, and the
-ideal is the reference's own top 20. The softmax's denominator is the same above and below the line and falls out.
+ideal is the reference's own top 20. The denominator of the softmax cancels out.
 Rank-biased overlap (Webber, Moffat and Zobel 2010) does not depend on the scale of scores.
 """
 
@@ -21,10 +21,10 @@ DEPTH = 20
 TEMPERATURE = 100.0
 PERSISTENCE = 0.9
 _COMPONENTS_PER_PASS = 1 << 20
-_ROWS_PER_PASS = 1 << 10  # of lists: what a pass looks at stays in the processor's caches
+_ROWS_PER_PASS = 1 << 10  # lists of a pass stay in the processor's caches
 
 
-class Side(NamedTuple):
+class ReferenceDirection(NamedTuple):
     """One direction of the reference language.
 
     ``outcomes``: of the reference; ``queries`` and ``items``: the float32 vectors of its queries and gallery items, by
@@ -36,25 +36,29 @@ class Side(NamedTuple):
     items: NDArray[np.float32]
 
 
-def compared(
-    outcomes: Outcomes, reference: Side, *, query_of: NDArray[np.int64], item_of: NDArray[np.int32] | None
+def with_consistency(
+    outcomes: Outcomes,
+    reference: ReferenceDirection,
+    *,
+    query_of: NDArray[np.int64],
+    item_of: NDArray[np.int32] | None,
 ) -> Outcomes:
     """The outcomes with both measures filled in.
 
     Args:
         outcomes: Of one language; lists of at least 20 items, or of the whole gallery.
         reference: The same direction of the reference language.
-        query_of: int64, shape ``(n_queries,)``: row of ``reference`` that asks the same.
-        item_of: int32 reference item for every item that the lists can name; None where the gallery is the same.
+        query_of: int64, shape ``(n_queries,)``: the query of ``reference`` with the same meaning.
+        item_of: int32: the reference item of every item; None where the gallery is the same.
     """
     if outcomes.top_ords is None or reference.outcomes.top_ords is None or reference.outcomes.top_scores is None:
-        raise ValueError(f"protocol {outcomes.protocol.id!r}: lists are needed to compare with the reference language")
-    top_ords, whose, scores = outcomes.top_ords, reference.outcomes.top_ords, reference.outcomes.top_scores
+        raise ValueError(f"protocol {outcomes.protocol.id!r}: no lists to compare with the reference language")
+    top_ords, reference_ords, scores = outcomes.top_ords, reference.outcomes.top_ords, reference.outcomes.top_scores
 
     def measures(start: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         part = slice(start, start + _ROWS_PER_PASS)
         lists = top_ords[part] if item_of is None else item_of[top_ords[part]]
-        return _measures(lists, whose[query_of[part]], scores[query_of[part]], reference, query_of[part])
+        return _measures(lists, reference_ords[query_of[part]], scores[query_of[part]], reference, query_of[part])
 
     with one_thread_each("cpu") as each:
         ndcg, rbo = zip(*each(measures, range(0, len(outcomes), _ROWS_PER_PASS)), strict=True)
@@ -64,24 +68,24 @@ def compared(
 def _measures(
     lists: NDArray[np.int32],
     other: NDArray[np.int32],
-    known: NDArray[np.float32],
-    reference: Side,
+    other_scores: NDArray[np.float32],
+    reference: ReferenceDirection,
     query_of: NDArray[np.int64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Softmax nDCG and rank-biased overlap of some lists of the reference's items with its own lists and scores."""
+    """Softmax nDCG and rank-biased overlap of some lists with the reference's lists and scores of the same items."""
     depth = min(DEPTH, lists.shape[1])
     shared = shared_items(lists, other)
     of_list = np.full((len(lists), depth), np.nan)
     near = shared.place < depth
-    of_list[shared.row[near], shared.place[near]] = known[shared.row[near], shared.other_place[near]]
+    of_list[shared.row[near], shared.place[near]] = other_scores[shared.row[near], shared.other_place[near]]
     row, place = np.nonzero(np.isnan(of_list))
     of_list[row, place] = _scores(reference, query_of[row], lists[row, place])
-    ndcg = softmax_ndcg(of_list, known[:, :depth].astype(np.float64))
+    ndcg = softmax_ndcg(of_list, other_scores[:, :depth].astype(np.float64))
     return ndcg, rank_biased_overlap(shared, len(lists), lists.shape[1])
 
 
 class Shared(NamedTuple):
-    """Items that both lists of a row name: the row, and the item's place in either list, from 0."""
+    """Items in both lists of a row: the row, and the item's place in either list, from 0."""
 
     row: NDArray[np.int64]
     place: NDArray[np.int64]
@@ -89,10 +93,10 @@ class Shared(NamedTuple):
 
 
 def shared_items(one: NDArray[np.int32], other: NDArray[np.int32]) -> Shared:
-    """Find the items that stand in both lists of a row.
+    """Find the items that are in both lists of a row.
 
     Args:
-        one: Items, shape ``(n_rows, depth)``, none twice in a row.
+        one: Items, shape ``(n_rows, depth)``, no item twice in a row.
         other: Same shape.
     """
     depth = one.shape[1]
@@ -124,9 +128,9 @@ def softmax_ndcg(of_list: NDArray[np.float64], ideal: NDArray[np.float64]) -> ND
     """
     discounts = 1 / np.log2(np.arange(2, ideal.shape[1] + 2))
     best = ideal[:, :1]
-    found = (np.exp(TEMPERATURE * (of_list - best)) * discounts).sum(axis=1)
+    gained = (np.exp(TEMPERATURE * (of_list - best)) * discounts).sum(axis=1)
     possible = (np.exp(TEMPERATURE * (ideal - best)) * discounts).sum(axis=1)
-    values: NDArray[np.float64] = found / possible
+    values: NDArray[np.float64] = gained / possible
     return values
 
 
@@ -158,11 +162,11 @@ def rank_biased_overlap(
     return np.minimum(values, 1.0)  # equal lists sum to 1 and a rounding error
 
 
-def _scores(reference: Side, queries: NDArray[np.int64], items: NDArray[np.int32]) -> NDArray[np.float64]:
-    """Reference scores of pairs that its lists do not reach, shape ``(n_pairs,)``."""
-    found = np.empty(len(items), dtype=np.float64)
+def _scores(reference: ReferenceDirection, queries: NDArray[np.int64], items: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Reference scores of pairs that are not in its lists, shape ``(n_pairs,)``."""
+    scores = np.empty(len(items), dtype=np.float64)
     step = max(1, _COMPONENTS_PER_PASS // reference.items.shape[1])
     for start in range(0, len(items), step):
         part = slice(start, start + step)
-        found[part] = np.einsum("nd,nd->n", reference.queries[queries[part]], reference.items[items[part]])
-    return found
+        scores[part] = np.einsum("nd,nd->n", reference.queries[queries[part]], reference.items[items[part]])
+    return scores

@@ -16,7 +16,7 @@ from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.layout import layout_of
 from tasks.scoring.protocols.orientations import orientation_of
 from tasks.scoring.protocols.selection import build_tasks
-from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
+from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
 
 SCORER_VERSION = 2  # raised whenever a stored outcome would change
 
@@ -33,10 +33,10 @@ def evaluate(
     """Outcomes of every protocol.
 
     Args:
-        corpus: Whose items were embedded.
-        protocols: From :func:`tasks.scoring.protocols.table.select`.
+        corpus: The corpus of the embedded items.
+        protocols: From :func:`tasks.scoring.protocols.selection.select_protocols`.
         images: Single-vector encoders: float32 unit vectors in corpus order, shape ``(n_images, dim)``. Multi-vector
-            encoders: a function that gives the blocks anew at each call.
+            encoders: a function that yields the blocks from the start at each call.
         captions: Likewise; for a corpus in several languages also :class:`CaptionParts`, so that one part is in
             memory at a time.
         device: Any torch device.
@@ -44,44 +44,32 @@ def evaluate(
 
     Returns:
         Protocol id -> outcomes, in the order of ``protocols``. Where the corpus is in several languages, those of
-        single-vector encoders carry the consistency with the reference language.
+        single-vector encoders hold the consistency with the reference language.
 
     Raises:
         RequestError: A protocol does not fit the corpus.
-        ValueError: Embeddings that cannot be scored: their number, dimensions or values; an orientation asked of a
+        ValueError: Embeddings that cannot be scored: their number, dimensions or values; an orientation for a
             single-vector encoder.
     """
-    judgements = build_tasks(corpus, protocols)
-    if isinstance(images, np.ndarray) and isinstance(captions, np.ndarray | CaptionParts):
-        turned = [j.protocol.id for j in judgements if orientation_of(j.protocol) != "transposed"]
-        if turned:
-            raise ValueError(f"{', '.join(turned)}: only a multi-vector encoder has orientations")
-        return _dense(corpus, judgements, images, captions, device, memory_bytes)
+    tasks = build_tasks(corpus, protocols)
     if callable(images) and callable(captions):
-        return score_maxsim(images, captions, judgements, device=device, memory_bytes=memory_bytes)
-    raise TypeError("images and captions must both be matrices (single) or both functions giving blocks (multi)")
-
-
-def _dense(
-    corpus: Corpus,
-    judgements: list[ScoringTask],
-    images: NDArray[np.float32],
-    captions: NDArray[np.float32] | CaptionParts,
-    device: str,
-    memory_bytes: int,
-) -> dict[str, Outcomes]:
+        return score_maxsim(images, captions, tasks, device=device, memory_bytes=memory_bytes)
+    if not isinstance(images, np.ndarray) or callable(captions):
+        raise TypeError("images and captions must both be matrices (single), or both functions that yield blocks")
+    oriented = [task.protocol.id for task in tasks if orientation_of(task.protocol) != "transposed"]
+    if oriented:
+        raise ValueError(f"{', '.join(oriented)}: only a multi-vector encoder has orientations")
     layout = layout_of(corpus)
-    retrieval = [j for j in judgements if isinstance(j, RetrievalTask)]
-    sets = [j for j in judgements if isinstance(j, ChoiceTask)]
-    found: dict[str, Outcomes] = {}
+    if isinstance(captions, np.ndarray) and len(layout.parts) < 2:
+        return score_dense(images, captions, tasks, device=device, memory_bytes=memory_bytes)
+    choices = [task for task in tasks if isinstance(task, ChoiceTask)]
+    outcomes: dict[str, Outcomes] = {}
     if isinstance(captions, np.ndarray):
-        if len(layout.parts) < 2:
-            return score_dense(images, captions, judgements, device=device, memory_bytes=memory_bytes)
         matrix = captions
+        outcomes = score_dense(images, matrix, choices, device=device, memory_bytes=memory_bytes)
         captions = CaptionParts(lambda *part: matrix[layout.parts[part]])
-        if sets:
-            found |= score_dense(images, matrix, sets, device=device, memory_bytes=memory_bytes)
-    elif sets:
-        raise ValueError(f"{', '.join(j.protocol.id for j in sets)}: needs all caption vectors as one matrix")
-    found |= score_parts(layout, retrieval, images, captions, device=device, memory_bytes=memory_bytes)
-    return {judgement.protocol.id: found[judgement.protocol.id] for judgement in judgements}
+    elif choices:
+        raise ValueError(f"{', '.join(t.protocol.id for t in choices)}: needs all caption vectors as one matrix")
+    retrieval = [task for task in tasks if isinstance(task, RetrievalTask)]
+    outcomes |= score_parts(layout, retrieval, images, captions, device=device, memory_bytes=memory_bytes)
+    return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from store import EmbeddingStore
+from store.ragged import Ragged
 from store.schema import TOP
 from store.types import EncoderSpec, Modality
 from tasks.scoring.late_interaction.maxsim import score_maxsim
 from tasks.scoring.protocols.selection import build_tasks, select_protocols
-from tests.benchmarks.bench_maxsim import Block
 from tests.benchmarks.commands import Stepwise, capim, planted_store
 from tests.benchmarks.planted import MULTI, Hidden, karpathy
 from tests.benchmarks.rows import Row
@@ -88,10 +88,10 @@ def full_late_interaction(quick: bool) -> list[Row]:
     n_images, n_captions = corpus.images.num_rows, corpus.captions.num_rows
     hidden = Hidden(corpus)
     made = {modality: list(blocks_of(hidden, model, modality)) for modality in ("image", "caption")}
-    judgements = build_tasks(corpus, select_protocols(corpus, vectors="multi"))
+    tasks = build_tasks(corpus, select_protocols(corpus, vectors="multi"))
     top = max(1, TOP * n_images // 5000)  # the same share of the images as in full, so that as many pairs are decided
     begun = time.perf_counter()
-    score_maxsim(lambda: iter(made["image"]), lambda: iter(made["caption"]), judgements, top=top)
+    score_maxsim(lambda: iter(made["image"]), lambda: iter(made["caption"]), tasks, top=top)
     seconds = (time.perf_counter() - begun) * (25_010 / n_captions) * (5000 / n_images)
     n_vectors = sum(len(block.values) for block in made["caption"]) / n_captions
     work = 2e-12 * 25_010 * n_vectors * 5000 * FULL_PATCHES * 128
@@ -99,11 +99,12 @@ def full_late_interaction(quick: bool) -> list[Row]:
     return [Row("MaxSim at ColPali's full size, estimated", seconds / 60, "minutes", note=note)]
 
 
-def blocks_of(hidden: Hidden, model: EncoderSpec, modality: Modality) -> Iterator[Block]:
-    """The multi-vectors of one modality as a store hands them out."""
+def blocks_of(hidden: Hidden, model: EncoderSpec, modality: Modality) -> Iterator[Ragged]:
+    """The multi-vectors of one modality as a store yields them."""
     start = 0
     for values, offsets, n in hidden.blocks(model, modality, FULL_PATCHES):
-        yield Block(np.arange(start, start + n, dtype=np.int32), values.astype(np.float16), offsets)
+        ords = np.arange(start, start + n, dtype=np.int32)
+        yield Ragged(values=values.astype(np.float16), offsets=offsets, ords=ords)
         start += n
 
 

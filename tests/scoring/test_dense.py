@@ -27,11 +27,11 @@ def exact_vectors(seed: int, n: int) -> NDArray[np.float32]:
     return EXACT[np.random.default_rng(seed).integers(len(EXACT), size=n)]
 
 
-def check_against_oracle(outcomes: Outcomes, judgement: RetrievalTask, scores: NDArray[np.float32]) -> None:
+def check_against_oracle(outcomes: Outcomes, task: RetrievalTask, scores: NDArray[np.float32]) -> None:
     """Compare every column with counting by hand; ``scores`` has queries in rows, both by ord."""
-    for q, query in enumerate(judgement.queries):
-        gallery = judgement.galleries[judgement.gallery_of[q]]
-        mine = judgement.relevant[judgement.offsets[q] : judgement.offsets[q + 1]]
+    for q, query in enumerate(task.queries):
+        gallery = task.galleries[task.gallery_of[q]]
+        mine = task.relevant[task.offsets[q] : task.offsets[q + 1]]
         row = scores[query]
         best = row[mine].max()
         irrelevant = np.setdiff1d(gallery, mine)
@@ -59,13 +59,13 @@ def test_ranks_ties_and_lists_equal_counting_by_hand(
 ) -> None:
     corpus = corpus_of(counts)
     images, captions = exact_vectors(1, len(counts)), exact_vectors(2, sum(counts))
-    judgements = build_tasks(corpus, protocols_of(corpus))
-    found = score_dense(images, captions, judgements, memory_bytes=memory_bytes, top=top)
+    tasks = build_tasks(corpus, protocols_of(corpus))
+    found = score_dense(images, captions, tasks, memory_bytes=memory_bytes, top=top)
     scores = captions @ images.T
-    for judgement in judgements:
-        assert isinstance(judgement, RetrievalTask)
-        table = scores if judgement.protocol.direction == "t2i" else scores.T
-        check_against_oracle(found[judgement.protocol.id], judgement, table)
+    for task in tasks:
+        assert isinstance(task, RetrievalTask)
+        table = scores if task.protocol.direction == "t2i" else scores.T
+        check_against_oracle(found[task.protocol.id], task, table)
 
 
 @pytest.mark.parametrize("top", [1, 3, 10])
@@ -77,11 +77,11 @@ def test_galleries_whose_best_are_not_among_the_best_of_all_are_looked_at_alone(
     rng = np.random.default_rng(1)
     images, captions = (rng.integers(-3, 4, size=(n, 6)).astype(np.float32) for n in (130, 650))
     images[:, 0], captions[:, 0] = 1, np.where(np.arange(650) % 5 == 0, 64, 0)
-    judgements = build_tasks(corpus, select_protocols(corpus, ["i2t/any", "i2t/symmetric-mean", "i2t/symmetric-first"]))
-    found = score_dense(images, captions, judgements, top=top)
-    for judgement in judgements:
-        assert isinstance(judgement, RetrievalTask)
-        check_against_oracle(found[judgement.protocol.id], judgement, images @ captions.T)
+    tasks = build_tasks(corpus, select_protocols(corpus, ["i2t/any", "i2t/symmetric-mean", "i2t/symmetric-first"]))
+    found = score_dense(images, captions, tasks, top=top)
+    for task in tasks:
+        assert isinstance(task, RetrievalTask)
+        check_against_oracle(found[task.protocol.id], task, images @ captions.T)
 
 
 def test_constant_scorer_gets_exactly_k_over_n(corpus_of: Callable[[list[int]], Corpus]) -> None:
@@ -98,8 +98,8 @@ def test_constant_scorer_gets_what_the_table_calls_chance(corpus_of: Callable[[l
     corpus = corpus_of([5] * 50)
     same = np.full((250, 8), 8**-0.5, dtype=np.float32)
     varied = np.random.default_rng(0).standard_normal((250, 8)).astype(np.float32)
-    judgements = build_tasks(corpus, protocols_of(corpus))
-    constant, other = (score_dense(v[:50], v, judgements) for v in (same, varied))
+    tasks = build_tasks(corpus, protocols_of(corpus))
+    constant, other = (score_dense(v[:50], v, tasks) for v in (same, varied))
     for id_ in constant:
         for metric in METRICS.values():
             if metric.applies(constant[id_]):
@@ -136,20 +136,20 @@ def test_identical_captions_of_two_images_tie_exactly_wherever_they_stand(n: int
     captions[-1] = captions[0]
     rows = [CaptionRow(id=f"c{i}", image_id=f"i{i}", text="x") for i in range(n)]
     corpus = build_corpus("c", [ImageRow(id=f"i{i}") for i in range(n)], rows, source=None)
-    judgements = build_tasks(corpus, select_protocols(corpus, ["i2t/any", "t2i/all"]))
+    tasks = build_tasks(corpus, select_protocols(corpus, ["i2t/any", "t2i/all"]))
     for memory_bytes in (1 << 30, 1 << 10):
-        found = score_dense(captions[::-1].copy(), captions, judgements, memory_bytes=memory_bytes)
+        found = score_dense(captions[::-1].copy(), captions, tasks, memory_bytes=memory_bytes)
         assert found["i2t/any"].rank_worst[0] == found["i2t/any"].rank_best[0] + 1
         assert found["i2t/any"].rank_worst[-1] == found["i2t/any"].rank_best[-1] + 1
 
 
 def test_ranks_of_transposed_scores_agree(corpus_of: Callable[[list[int]], Corpus]) -> None:
-    """One caption per image: asking i2t is asking t2i with the two sides exchanged."""
+    """One caption per image: i2t equals t2i with the two sides exchanged."""
     corpus = corpus_of([1] * 70)
     rng = np.random.default_rng(3)
     a, b = (rng.standard_normal((70, 24)).astype(np.float32) for _ in range(2))
-    judgements = build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]))
-    one, other = score_dense(a, b, judgements), score_dense(b, a, judgements)
+    tasks = build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]))
+    one, other = score_dense(a, b, tasks), score_dense(b, a, tasks)
     np.testing.assert_array_equal(one["t2i/all"].rank_best, other["i2t/any"].rank_best)
     np.testing.assert_array_equal(one["t2i/all"].top_ords, other["i2t/any"].top_ords)
 
@@ -183,8 +183,8 @@ def test_a_list_longer_than_the_gallery_holds_the_gallery(corpus_of: Callable[[l
             "not finite, first at ord 2",
         ),
         (lambda v: np.where(np.arange(len(v))[:, None] == 1, 0, v).astype(np.float32), "zero, first at ord 1"),
-        (lambda v: v[:, :3], "3 dimensions, captions 4"),
-        (lambda v: v[:-1], "asks for image 2, but there are embeddings of 2"),
+        (lambda v: v[:, :3], "3 dimensions, caption vectors 4"),
+        (lambda v: v[:-1], "needs image 2, but there are embeddings of 2"),
         (lambda v: v[:0], "no image vectors"),
         (lambda v: v.astype(np.float64), "must be float32"),
     ],
@@ -202,9 +202,9 @@ def test_unusable_embeddings_are_refused_by_name(
 
 def test_an_empty_gallery_is_refused(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([1, 1])
-    [judgement] = build_tasks(corpus, select_protocols(corpus, ["t2i/all"]))
+    [task] = build_tasks(corpus, select_protocols(corpus, ["t2i/all"]))
     with pytest.raises(ValueError, match="gallery is empty"):
-        replace(judgement, galleries=(np.empty(0, np.int32),))
+        replace(task, galleries=(np.empty(0, np.int32),))
 
 
 def test_outcomes_survive_arrow(corpus_of: Callable[[list[int]], Corpus], winoground_form: Corpus) -> None:

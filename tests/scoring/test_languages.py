@@ -107,14 +107,14 @@ def test_stored_lists_name_captions_of_the_part_by_their_place_in_the_corpus() -
     np.testing.assert_array_equal(found["t2i/de/bing"].query_ords, ords)
 
 
-def test_without_the_reference_language_there_is_no_consistency_and_it_is_said(
+def test_without_the_reference_language_there_is_no_consistency_and_a_warning_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     parts = PARTS[2:]
     made, (images, captions) = corpus(parts), vectors(len(parts))
     with caplog.at_level(logging.WARNING):
         found = evaluate(made, select_protocols(made, ["t2i/de/google"]), images=images, captions=captions)
-    assert "no en captions to compare with" in caplog.text
+    assert "the corpus has no en captions" in caplog.text
     names = [metric.name for metric in metrics_of(found["t2i/de/google"])]
     assert "consistency_nDCG@20" not in names
     with pytest.raises(ValueError, match="needs the reference language"):

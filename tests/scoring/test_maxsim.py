@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from store.ragged import Ragged
 from store.types import Corpus
-from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.scoring.evaluate import evaluate
-from tasks.scoring.late_interaction.maxsim import maxsim, score_maxsim
-from tasks.scoring.late_interaction.multivectors import gather, stacked
-from tasks.scoring.late_interaction.products import float32_scores, float64_scores, image_as_query
-from tasks.scoring.late_interaction.screening import bound_of, screen_of, screened
+from tasks.scoring.late_interaction.maxsim import score_maxsim
+from tasks.scoring.late_interaction.multivectors import gather
+from tasks.scoring.late_interaction.products import image_as_query_scores, maxsim_scores
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.orientations import with_orientations
 from tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
-
-
-class Block(NamedTuple):
-    ords: NDArray[np.int32]
-    values: NDArray[np.float16]
-    offsets: NDArray[np.int64]
 
 
 class Items:
@@ -40,11 +30,10 @@ class Items:
             self.vectors.append((v / np.linalg.norm(v, axis=1, keepdims=True)).astype(np.float16))
         self.window = window
 
-    def __call__(self) -> Iterator[Block]:
+    def __call__(self) -> Iterator[Ragged]:
         for start in range(0, len(self.vectors), self.window):
             part = self.vectors[start : start + self.window]
-            offsets = np.concatenate([[0], np.cumsum([len(v) for v in part])]).astype(np.int64)
-            yield Block(np.arange(start, start + len(part), dtype=np.int32), np.concatenate(part), offsets)
+            yield Ragged.of(part, ords=np.arange(start, start + len(part)))
 
 
 def by_definition(captions: Items, images: Items) -> NDArray[np.float64]:
@@ -85,7 +74,7 @@ def test_negative_similarities_are_not_beaten_by_padding(corpus_of: Callable[[li
         (lambda items: items.vectors.__setitem__(2, items.vectors[2][:0]), "image 2 has no vectors"),
         (lambda items: items.vectors.pop(), "has image 5, but there are embeddings of 5"),
         (lambda items: items.vectors.clear(), "no image vectors"),
-        (lambda items: setattr(items, "vectors", [v[:, :4] for v in items.vectors]), "4 dimensions, captions 8"),
+        (lambda items: setattr(items, "vectors", [v[:, :4] for v in items.vectors]), "4 dimensions, caption vectors 8"),
     ],
     ids=["NaN", "infinite", "zero", "item without vectors", "missing item", "none", "dimensions"],
 )
@@ -105,49 +94,7 @@ def assert_same(one: Outcomes, other: Outcomes) -> None:
             np.testing.assert_array_equal(values, getattr(other, name), err_msg=f"{one.protocol.id}: {name}")
 
 
-@settings(deadline=None, max_examples=15)
-@given(
-    seed=st.integers(0, 10**6),
-    dim=st.sampled_from([4, 32, 128]),
-    counts=st.sampled_from([[1] * 40, [5] * 12, [2, 1, 3, 1, 2]]),
-    top=st.sampled_from([1, 3, 100]),
-)
-def test_certified_outcomes_are_those_of_float32_to_the_bit(seed: int, dim: int, counts: list[int], top: int) -> None:
-    rows = [CaptionRow(id=f"c{i}.{k}", image_id=f"i{i}", text="x") for i, n in enumerate(counts) for k in range(n)]
-    corpus = build_corpus("c", [ImageRow(id=f"i{i}") for i in range(len(counts))], rows, source=None)
-    images, captions = Items(seed, len(counts), dim, longest=40), Items(seed + 1, sum(counts), dim)
-    for i in range(1, len(counts), 3):  # identical images and captions tie exactly, near ones nearly
-        images.vectors[i] = images.vectors[0]
-        captions.vectors[i] = (captions.vectors[0] * np.float16(1.001)).astype(np.float16)
-    protocols = with_orientations(protocols_of(corpus))
-    judgements = [j for j in build_tasks(corpus, protocols) if "image-as-query" not in j.protocol.id]
-    exact = score_maxsim(images, captions, judgements, top=top, method="float32")
-    fast = score_maxsim(images, captions, judgements, top=top, method="certified")
-    assert list(exact) == [judgement.protocol.id for judgement in judgements]
-    for id_ in exact:
-        assert_same(exact[id_], fast[id_])
-
-
-@settings(deadline=None, max_examples=15)
-@given(seed=st.integers(0, 10**6), dim=st.sampled_from([2, 16, 128]), scale=st.sampled_from([1.0, -1.0, 30.0]))
-def test_no_screened_score_is_further_from_the_exact_one_than_its_bound(seed: int, dim: int, scale: float) -> None:
-    images, captions = Items(seed, 9, dim), Items(seed + 1, 11, dim)
-    captions.vectors = [(v * scale).astype(np.float16) for v in captions.vectors]
-    tokens = gather(captions(), "caption")
-    screen = screen_of(tokens, "cpu")
-    columns = [screened(screen, stacked(block, [k])) for block in images() for k in range(len(block.ords))]
-    bound = bound_of(
-        screen,
-        largest_magnitudes=np.max([column.magnitudes[0] for column in columns], axis=0),
-        residuals=np.concatenate([column.residuals for column in columns]),
-        largest_norm=max(column.norm for column in columns),
-    )
-    table = np.concatenate([column.scores for column in columns]).T
-    off = np.abs(table - float64_scores(images, tokens))
-    assert (off <= bound.at(slice(None), slice(None))).all()
-
-
-@pytest.mark.parametrize("score", [float32_scores, image_as_query])
+@pytest.mark.parametrize("score", [maxsim_scores, image_as_query_scores])
 @pytest.mark.parametrize("counts", [[32] * 40, [20, 33, 20, 700, 33, 20], [7] * 9, [1030, 1030]])
 def test_scores_do_not_depend_on_the_images_that_are_scored_beside(
     counts: list[int], score: Callable[..., NDArray[np.float32]]
@@ -162,37 +109,17 @@ def test_scores_do_not_depend_on_the_images_that_are_scored_beside(
         np.testing.assert_array_equal(together[:, [item]], score(alone, captions, n_images=1, **how))
 
 
-@pytest.mark.parametrize(("vectors", "method"), [(32, "float32"), (200, "certified")])
-def test_images_of_few_vectors_are_not_screened(
-    corpus_of: Callable[[list[int]], Corpus], monkeypatch: pytest.MonkeyPatch, vectors: int, method: str
-) -> None:
-    monkeypatch.setattr("tasks.scoring.late_interaction.maxsim.half_is_fast", lambda _: True)
-    corpus = corpus_of([1] * 6)
-    images, captions = Items(0, 6, 16, longest=vectors), Items(1, 6, 16)
-    images.vectors = [np.resize(v, (vectors, 16)) for v in images.vectors]
-    made = maxsim(images, gather(captions(), "caption"), build_tasks(corpus, protocols_of(corpus)), top=2)
-    assert made.method == method
-
-
-def test_only_pairs_that_decide_something_are_scored_again(corpus_of: Callable[[list[int]], Corpus]) -> None:
-    corpus = corpus_of([1] * 200)
-    images, captions = Items(0, 200, 64, longest=30), Items(1, 200, 64)
-    judgements = build_tasks(corpus, protocols_of(corpus))
-    made = maxsim(images, gather(captions(), "caption"), judgements, top=5, method="certified")
-    assert 0.05 < made.rescored < 0.5
-
-
 def test_the_three_orientations_follow_their_definitions(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([1] * 12)
     images, captions = Items(0, 12, longest=70), Items(1, 12)
     found = evaluate(corpus, with_orientations(select_protocols(corpus, ["i2t/any"])), images=images, captions=captions)
     table = by_definition(captions, images)
     lengths = np.array([len(v) for v in captions.vectors])
-    asked = by_definition(images, captions)
+    by_image = by_definition(images, captions)
     for id_, scores in (
         ("i2t/any", table.T),
         ("i2t/any@transposed-per-token", table.T / lengths),
-        ("i2t/any@image-as-query", asked),
+        ("i2t/any@image-as-query", by_image),
     ):
         np.testing.assert_array_equal(found[id_].top_ords, np.argsort(-scores, axis=1, kind="stable"), err_msg=id_)
         np.testing.assert_allclose(found[id_].best_score, np.diag(scores), rtol=1e-5)
@@ -201,24 +128,19 @@ def test_the_three_orientations_follow_their_definitions(corpus_of: Callable[[li
 def test_scores_that_do_not_fit_memory_are_the_same(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([2] * 20)
     images, captions = Items(0, 20), Items(1, 40)
-    judgements = build_tasks(corpus, protocols_of(corpus))
-    roomy, tight = (score_maxsim(images, captions, judgements, memory_bytes=m) for m in (1 << 30, 1 << 8))
+    tasks = build_tasks(corpus, protocols_of(corpus))
+    roomy, tight = (score_maxsim(images, captions, tasks, memory_bytes=m) for m in (1 << 30, 1 << 8))
     for id_ in roomy:
         assert_same(roomy[id_], tight[id_])
 
 
 def test_small_sets_are_scored_exactly(winoground_form: Corpus) -> None:
     images, captions = Items(0, 6), Items(1, 6)
-    [exact, fast] = [
-        score_maxsim(
-            images, captions, build_tasks(winoground_form, select_protocols(winoground_form, ["winoground"])), method=m
-        )
-        for m in ("float32", "certified")
-    ]
+    tasks = build_tasks(winoground_form, select_protocols(winoground_form, ["winoground"]))
+    exact = score_maxsim(images, captions, tasks)
     table = by_definition(captions, images)
     expected = [[table[2 * n + c, 2 * n + i] for c in (0, 1) for i in (0, 1)] for n in range(3)]
     np.testing.assert_allclose(exact["winoground"].scores, expected, rtol=1e-5)
-    assert_same(exact["winoground"], fast["winoground"])
 
 
 def test_a_dense_encoder_has_no_orientations(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
+from store.ragged import Ragged
 from store.types import Corpus
 from tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
 from tasks.corpora.readers.coco_karpathy import read_coco_karpathy
@@ -172,15 +172,8 @@ def test_ndcg_mrr_recall_and_r_precision_equal_trec_eval(corpus_of: Callable[[li
         np.testing.assert_allclose(METRICS[name].per_query(outcomes), expected, atol=1e-6, err_msg=name)
 
 
-class Block(NamedTuple):
-    ords: NDArray[np.int32]
-    values: NDArray[np.float32]
-    offsets: NDArray[np.int64]
-
-
-def blocks(items: list[NDArray[np.float32]]) -> Callable[[], Iterator[Block]]:
-    offsets = np.concatenate([[0], np.cumsum([len(v) for v in items])]).astype(np.int64)
-    return lambda: iter([Block(np.arange(len(items), dtype=np.int32), np.concatenate(items), offsets)])
+def blocks(items: list[NDArray[np.float32]]) -> Callable[[], list[Ragged]]:
+    return lambda: [Ragged.of(items)]
 
 
 def maxsim_both_ways(

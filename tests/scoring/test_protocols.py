@@ -22,9 +22,9 @@ def ids(corpus: Corpus) -> list[str]:
 
 
 def asked(corpus: Corpus, id_: str) -> RetrievalTask:
-    judgement = build_task(corpus, select_protocols(corpus, [id_])[0])
-    assert isinstance(judgement, RetrievalTask)
-    return judgement
+    task = build_task(corpus, select_protocols(corpus, [id_])[0])
+    assert isinstance(task, RetrievalTask)
+    return task
 
 
 def test_a_corpus_has_the_protocols_that_make_sense_for_it(
@@ -161,12 +161,12 @@ def test_a_caption_can_be_asked_to_beat_all_its_negatives_at_once() -> None:
     ]
     corpus = pairs_corpus("aro-coco-order", pairs)
     assert ids(corpus) == ["aro/order", "aro/all-negatives"]
-    judgement = build_task(corpus, select_protocols(corpus, ["aro/all-negatives"])[0])
-    assert isinstance(judgement, ChoiceTask)
-    assert judgement.captions.tolist() == [[0, 2, 3, 4], [1, 5, -1, -1]]
+    task = build_task(corpus, select_protocols(corpus, ["aro/all-negatives"])[0])
+    assert isinstance(task, ChoiceTask)
+    assert task.captions.tolist() == [[0, 2, 3, 4], [1, 5, -1, -1]]
     vectors = np.float32([[1, 0], [0, 1]])
     captions = np.float32([[0.8, 0.6], [0, 1], [0, 1], [0.6, 0.8], [0, -1], [0, 1]])
-    outcomes = score_dense(vectors, captions, [judgement])[judgement.protocol.id]
+    outcomes = score_dense(vectors, captions, [task])[task.protocol.id]
     assert outcomes.n_gallery.tolist() == [4, 2]
     assert METRICS["pair_accuracy"].per_query(outcomes).tolist() == [1, 0]
     assert METRICS["pair_accuracy"].per_query_high(outcomes).tolist() == [1, 1]
@@ -180,7 +180,7 @@ def test_of_many_categories_only_the_mean_is_taken_unless_asked() -> None:
     assert [protocol.id for protocol in select_protocols(corpus, ["aro/relation-7"])] == ["aro/relation-7"]
 
 
-def test_several_judgements_come_in_the_order_asked_for(corpus_of: Callable[[list[int]], Corpus]) -> None:
+def test_several_tasks_come_in_the_order_asked_for(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([2, 2])
     wanted = ["i2t/any", "t2i/all"]
-    assert [judgement.protocol.id for judgement in build_tasks(corpus, select_protocols(corpus, wanted))] == wanted
+    assert [task.protocol.id for task in build_tasks(corpus, select_protocols(corpus, wanted))] == wanted

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from store.ragged import Ragged
 from store.types import Corpus
 from tasks.metrics import METRICS
 from tasks.scoring.approximate import measure
-from tasks.scoring.blocks import score_blocks
-from tasks.scoring.dense import score_dense
-from tasks.scoring.fusion import dense_scores, late_scores, reciprocal_rank_fusion, weighted_sum
+from tasks.scoring.dense import dense_score_rows, score_dense
+from tasks.scoring.fusion import reciprocal_rank_fusion, scores_per_token, weighted_sum
 from tasks.scoring.late_interaction.multivectors import gather
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.scoring.score_blocks import score_blocks
 from tasks.scoring.two_stage import dense_pairs, maxsim_pairs, two_stage
 
 
@@ -38,9 +38,9 @@ def two_encoders(n: int, per_image: int) -> list[tuple[NDArray[np.float32], NDAr
 
 
 def judged(corpus: Corpus, id_: str) -> RetrievalTask:
-    [judgement] = build_tasks(corpus, select_protocols(corpus, [id_]))
-    assert isinstance(judgement, RetrievalTask)
-    return judgement
+    [task] = build_tasks(corpus, select_protocols(corpus, [id_]))
+    assert isinstance(task, RetrievalTask)
+    return task
 
 
 def same(one: Outcomes, other: Outcomes, columns: tuple[str, ...]) -> None:
@@ -57,32 +57,32 @@ def test_ordering_the_whole_gallery_again_is_the_second_encoder(
 ) -> None:
     corpus = corpus_of([5] * 18)
     (images_a, captions_a), (images_b, captions_b) = two_encoders(18, 5)
-    judgement = judged(corpus, id_)
-    first, alone = (score_dense(i, c, [judgement])[id_] for i, c in ((images_a, captions_a), (images_b, captions_b)))
+    task = judged(corpus, id_)
+    first, alone = (score_dense(i, c, [task])[id_] for i, c in ((images_a, captions_a), (images_b, captions_b)))
     pairs = dense_pairs(captions_b, images_b) if id_ == "t2i/all" else dense_pairs(images_b, captions_b)
     width = first.top_ords.shape[1]  # type: ignore[union-attr]
-    [whole] = two_stage(first, judgement, pairs, [width])
+    [whole] = two_stage(first, task, pairs, [width])
     same(whole.outcomes, alone, RANKS)
-    assert (whole.pairs_per_query, whole.n) == (width, width)
+    assert whole.n == width
 
 
 def test_ordering_one_item_again_is_the_first_encoder(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([5] * 30)
     (images_a, captions_a), (images_b, captions_b) = two_encoders(30, 5)
-    judgement = judged(corpus, "i2t/any")
-    first = score_dense(images_a, captions_a, [judgement])["i2t/any"]
-    [one] = two_stage(first, judgement, dense_pairs(images_b, captions_b), [1])
+    task = judged(corpus, "i2t/any")
+    first = score_dense(images_a, captions_a, [task])["i2t/any"]
+    [one] = two_stage(first, task, dense_pairs(images_b, captions_b), [1])
     same(one.outcomes, first, RANKS)
 
 
 def test_ranks_of_every_depth_equal_sorting_by_hand(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([3] * 25)
     (images_a, captions_a), (images_b, captions_b) = two_encoders(25, 3)
-    judgement = judged(corpus, "i2t/any")
-    first = score_dense(images_a, captions_a, [judgement])["i2t/any"]
+    task = judged(corpus, "i2t/any")
+    first = score_dense(images_a, captions_a, [task])["i2t/any"]
     second = images_b @ captions_b.T
     assert first.top_ords is not None
-    for depth in two_stage(first, judgement, dense_pairs(images_b, captions_b), [2, 7, 40]):
+    for depth in two_stage(first, task, dense_pairs(images_b, captions_b), [2, 7, 40]):
         for q in range(25):
             head, tail = first.top_ords[q, : depth.n], first.top_ords[q, depth.n :]
             order = [*head[np.argsort(-second[q, head], kind="stable")], *tail]
@@ -95,27 +95,18 @@ def test_ranks_of_every_depth_equal_sorting_by_hand(corpus_of: Callable[[list[in
 def test_a_depth_beyond_the_lists_is_refused(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([1] * 20)
     [(images, captions), _] = two_encoders(20, 1)
-    judgement = judged(corpus, "t2i/all")
-    first = score_dense(images, captions, [judgement], top=10)["t2i/all"]
+    task = judged(corpus, "t2i/all")
+    first = score_dense(images, captions, [task], top=10)["t2i/all"]
     with pytest.raises(ValueError, match="1 to 10"):
-        two_stage(first, judgement, dense_pairs(captions, images), [5, 11])
-
-
-class Block(NamedTuple):
-    ords: NDArray[np.int32]
-    values: NDArray[np.float32]
-    offsets: NDArray[np.int64]
+        two_stage(first, task, dense_pairs(captions, images), [5, 11])
 
 
 def test_multi_vector_pairs_are_maxsim_scores() -> None:
     rng = np.random.default_rng(5)
     items = [[unit(rng.standard_normal((rng.integers(2, 20), 8))) for _ in range(9)] for _ in range(2)]
 
-    def blocks(side: int) -> Iterator[Block]:
-        for start in (0, 4, 8):
-            part = items[side][start : start + 4]
-            offsets = np.concatenate([[0], np.cumsum([len(v) for v in part])]).astype(np.int64)
-            yield Block(np.arange(start, start + len(part), dtype=np.int32), np.concatenate(part), offsets)
+    def blocks(side: int) -> Iterator[Ragged]:
+        return (Ragged.of(items[side]).slice(start, start + 4) for start in (0, 4, 8))
 
     queries = np.int32([0, 3, 3])
     lists = np.int32([[1, 8], [4, 0], [8, 2]])
@@ -130,20 +121,15 @@ def test_a_weighted_sum_ranks_by_the_sum_of_cosines_and_scores_per_token(
     corpus_of: Callable[[list[int]], Corpus],
 ) -> None:
     corpus = corpus_of([2] * 20)
-    judgement = judged(corpus, "t2i/all")
+    task = judged(corpus, "t2i/all")
     (images, captions), _ = two_encoders(20, 2)
     rng = np.random.default_rng(5)
-    late = [[unit(rng.standard_normal((rng.integers(2, 9), 8))) for _ in range(n)] for n in (20, 40)]
-
-    def blocks(items: list[NDArray[np.float32]]) -> Iterator[Block]:
-        offsets = np.concatenate([[0], np.cumsum([len(v) for v in items])]).astype(np.int64)
-        yield Block(np.arange(len(items), dtype=np.int32), np.concatenate(items), offsets)
-
+    late = [Ragged.of([unit(rng.standard_normal((rng.integers(2, 9), 8))) for _ in range(n)]) for n in (20, 40)]
     members = [
-        dense_scores(images, captions, judgement),
-        late_scores(lambda: blocks(late[0]), gather(blocks(late[1]), "caption"), n_images=20),
+        dense_score_rows(images, captions, task),
+        scores_per_token(lambda: [late[0]], gather([late[1]], "caption"), n_images=20),
     ]
-    found = weighted_sum(members, [0.3, 0.7], judgement, shape=(40, 20))
+    found = weighted_sum(members, [0.3, 0.7], task, shape=(40, 20))
     per_token = [[(c @ i.T).max(axis=1).mean() for i in late[0]] for c in late[1]]
     table = 0.3 * captions @ images.T + 0.7 * np.array(per_token)
     np.testing.assert_array_equal(found.top_ords, np.argsort(-table, axis=1, kind="stable"))
@@ -152,22 +138,22 @@ def test_a_weighted_sum_ranks_by_the_sum_of_cosines_and_scores_per_token(
 
 
 def test_weights_that_say_nothing_are_refused(corpus_of: Callable[[list[int]], Corpus]) -> None:
-    judgement = judged(corpus_of([1, 1]), "t2i/all")
+    task = judged(corpus_of([1, 1]), "t2i/all")
     for weights, message in (
         ([0.0], "not all 0"),
         ([-1.0], "not negative"),
         ([float("nan")], "finite"),
-        ([1, 1], "each its own"),
+        ([1, 1], "one weight for each of 1 encoders, got 2"),
     ):
         with pytest.raises(ValueError, match=message):
-            weighted_sum([iter(())], weights, judgement, shape=(2, 2))
+            weighted_sum([iter(())], weights, task, shape=(2, 2))
 
 
 def test_reciprocal_rank_fusion_equals_its_formula(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([2] * 30)
-    judgement = judged(corpus, "t2i/all")
-    both = [score_dense(i, c, [judgement])["t2i/all"] for i, c in two_encoders(30, 2)]
-    fused = reciprocal_rank_fusion(both, judgement)
+    task = judged(corpus, "t2i/all")
+    both = [score_dense(i, c, [task])["t2i/all"] for i, c in two_encoders(30, 2)]
+    fused = reciprocal_rank_fusion(both, task)
     for q in range(60):
         gains = np.zeros(30)
         for outcomes in both:
@@ -182,10 +168,10 @@ def test_fusing_an_encoder_with_itself_changes_no_rank_within_its_lists(
     corpus_of: Callable[[list[int]], Corpus],
 ) -> None:
     corpus = corpus_of([1] * 40)
-    judgement = judged(corpus, "t2i/all")
+    task = judged(corpus, "t2i/all")
     [(images, captions), _] = two_encoders(40, 1)
-    one = score_dense(images, captions, [judgement], top=10)["t2i/all"]
-    fused = reciprocal_rank_fusion([one, one], judgement)
+    one = score_dense(images, captions, [task], top=10)["t2i/all"]
+    fused = reciprocal_rank_fusion([one, one], task)
     listed = one.rank_worst <= 10
     np.testing.assert_array_equal(fused.rank_best[listed], one.rank_best[listed])
     assert (fused.rank_best[~listed] == 11).all()
@@ -194,42 +180,42 @@ def test_fusing_an_encoder_with_itself_changes_no_rank_within_its_lists(
 
 def test_an_exact_index_loses_nothing_and_a_blind_one_everything(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([1] * 50)
-    judgement = judged(corpus, "t2i/all")
+    task = judged(corpus, "t2i/all")
     [(images, captions), _] = two_encoders(50, 1)
-    exact = score_dense(images, captions, [judgement])["t2i/all"]
+    exact = score_dense(images, captions, [task])["t2i/all"]
 
     def through(queries: NDArray[np.float32], k: int) -> NDArray[np.int32]:
         return np.argsort(-(queries @ images.T), axis=1, kind="stable")[:, :k].astype(np.int32)
 
-    for row in measure(through, captions, exact, judgement, name="exact", batch=7):
+    for row in measure(through, captions, exact, task, name="exact", batch=7):
         assert (row.recall, row.hit_change) == (1, 0)
         assert row.exact_hit == pytest.approx(METRICS[f"R@{row.k}"].value(exact))
         assert row.queries_per_second > 0
-    blind = measure(lambda q, k: np.full((len(q), k), -1, np.int32), captions, exact, judgement, name="blind")
+    blind = measure(lambda q, k: np.full((len(q), k), -1, np.int32), captions, exact, task, name="blind")
     assert all((row.recall, row.hit) == (0, 0) for row in blind)
     with pytest.raises(ValueError, match=r"shape \(50, 3\)"):
-        measure(lambda q, k: np.zeros((len(q), 3), np.int32), captions, exact, judgement, name="short")
+        measure(lambda q, k: np.zeros((len(q), 3), np.int32), captions, exact, task, name="short")
     with pytest.raises(ValueError, match="at least 60"):
-        measure(through, captions, exact, judgement, name="exact", ks=[60])
+        measure(through, captions, exact, task, name="exact", ks=[60])
 
 
 def test_an_item_that_ties_with_the_last_of_the_list_counts_as_found(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([1] * 3)
-    judgement = judged(corpus, "t2i/all")
+    task = judged(corpus, "t2i/all")
     images = np.float32([[1, 0], [0, 1], [0, 1]])
-    exact = score_dense(images, images, [judgement])["t2i/all"]
-    [row] = measure(lambda q, k: np.int32([[0], [2], [2]]), images, exact, judgement, name="other one", ks=[1], batch=3)
+    exact = score_dense(images, images, [task])["t2i/all"]
+    [row] = measure(lambda q, k: np.int32([[0], [2], [2]]), images, exact, task, name="other one", ks=[1], batch=3)
     assert row.recall == 1
 
 
 def test_blocks_hold_every_score_that_outcomes_came_from(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([5] * 12)
     [(images, captions), _] = two_encoders(12, 5)
-    for judgement in build_tasks(corpus, protocols_of(corpus)):
-        assert isinstance(judgement, RetrievalTask)
-        outcomes = score_dense(images, captions, [judgement])[judgement.protocol.id]
+    for task in build_tasks(corpus, protocols_of(corpus)):
+        assert isinstance(task, RetrievalTask)
+        outcomes = score_dense(images, captions, [task])[task.protocol.id]
         seen = np.zeros(len(outcomes), dtype=int)
-        for block in score_blocks(images, captions, judgement, memory_bytes=1 << 14):
+        for block in score_blocks(images, captions, task, memory_bytes=1 << 14):
             best = np.where(block.relevant, block.scores, -np.inf).max(axis=1)
             np.testing.assert_array_equal(best, outcomes.best_score[block.rows])
             np.testing.assert_array_equal(
@@ -242,8 +228,8 @@ def test_blocks_hold_every_score_that_outcomes_came_from(corpus_of: Callable[[li
 def test_outcomes_of_another_protocol_are_refused(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([1] * 6)
     [(images, captions), _] = two_encoders(6, 1)
-    judgement = judged(corpus, "t2i/all")
-    first = score_dense(images, captions, [judgement])["t2i/all"]
+    task = judged(corpus, "t2i/all")
+    first = score_dense(images, captions, [task])["t2i/all"]
     other = replace(first, protocol=replace(first.protocol, id="t2i/first"))
-    with pytest.raises(ValueError, match="not those of the judgement"):
-        two_stage(other, judgement, dense_pairs(captions, images), [2])
+    with pytest.raises(ValueError, match="expected outcomes of protocol 't2i/all'"):
+        two_stage(other, task, dense_pairs(captions, images), [2])

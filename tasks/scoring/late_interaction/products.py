@@ -1,65 +1,65 @@
-"""MaxSim of every pair without screening: in float32, in float64, and with the image asking.
+"""MaxSim scores of pairs of multi-vectors, in float32.
 
-The float32 scores are the fallback where bfloat16 is slow, and what screened scores are checked against; the float64
-ones are the definition.
+The score of a pair does not depend on which other pairs are computed beside it: token rows are padded to a multiple
+of 16 and images repeat vectors up to 16 (see ``tasks.scoring.dense``). Repeating changes no maximum; a padded 0
+would, since it beats every negative similarity.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from tempfile import TemporaryFile
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.scoring.late_interaction.multivectors import (
-    PATCHES_AT_ONCE,
-    Blocks,
-    MultiVectorBlock,
-    Ragged,
-    alike,
-    best_patch,
-    checked,
-    padded,
-    stacked,
-    summed,
-)
+from store.ragged import Ragged
+from tasks.scoring.late_interaction.multivectors import Blocks, checked, groups_of_equal_count
 from tasks.scoring.threads import one_thread_each
 
+_ALIGNED = 16
+_PATCHES_AT_ONCE = 512  # of several images that have few: every token is then read from memory once for all of them
 _CAPTIONS_AT_ONCE = 64  # of one length: their products with as many patches stay in the caches of one processor core
+_CORE_BYTES = 1 << 20  # of a product: stays in the caches of one processor core, and is worth a call
+_DEVICE_BYTES = 1 << 28  # of a product on a GPU
+_TILED = 64  # rows of a product are a multiple of this
 
 
-def float32_scores(
+def maxsim_scores(
     images: Blocks, captions: Ragged, *, n_images: int, device: str, memory_bytes: int
 ) -> NDArray[np.float32]:
-    """Every pair in float32, shape ``(n_captions, n_images)``."""
-    tokens = padded(torch.from_numpy(captions.values).to(device))
+    """Sum over a caption's tokens of the best patch of the image, shape ``(n_captions, n_images)``.
 
-    def some(patches: Tensor) -> NDArray[np.float32]:
-        best = best_patch(tokens, patches).cpu().numpy()
-        return summed(best[:, : len(captions.values)], captions.offsets[:-1])
+    Args:
+        images: Multi-vectors of all images.
+        captions: float32 multi-vectors of all captions.
+        n_images: Number of images to score.
+        device: Any torch device.
+        memory_bytes: Half of it for the scores; a larger table is kept in a temporary file.
+    """
+    tokens = _padded(torch.from_numpy(captions.values).to(device))
 
-    return _all_images(some, images, captions, n_images, device, memory_bytes)
+    def score(patches: Tensor) -> NDArray[np.float32]:
+        return _sums_over_tokens(_best_patch(tokens, patches), captions)
 
-
-def float64_scores(images: Blocks, captions: Ragged) -> NDArray[np.float64]:
-    """Every pair in float64, shape ``(n_captions, n_images)``, by the definition: slow, for checks."""
-    tokens = captions.values.astype(np.float64)
-    columns = []
-    for _, block in checked(images(), "image", tokens.shape[1]):
-        for start, stop in zip(block.offsets[:-1], block.offsets[1:], strict=True):
-            best = (tokens @ block.values[start:stop].astype(np.float64).T).max(axis=1)
-            columns.append(np.add.reduceat(best, captions.offsets[:-1]))
-    return np.stack(columns, axis=1)
+    return _score_images(score, images, captions, n_images, device, memory_bytes)
 
 
-def image_as_query(
+def pair_scores(captions: Ragged, image: NDArray[np.floating], device: str) -> NDArray[np.float32]:
+    """Scores of some captions with one image, bit for bit those of :func:`maxsim_scores`."""
+    if not len(captions):
+        return np.empty(0, dtype=np.float32)
+    tokens = _padded(torch.from_numpy(captions.values).to(device))
+    scores: NDArray[np.float32] = _sums_over_tokens(_best_patch(tokens, _stacked([image]).to(device)), captions)[0]
+    return scores
+
+
+def image_as_query_scores(
     images: Blocks, captions: Ragged, *, n_images: int, device: str, memory_bytes: int
 ) -> NDArray[np.float32]:
-    """Sum over an image's patches of the best token of the caption, float32, shape ``(n_captions, n_images)``."""
+    """Sum over an image's patches of the best token of the caption; arguments as for :func:`maxsim_scores`."""
     groups = []
     for length in np.unique(captions.counts):
         # captions of one length together, their first tokens before their second ones: the best token of many
@@ -67,33 +67,34 @@ def image_as_query(
         of_length = np.flatnonzero(captions.counts == length)
         at_once = _CAPTIONS_AT_ONCE if device == "cpu" else len(of_length)
         for first in range(0, len(of_length), at_once):
-            who = of_length[first : first + at_once]
-            places = captions.offsets[who] + np.arange(length)[:, None]
-            tokens = padded(torch.from_numpy(captions.values[places.ravel()]).to(device))
-            groups.append((who, places.shape, tokens.T.contiguous()))
+            group = of_length[first : first + at_once]
+            vectors = captions.take(group).values.reshape(len(group), length, -1).swapaxes(0, 1)
+            tokens = _padded(torch.from_numpy(vectors.reshape(len(group) * length, -1)).to(device))
+            groups.append((group, int(length), tokens.T.contiguous()))
 
-    def some(patches: Tensor) -> NDArray[np.float32]:
-        sums = np.zeros((len(patches), captions.n), dtype=np.float32)
-        for first in range(0, patches.shape[1], PATCHES_AT_ONCE):
-            part = patches[:, first : first + PATCHES_AT_ONCE]
-            rows, n_rows = padded(part.flatten(0, 1)), part.shape[0] * part.shape[1]
-            for who, shape, tokens in groups:
-                products = (rows @ tokens)[:n_rows, : shape[0] * shape[1]]
-                sums[:, who] += products.reshape(*part.shape[:2], *shape).amax(dim=2).sum(dim=1).cpu().numpy()
+    def score(patches: Tensor) -> NDArray[np.float32]:
+        sums = np.zeros((len(patches), len(captions)), dtype=np.float32)
+        for first in range(0, patches.shape[1], _PATCHES_AT_ONCE):
+            part = patches[:, first : first + _PATCHES_AT_ONCE]
+            rows, n_rows = _padded(part.flatten(0, 1)), part.shape[0] * part.shape[1]
+            for group, length, tokens in groups:
+                products = (rows @ tokens)[:n_rows, : length * len(group)]
+                by_token = products.reshape(*part.shape[:2], length, len(group))
+                sums[:, group] += by_token.amax(dim=2).sum(dim=1).cpu().numpy()
         return sums
 
-    return _all_images(some, images, captions, n_images, device, memory_bytes, repeat=False)
+    return _score_images(score, images, captions, n_images, device, memory_bytes, repeat=False)
 
 
-def score_table(shape: tuple[int, int], dtype: DTypeLike, memory_bytes: int) -> NDArray[Any]:
-    """An empty table; in a temporary file, gone when it is closed, where it would take more than the memory given."""
-    if np.dtype(dtype).itemsize * shape[0] * shape[1] <= memory_bytes:
-        return np.empty(shape, dtype=dtype)
+def score_table(shape: tuple[int, int], memory_bytes: int) -> NDArray[np.float32]:
+    """An empty float32 table, in a temporary file if it takes more than ``memory_bytes``."""
+    if 4 * shape[0] * shape[1] <= memory_bytes:
+        return np.empty(shape, dtype=np.float32)
     with TemporaryFile() as file:
-        return np.memmap(file, dtype=dtype, mode="w+", shape=shape)
+        return np.memmap(file, dtype=np.float32, mode="w+", shape=shape)
 
 
-def _all_images(
+def _score_images(
     score: Callable[[Tensor], NDArray[np.float32]],
     images: Blocks,
     captions: Ragged,
@@ -103,26 +104,65 @@ def _all_images(
     *,
     repeat: bool = True,
 ) -> NDArray[np.float32]:
-    """A column per image from ``score``.
+    """A column per image from ``score``, which gets the patches of images that have equally many.
+
+    ``score`` maps shape ``(k, n_patches, dim)`` to scores with all captions, shape ``(k, n_captions)``. ``repeat``:
+    whether patches may be repeated up to 16.
+    """
+    table = score_table((len(captions), n_images), memory_bytes // 2)
+    with one_thread_each(device) as each:
+        for block in checked(images(), "image", captions.values.shape[1], expected=n_images):
+            groups = groups_of_equal_count(block, most_vectors=_PATCHES_AT_ONCE)
+
+            def score_group(items: list[int], block: Ragged = block) -> NDArray[np.float32]:
+                return score(_stacked([block[item] for item in items], repeat=repeat).to(device))
+
+            for items, columns in zip(groups, each(score_group, groups), strict=True):
+                table[:, block.ords[items]] = columns.T
+    return table
+
+
+def _stacked(items: list[NDArray[np.floating]], *, repeat: bool = True) -> Tensor:
+    """float32 vectors of items that have equally many, shape ``(k, n, dim)``; with ``repeat``, repeated up to 16."""
+    vectors = torch.stack([torch.from_numpy(item.astype(np.float32)) for item in items])
+    n = vectors.shape[1]
+    return vectors.repeat(1, -(-_ALIGNED // n), 1) if repeat and n < _ALIGNED else vectors
+
+
+def _padded(tokens: Tensor) -> Tensor:
+    """Zero rows up to a multiple of 16; the caller leaves out their scores."""
+    return torch.nn.functional.pad(tokens, (0, 0, 0, -len(tokens) % _ALIGNED))
+
+
+def _pieces(n: int, *, row_bytes: int, device: torch.device) -> Iterator[slice]:
+    """Runs of rows such that a product is neither too large for the caches nor too small to be worth a call.
+
+    Examples:
+        >>> [(part.start, part.stop) for part in _pieces(600, row_bytes=4 * 1030, device=torch.device("cpu"))]
+        [(0, 256), (256, 512), (512, 768)]
+    """
+    at_once = (_CORE_BYTES if device.type == "cpu" else _DEVICE_BYTES) / row_bytes
+    step = max(_ALIGNED, round(at_once / _TILED) * _TILED)
+    return (slice(first, first + step) for first in range(0, n, step))
+
+
+def _best_patch(tokens: Tensor, patches: Tensor) -> NDArray[np.float32]:
+    """The similarity of every token with the best patch of every image, shape ``(k, n_tokens)``.
 
     Args:
-        score: From patches of some images that have equally many, shape ``(k, n_patches, dim)``, to their scores with
-            all captions, shape ``(k, n_captions)``.
-        images: Multi-vectors of all images.
-        captions: Multi-vectors of all captions.
-        n_images: How many images are scored.
-        device: Where the patches go.
-        memory_bytes: Half of it for scores.
-        repeat: Whether patches may be repeated up to 16.
+        tokens: float32, shape ``(n_tokens, dim)``, ``n_tokens`` a multiple of 16.
+        patches: float32, shape ``(k, n_patches, dim)``, at least 16 of each image.
     """
-    table = score_table((captions.n, n_images), np.float32, memory_bytes // 2)
-    with one_thread_each(device) as each:
-        for start, block in checked(images(), "image", captions.values.shape[1], expected=n_images):
-            groups = alike(block, min(len(block.ords), n_images - start), most=PATCHES_AT_ONCE)
+    best = torch.empty((len(patches), len(tokens)), dtype=tokens.dtype, device=tokens.device)
+    across = patches.flatten(0, 1).T
+    for part in _pieces(len(tokens), row_bytes=4 * across.shape[1], device=tokens.device):
+        products = tokens[part] @ across
+        best[:, part] = products.view(-1, *patches.shape[:2]).amax(dim=2).T
+    found: NDArray[np.float32] = best.cpu().numpy()
+    return found
 
-            def one(items: list[int], block: MultiVectorBlock = block) -> NDArray[np.float32]:
-                return score(stacked(block, items, repeat=repeat).to(device))
 
-            for items, columns in zip(groups, each(one, groups), strict=True):
-                table[:, [start + item for item in items]] = columns.T
-    return table
+def _sums_over_tokens(best: NDArray[np.float32], captions: Ragged) -> NDArray[np.float32]:
+    """Sums over the tokens of each caption, in token order, shape ``(k, n_captions)``."""
+    sums: NDArray[np.float32] = np.add.reduceat(best[:, : len(captions.values)], captions.offsets[:-1], axis=-1)
+    return sums

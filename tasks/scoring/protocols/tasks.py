@@ -1,4 +1,4 @@
-"""What is asked of a scorer under one protocol: which queries, against what, and what counts as right."""
+"""The task that a protocol sets on a corpus: queries, galleries and relevant items, or small sets to choose in."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from store.types import EvalProtocol
+from store.types import EvalProtocol, Modality
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -19,7 +19,7 @@ class RetrievalTask:
         protocol: Its direction says what the ords mean: ``t2i`` queries are captions and the galleries hold images,
             ``i2t`` the other way round.
         query_ids: object (str), shape ``(n_queries,)``; unique.
-        queries: int32, shape ``(n_queries,)``; an item may be asked several times, in different galleries.
+        queries: int32, shape ``(n_queries,)``; an item may be a query several times, in different galleries.
         clusters: int32, shape ``(n_queries,)``: ord of the image that the query belongs to.
         galleries: int32 ords, ascending, without repetition; most protocols have one, folds have one each.
         gallery_of: int32, shape ``(n_queries,)``: which gallery a query searches.
@@ -44,19 +44,29 @@ class RetrievalTask:
         if not len(self.queries):
             raise ValueError(f"{name}: no query has a relevant item")
         if any(not len(gallery) for gallery in self.galleries):
-            raise ValueError(f"{name}: a gallery is empty; there is nothing to search in")
-        if (np.diff(self.offsets) < 1).any():
-            raise ValueError(f"{name}: query {int(np.argmin(np.diff(self.offsets)))} has no relevant item")
+            raise ValueError(f"{name}: a gallery is empty")
+        if self.n_relevant.min() < 1:
+            raise ValueError(f"{name}: query {int(np.argmin(self.n_relevant))} has no relevant item")
 
     @property
     def n_relevant(self) -> NDArray[np.int64]:
         """Relevant items per query, shape ``(n_queries,)``."""
         return np.diff(self.offsets)
 
+    @property
+    def query_of_relevant(self) -> NDArray[np.int64]:
+        """Which query each entry of ``relevant`` belongs to, same shape."""
+        return np.repeat(np.arange(len(self.queries)), self.n_relevant)
+
+    def highest_ord(self, modality: Modality) -> int:
+        """The highest ord among the task's images or captions."""
+        is_query = (modality == "caption") == (self.protocol.direction == "t2i")
+        return int((self.queries if is_query else np.concatenate(self.galleries)).max())
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ChoiceTask:
-    """Small fixed sets to be told apart: every caption of a set is scored with every image of it.
+    """Small fixed sets: every caption of a set is scored with every image of the set.
 
     Attributes:
         protocol: Direction ``quadruples`` (two captions, two images) or ``pairs`` (caption and negative, one image).
@@ -76,6 +86,10 @@ class ChoiceTask:
     images: NDArray[np.int32]
     captions: NDArray[np.int32]
     weights: NDArray[np.float64]
+
+    def highest_ord(self, modality: Modality) -> int:
+        """The highest ord among the task's images or captions."""
+        return int((self.images if modality == "image" else self.captions).max())
 
 
 ScoringTask: TypeAlias = RetrievalTask | ChoiceTask

@@ -1,102 +1,126 @@
-"""Where relevant items stand in a strip of scores, and the ranks that follow, ties included.
+"""Ranks of relevant items, ties included (``docs/protocols.md`` §4).
 
-Nothing here knows where scores come from: dense products and late interaction are ranked by the same code.
+Dense products, late interaction, re-ranked and fused lists are all ranked by this code.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tasks.scoring.ranks.best import Best, count
+from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.scoring.ranks.top_k import TopK, count_above_and_tied
 
 
-class Standing(NamedTuple):
-    """Where relevant items stand: one entry per pair of a query and a relevant item."""
+class RelevantScores(NamedTuple):
+    """The score of every relevant item and its competitors: one entry per pair of a query and a relevant item."""
 
     scores: NDArray[np.float32]
-    above: NDArray[np.int64]  # gallery items with a strictly higher score
-    level: NDArray[np.int64]  # gallery items with exactly this score, the item itself included
+    n_above: NDArray[np.int64]  # gallery items with a strictly higher score
+    n_tied: NDArray[np.int64]  # gallery items with exactly this score, the item itself included
+
+    def take(self, entries: NDArray[Any]) -> RelevantScores:
+        """Some entries, by position or mask."""
+        return RelevantScores(self.scores[entries], self.n_above[entries], self.n_tied[entries])
 
 
-def standing_of(
+def relevant_scores(
     scores: Tensor,
     rows: NDArray[np.int64],
-    positions: NDArray[np.int64],
-    best: Best,
+    columns: NDArray[np.int64],
+    best: TopK,
     members: NDArray[np.bool_] | None = None,
-) -> Standing:
-    """Items above and level with given items of given queries, counted over the whole gallery.
+) -> RelevantScores:
+    """Scores of given items for given queries, with the items above and tied, counted over the whole gallery.
 
     An item that scores above the end of its query's best list is counted within the list; only the others cost a
     pass over the gallery.
 
     Args:
         scores: float32, shape ``(n_queries, n_items)``.
-        rows: int64, shape ``(n,)``: which query.
-        positions: int64, shape ``(n,)``: which item of the gallery.
+        rows: int64, shape ``(n,)``: the query of each pair.
+        columns: int64, shape ``(n,)``: the item of each pair.
         best: The best lists of all queries, over the gallery or over all items.
         members: Which items the gallery holds; all by default.
     """
-    pairs = torch.from_numpy(rows).to(scores.device), torch.from_numpy(positions).to(scores.device)
+    pairs = torch.from_numpy(rows).to(scores.device), torch.from_numpy(columns).to(scores.device)
     own = scores[pairs].cpu().numpy()
     lists = best.scores[rows]
     listed = True if members is None else members[best.positions[rows]]
     above = np.count_nonzero((lists > own[:, None]) & listed, axis=1)
-    level = np.count_nonzero((lists == own[:, None]) & listed, axis=1)
+    tied = np.count_nonzero((lists == own[:, None]) & listed, axis=1)
     if best.scores.shape[1] < (scores.shape[1] if members is None else np.count_nonzero(members)):
         deep = np.flatnonzero(own <= lists[:, -1])
-        above[deep], level[deep] = count(scores, rows[deep], own[deep], members)
-    return Standing(own, above, level)
+        above[deep], tied[deep] = count_above_and_tied(scores, rows[deep], own[deep], members)
+    return RelevantScores(own, above, tied)
+
+
+def relevant_in_lists(
+    lists: NDArray[np.int32], scores: NDArray[np.floating], task: RetrievalTask, *, unlisted: float
+) -> tuple[RelevantScores, NDArray[np.bool_]]:
+    """Scores of a task's relevant items, with the items of their query's list above and tied, and which are listed.
+
+    Args:
+        lists: Items of every query, shape ``(n_queries, length)``.
+        scores: Their scores, same shape.
+        task: The queries, in the order of the lists, and their relevant items.
+        unlisted: Score of a relevant item that its list does not hold.
+    """
+    query = task.query_of_relevant
+    hits = lists[query] == task.relevant[:, None]
+    listed = hits.any(axis=1)
+    own = np.where(listed, scores[query, hits.argmax(axis=1)], unlisted)
+    above = np.count_nonzero(scores[query] > own[:, None], axis=1)
+    tied = np.count_nonzero(scores[query] == own[:, None], axis=1)
+    return RelevantScores(own.astype(np.float32), above, tied), listed
 
 
 class Ranks(NamedTuple):
-    """Per query: the columns of an outcome; ``low`` and ``high`` hold every relevant item, ascending per query."""
+    """The rank columns of :class:`tasks.scoring.outcomes.Outcomes`."""
 
     best_score: NDArray[np.float32]
     rank_best: NDArray[np.int32]
     rank_worst: NDArray[np.int32]
     n_tied_relevant: NDArray[np.int32]
-    low: NDArray[np.int32]
-    high: NDArray[np.int32]
+    relevant_rank_best: NDArray[np.int32]
+    relevant_rank_worst: NDArray[np.int32]
 
 
-def ranks_of(standing: Standing, offsets: NDArray[np.int64]) -> Ranks:
-    """Lowest and highest rank of every relevant item (``protocols.md`` §4).
+def ranks_of(relevant: RelevantScores, offsets: NDArray[np.int64]) -> Ranks:
+    """Lowest and highest rank of every relevant item.
 
-    ``c`` relevant items level with ``b`` irrelevant ones, below ``a`` items, take the ranks ``a + 1 … a + c`` at best
+    ``c`` relevant items tied with ``b`` irrelevant ones, below ``a`` items, take the ranks ``a + 1 … a + c`` at best
     and ``a + b + 1 … a + b + c`` at worst.
 
     Args:
-        standing: Of all relevant items, query after query.
+        relevant: Of all relevant items, query after query.
         offsets: int64, shape ``(n_queries + 1,)``: where each query starts.
 
     Examples:
-        >>> standing = Standing(np.float32([0.5, 0.5]), np.array([2, 2]), np.array([5, 5]))
-        >>> ranks = ranks_of(standing, np.array([0, 2]))
-        >>> ranks.low.tolist(), ranks.high.tolist(), ranks.n_tied_relevant.tolist()
+        >>> two = RelevantScores(np.float32([0.5, 0.5]), np.array([2, 2]), np.array([5, 5]))
+        >>> ranks = ranks_of(two, np.array([0, 2]))
+        >>> ranks.relevant_rank_best.tolist(), ranks.relevant_rank_worst.tolist(), ranks.n_tied_relevant.tolist()
         ([3, 4], [6, 7], [2])
     """
     query = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    order = np.lexsort((standing.above, query))
-    query, above, level = query[order], standing.above[order], standing.level[order]
+    order = np.lexsort((relevant.n_above, query))
+    query, above, tied = query[order], relevant.n_above[order], relevant.n_tied[order]
     new = np.ones(len(query), dtype=bool)
     new[1:] = (query[1:] != query[:-1]) | (above[1:] != above[:-1])
     group = np.cumsum(new) - 1
-    relevant_level = np.bincount(group)[group]
-    within = np.arange(len(query)) - np.flatnonzero(new)[group]
-    low = above + 1 + within
-    high = low + level - relevant_level
+    tied_relevant = np.bincount(group)[group]
+    best = above + 1 + np.arange(len(query)) - np.flatnonzero(new)[group]
+    worst = best + tied - tied_relevant
     first = offsets[:-1]
     return Ranks(
-        best_score=standing.scores[order][first],
-        rank_best=low[first].astype(np.int32),
-        rank_worst=high[first].astype(np.int32),
-        n_tied_relevant=relevant_level[first].astype(np.int32),
-        low=low.astype(np.int32),
-        high=high.astype(np.int32),
+        best_score=relevant.scores[order][first],
+        rank_best=best[first].astype(np.int32),
+        rank_worst=worst[first].astype(np.int32),
+        n_tied_relevant=tied_relevant[first].astype(np.int32),
+        relevant_rank_best=best.astype(np.int32),
+        relevant_rank_worst=worst.astype(np.int32),
     )

@@ -1,4 +1,4 @@
-"""The two passes over a strip of scores that ranking needs: its best items, and counting past a threshold.
+"""The two passes over a block of scores that ranking needs: its best items, and counting past a threshold.
 
 On a CPU they are numpy's: its selection, sorting and counting use the wide vector units and were measured at 4 to 30
 times the speed of torch's (float32, AVX-512). On other devices they are torch's. Both give the same lists and counts.
@@ -13,65 +13,60 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from store.ragged import positions_within
+
 _LAST = np.iinfo(np.int64).min  # a key that sorts behind every item
-_GROUPS = 5  # groups of items per place of the list, of which only the best of each is looked at
+_GROUPS = 5  # groups of items per place of the list; only the best of each group is looked at
 _LOW = 0x7FFFFFFF
 _SCORES_PER_PASS = 1 << 26  # compared at once on a device other than a CPU
 
 
-class Best(NamedTuple):
-    """The best items of every query, best first: float32 scores and int64 places in the gallery, ``(n_queries, k)``."""
+class TopK(NamedTuple):
+    """The best items of every query, best first: float32 scores and int64 columns, each of shape ``(n_queries, k)``."""
 
     scores: NDArray[np.float32]
     positions: NDArray[np.int64]
 
-    def rows(self, queries: NDArray[np.int64], k: int | None = None) -> Best:
-        """The lists of some queries, the first ``k`` items of them or all."""
-        return Best(self.scores[queries, :k], self.positions[queries, :k])
+    def of(self, queries: NDArray[np.int64], k: int | None = None) -> TopK:
+        """The lists of some queries: their first ``k`` items, or all."""
+        return TopK(self.scores[queries, :k], self.positions[queries, :k])
 
-    def within(self, members: NDArray[np.bool_], k: int) -> tuple[Best, NDArray[np.bool_]]:
-        """The first ``k`` of some items, and for which queries the lists hold that many.
+    def among(self, members: NDArray[np.bool_], k: int) -> tuple[TopK, NDArray[np.bool_]]:
+        """The first ``k`` items that are members, and for which queries the lists hold that many.
 
         Args:
-            members: Which places count.
-            k: At most as many as there are members.
+            members: Which columns count.
+            k: At most the number of members.
 
         Examples:
-            >>> best = Best(np.float32([[0.9, 0.8, 0.7], [0.9, 0.8, 0.7]]), np.array([[2, 0, 1], [0, 2, 3]]))
-            >>> some, enough = best.within(np.array([True, True, False, False]), 2)
+            >>> best = TopK(np.float32([[0.9, 0.8, 0.7], [0.9, 0.8, 0.7]]), np.array([[2, 0, 1], [0, 2, 3]]))
+            >>> some, enough = best.among(np.array([True, True, False, False]), 2)
             >>> some.positions[enough].tolist(), enough.tolist()
             ([[0, 1]], [True, False])
         """
         rows, at = np.nonzero(members[self.positions])
         counts = np.bincount(rows, minlength=len(self.scores))
-        place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        place = positions_within(counts)
         kept = place < k
         rows, at, place = rows[kept], at[kept], place[kept]
-        some = Best(np.empty((len(counts), k), np.float32), np.empty((len(counts), k), np.int64))
+        some = TopK(np.empty((len(counts), k), np.float32), np.empty((len(counts), k), np.int64))
         some.scores[rows, place] = self.scores[rows, at]
         some.positions[rows, place] = self.positions[rows, at]
         return some, counts >= k
 
 
-class Counts(NamedTuple):
-    """Per pair of a query and an item: gallery items strictly above it, and level with it (itself included)."""
-
-    above: NDArray[np.int64]
-    level: NDArray[np.int64]
-
-
-def best_of(scores: Tensor, k: int) -> Best:
+def top_k(scores: Tensor, k: int) -> TopK:
     """The ``k`` best items of every query; equal scores are in gallery order, also at the end of the list.
 
     Selection functions say nothing about the order of equal scores. They only give a score that at least ``k`` items
-    reach; all that reach it are sorted by score and place together, packed into one integer.
+    reach; all that reach it are sorted by score and column together, packed into one integer.
 
     Args:
         scores: float32, shape ``(n_queries, n_items)``, finite, ``n_items`` below 2**31.
         k: Length of the lists; at most ``n_items`` are given.
 
     Examples:
-        >>> best = best_of(torch.tensor([[0.5, 0.9, 0.5, 0.1]]), 2)
+        >>> best = top_k(torch.tensor([[0.5, 0.9, 0.5, 0.1]]), 2)
         >>> best.positions.tolist()
         [[1, 0]]
     """
@@ -93,7 +88,7 @@ def best_of(scores: Tensor, k: int) -> Best:
     else:  # more than k items reach the score: some lists are longer and cut after sorting
         counts = np.bincount(rows, minlength=len(scores))
         table_of_keys = np.full((len(scores), counts.max()), _LAST)
-        table_of_keys[rows, np.arange(len(keys)) - np.repeat(np.cumsum(counts) - counts, counts)] = keys
+        table_of_keys[rows, positions_within(counts)] = keys
     return _unpacked(np.sort(table_of_keys, axis=1)[:, : -k - 1 : -1])
 
 
@@ -112,14 +107,14 @@ def _reached_by(table: NDArray[np.float32], k: int) -> NDArray[np.float32]:
     return np.partition(table, at, axis=1)[:, at : at + 1]
 
 
-def count(
+def count_above_and_tied(
     scores: Tensor, rows: NDArray[np.int64], thresholds: NDArray[np.float32], members: NDArray[np.bool_] | None = None
-) -> Counts:
-    """How many scores of each named query are above and level with a threshold, by a pass over its gallery.
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How many scores of a query are above a threshold, and how many are equal to it, by a pass over all its scores.
 
     Args:
         scores: float32, shape ``(n_queries, n_items)``.
-        rows: int64, shape ``(n,)``.
+        rows: int64, shape ``(n,)``: the query of each threshold.
         thresholds: float32, shape ``(n,)``.
         members: Which items count; all by default.
     """
@@ -133,28 +128,28 @@ def count(
                 if members is not None:
                     np.logical_and(hits, members, out=hits)
                 counts[pair] = np.count_nonzero(hits)
-        return Counts(above, reached - above)
+        return above, reached - above
     step = max(1, _SCORES_PER_PASS // scores.shape[1])
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        strips = scores[torch.from_numpy(rows[part]).to(scores.device)]
+        part_scores = scores[torch.from_numpy(rows[part]).to(scores.device)]
         if members is not None:
-            strips = strips[:, torch.from_numpy(members).to(scores.device)]
+            part_scores = part_scores[:, torch.from_numpy(members).to(scores.device)]
         least = torch.from_numpy(thresholds[part]).to(scores.device)[:, None]
-        above[part] = (strips > least).sum(dim=1).cpu().numpy()
-        reached[part] = (strips >= least).sum(dim=1).cpu().numpy()
-    return Counts(above, reached - above)
+        above[part] = (part_scores > least).sum(dim=1).cpu().numpy()
+        reached[part] = (part_scores >= least).sum(dim=1).cpu().numpy()
+    return above, reached - above
 
 
 def _keys(scores: NDArray[np.float32], positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Keys whose descending order is: higher score first, then lower place. -0.0 and 0.0 are one score."""
+    """Keys that order scores descending, then columns ascending, when sorted descending; -0.0 equals 0.0."""
     bits = (scores + np.float32(0)).view(np.int32)
     ascending = bits ^ ((bits >> 31) & _LOW)
     keys: NDArray[np.int64] = (ascending.astype(np.int64) << 32) | (_LOW - positions)
     return keys
 
 
-def _unpacked(keys: NDArray[np.int64]) -> Best:
+def _unpacked(keys: NDArray[np.int64]) -> TopK:
     ascending = (keys >> 32).astype(np.int32)
     bits = ascending ^ ((ascending >> 31) & _LOW)
-    return Best(bits.view(np.float32), _LOW - (keys & _LOW))
+    return TopK(bits.view(np.float32), _LOW - (keys & _LOW))

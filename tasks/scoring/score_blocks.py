@@ -1,0 +1,53 @@
+"""Raw scores with their relevance, for custom metrics that need more than outcomes keep, such as a margin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.types import EvalProtocol
+from tasks.scoring.dense import dense_score_rows
+from tasks.scoring.protocols.tasks import RetrievalTask
+
+
+class ScoreBlock(NamedTuple):
+    """Some queries of one protocol against one gallery.
+
+    Attributes:
+        protocol: The protocol of the queries.
+        rows: int64, shape ``(n_queries,)``: positions among the protocol's queries.
+        scores: float32, shape ``(n_queries, n_items)``; higher is closer.
+        relevant: bool, same shape.
+        queries: int32 corpus ords of the queries.
+        items: int32 corpus ords of the gallery.
+    """
+
+    protocol: EvalProtocol
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float32]
+    relevant: NDArray[np.bool_]
+    queries: NDArray[np.int32]
+    items: NDArray[np.int32]
+
+
+def score_blocks(
+    images: NDArray[np.float32], captions: NDArray[np.float32], task: RetrievalTask, *, memory_bytes: int = 1 << 30
+) -> Iterator[ScoreBlock]:
+    """All queries of one protocol, block by block; every query comes once.
+
+    Arguments as for :func:`tasks.scoring.dense.score_dense`.
+    """
+    for start, scores in dense_score_rows(images, captions, task, memory_bytes=memory_bytes):
+        table = scores.cpu().numpy()
+        inside = np.flatnonzero((task.queries >= start) & (task.queries < start + len(table)))
+        for number in np.unique(task.gallery_of[inside]):
+            rows = inside[task.gallery_of[inside] == number]
+            gallery, queries = task.galleries[number], task.queries[rows]
+            relevant = np.zeros((len(rows), len(gallery)), dtype=np.bool_)
+            for marks, row in zip(relevant, rows, strict=True):
+                marks[np.searchsorted(gallery, task.relevant[task.offsets[row] : task.offsets[row + 1]])] = True
+            block_scores = table[queries - start][:, gallery]
+            yield ScoreBlock(task.protocol, rows, block_scores, relevant, queries, gallery)
