@@ -1,7 +1,7 @@
 """A metric of the user's own: ``capim evaluate --metric module:function``.
 
 A function with one argument named ``outcomes`` gets the outcomes of a protocol, one with an argument named ``block``
-gets raw scores (:class:`tasks.scoring.score_blocks.ScoreBlock`). Either way it returns one number per query, in their order:
+gets raw scores (:class:`tasks.scoring.score_blocks.ScoreBlock`). Both return one number per query, in query order:
 
     def margin(block):
         '''How far the best relevant item is ahead of the best other one.'''
