@@ -8,8 +8,7 @@ from reports import format as show
 from reports.elements.gallery import Thumbnail
 from reports.elements.page import Report, Section
 from reports.elements.thumbnails import data_uri
-from reports.rows.reading import Describe, read_report_data
-from reports.rows.report_data import ReportData, Source
+from reports.rows.report_data import ReportData
 from reports.sections import (
     ablations,
     compositional,
@@ -46,22 +45,8 @@ SECTIONS: tuple[Callable[[ReportData], Section], ...] = (
 )
 
 
-def build_report(source: Source, *, run: str | None = None, describe: Describe | None = None) -> Report:
-    """The report of a store.
-
-    Args:
-        source: A ``store.EmbeddingStore``, or an object with the same methods.
-        run: Only the results that this run wrote; by default the newest of each.
-        describe: See :func:`reports.rows.reading.read_report_data`.
-
-    Raises:
-        RequestError: The store has no results.
-    """
-    return report_of(read_report_data(source, run=run, describe=describe))
-
-
 def report_of(data: ReportData) -> Report:
-    """The report of rows already read; the same rows give the same report."""
+    """The report of the rows; the same rows give the same report."""
     encoders, corpora = data.encoder_names(), data.corpus_names()
     newest = max(r["created"] for r in data.results)
     return Report(

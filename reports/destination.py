@@ -1,4 +1,4 @@
-"""Where a report goes: a folder, or an object storage address such as ``s3://bucket/reports/run``."""
+"""Writes files to a folder, or to an object storage address such as ``s3://bucket/reports/run``."""
 
 from __future__ import annotations
 
@@ -9,62 +9,36 @@ import pyarrow.fs
 
 from store.errors import WorkError
 
-FIGURES = "figures"
 
-
-def is_address(target: str | Path) -> bool:
-    """Whether a target is an address rather than a path.
-
-    Examples:
-        >>> is_address("s3://bucket/reports"), is_address("workspace/reports")
-        (True, False)
-    """
-    return "://" in str(target)
-
-
-def write_files(target: str | Path, files: Mapping[str, str]) -> None:
-    """Writes text files below a target, each whole or not at all; figures that are not among them are removed.
+def write_files(target: str | Path, files: Mapping[str, str | bytes], *, replace_folder: str = "") -> None:
+    """Writes files below a target; a reader sees each file old or new, never a part of it.
 
     Args:
         target: A folder, made if need be, or an address; credentials and the endpoint of object storage come from the
             usual environment variables.
-        files: Relative name to text.
+        files: Relative name to contents.
+        replace_folder: A folder below the target from which all files are removed that are not among ``files``.
 
     Raises:
         WorkError: The disk is full, the folder cannot be written, or the address does not answer.
     """
     try:
-        if is_address(target):
-            _put(str(target), files)
-        else:
-            _write(Path(target), files)
+        local = "://" not in str(target)
+        system, root = (pyarrow.fs.LocalFileSystem(), str(target)) if local else pyarrow.fs.FileSystem.from_uri(target)
+        for name, contents in files.items():
+            path = f"{root}/{name}"
+            if local:
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+            with system.open_output_stream(f"{path}.new" if local else path) as stream:  # objects appear when complete
+                stream.write(contents.encode() if isinstance(contents, str) else contents)
+            if local:
+                Path(f"{path}.new").replace(path)
+        if replace_folder:
+            folder = pyarrow.fs.FileSelector(f"{root}/{replace_folder}", allow_not_found=True)
+            for old in system.get_file_info(folder):
+                if f"{replace_folder}/{old.base_name}" not in files:
+                    system.delete_file(old.path)
     except OSError as fault:
         raise WorkError(
-            f"writing the report to {target} failed: {fault}. The store has everything that it says: mend that and "
-            "run `capim report`"
+            f"cannot write to {target}: {fault}; no result is lost; make the target writable and repeat the command"
         ) from fault
-
-
-def _write(folder: Path, files: Mapping[str, str]) -> None:
-    for name, text in files.items():
-        place = folder / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        fresh = place.with_name(f"{place.name}.new")
-        fresh.write_text(text, "utf-8")
-        fresh.replace(place)
-    if (folder / FIGURES).is_dir():
-        for old in (folder / FIGURES).iterdir():
-            if f"{FIGURES}/{old.name}" not in files:
-                old.unlink()
-
-
-def _put(address: str, files: Mapping[str, str]) -> None:
-    """Objects are put whole: a reader sees the old or the new one."""
-    system, root = pyarrow.fs.FileSystem.from_uri(address)
-    for name, text in files.items():
-        with system.open_output_stream(f"{root}/{name}") as stream:
-            stream.write(text.encode())
-    found = system.get_file_info(pyarrow.fs.FileSelector(f"{root}/{FIGURES}", allow_not_found=True))
-    for old in found:
-        if f"{FIGURES}/{old.base_name}" not in files:
-            system.delete_file(old.path)

@@ -36,7 +36,7 @@ def number(value: float | None, decimals: int = 1) -> str:
 
 
 def percent(value: float | None, decimals: int = 1) -> str:
-    """A fraction as percent, without the sign: the heading says percent.
+    """A fraction as percent, without the sign, which belongs in the heading.
 
     Examples:
         >>> percent(0.46349), percent(1.0), percent(0.0), percent(None), percent(float("nan"))
@@ -46,7 +46,7 @@ def percent(value: float | None, decimals: int = 1) -> str:
 
 
 def percent_range(low: float | None, high: float | None, decimals: int = 1) -> str:
-    """An interval in percent; empty where an end is not known.
+    """An interval in percent; empty where an end is missing.
 
     Examples:
         >>> percent_range(0.455, 0.471), percent_range(-0.012, 0.03), percent_range(None, 0.3)

@@ -1,7 +1,7 @@
-"""A report as one HTML file, and as markdown with its pictures beside it.
+"""Renders a report as one HTML file, and as markdown with its pictures beside it.
 
-Jinja2 with autoescape and StrictUndefined: text from a corpus shows as text in both, and a name that a template
-misspells is an error. The page asks the network for nothing, and its policy lets it ask for nothing.
+Jinja2 with autoescape and StrictUndefined: text from a corpus is escaped in both formats, and a misspelt name in a
+template is an error. The page makes no network request, and its content security policy allows none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LIGHT_INK, DARK_INK = "#1c211e", "#e5e9e4"
 
 
 def render_html(report: Report) -> str:
-    """The whole page; works from a file, by e-mail and without a network."""
+    """The page as one HTML file that needs no network."""
     pictures = any(isinstance(block, Chart) for section in report.sections for block in section.blocks)
     library = _script_text(charts.script()) if pictures else ""
     script = _script_text((TEMPLATES / "page.js").read_text("utf-8"))
@@ -43,13 +43,13 @@ def render_html(report: Report) -> str:
 
 
 def render_markdown(report: Report) -> str:
-    """GitHub-flavoured markdown; pictures and their data lie in ``figures/`` beside it (:func:`figure_files`)."""
+    """GitHub-flavoured markdown; :func:`figure_files` gives its pictures and their data in ``figures/``."""
     text = _markdown().get_template("report.md").render(report=report)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
 def figure_files(report: Report) -> dict[str, str]:
-    """File name below ``figures/`` to its text: every chart for light and dark paper, and its data as CSV."""
+    """File name below ``figures/`` to its text: every chart for a light and a dark background, and its data as CSV."""
     files = {}
     for chart in _charts(report):
         files[f"{chart.id}.svg"] = chart.svg.replace("currentColor", LIGHT_INK)
@@ -78,7 +78,7 @@ def _policy(scripts: list[str]) -> str:
     """Only our own scripts may run, and nothing may be fetched.
 
     Vega compiles the expressions of our own specifications, which needs ``unsafe-eval``; text from a corpus
-    reaches it as data alone. Inline styles carry the places of interval bars.
+    reaches it as data alone. Inline styles hold the positions of interval bars.
     """
     hashes = [f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts]
     return (
@@ -103,12 +103,12 @@ def escape_markdown(value: object) -> str:
 
 
 def _finalize(value: object) -> object:
-    """Every expression of the markdown templates is escaped unless a macro or filter made it."""
+    """Escapes every expression of the markdown templates that no macro or filter made."""
     return value if isinstance(value, Markup) else escape_markdown(value)
 
 
 def _picture(chart: Chart) -> Markup:
-    """The chart as GitHub shows it: dark paper gets the dark picture."""
+    """The chart as GitHub shows it, with a picture for dark mode."""
     alt = html.escape(" ".join(chart.alt.split()))
     return Markup(  # noqa: S704 - escaped just above; ids are our own
         f'<picture><source media="(prefers-color-scheme: dark)" srcset="figures/{chart.id}-dark.svg">'

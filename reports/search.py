@@ -1,4 +1,4 @@
-"""The page of one search: ``capim search … --html``."""
+"""Writes the results of one search as a page (``capim search … --html``)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reports import format as show
+from reports.destination import write_files
 from reports.elements.gallery import Grid, Hit, Thumbnail
 from reports.elements.page import Report, Section
 from reports.elements.thumbnails import data_uri
@@ -14,14 +15,14 @@ from reports.render import render_html
 from store.types import digest16
 
 
-class Found(NamedTuple):
-    """One item that a search found.
+class SearchHit(NamedTuple):
+    """One item of the results of a search.
 
     Attributes:
-        id: Of the image or caption.
+        id: Id of the image or caption.
         score: Cosine or MaxSim; higher is closer.
         text: Caption text; None for an image.
-        thumbnail: Encoded small picture; None for a caption or where there is none.
+        thumbnail: Small encoded picture; None for a caption or an image without one.
     """
 
     id: str
@@ -34,7 +35,7 @@ def write_search(
     target: str | Path,
     *,
     query: str,
-    found: Sequence[Found],
+    hits: Sequence[SearchHit],
     encoder: str,
     corpus: str,
     picture: bytes | None = None,
@@ -44,54 +45,55 @@ def write_search(
 
     Args:
         target: The file.
-        query: What was searched with: a text, or the name of an image file.
-        found: Best first.
-        encoder: By which it was searched.
-        corpus: In which.
+        query: The query: a text, or the name of an image file.
+        hits: The results, best first.
+        encoder: Encoder name.
+        corpus: Corpus name.
         picture: Small encoded picture of a query that is an image.
-        indexed: Whether an approximate index was asked instead of every item.
+        indexed: Whether the search used an approximate index instead of comparing all items.
 
     Returns:
-        The target.
+        The path of the file.
+
+    Raises:
+        WorkError: The file cannot be written.
     """
-    place = Path(target)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    fresh = place.with_name(f"{place.name}.new")
-    fresh.write_text(render_html(search_report(query, found, encoder, corpus, picture, indexed=indexed)), "utf-8")
-    fresh.replace(place)
-    return place
+    path = Path(target)
+    report = search_report(query, hits, encoder, corpus, picture, indexed=indexed)
+    write_files(path.parent, {path.name: render_html(report)})
+    return path
 
 
 def search_report(
-    query: str, found: Sequence[Found], encoder: str, corpus: str, picture: bytes | None, *, indexed: bool
+    query: str, hits: Sequence[SearchHit], encoder: str, corpus: str, picture: bytes | None, *, indexed: bool
 ) -> Report:
     """The search as a report of one section."""
-    thumbnails = {f"{i}": f.thumbnail for i, f in enumerate(found, 1) if f.thumbnail is not None}
+    thumbnails = {f"{i}": hit.thumbnail for i, hit in enumerate(hits, 1) if hit.thumbnail is not None}
     if picture is not None:
         thumbnails["query"] = picture
-    how = "Search with an index" if indexed else "Exact search"
+    how = "Approximate search (index)" if indexed else "Exact search"
     grid = Grid(
-        id="found",
+        id="hits",
         caption=query,
         thumbnail="query" if picture is not None else "",
         hits=tuple(
             Hit(
                 rank=str(i),
-                label=f.text if f.text is not None else f.id,
-                thumbnail=str(i) if f.thumbnail is not None else "",
-                score=show.number(f.score, 3),
+                label=hit.text if hit.text is not None else hit.id,
+                thumbnail=str(i) if hit.thumbnail is not None else "",
+                score=show.number(hit.score, 3),
                 right=False,
             )
-            for i, f in enumerate(found, 1)
+            for i, hit in enumerate(hits, 1)
         ),
         note=f"{how} by {encoder} in {corpus}; scores are cosines, or MaxSim sums for a multi-vector encoder.",
     )
     return Report(
         title="Search",
         subtitle=f"{encoder} in {corpus}",
-        facts=(("Found", show.number(len(found), 0)),),
-        sections=(Section(id="results", title="Nearest first", lead="", blocks=(grid,)),),
+        facts=(("Results", show.number(len(hits), 0)),),
+        sections=(Section(id="results", title="Nearest items", lead="", blocks=(grid,)),),
         thumbnails=tuple(Thumbnail(key=key, data_uri=data_uri(small)) for key, small in thumbnails.items()),
         colophon="Made by capim from stored embeddings.",
-        sources=digest16([query, encoder, corpus, [[f.id, f.score] for f in found]]),
+        sources=digest16([query, encoder, corpus, [[hit.id, hit.score] for hit in hits]]),
     )

@@ -1,4 +1,4 @@
-"""Reports on disk: the page, the markdown with its figures, and every number as JSON."""
+"""Writes a report: the page, the markdown with its figures, and every number as JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.build import report_of
-from reports.destination import FIGURES, write_files
+from reports.destination import write_files
 from reports.elements.page import Chart, Report
 from reports.render import figure_files, render_html, render_markdown
 from reports.rows.reading import Describe, read_report_data
@@ -20,34 +20,35 @@ SCHEMA = "capim-report/1"
 def write_report(store: Source, target: str | Path, *, run: str | None = None, describe: Describe | None = None) -> str:
     """Writes ``report.html``, ``report.md``, ``figures/`` and ``results.json`` into a folder or to an address.
 
-    Everything is made before anything is written, and each file replaces its predecessor in one step, so that a
-    failure leaves the older report whole.
+    All files are made before the first is written, and each replaces its predecessor in one step, so that a failure
+    while making them leaves an earlier report intact.
 
     Args:
-        store: Where the rows are.
-        target: A folder, made if need be, or ``s3://…``; figures of an older report that the new one does not have
-            are removed from it.
-        run: Only the figures of this run; by default the newest of each.
+        store: The store with the results.
+        target: A folder, made if need be, or ``s3://…``; figures of an earlier report that the new one does not have
+            are removed.
+        run: Only the results of this run; by default the newest of each.
         describe: See :func:`reports.rows.reading.read_report_data`.
 
     Returns:
         The path or address of ``report.html``.
 
     Raises:
-        RequestError: The store has no results; says what to run.
+        RequestError: The store has no results.
+        WorkError: The target cannot be written.
     """
     data = read_report_data(store, run=run, describe=describe)
     report = report_of(data)
-    files = {f"{FIGURES}/{name}": text for name, text in figure_files(report).items()}
+    files = {f"figures/{name}": text for name, text in figure_files(report).items()}
     files["results.json"] = json.dumps(results_json(data, report), ensure_ascii=False, separators=(",", ":")) + "\n"
     files["report.md"] = render_markdown(report)
     files["report.html"] = render_html(report)
-    write_files(target, files)
+    write_files(target, files, replace_folder="figures")
     return f"{str(target).rstrip('/')}/report.html"
 
 
 def results_json(data: ReportData, report: Report) -> dict[str, object]:
-    """Every row behind a report and every text in front of it, without pictures."""
+    """Every stored row and every text of a report, without pictures."""
     return {
         "schema": SCHEMA,
         "digest": data.digest,
@@ -88,11 +89,11 @@ def _block_json(block: object) -> dict[str, object]:
     if isinstance(block, Chart):
         del fields["svg"]
         fields["spec"] = json.loads(block.spec)
-    return {"kind": getattr(block, "kind", ""), **_said(fields)}
+    return {"kind": getattr(block, "kind", ""), **_without_empty(fields)}
 
 
-def _said(value: Any) -> Any:
-    """A block's fields without those that say nothing."""
+def _without_empty(value: Any) -> Any:
+    """The fields of a block without the empty ones."""
     if isinstance(value, dict):
-        return {key: _said(item) for key, item in value.items() if item not in ("", None, False, (), [])}
-    return [_said(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _without_empty(item) for key, item in value.items() if item not in ("", None, False, (), [])}
+    return [_without_empty(item) for item in value] if isinstance(value, list | tuple) else value

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reports.search import Found, write_search
+from reports.search import SearchHit, write_search
 from store import EmbeddingStore
 from store.errors import RequestError
 from store.query.search import build_index, search
@@ -65,13 +65,13 @@ def write_gallery(store: EmbeddingStore, target: Path, found: Search, *, encoder
     """Write the search as one self-contained page; returns its path."""
     small = store.thumbnails([row["sha"] for row in found.rows if row.get("sha")])
     items = [
-        Found(id=row["id"], score=row["score"], text=row.get("text"), thumbnail=small.get(row.get("sha", "")))
+        SearchHit(id=row["id"], score=row["score"], text=row.get("text"), thumbnail=small.get(row.get("sha", "")))
         for row in found.rows
     ]
     return write_search(
         target,
         query=found.query,
-        found=items,
+        hits=items,
         encoder=encoder,
         corpus=corpus,
         picture=found.picture,

@@ -140,45 +140,37 @@ def _draw(spec: Mapping[str, Any], *, prefix: str) -> str:
     return svg
 
 
-_EXPORTS = "window.vegaEmbed = vegaEmbed;"
-
-
 @cache
 def script() -> str:
     """Vega, Vega-Lite and vega-embed as one script that asks the network for nothing."""
-    bundle: str = vl_convert.javascript_bundle(_EXPORTS)
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return bundle
 
 
+_LABELS = {
+    "labelColor": "currentColor",
+    "titleColor": "currentColor",
+    "labelFontSize": 12,
+    "titleFontSize": 12,
+    "titleFontWeight": 500,
+}
 _CONFIG: dict[str, Any] = {
     "font": FONT,
     "view": {"stroke": None},
     "axis": {
-        "labelColor": "currentColor",
-        "titleColor": "currentColor",
+        **_LABELS,
         "domainColor": "currentColor",
         "domainOpacity": 0.4,
         "tickColor": "currentColor",
         "tickOpacity": 0.4,
         "gridColor": "currentColor",
         "gridOpacity": 0.1,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": 500,
         "titlePadding": 10,
         "labelLimit": 240,
     },
     "axisQuantitative": {"labelOverlap": "greedy", "labelSeparation": 8},
-    "legend": {
-        "labelColor": "currentColor",
-        "titleColor": "currentColor",
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": 500,
-        "labelLimit": 260,
-        "symbolSize": 90,
-    },
-    "header": {"labelColor": "currentColor", "titleColor": "currentColor", "labelFontSize": 12, "titleFontSize": 12},
+    "legend": {**_LABELS, "labelLimit": 260, "symbolSize": 90},
+    "header": _LABELS,
     "title": {"color": "currentColor", "fontSize": 13, "fontWeight": 500, "anchor": "start"},
     "text": {"color": "currentColor", "fontSize": 12},
     "rule": {"color": "currentColor"},
@@ -187,5 +179,5 @@ _CONFIG: dict[str, Any] = {
 
 
 def legend() -> alt.Legend:
-    """The legend of encoders, over the picture so that it fits a phone."""
+    """The legend of encoders, above the picture to fit narrow screens."""
     return alt.Legend(title=None, orient="top", direction="horizontal", columns=4, symbolOpacity=1)

@@ -1,18 +1,15 @@
-"""What a template may see: a report as frozen values, every number already a string.
+"""The values that a template displays: a report, its sections and their blocks; every number is already a string.
 
-A :class:`Report` is sections, a section is blocks, and a block is one of the classes below. Nothing here can
-calculate, and nothing in a template has to: rounding, intervals, units, widths of bars and choices of words
-are made by ``reports.sections`` with ``reports.format``.
-
-Text that came out of a corpus (captions, file names, reasons of errors) travels as plain ``str`` and is escaped
-by the renderer, in HTML and in markdown alike. Only :class:`Chart` carries markup, made by ``reports.elements.charts``.
+Rounding, units and choices of words are made in ``reports.sections`` with ``reports.format``. Text from a corpus
+(captions, file names, reasons of errors) is plain ``str`` and escaped by the renderer. Only :class:`Chart` carries
+markup, made by ``reports.elements.charts``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 from reports.elements.gallery import Gallery, Grid, Thumbnail
 
@@ -21,13 +18,13 @@ Mark: TypeAlias = Literal["", "best", "tied", "good", "warn", "bad", "muted"]
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """An interval drawn behind a number: three places on the column's own axis, as CSS percentages.
+    """An interval drawn behind a number, in CSS percentages of the column's axis.
 
     Attributes:
         low: Left end of the interval, e.g. ``"41.2%"``.
-        width: Its length, e.g. ``"3.1%"``.
-        point: Where the value lies.
-        chance: Where chance lies; empty where it is unknown or off the axis.
+        width: Its length.
+        point: Position of the value.
+        chance: Position of chance; empty where it is unknown or off the axis.
     """
 
     low: str
@@ -41,11 +38,11 @@ class Cell:
     """One cell of a table.
 
     Attributes:
-        text: The value as read: ``"46.3"``, ``"LAION-CLIP-H"``, ``"–"`` where there is none.
-        note: Small print after it: the interval ``"45.5–47.1"``, a sign of significance.
-        title: The whole story, for a tooltip: exact value, ties, reason of an absence.
-        sort: What sorting compares: the exact number, or empty to compare ``text``.
-        mark: How it stands out. Meaning is never in the mark alone.
+        text: The value as displayed: ``"46.3"``, ``"LAION-CLIP-H"``, ``"–"`` for a missing one.
+        note: Small print after it, such as the interval.
+        title: Tooltip: exact value, ties, reason of a missing value.
+        sort: The exact number to sort by; empty to sort by ``text``.
+        mark: Emphasis.
         bar: The interval as a picture.
         heat: Shade of a heat map, ``"0"`` to ``"8"``; empty for none.
     """
@@ -61,14 +58,7 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column of a table.
-
-    Attributes:
-        heading: What it is: ``"R@1"``.
-        group: The heading above several columns: a protocol id such as ``"t2i/all"``.
-        numeric: Aligned to the right, sorted as numbers, largest first.
-        explain: One sentence for a tooltip.
-    """
+    """One column of a table: its heading, the heading of its group, its alignment and a tooltip."""
 
     heading: str
     group: str = ""
@@ -76,9 +66,8 @@ class Column:
     explain: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class HeadingGroup:
-    """A heading over ``span`` neighbouring columns; ``span`` is a string, for the template to print."""
+class HeadingGroup(NamedTuple):
+    """A heading over ``span`` neighbouring columns."""
 
     text: str
     span: str
@@ -90,13 +79,13 @@ class Table:
 
     Attributes:
         id: Unique in the report; an anchor.
-        caption: What is shown, in one line.
+        caption: The content, in one line.
         columns: One per cell of every row.
         rows: The cells.
-        note: What a reader must know to read it right.
+        note: Explanation below the table.
         sortable: Whether the HTML page offers sorting.
-        dense: Many narrow columns: smaller type, headings as short as they are.
-        folded: Long: closed at first behind this line. Empty: open.
+        dense: Whether to use smaller type, for many narrow columns.
+        folded: Label of the line behind which the table is folded; empty for an open one.
     """
 
     kind: ClassVar[str] = "table"
@@ -129,15 +118,16 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """One picture, three times: interactive, static for light paper, static for dark.
+    """A chart, interactive and static.
 
     Attributes:
         id: Unique in the report; names the image files.
-        title: What is shown.
-        alt: The text alternative: what a reader who cannot see it should know, figures included.
+        title: The content, in one line.
+        alt: The text alternative, with the numbers.
         spec: Vega-Lite JSON, for the page; colours of text and rules are ``currentColor``.
-        svg: The same as SVG with ``currentColor``, for paper and for readers without scripts.
-        data: The rows behind it.
+        svg: The same as SVG with ``currentColor``, for markdown and for pages without scripts.
+        data: The rows that it shows.
+        note: Explanation below the chart.
     """
 
     kind: ClassVar[str] = "chart"
@@ -160,24 +150,24 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """A paragraph that must not be overlooked."""
+    """A highlighted list."""
 
     kind: ClassVar[str] = "notice"
     title: str
     items: tuple[str, ...]
-    mark: Mark = "warn"
+    mark: Mark
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """One answer of the verdict.
+    """One recommendation.
 
     Attributes:
-        question: ``"Accuracy"``, ``"Speed"`` …
-        answer: The names that are tied with the best, the best first.
-        figure: The best one's figure with its interval.
-        basis: Protocol, metric and corpus that decided.
-        reason: Why these and how sure, in one or two sentences.
+        question: The purpose: ``"Accuracy"``, ``"Speed"`` …
+        answer: The best encoder and those tied with it.
+        figure: The value of the best with its interval.
+        basis: Protocol, metric and corpus of the value.
+        reason: The margin and its significance, in one or two sentences.
     """
 
     question: str
@@ -189,7 +179,7 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """The verdict: what to choose for what."""
+    """The recommendations."""
 
     kind: ClassVar[str] = "choices"
     items: tuple[Choice, ...]
@@ -200,7 +190,7 @@ Block: TypeAlias = Text | Notice | Choices | Table | Chart | Gallery | Grid
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One part of the report; it exists only if it has something to show."""
+    """One part of the report; it is shown only if it has blocks."""
 
     id: str
     title: str
@@ -210,16 +200,16 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A whole report.
+    """A report.
 
     Attributes:
         title: First line.
-        subtitle: What was compared on what.
-        facts: Short pairs under the title: when, how many, how sure.
+        subtitle: The encoders and corpora.
+        facts: Short pairs under the title, such as the number of encoders.
         sections: In reading order.
         thumbnails: Every picture of the galleries.
-        sources: Digest of all rows that the report was made from; equal digests give equal bytes.
-        colophon: Last line: what it was made from, and where the numbers are.
+        sources: Digest of all rows of the report; equal digests give equal bytes.
+        colophon: Last line: the origin of the report.
     """
 
     title: str

@@ -23,6 +23,18 @@ def numbers(heading: str, cell: Callable[[T], Cell | str], *, group: str = "", e
     return Column(heading=heading, group=group, numeric=True, explain=explain), cell
 
 
+def measures(
+    heading: str,
+    number: Callable[[T], float | None],
+    text: Callable[[float | None], str],
+    *,
+    group: str = "",
+    explain: str = "",
+) -> ColumnOf[T]:
+    """A column of numbers without intervals: ``number`` reads the number of a row, ``text`` formats it."""
+    return numbers(heading, lambda row: value(number(row), text(number(row))), group=group, explain=explain)
+
+
 def pivot(
     id_: str,
     caption: str,

@@ -15,7 +15,7 @@ def data_uri(encoded: bytes) -> str:
     """A square JPEG of the middle of a stored thumbnail, as a data URI.
 
     Args:
-        encoded: JPEG or PNG as ``store.thumbnails`` gives it; our own encoding, not a stranger's file.
+        encoded: JPEG or PNG as ``store.thumbnails`` gives it, encoded by capim.
     """
     with Image.open(io.BytesIO(encoded)) as image:
         rgb = image.convert("RGB")

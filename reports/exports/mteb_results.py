@@ -1,18 +1,17 @@
 """MTEB's results folder: ``<model>/<revision>/<task>.json`` with ``model_meta.json`` beside them.
 
-The tasks carry capim's own names (``capim-<corpus>-<protocol>``): a figure of ``t2i/all`` on COCO Karpathy is not a
-figure of MTEB's ``MSCOCOT2IRetrieval``, which has other queries and another headline (nDCG@10).
+The tasks are named ``capim-<corpus>-<protocol>``: ``t2i/all`` on COCO Karpathy is not MTEB's
+``MSCOCOT2IRetrieval``, which has other queries and another main metric (nDCG@10).
 """
 
 from __future__ import annotations
 
-import json
-
+from reports.exports.plain import json_bytes
 from reports.rows.languages import cross_lingual, mteb_language
 from reports.rows.report_data import SMALLER_IS_BETTER, ReportData, Row
 
-FORMAT = "2.0.0"  # of the results files; what MTEB's loader reads without conversion
-NAMES = {
+FORMAT = "2.0.0"  # version of the results files that MTEB's loader reads without conversion
+NAMES: dict[str, str] = {
     "R@1": "hit_rate_at_1",
     "R@5": "hit_rate_at_5",
     "R@10": "hit_rate_at_10",
@@ -30,13 +29,12 @@ def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
         tasks: dict[str, list[dict[str, object]]] = {}
         for corpus in data.corpus_names():
             for protocol in data.protocols(corpus):
-                if "*" in protocol:  # over all languages: MTEB averages its subsets itself
-                    continue
                 rows = [
-                    r for r in data.results if (r["encoder"], r["corpus"], r["protocol"]) == (encoder, corpus, protocol)
+                    r
+                    for r in data.of(corpus, protocol)
+                    if r["encoder"] == encoder and r["value"] is not None and r["metric"] not in SMALLER_IS_BETTER
                 ]
-                rows = [r for r in rows if r["value"] is not None and r["metric"] not in SMALLER_IS_BETTER]
-                if rows:
+                if rows and "*" not in protocol:  # MTEB itself averages over languages
                     task, entry = _entry(data, corpus, protocol, rows)
                     tasks.setdefault(task, []).append(entry)
         for task, entries in tasks.items():
@@ -48,20 +46,18 @@ def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
                 "evaluation_time": None,
                 "kg_co2_emissions": None,
             }
-            files[f"{folder}/{task}.json"] = _text(document)
+            files[f"{folder}/{task}.json"] = json_bytes(document)
         if tasks:
             meta = {"name": spec.checkpoint, "revision": spec.revision, "embed_dim": spec.dim, "capim_name": encoder}
-            files[f"{folder}/model_meta.json"] = _text(meta)
+            files[f"{folder}/model_meta.json"] = json_bytes(meta)
     return files
 
 
 def _entry(data: ReportData, corpus: str, protocol: str, rows: list[Row]) -> tuple[str, dict[str, object]]:
-    by = {r["metric"]: r for r in rows}
-    main = next((by[m] for m in MAIN if m in by), rows[0])
+    by_metric = {r["metric"]: r for r in rows}
+    main = next((by_metric[m] for m in MAIN if m in by_metric), rows[0])
     parts = cross_lingual(protocol)
     language = parts.language if parts else data.corpora[corpus].languages_reference
-    label = parts.direction if parts else protocol
-    scores = {_name(r["metric"]): r["value"] for r in rows}
     entry: dict[str, object] = {
         "main_score": main["value"],
         "main_score_name": _name(main["metric"]),
@@ -71,15 +67,11 @@ def _entry(data: ReportData, corpus: str, protocol: str, rows: list[Row]) -> tup
         "languages": [mteb_language(language)],
         "corpus": corpus,
         "protocol": protocol,
-        **scores,
+        **{_name(r["metric"]): r["value"] for r in rows},
     }
-    return f"capim-{corpus}-{label}".replace("/", "-"), entry
+    return f"capim-{corpus}-{parts.direction if parts else protocol}".replace("/", "-"), entry
 
 
 def _name(metric: str) -> str:
-    """MTEB's name of a metric, or ours where it has none."""
+    """MTEB's name of a metric; the name here if it has none."""
     return NAMES.get(metric, metric)
-
-
-def _text(value: object) -> bytes:
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()

@@ -1,4 +1,4 @@
-"""Every column of every result row: CSV, JSON with a schema, Parquet."""
+"""Result rows with all columns as CSV, JSON with a schema, or Parquet; and CSV and JSON files of any rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEMA_ID = "capim-results/1"
 
 
 def results_table(data: ReportData) -> pa.Table:
-    """The kept results as ``schema.RESULTS``."""
+    """The results as a table of ``schema.RESULTS``."""
     return pa.Table.from_pylist([dict(row) for row in data.results], schema=RESULTS)
 
 
@@ -37,7 +37,7 @@ def parquet_files(data: ReportData, name: str) -> dict[str, bytes]:
 
 
 def json_files(data: ReportData, name: str) -> dict[str, bytes]:
-    """The rows, and beside them the JSON Schema (draft 2020-12) that they obey."""
+    """The rows, and beside them their JSON Schema (draft 2020-12)."""
     stem = name.removesuffix(".json")
     document = {
         "$schema": f"./{stem}.schema.json",
@@ -45,10 +45,11 @@ def json_files(data: ReportData, name: str) -> dict[str, bytes]:
         "digest": data.digest,
         "results": [{key: plain(value) for key, value in row.items()} for row in data.results],
     }
-    return {name: _text(document), f"{stem}.schema.json": _text(json_schema(RESULTS))}
+    return {name: json_bytes(document), f"{stem}.schema.json": json_bytes(json_schema(RESULTS))}
 
 
-def _text(value: object) -> bytes:
+def json_bytes(value: object) -> bytes:
+    """A document as indented JSON."""
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
 
 
@@ -89,12 +90,12 @@ def _type(field: pa.Field) -> dict[str, object]:
         (pa.types.is_boolean, {"type": "boolean"}),
         (pa.types.is_string, {"type": "string"}),
     )
-    found: dict[str, object] = next(dict(kind) for fits, kind in kinds if fits(field.type))
-    return {**found, "type": [found["type"], "null"]} if field.nullable else found
+    kind: dict[str, object] = next(dict(kind) for fits, kind in kinds if fits(field.type))
+    return {**kind, "type": [kind["type"], "null"]} if field.nullable else kind
 
 
 def csv_bytes(rows: Sequence[Mapping[str, str]]) -> bytes:
-    """Rows of one form as CSV with a header."""
+    """Rows with the same keys as CSV with a header."""
     target = io.StringIO()
     writer = csv.DictWriter(target, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()

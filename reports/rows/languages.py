@@ -62,8 +62,8 @@ def languages(data: ReportData, corpus: str) -> list[str]:
 
 def translators(data: ReportData, corpus: str, language: str | None = None) -> list[str]:
     """Translators with results on a corpus, sorted; optionally of one language only."""
-    found = (cross_lingual(p) for p in data.protocols(corpus))
-    return sorted({c.translator for c in found if c is not None and language in (None, c.language)})
+    parts = (cross_lingual(p) for p in data.protocols(corpus))
+    return sorted({c.translator for c in parts if c is not None and language in (None, c.language)})
 
 
 def over_translators(
@@ -106,25 +106,25 @@ def over_languages(data: ReportData, corpus: str) -> list[tuple[str, str, str]]:
 
 
 def mean(values: Sequence[float | None]) -> float | None:
-    """Mean of the known values; None if none is known.
+    """Mean of the values that are not None; None if all are.
 
     Examples:
         >>> mean([1.0, None, 2.0]), mean([None])
         (1.5, None)
     """
-    known = [v for v in values if v is not None]
-    return fmean(known) if known else None
+    present = [v for v in values if v is not None]
+    return fmean(present) if present else None
 
 
 def deviation(values: Sequence[float | None]) -> float | None:
-    """Standard deviation with n - 1 of the known values; None below two.
+    """Standard deviation with n - 1 of the values that are not None; None below two.
 
     Examples:
         >>> deviation([1.0, 3.0, None]), deviation([1.0])
         (1.4142135623730951, None)
     """
-    known = [v for v in values if v is not None]
-    return stdev(known) if len(known) > 1 else None
+    present = [v for v in values if v is not None]
+    return stdev(present) if len(present) > 1 else None
 
 
 def mteb_language(code: str) -> str:

@@ -7,7 +7,7 @@ An ablation is a slice whose ``detail`` names its cost (``bytes_per_item``, ``se
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import altair as alt
@@ -16,7 +16,7 @@ from reports import format as show
 from reports.elements import charts
 from reports.elements.cells import UNITS, metric_title
 from reports.elements.page import Block, Cell, Chart, Section, Table
-from reports.elements.tables import ColumnOf, numbers, pivot, texts, value
+from reports.elements.tables import ColumnOf, measures, numbers, pivot, texts, value
 from reports.rows.report_data import ReportData, Row, detail_of
 from reports.sections.gate import ANALYSIS as REFERENCE
 from reports.sections.leaderboard import headlines, retrieval_corpora
@@ -94,18 +94,12 @@ def _table(data: ReportData, corpus: str, analysis: str, protocol: str, metric: 
     details = {id(r): detail_of(r) for r in rows}
 
     def change(r: Row) -> Cell:
-        detail = details[id(r)]
-        note = show.percent_range(detail.get("change_low"), detail.get("change_high"))
-        return value(detail.get("change"), show.points(detail.get("change")), note=note)
+        own = details[id(r)]
+        note = show.percent_range(own.get("change_low"), own.get("change_high"))
+        return value(own.get("change"), show.points(own.get("change")), note=note)
 
-    def share(key: str) -> ColumnOf[Row]:
-        def cell(r: Row) -> Cell:
-            return value(details[id(r)].get(key), show.percent(details[id(r)].get(key)))
-
-        return numbers(SHARES[key], cell, explain="Percent")
-
-    def cost(key: str) -> ColumnOf[Row]:
-        return numbers(COSTS[key], lambda r: value(details[id(r)].get(key), show.significant(details[id(r)].get(key))))
+    def detail(key: str, heading: str, text: Callable[[float | None], str], explain: str = "") -> ColumnOf[Row]:
+        return measures(heading, lambda r: details[id(r)].get(key), text, explain=explain)
 
     return pivot(
         anchor("ablation", analysis, corpus, protocol, metric),
@@ -116,8 +110,16 @@ def _table(data: ReportData, corpus: str, analysis: str, protocol: str, metric: 
             texts("setting", _label),
             numbers(metric_title(metric), slice_cell),
             *([numbers("change", change)] if any(d.get("change") is not None for d in details.values()) else []),
-            *(share(key) for key in SHARES if any(d.get(key) for d in details.values())),
-            *(cost(key) for key in COSTS if key != "x" and any(key in d for d in details.values())),
+            *(
+                detail(key, heading, show.percent, "Percent")
+                for key, heading in SHARES.items()
+                if any(d.get(key) for d in details.values())
+            ),
+            *(
+                detail(key, heading, show.significant)
+                for key, heading in COSTS.items()
+                if key != "x" and any(key in d for d in details.values())
+            ),
         ],
         sortable=True,
         dense=True,

@@ -10,7 +10,7 @@ from reports import format as show
 from reports.elements import charts
 from reports.elements.cells import metric_title, result_column
 from reports.elements.page import Block, Cell, Chart, Section, Table
-from reports.elements.tables import absent, numbers, pivot, texts, value
+from reports.elements.tables import absent, measures, pivot, texts, value
 from reports.rows.report_data import ReportData
 
 PAIRS = "pair_accuracy"
@@ -44,9 +44,6 @@ def _winoground(data: ReportData, corpus: str) -> Table:
     n_examples = next(iter(rows.values()))["n_queries"]
     chance = [data.ranked(corpus, "winoground", m)[0]["chance"] for m in metrics]
 
-    def ties(name: str) -> Cell:
-        return value(rows[name]["tie_share"], show.percent(rows[name]["tie_share"]))
-
     return pivot(
         f"winoground-{corpus}",
         f"{corpus} · winoground · percent of {show.count(n_examples, 'example')}",
@@ -54,7 +51,12 @@ def _winoground(data: ReportData, corpus: str) -> Table:
         [
             texts("Encoder", str),
             *(result_column(data, corpus, "winoground", m, group="winoground") for m in metrics),
-            numbers("ties", ties, explain="Share of examples with a tied score, percent"),
+            measures(
+                "ties",
+                lambda name: rows[name]["tie_share"],
+                show.percent,
+                explain="Share of examples with a tied score, percent",
+            ),
         ],
         extra_rows=[
             (

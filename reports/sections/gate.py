@@ -5,7 +5,7 @@ from __future__ import annotations
 from reports import format as show
 from reports.elements.cells import metric_title
 from reports.elements.page import Block, Cell, Mark, Notice, Section, Table
-from reports.elements.tables import numbers, pivot, texts, value
+from reports.elements.tables import measures, numbers, pivot, texts, value
 from reports.rows.report_data import ReportData, Row, detail_of
 
 ANALYSIS = "reference"
@@ -56,14 +56,13 @@ def _table(rows: list[Row]) -> Table:
     def here(row: Row) -> Cell:
         return value(row["value"], show.percent(row["value"]), note=show.percent_range(row["ci_low"], row["ci_high"]))
 
-    def published(row: Row) -> Cell:
-        figure = detail_of(row).get("published")
-        return value(figure, show.percent(figure))
+    def published(row: Row) -> float | None:
+        figure: float | None = detail_of(row).get("published")
+        return figure
 
-    def difference(row: Row) -> Cell:
-        figure = detail_of(row).get("published")
-        points = None if figure is None or row["value"] is None else row["value"] - figure
-        return value(points, show.points(points))
+    def difference(row: Row) -> float | None:
+        figure = published(row)
+        return None if figure is None or row["value"] is None else row["value"] - figure
 
     def verdict(row: Row) -> Cell:
         return Cell(text=row["level_name"], mark=VERDICTS.get(row["level_name"], ""), title=row["reason"] or "")
@@ -80,8 +79,8 @@ def _table(rows: list[Row]) -> Table:
             texts("protocol", protocol),
             texts("metric", lambda r: metric_title(r["metric"])),
             numbers("here", here),
-            numbers("published", published),
-            numbers("difference", difference, explain="Percentage points"),
+            measures("published", published, show.percent),
+            measures("difference", difference, show.points, explain="Percentage points"),
             texts("verdict", verdict),
             texts("source", _source),
         ],

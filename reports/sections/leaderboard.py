@@ -5,7 +5,7 @@ from __future__ import annotations
 from reports import format as show
 from reports.elements.cells import result_column, tie_cell
 from reports.elements.page import Block, Cell, Section, Table
-from reports.elements.tables import ColumnOf, absent, numbers, pivot, texts, value
+from reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, texts, value
 from reports.rows.report_data import ReportData
 from reports.rows.speed import bytes_per_image, image_rate
 from reports.sections.frontier import accuracy_over_speed, rate_cell
@@ -108,14 +108,11 @@ def _cost_columns(data: ReportData, corpus: str) -> list[ColumnOf[str]]:
     def rate(name: str) -> Cell:
         return rate_cell(rates.get(name))
 
-    def size(name: str) -> Cell:
-        return value(sizes.get(name), show.size(sizes.get(name)))
-
     columns = []
     if rates:
         columns.append(numbers("images/s", rate, group="cost", explain="Forward pass, median of batches"))
     if sizes:
-        columns.append(numbers("size/image", size, group="cost", explain="As stored"))
+        columns.append(measures("size/image", sizes.get, show.size, group="cost", explain="As stored"))
     return columns
 
 

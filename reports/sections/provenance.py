@@ -8,7 +8,7 @@ from collections import Counter
 
 from reports import format as show
 from reports.elements.page import Block, Cell, Section, Table, Text
-from reports.elements.tables import numbers, pivot, texts, value
+from reports.elements.tables import measures, numbers, pivot, texts
 from reports.rows.report_data import ReportData
 
 MOST_SKIPPED = 200  # images listed by name
@@ -98,7 +98,7 @@ def _sets(data: ReportData) -> Table:
             texts("Corpus", lambda s: s.key.corpus),
             texts("Items", lambda s: f"{s.key.modality}s"),
             numbers("Rows", lambda s: show.number(s.n_rows, 0)),
-            numbers("Size", lambda s: value(s.n_bytes, show.size(s.n_bytes))),
+            measures("Size", lambda s: s.n_bytes, show.size),
             numbers("Version", lambda s: str(s.version)),
             texts("Tag", lambda s: s.tag),
             texts("Digest", lambda s: Cell(text=s.digest[:16], title=s.digest)),

@@ -97,7 +97,7 @@ def _pairs(corpus: str, rows: list[Row]) -> Table:
             numbers("difference", difference, explain="Percentage points; for rank metrics, ranks"),
             stored("p", "p_sign_flip", explain="Sign-flip permutation test, unadjusted"),
             stored("adjusted p", "p_adjusted", explain=f"{rows[0]['adjustment']} over all pairs of the metric"),
-            stored("McNemar p", "p_mcnemar", explain="Exact; only where each query is a cluster of its own"),
+            stored("McNemar p", "p_mcnemar", explain="Exact; only where clusters are single queries"),
             stored("won", "wins", 0, "Queries on which the first does better"),
             stored("tied", "ties", 0),
             stored("lost", "losses", 0),

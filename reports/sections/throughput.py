@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reports import format as show
 from reports.elements.page import Block, Cell, Section, Table
-from reports.elements.tables import ColumnOf, absent, numbers, pivot, texts, value
+from reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, texts, value
 from reports.rows.report_data import ReportData
 from reports.rows.speed import STAGES, Speed, bytes_per_image, image_rate, qps_v28, speeds
 from reports.sections.frontier import interquartile
@@ -40,11 +40,8 @@ def _table(corpus: str, measured: list[Speed]) -> Table:
         return numbers(stage, cell, group="items per second")
 
     def latency_column(i: int, percentile: str) -> ColumnOf[Speed]:
-        def cell(speed: Speed) -> Cell:
-            seconds = speed.latency[i] if speed.latency else None
-            return value(seconds, show.duration(seconds))
-
-        return numbers(percentile, cell, group="latency of a forward batch")
+        group = "latency of a forward batch"
+        return measures(percentile, lambda s: s.latency[i] if s.latency else None, show.duration, group=group)
 
     return pivot(
         f"throughput-{corpus}",
@@ -58,11 +55,7 @@ def _table(corpus: str, measured: list[Speed]) -> Table:
             ),
             *(stage_column(stage) for stage in STAGES if any(stage in speed.stages for speed in measured)),
             *(latency_column(i, percentile) for i, percentile in enumerate(("p50", "p95", "p99"))),
-            numbers(
-                "peak memory",
-                lambda s: value(s.peak_memory_bytes, show.size(s.peak_memory_bytes)),
-                group="setting",
-            ),
+            measures("peak memory", lambda s: s.peak_memory_bytes, show.size, group="setting"),
             numbers("batch", lambda s: value(s.batch_size, str(s.batch_size)), group="setting"),
             texts("precision", lambda s: s.precision, group="setting"),
             texts("device", lambda s: s.device, group="setting"),
@@ -76,21 +69,19 @@ def _projection(data: ReportData, corpus: str) -> Table:
     rates, sizes, seed = image_rate(data, corpus), bytes_per_image(data, corpus), qps_v28(data, corpus)
     seconds = {name: MILLION / speed.stages["forward"].median for name, speed in rates.items()}
     stored = {name: MILLION * size for name, size in sizes.items()}
-    projected = "1M images, projected"
     return pivot(
         f"throughput-{corpus}-projection",
         f"{corpus} · cost of an index",
         sorted({*rates, *sizes}),
         [
             texts("Encoder", str),
-            numbers(
-                "bytes/image", lambda n: value(sizes.get(n), show.size(sizes.get(n))), explain="Measured, as stored"
-            ),
-            numbers("time", lambda n: value(seconds.get(n), show.duration(seconds.get(n))), group=projected),
-            numbers("storage", lambda n: value(stored.get(n), show.size(stored.get(n))), group=projected),
-            numbers(
+            measures("bytes/image", sizes.get, show.size, explain="As stored"),
+            measures("time", seconds.get, show.duration, group="1M images, projected"),
+            measures("storage", stored.get, show.size, group="1M images, projected"),
+            measures(
                 "qps_v28",
-                lambda n: value(seed.get(n), show.significant(seed.get(n))),
+                seed.get,
+                show.significant,
                 explain="As in the V28 seed: images over the forward time of images and captions",
             ),
         ],

@@ -15,6 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from reports.build import report_of
+from reports.elements.page import Report
+from reports.rows.reading import read_report_data
 from store import schema
 from store.types import Corpus, EncoderSpec, SetKey, canonical_json, digest16
 
@@ -71,6 +74,11 @@ class StandIn:
 
     def thumbnails(self, shas: Sequence[str]) -> dict[str, bytes]:
         return {sha: self.pictures[sha] for sha in shas if sha in self.pictures}
+
+
+def report(store: StandIn, run: str | None = None) -> Report:
+    """The report of a stand-in."""
+    return report_of(read_report_data(store, run=run))
 
 
 def spec(name: str, *, dim: int = 512, vectors: str = "single") -> EncoderSpec:
@@ -142,7 +150,7 @@ def result(
     created: datetime = START,
 ) -> None:
     """Adds one result row with a symmetric interval of the given half width."""
-    whose = {
+    key = {
         "encoder": encoder,
         "encoder_fingerprint": store.specs[encoder].fingerprint,
         "corpus": corpus_name,
@@ -152,9 +160,9 @@ def result(
     known = value is not None
     store.tables["results"].append(
         {
-            "result": digest16([*whose.values(), metric, run]),
-            "evaluation": digest16(list(whose.values())),
-            **whose,
+            "result": digest16([*key.values(), metric, run]),
+            "evaluation": digest16(list(key.values())),
+            **key,
             "metric": metric,
             "value": value,
             "ci_low": max(0.0, value - half) if known else None,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reports.search import Found, write_search
+from reports.search import SearchHit, write_search
 from tests.reports.conftest import HOSTILE
 from tests.reports.stand_in import StandIn
 
@@ -142,8 +142,8 @@ def test_a_search_shows_its_pictures_and_hostile_query(
     browser: Browser, hostile_store: StandIn, tmp_path: Path
 ) -> None:
     pictures = list(hostile_store.pictures.values())[:6]
-    found = [Found(id=f"im{i}", score=0.4 - i / 100, thumbnail=p) for i, p in enumerate(pictures)]
-    target = write_search(tmp_path / "s.html", query=HOSTILE[0], found=found, encoder="tiny-clip", corpus="shapes")
+    hits = [SearchHit(id=f"im{i}", score=0.4 - i / 100, thumbnail=p) for i, p in enumerate(pictures)]
+    target = write_search(tmp_path / "s.html", query=HOSTILE[0], hits=hits, encoder="tiny-clip", corpus="shapes")
     context = browser.new_context()
     watched = Watched(context.new_page())
     watched.page.goto(target.as_uri())

@@ -179,7 +179,7 @@ def test_latex_escapes_what_would_be_a_command() -> None:
         ("r.xlsx", None, "suffix of 'r.xlsx' is unknown; formats: csv, json"),
         ("r.csv", "excel", "format 'excel' is unknown"),
         ("r.txt", "csv", "end it with .csv"),
-        ("out", "coco-sm", "has no results that coco-sm can hold"),
+        ("out", "coco-sm", "has no results for the format coco-sm"),
     ],
 )
 def test_an_export_that_cannot_be_says_why(

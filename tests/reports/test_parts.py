@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports import build_report
 from reports.build import report_of
 from reports.elements.cells import heat
 from reports.elements.page import Cell, Choices, Column, Report, Section, Table
@@ -22,7 +21,7 @@ from reports.sections import gate, verdict
 from reports.sections.frontier import label_positions, pareto
 from store import schema
 from tests.reports.large import coco
-from tests.reports.stand_in import StandIn, comparison, corpus, demo, result, spec
+from tests.reports.stand_in import StandIn, comparison, corpus, demo, report, result, spec
 
 
 def test_places_follow_from_who_is_significantly_better_and_worse(demo_store: StandIn) -> None:
@@ -38,13 +37,13 @@ def test_places_follow_from_who_is_significantly_better_and_worse(demo_store: St
 def test_without_all_pairs_there_are_no_places_and_the_report_says_untested(demo_store: StandIn) -> None:
     demo_store.tables["comparisons"].pop(0)
     assert read_report_data(demo_store).ranks("shapes", "t2i/all", "R@1") == {}
-    accuracy = _choice(build_report(demo_store), "Accuracy")
+    accuracy = _choice(report(demo_store), "Accuracy")
     assert accuracy.answer == ("tiny-clip",)
     assert accuracy.reason.startswith("Highest value; not tested against")
 
 
 def test_the_verdict_names_the_tied_set_and_the_distance_to_the_nearest_other(demo_store: StandIn) -> None:
-    accuracy = _choice(build_report(demo_store), "Accuracy")
+    accuracy = _choice(report(demo_store), "Accuracy")
     assert accuracy.answer == ("tiny-clip", "tiny-clip-plain")
     assert accuracy.figure == f"62.0{PERCENT} (58.0–66.0)"
     assert "The next, tiny-colpali, is 34.0 points behind (33.0–35.0, adjusted p <0.001)" in accuracy.reason
@@ -53,7 +52,7 @@ def test_the_verdict_names_the_tied_set_and_the_distance_to_the_nearest_other(de
 def test_the_verdict_does_not_praise_a_guess() -> None:
     store = StandIn(specs={"a": spec("a")}, contents={"w": corpus("w", n_images=4)})
     result(store, "a", "w", "winoground", "winoground_group", 0.2, half=0.08, chance=1 / 6)
-    assert f"includes chance (16.7{PERCENT})" in _choice(build_report(store), "Word order and binding").reason
+    assert f"includes chance (16.7{PERCENT})" in _choice(report(store), "Word order and binding").reason
 
 
 def test_the_fastest_encoder_is_shown_with_its_loss_of_accuracy() -> None:
@@ -61,7 +60,7 @@ def test_the_fastest_encoder_is_shown_with_its_loss_of_accuracy() -> None:
     for row in store.tables["batches"]:  # the weakest becomes the fastest
         factor = {"tiny-clip": 10.0, "tiny-clip-plain": 1.0, "tiny-colpali": 0.05}[row["encoder"]]
         row["forward_seconds"] *= factor
-    speed = _choice(build_report(store), "Speed")
+    speed = _choice(report(store), "Speed")
     assert speed.answer == ("tiny-colpali",)
     assert "34.0 points lower R@1" in speed.reason
 
@@ -181,7 +180,7 @@ def test_anchors_are_unique() -> None:
 def test_results_of_hit_lists_have_no_ties_to_show_and_break_nothing(demo_store: StandIn) -> None:
     for row in demo_store.tables["results"]:
         row.update(tie_share=None, value_ties_lost=None, value_ties_won=None)
-    table = next(s for s in build_report(demo_store).sections if s.id == "leaderboard").blocks[0]
+    table = next(s for s in report(demo_store).sections if s.id == "leaderboard").blocks[0]
     assert isinstance(table, Table)
     assert "ties" not in {column.heading for column in table.columns}
 

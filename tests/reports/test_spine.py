@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from reports import build_report, render_html, render_markdown, write_report
+from reports import render_html, render_markdown, write_report
 from store.errors import RequestError
-from tests.reports.stand_in import StandIn
+from tests.reports.stand_in import StandIn, report
 
 
 def test_an_empty_store_is_an_error_that_says_what_to_run() -> None:
     with pytest.raises(RequestError, match=r"capim run"):
-        build_report(StandIn())
+        report(StandIn())
 
 
 def test_a_run_without_results_is_an_error_that_names_the_runs_with_results(demo_store: StandIn) -> None:
     with pytest.raises(RequestError, match=r"'run-9'.*run-1"):
-        build_report(demo_store, run="run-9")
+        report(demo_store, run="run-9")
 
 
 def test_the_same_rows_give_the_same_bytes(demo_store: StandIn, tmp_path: Path) -> None:
@@ -32,31 +32,31 @@ def test_the_same_rows_give_the_same_bytes(demo_store: StandIn, tmp_path: Path) 
 
 
 def test_the_order_of_stored_rows_changes_nothing(demo_store: StandIn) -> None:
-    before = render_html(build_report(demo_store))
+    before = render_html(report(demo_store))
     for rows in demo_store.tables.values():
         rows.reverse()
-    assert render_html(build_report(demo_store)) == before
+    assert render_html(report(demo_store)) == before
 
 
 def test_a_partial_run_has_no_empty_sections(demo_store: StandIn) -> None:
     keep = [r for r in demo_store.tables["results"] if r["encoder"] == "tiny-clip" and r["protocol"] == "i2t/any"]
     demo_store.tables.update({"results": keep, "comparisons": [], "batches": [], "runs": []})
     demo_store.sets.clear()
-    report = build_report(demo_store)
-    assert "compositional" not in {section.id for section in report.sections}
-    assert all(section.blocks for section in report.sections)
-    assert "tiny-clip" in render_markdown(report)
+    built = report(demo_store)
+    assert "compositional" not in {section.id for section in built.sections}
+    assert all(section.blocks for section in built.sections)
+    assert "tiny-clip" in render_markdown(built)
 
 
 def test_every_figure_carries_interval_and_protocol(demo_store: StandIn) -> None:
-    markdown = render_markdown(build_report(demo_store))
+    markdown = render_markdown(report(demo_store))
     assert "t2i/all R@1" in markdown
     assert "**62.0** (58.0–66.0)" in markdown
     assert "winoground text" in markdown
 
 
 def test_skipped_images_are_listed_with_their_reason(demo_store: StandIn) -> None:
-    markdown = render_markdown(build_report(demo_store))
+    markdown = render_markdown(report(demo_store))
     assert "1 image of shapes could not be used" in markdown
     assert "broken0.jpg | not an image: truncated file" in markdown
 
