@@ -1,7 +1,7 @@
 """Flow `benchmark`: embed -> evaluate -> compare -> publish.
 
-Each step is a flow of its own that can run, be scheduled and be repeated alone; this one only says what comes
-after what. References travel between them, never arrays: whatever a step makes is in the store when it ends.
+Each step is a flow that can also run, be scheduled and be repeated alone. Steps exchange references, never arrays: what a
+step makes is in the store when it ends.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from flows.execution import call, timeout_seconds
 from flows.publish import publish
 from flows.request import check_request
 from flows.runs import recorded_run
+from tasks.runtime.open_corpora import OpenCorpora
 from tasks.runtime.references import EmbedRef
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkRef:
-    """What a benchmark run left behind."""
+    """The run id, the embedding sets and the report of a benchmark run."""
 
     run: str
     embedded: tuple[EmbedRef, ...]
@@ -36,11 +37,12 @@ class BenchmarkRef:
     timeout_seconds=timeout_seconds(96),
 )
 def benchmark(config: RunConfig) -> BenchmarkRef:
-    """Run the whole pipeline; a run that names no encoders evaluates what the store has."""
+    """Run the whole pipeline; without encoders, evaluate what is stored."""
+    opened = OpenCorpora()
     if config.encoders or config.corpora:
-        check_request(config)
+        check_request(config, opened)
     with recorded_run(config, "benchmark") as run:
-        embedded = call(embed, config, run) if config.encoders else ()
+        embedded = call(embed, config, run, opened=opened) if config.encoders else ()
         sets = tuple(reference.sets for reference in embedded) or None
         evaluated = call(evaluate, config, run, sets)
         call(compare, config, run, tuple({reference.sets.corpus: None for reference in evaluated}))

@@ -7,7 +7,7 @@ from prefect import flow
 from flows.config import Named, RunConfig
 from flows.execution import call
 from flows.runs import recorded_run
-from tasks.imports import import_hit_lists, import_made_elsewhere
+from tasks.imports import import_embedding_files, import_hit_lists
 
 
 @flow(name="import", flow_run_name="import-{config.name}")
@@ -27,7 +27,7 @@ def import_(
     with recorded_run(config, "import") as run:
         if outcomes is None:
             sealed = call(
-                import_made_elsewhere,
+                import_embedding_files,
                 corpus,
                 store_uri=config.store_uri,
                 encoder=encoder,

@@ -12,13 +12,14 @@ from flows.execution import call
 from store.errors import RequestError, WorkError
 from store.types import EncoderSpec
 from tasks.diagnosis.table import check_analyses
-from tasks.embed import check_corpora
 from tasks.encoders import CatalogEntry, entry_from, entry_of, spec_of
+from tasks.register import check_corpora
 from tasks.resolve import resolve_encoder
+from tasks.runtime.open_corpora import OpenCorpora
 
 
-def check_request(config: RunConfig) -> tuple[EncoderSpec, ...]:
-    """The encoders of a run, in its order, each at a fixed revision; its corpora are read and kept for the run.
+def check_request(config: RunConfig, opened: OpenCorpora) -> tuple[EncoderSpec, ...]:
+    """The encoders of a run in its order, each at a fixed revision; its corpora are read into ``opened``.
 
     Raises:
         RequestError: Unknown names or fields, missing checkpoints, two different models under one name, corpora
@@ -31,7 +32,7 @@ def check_request(config: RunConfig) -> tuple[EncoderSpec, ...]:
     except RequestError as error:
         faults += error.faults
     try:
-        unreadable: list[str] = call(check_corpora, config.corpora, config.sample, config.seed)
+        unreadable: list[str] = call(check_corpora, config.corpora, opened, sample=config.sample, seed=config.seed)
         faults += unreadable
     except RequestError as error:
         faults += error.faults

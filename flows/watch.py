@@ -20,6 +20,7 @@ from flows.runs import recorded_run
 from store.errors import WorkError
 from tasks.reference.regression import WatchFinding, WatchRule
 from tasks.runtime.artifacts import show_table
+from tasks.runtime.open_corpora import OpenCorpora
 from tasks.watch import watch_libraries, watch_metrics, watch_vectors
 
 
@@ -58,10 +59,11 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
     Raises:
         RegressionError: At least one finding fails.
     """
-    specs = check_request(config)
+    opened = OpenCorpora()
+    specs = check_request(config, opened)
     with recorded_run(config, "watch") as run:
         findings: list[WatchFinding] = call(watch_libraries, store_uri=config.store_uri, run=run)
-        embedded = call(embed, config, run)
+        embedded = call(embed, config, run, opened=opened)
         corpora = {reference.corpus.name: reference.corpus for reference in embedded}.values()
         findings += [WatchFinding("note", f"data of {c.name}", change) for c in corpora for change in c.changes]
         for spec in specs:
@@ -70,6 +72,7 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
                 watch_vectors,
                 spec,
                 of_spec,
+                opened,
                 store_uri=config.store_uri,
                 device=config.device.partition(",")[0],
                 rule=rule,

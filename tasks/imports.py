@@ -1,4 +1,4 @@
-"""Shells: what was made elsewhere, into the store: embeddings, and outcomes of models whose embeddings nobody has."""
+"""Tasks: import embeddings, and outcomes of models without embeddings, that other programs computed."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 from store import EmbeddingStore
 from store.exchange.importing import import_embeddings
 from store.sets.seal import SealedSet
-from tasks.embed import register_corpus
+from tasks.register import register_corpus
 from tasks.results.hit_lists import encoder_of_hits, read_hit_lists, rows_of_hits
+from tasks.runtime.open_corpora import OpenCorpora
 from tasks.runtime.shell import shell
 from tasks.statistics.resampling import Resampling
 
 
 @shell("import-embeddings", kind="read", run_name="import-embeddings-{encoder}")
-def import_made_elsewhere(
+def import_embedding_files(
     corpus: str | dict[str, Any], *, store_uri: str, encoder: str, images: str | None, captions: str | None
 ) -> list[SealedSet]:
-    """Register the corpus if the store does not have it, then check, write and seal the embeddings of the files."""
+    """Register the corpus if it is not stored, then check, write and seal the embeddings of the files."""
     name = _registered(corpus, store_uri)
     return import_embeddings(
         EmbeddingStore.open(store_uri),
@@ -38,10 +39,10 @@ def import_hit_lists(
     resampling: Resampling,
     run: str,
 ) -> list[str]:
-    """Outcomes and results of every model that a folder of hit lists tells of; returns the models' names.
+    """Store outcomes and results of every model in a folder of hit lists; returns the names of the models.
 
-    Only the metrics that the lists determine become results (R@k for the cutoffs that are there). All lists are
-    checked before the first row is written.
+    Only metrics that the lists determine become results (R@k for their cutoffs). All lists are checked before the first
+    row is written.
     """
     found = read_hit_lists(folder)
     name = _registered(corpus, store_uri)
@@ -67,8 +68,8 @@ def import_hit_lists(
 
 
 def _registered(corpus: str | dict[str, Any], store_uri: str) -> str:
-    """The name of a corpus that the store has, or that is read and registered now."""
+    """The name of a stored corpus; any other is registered first."""
     store = EmbeddingStore.open(store_uri, create=True)
     if isinstance(corpus, str) and corpus in store.corpora()["name"].to_pylist():
         return corpus
-    return register_corpus.fn(corpus, store_uri=store_uri, sample=None, seed=0).name
+    return register_corpus.fn(corpus, OpenCorpora(), store_uri=store_uri, sample=None, seed=0).name

@@ -1,4 +1,4 @@
-"""What travels between tasks: names and fingerprints, never arrays."""
+"""References that tasks exchange: names and fingerprints, never arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusRef:
-    """A registered corpus, and how to open it again for its image bytes."""
+    """A registered corpus, and how to read it again for its image bytes."""
 
     what: str | dict[str, Any]
     sample: int | None
@@ -21,7 +21,7 @@ class CorpusRef:
     n_captions: int
     n_skipped: int
     skipped: tuple[str, ...]  # the first few as "id: reason"
-    changes: tuple[str, ...]  # against what the store had under this name before; empty if nothing
+    changes: tuple[str, ...]  # since the store last had this name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,15 +36,14 @@ class SetsRef:
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedRef:
-    """What encoding one corpus with one encoder came to."""
+    """One corpus was encoded with one encoder."""
 
     corpus: CorpusRef
     sets: SetsRef
     n_items: int
     n_encoded: int
     n_truncated: int
-    batches: dict[str, int]  # items of one forward pass by modality, of what was encoded
-    seconds: float
+    batches: dict[str, int]  # modality -> items per forward pass, of what was encoded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,16 +65,16 @@ class CompareRef:
 
 
 def encoder_name(entry: str | Mapping[str, Any]) -> str:
-    """The name that an entry of a run's encoders goes by in the store."""
+    """The stored name of an entry of ``RunConfig.encoders``."""
     return entry if isinstance(entry, str) else str(entry.get("name", ""))
 
 
 def corpus_name(entry: str | Mapping[str, Any]) -> str:
-    """The name that an entry of a run's corpora goes by in the store: its own, or that of its folder or file.
+    """The stored name of an entry of ``RunConfig.corpora``: the given name, or that of its folder or file.
 
     Examples:
-        >>> corpus_name("../shared/data/coco_photos"), corpus_name({"name": "mine", "root": "x"})
-        ('coco_photos', 'mine')
+        >>> corpus_name("./photos"), corpus_name({"name": "products", "root": "x"})
+        ('photos', 'products')
     """
     if isinstance(entry, str):
         return Path(entry).stem

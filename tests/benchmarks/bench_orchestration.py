@@ -26,8 +26,11 @@ from flows.request import check_request
 from tasks.compare import compare_corpus
 from tasks.diagnose import diagnose_corpus
 from tasks.discover import find_evaluations, find_sets
-from tasks.embed import embed_corpora, register_corpus
+from tasks.embed import embed_corpora
 from tasks.publish import publish_report
+from tasks.register import register_corpus
+from tasks.runtime.open_corpora import OpenCorpora
+from tasks.runtime.shards import EncodeWork
 from tasks.score import score
 from tests.benchmarks.rows import Row
 from tests.deployments.conftest import installation_at
@@ -105,10 +108,14 @@ def _timed_bare(workspace: Path) -> float:
     config = _config(workspace)
     uri = config.store_uri
     begun = time.perf_counter()
-    specs = check_request(config)
-    corpora = tuple(register_corpus.fn(what, store_uri=uri, sample=None, seed=0) for what in config.corpora)
+    opened = OpenCorpora()
+    specs = check_request(config, opened)
+    corpora = tuple(register_corpus.fn(what, opened, store_uri=uri, sample=None, seed=0) for what in config.corpora)
     for spec in specs:
-        embed_corpora.fn(spec, corpora, store_uri=uri, settings=encode_settings(config, spec), run="bare")
+        settings = encode_settings(config, spec)
+        embed_corpora.fn(
+            EncodeWork(spec=spec, corpora=corpora, opened=opened, store_uri=uri, settings=settings, run="bare")
+        )
     statistic = {"store_uri": uri, "resampling": config.resampling, "run": "bare"}
     for pair in find_sets.fn(uri, corpora=config.corpora, encoders=config.encoders):
         score.fn(pair, protocols=(), device="cpu", **statistic)

@@ -25,13 +25,13 @@ EVERY_SECONDS = 0.05
 
 # function -> step; a step's time is without that of the steps inside it
 STEPS = {
-    "tasks.embed:open_corpus": "reading the corpus",
-    "tasks.embed:image_index": "reading the corpus",
+    "tasks.runtime.open_corpora:open_corpus": "reading the corpus",
+    "tasks.runtime.open_corpora:index_images": "reading the corpus",
     "tasks.runtime.encoding:load_encoder": "loading the model",
     "tasks.runtime.encoding:SetEncoder.encode": "encoding",
-    "tasks.score:evaluate": "scoring",
-    "tasks.score:result_rows": "intervals",
-    "tasks.score:rsum_row": "intervals",
+    "tasks.runtime.scoring:evaluate": "scoring",
+    "tasks.runtime.result_writer:result_rows": "intervals",
+    "tasks.runtime.result_writer:rsum_row": "intervals",
     "tasks.compare:comparison_rows": "comparisons",
     "tasks.diagnose:diagnose": "diagnosis",
     "tasks.diagnose:judge_results": "diagnosis",
@@ -46,7 +46,7 @@ STEPS = {
 
 # command -> modules of its steps, so that none is imported for a stopwatch's sake; others use all
 STEPS_OF = {
-    "evaluate": ("tasks.score", "store."),
+    "evaluate": ("tasks.runtime.scoring", "tasks.runtime.result_writer", "store."),
     "compare": ("tasks.compare", "tasks.diagnose", "store."),
     "report": ("tasks.publish", "store."),
 }

@@ -110,7 +110,7 @@ def test_parts_of_a_set_are_runs_of_their_own_and_the_last_one_seals(
         device="cpu",
         shards=2,
     )
-    with pytest.raises(RequestError, match=r"between 1 and 2 \(shards\), got 3"):
+    with pytest.raises(RequestError, match=r"between 1 and 2 \(--shards\), got 3"):
         start(embed, config, shard=3)
     assert start(embed, config, shard=2) == ()
     store = EmbeddingStore.open(config.store_uri)

@@ -9,6 +9,7 @@ import pytest
 from flows.config import RunConfig, read_suite, run_config
 from flows.request import check_request, checked_encoders
 from store.errors import RequestError, WorkError
+from tasks.runtime.open_corpora import OpenCorpora
 
 
 def test_all_faults_of_a_configuration_come_together() -> None:
@@ -29,7 +30,7 @@ def test_a_suite_file_becomes_a_run_and_options_win_over_it(tmp_path: Path) -> N
 def test_an_unknown_analysis_is_found_before_anything_is_encoded(tmp_path: Path) -> None:
     (tmp_path / "suite.toml").write_text('analyses = ["resampled-gallery", "moods"]\n')
     with pytest.raises(RequestError, match="unknown analyses moods; known analyses: complexity"):
-        check_request(run_config({}, tmp_path / "suite.toml"))
+        check_request(run_config({}, tmp_path / "suite.toml"), OpenCorpora())
 
 
 def test_paths_of_a_suite_count_from_the_suite_file(tmp_path: Path) -> None:

@@ -40,16 +40,17 @@ def test_vectors_that_a_model_no_longer_gives_fail_the_watch_and_its_record(
     config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start(watch, config)
+    import tasks.runtime.watching
     import tasks.watch
 
-    encode = tasks.watch.encode_images
+    encode = tasks.runtime.watching.encode_images
 
     def drifted(encoder: object, images: object) -> object:
         made = encode(encoder, images)  # type: ignore[arg-type]
         noise = np.random.default_rng(0).normal(scale=0.3, size=made.values.shape).astype(np.float32)
         return dataclasses.replace(made, values=made.values + noise)
 
-    monkeypatch.setattr(tasks.watch, "encode_images", drifted)
+    monkeypatch.setattr(tasks.runtime.watching, "encode_images", drifted)
     monkeypatch.setattr(tasks.watch, "library_versions", lambda: {"torch": "99"})
     with pytest.raises(WorkError, match=r"tiny-clip on few, images: 12 items encoded again.*below 0\.999") as caught:
         start(watch, config)

@@ -1,0 +1,73 @@
+"""Splits an encode into shards, which are encoded by any task, process or machine and share only the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+from dataclasses import dataclass
+from multiprocessing import get_context
+
+from store import EmbeddingStore
+from store.errors import WorkError
+from store.types import EncoderSpec, Modality
+from tasks.runtime.encoding import EncodedSet, EncodeSettings, SetEncoder
+from tasks.runtime.open_corpora import OpenCorpora
+from tasks.runtime.references import CorpusRef
+
+MODALITIES: tuple[Modality, ...] = ("image", "caption")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodeWork:
+    """One encode: a model, corpora, and which shard of their items.
+
+    Attributes:
+        spec: The model.
+        corpora: Registered corpora.
+        opened: Where they are read from.
+        store_uri: Where embeddings are written.
+        settings: Device, batch sizes and the like; they do not change a vector.
+        run: Id of the run.
+        shard: Which of ``n_shards``, from 0: the items whose position leaves this remainder.
+        n_shards: 1: all items.
+    """
+
+    spec: EncoderSpec
+    corpora: tuple[CorpusRef, ...]
+    opened: OpenCorpora
+    store_uri: str
+    settings: EncodeSettings
+    run: str
+    shard: int = 0
+    n_shards: int = 1
+
+
+def encode_work(work: EncodeWork) -> list[list[EncodedSet]]:
+    """Encode what is missing of the work's shard, by corpus and modality; without shards, also seal the sets."""
+    store = EmbeddingStore.open(work.store_uri, create=True)
+    store.write_encoder(work.spec)
+    with closing(SetEncoder(work.spec, store, work.settings, work.run)) as encoder:
+        return [
+            [encoder.encode(corpus, side, shard=work.shard, n_shards=work.n_shards) for side in MODALITIES]
+            for corpus in (work.opened.get(store, reference) for reference in work.corpora)
+        ]
+
+
+def encode_in_processes(works: Sequence[EncodeWork]) -> list[list[list[EncodedSet]]]:
+    """Encode shards in parallel on this machine, each in its own process.
+
+    Raises:
+        WorkError: A process died.
+    """
+    with ProcessPoolExecutor(len(works), mp_context=get_context("spawn")) as pool:
+        started = [pool.submit(encode_work, work) for work in works]
+        try:
+            return [process.result() for process in started]
+        except BrokenProcessPool as error:
+            raise WorkError(
+                f"a process that encoded with {works[0].spec.name!r} on one of "
+                f"{', '.join(work.settings.device for work in works)} died; what was encoded is stored, run the same "
+                "command to continue"
+            ) from error
