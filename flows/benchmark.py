@@ -1,7 +1,7 @@
 """Flow `benchmark`: embed -> evaluate -> compare -> publish.
 
-Each step is a flow that can also run, be scheduled and be repeated alone. Steps exchange references, never arrays: what a
-step makes is in the store when it ends.
+Each step is a flow that can also run, be scheduled and be repeated alone. Steps exchange references, never arrays: what
+a step makes is in the store when it ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Flow `embed`: register the corpora, then encode with every model what the store does not have.
 
-One task per encoder, so that a model is loaded once for all corpora and its memory is freed before the next. A set that is
-complete is not encoded again.
+One task per encoder, so that a model is loaded once for all corpora and its memory is freed before the next. A set that
+is complete is not encoded again.
 """
 
 from __future__ import annotations
