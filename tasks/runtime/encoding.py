@@ -72,9 +72,6 @@ class EncodedSet:
     batch_size: int = 0
 
 
-Shard = list[list[EncodedSet]]  # what one of several parts came to, by corpus and modality
-
-
 class SetEncoder:
     """Holds the model, and its device for itself, from the first missing item until it is closed."""
 

@@ -14,8 +14,7 @@ from tasks.corpora.images.decode import decode_image
 from tasks.encoders import Encoder, encode_captions, encode_images
 from tasks.metrics import METRICS
 from tasks.reference.changes import FigureChange, adjust
-from tasks.results.comparison import Contender, comparison_rows
-from tasks.results.hit_lists import known_metrics
+from tasks.results.comparison import EncoderOutcomes, comparison_rows, shared_metrics
 from tasks.runtime.references import EvaluationRef, SetsRef
 from tasks.runtime.stored_outcomes import read_outcomes
 from tasks.scoring.protocols.layout import cluster_count
@@ -78,14 +77,13 @@ def figure_changes(
     resampling: Resampling,
 ) -> list[FigureChange]:
     """The change of every metric since the evaluation ``earlier``, tested query by query, by ascending p."""
-    contenders = [
-        Contender(encoder=name, fingerprint=name, outcomes=read_outcomes(store, evaluation, protocol))
+    encoders = [
+        EncoderOutcomes(encoder=name, fingerprint=name, outcomes=read_outcomes(store, evaluation, protocol))
         for name, evaluation in (("now", now.evaluations[protocol.id]), ("earlier", earlier))
     ]
-    metrics = [m for m in known_metrics(contenders[0].outcomes) if m in known_metrics(contenders[1].outcomes)]
     compared = comparison_rows(
-        contenders,
-        metrics,
+        encoders,
+        shared_metrics(encoders),
         corpus=corpus.name,
         corpus_fingerprint=corpus.fingerprint,
         run="",
