@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
+from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from store.types import Corpus
 
 _SHOWN = 3
+_Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 
 def describe_change(stored: Corpus, opened: Corpus) -> list[str]:
@@ -23,72 +24,50 @@ def describe_change(stored: Corpus, opened: Corpus) -> list[str]:
         >>> from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
         >>> def corpus(text): return build_corpus("c", [ImageRow("a")], [CaptionRow("a#0", "a", text)], source=None)
         >>> describe_change(corpus("red"), corpus("blue"))
-        ["1 captions have another text: 'a#0'"]
+        ["captions with another text: 'a#0'"]
     """
     if stored.fingerprint == opened.fingerprint:
         return []
-    left_out = {
-        row["image_id"] for corpus in (stored, opened) for row in corpus.skipped.select(["image_id"]).to_pylist()
-    }
+    skipped_before, skipped_now = (set(each.skipped["image_id"].to_pylist()) for each in (stored, opened))
+    left_out = skipped_before | skipped_now
     before, after = _by_id(stored.images), _by_id(opened.images)
-    gone, new = _difference(before, after, left_out), _difference(after, before, left_out)
-    both = [image for image in after if image in before]
-    other_bytes = [image for image in both if before[image]["sha"] != after[image]["sha"]]
-    lines = [
-        *_line("images are new", new),
-        *_line("images are gone", gone),
-        *_line("images have other contents", other_bytes),
-        *_line("images have other objects", [i for i in both if before[i]["objects"] != after[i]["objects"]]),
-    ]
-    lost = {*left_out, *gone, *new}
-    lines += _captions(stored, opened, lost)
-    for label, one, other in (
-        ("pairs", stored.pairs, opened.pairs),
-        ("quadruples", stored.quadruples, opened.quadruples),
-    ):
-        rows = _by_id(one), _by_id(other)
-        changed = sorted({key for key in {*rows[0], *rows[1]} if rows[0].get(key) != rows[1].get(key)})
-        lines += _line(f"{label} are new, gone or different", changed)
-    if not stored.relevance.equals(opened.relevance):
-        lines.append(
-            f"the extra ground truths are different ({stored.relevance.num_rows:,} positives before, "
-            f"{opened.relevance.num_rows:,} now)"
-        )
-    if not lines and _ids(stored.skipped, "image_id") != _ids(opened.skipped, "image_id"):
-        lines.append(f"{stored.skipped.num_rows} images were left out before, {opened.skipped.num_rows} are now")
-    return lines or ["the order of its items, or their ordinals, languages or sizes, are different"]
-
-
-def _captions(stored: Corpus, opened: Corpus, lost: set[str]) -> list[str]:
-    """Changes of captions, without those of images that are new, gone or left out."""
-    before, after = (
-        {key: row for key, row in _by_id(corpus.captions).items() if row["image_id"] not in lost}
-        for corpus in (stored, opened)
+    lost = {*left_out, *(before.keys() ^ after.keys())}  # captions change with these images
+    old, new = (
+        {key: row for key, row in _by_id(each.captions).items() if row["image_id"] not in lost}
+        for each in (stored, opened)
     )
-    both = [caption for caption in after if caption in before]
-    return [
-        *_line("captions are new", [caption for caption in after if caption not in before]),
-        *_line("captions are gone", [caption for caption in before if caption not in after]),
-        *_line("captions have another text", [c for c in both if before[c]["text"] != after[c]["text"]]),
-        *_line("captions belong to another image", [c for c in both if before[c]["image_id"] != after[c]["image_id"]]),
+    lines = [
+        *_line("new images", [image for image in after if image not in before and image not in left_out]),
+        *_line("removed images", [image for image in before if image not in after and image not in left_out]),
+        *_line("images with other contents", _changed(before, after, "sha")),
+        *_line("images with other objects", _changed(before, after, "objects")),
+        *_line("new captions", [caption for caption in new if caption not in old]),
+        *_line("removed captions", [caption for caption in old if caption not in new]),
+        *_line("captions with another text", _changed(old, new, "text")),
+        *_line("captions of another image", _changed(old, new, "image_id")),
     ]
+    for what, one, other in (
+        ("pairs", _by_id(stored.pairs), _by_id(opened.pairs)),
+        ("quadruples", _by_id(stored.quadruples), _by_id(opened.quadruples)),
+    ):
+        ids = sorted(key for key in {*one, *other} if one.get(key) != other.get(key))
+        lines += _line(f"new, removed or changed {what}", ids)
+    if not stored.relevance.equals(opened.relevance):
+        counts = f"{stored.relevance.num_rows:,} positives before, {opened.relevance.num_rows:,} now"
+        lines.append(f"other extra ground truths: {counts}")
+    if not lines and skipped_before != skipped_now:
+        lines.append(f"other images are left out: {len(skipped_before)} before, {len(skipped_now)} now")
+    return lines or ["another order of the items, or other ordinals, languages or sizes"]
 
 
-def _by_id(table: pa.Table) -> dict[str, Mapping[str, object]]:
+def _by_id(table: pa.Table) -> _Rows:
     return {row["id"]: row for row in table.to_pylist()}
 
 
-def _difference(one: Mapping[str, object], other: Mapping[str, object], ignored: set[str]) -> list[str]:
-    return [key for key in one if key not in other and key not in ignored]
+def _changed(before: _Rows, after: _Rows, column: str) -> list[str]:
+    return [key for key in after if key in before and before[key][column] != after[key][column]]
 
 
-def _ids(table: pa.Table, column: str) -> list[str]:
-    found: list[str] = pc.unique(table[column]).to_pylist()
-    return sorted(found)
-
-
-def _line(what: str, items: Sequence[str]) -> list[str]:
-    if not items:
-        return []
+def _line(what: str, items: Collection[str]) -> list[str]:
     more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
-    return [f"{len(items)} {what}: {', '.join(map(repr, items[:_SHOWN]))}{more}"]
+    return [f"{what}: {', '.join(map(repr, [*items][:_SHOWN]))}{more}"] if items else []

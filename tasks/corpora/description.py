@@ -195,7 +195,7 @@ class _Description(BaseModel):
 
 def description_model(reader: Callable[..., Corpus]) -> type[BaseModel]:
     """The pydantic model of a description of this reader: its parameters, and what every description may hold."""
-    hints = get_type_hints(reader)
+    hints = get_type_hints(reader, include_extras=True)
     options: dict[str, Any] = {
         name: (hints[name], ... if parameter.default is parameter.empty else parameter.default)
         for name, parameter in inspect.signature(reader).parameters.items()

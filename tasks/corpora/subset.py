@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from store.errors import RequestError
 from store.schema import SKIPPED
@@ -115,18 +117,8 @@ def _used(pairs: pa.Table, quadruples: pa.Table) -> pa.Array:
 
 def _groups(corpus: Corpus) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """The group number of every image; images of one quadruple, or of linked quadruples, are in one group."""
-    position = {image: i for i, image in enumerate(corpus.images["id"].to_pylist())}
-    parent = list(range(len(position)))
-
-    def root(i: int) -> int:
-        while parent[i] != i:
-            parent[i] = parent[parent[i]]
-            i = parent[i]
-        return i
-
-    for first, second in zip(
-        corpus.quadruples["image_0"].to_pylist(), corpus.quadruples["image_1"].to_pylist(), strict=True
-    ):
-        parent[root(position[second])] = root(position[first])
-    roots = [root(i) for i in range(len(parent))]
-    return np.unique(roots, return_inverse=True)[1].astype(np.int64)
+    n_images, ids = corpus.images.num_rows, corpus.images["id"].combine_chunks()
+    ends = [pc.index_in(corpus.quadruples[side], ids).to_numpy() for side in ("image_0", "image_1")]
+    links = coo_array((np.ones(len(ends[0])), (ends[0], ends[1])), shape=(n_images, n_images))
+    groups: np.ndarray[tuple[int], np.dtype[np.int64]] = connected_components(links, directed=False)[1].astype(np.int64)
+    return groups

@@ -10,7 +10,8 @@ import pytest
 from PIL import Image
 
 from store.errors import RequestError
-from tasks.corpora.readers.shapes import Rendered, read_shapes, read_shapes_multilingual, read_shapes_winoground
+from tasks.corpora import open_corpus
+from tasks.corpora.readers.shapes import RenderedScenes, read_shapes, read_shapes_multilingual, read_shapes_winoground
 from tasks.corpora.shapes.wording import LANGUAGES, TRANSLATORS, translated, wordings
 from tasks.corpora.shapes.world import (
     held_out_orbits,
@@ -47,11 +48,11 @@ def test_every_scene_survives_being_written_as_a_key() -> None:
 )
 def test_a_key_that_names_no_scene_is_a_missing_file(key: str) -> None:
     with pytest.raises(FileNotFoundError):
-        Rendered(0).read(key)
+        RenderedScenes(0).read(key)
 
 
 def test_a_picture_shows_the_colours_of_its_scene_in_their_places() -> None:
-    png = Rendered(0).read("large-red-square_left_large-blue-square.0.png")
+    png = RenderedScenes(0).read("large-red-square_left_large-blue-square.0.png")
     image = Image.open(io.BytesIO(png))
     (left_red, _, left_blue), (right_red, _, right_blue) = image.getpixel((17, 32)), image.getpixel((47, 32))
     assert image.size == (64, 64)
@@ -66,7 +67,7 @@ def test_the_same_seed_gives_the_same_corpus_and_another_seed_another() -> None:
 
 def test_a_source_pickles_for_workers() -> None:
     key = "small-red-circle_left_large-blue-square.0.png"
-    assert pickle.loads(pickle.dumps(Rendered(7))).read(key) == Rendered(7).read(key)
+    assert pickle.loads(pickle.dumps(RenderedScenes(7))).read(key) == RenderedScenes(7).read(key)
 
 
 def test_each_of_300_scenes_has_five_different_captions_and_its_objects() -> None:
@@ -122,13 +123,13 @@ def test_no_image_is_in_two_quadruples() -> None:
 
 @pytest.mark.parametrize("n", [0, 301])
 def test_an_impossible_number_of_quadruples_is_refused(n: int) -> None:
-    with pytest.raises(RequestError, match=f"must be 1 to 300, got {n}"):
-        read_shapes_winoground(n_quadruples=n)
+    with pytest.raises(RequestError, match=f"n_quadruples must be (greater|less) than or equal to .*, got {n}"):
+        open_corpus({"reader": "shapes-winoground", "n_quadruples": n})
 
 
 def test_an_empty_corpus_is_refused() -> None:
-    with pytest.raises(RequestError, match="at least one scene, got n_scenes=0"):
-        read_shapes(n_scenes=0)
+    with pytest.raises(RequestError, match="n_scenes must be greater than or equal to 1, got 0"):
+        open_corpus({"reader": "shapes", "n_scenes": 0})
 
 
 def test_every_image_has_one_caption_per_language_and_translator() -> None:

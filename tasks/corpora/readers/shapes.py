@@ -1,28 +1,29 @@
-"""Three corpora of the shapes world: retrieval, Winoground form, six languages. All from scenes no model has seen.
+"""Three corpora of the shapes world, of scenes that the tiny models were not trained on.
 
-Nothing is read from disk: an image is drawn from its key when it is asked for, the same bytes every time.
+No files are read: an image is rendered from its key when it is read, with the same bytes every time.
 """
 
 from __future__ import annotations
 
 import io
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
-from store.errors import RequestError
+from pydantic import Field
+
 from store.types import Corpus
-from tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
+from tasks.corpora import CORPORA
+from tasks.corpora.build import build_corpus
+from tasks.corpora.rows import CaptionRow, ImageRow, QuadrupleRow
 from tasks.corpora.shapes.wording import LANGUAGES, TRANSLATORS, five_wordings, translated, wordings
 from tasks.corpora.shapes.world import HELD_OUT_ORBITS, Scene, held_out_scenes, parse_scene, render
 
-_LICENCE = "Apache-2.0"
-_ORIGIN = "tasks/corpora/shapes/world.py: synthetic scenes, drawn on the fly; held out from the tiny models' training"
-
 
 @dataclass(frozen=True)
-class Rendered:
-    """Draws the scene that a key names, ``…_…_….<serial>.png``; what may vary is drawn from seed and key."""
+class RenderedScenes:
+    """Renders the scene of a key, ``…_…_….<serial>.png``; its random variation depends on seed and key."""
 
     seed: int
 
@@ -30,7 +31,7 @@ class Rendered:
         """The PNG of one scene.
 
         Raises:
-            FileNotFoundError: The key names no scene.
+            FileNotFoundError: The key does not name a scene.
         """
         scene, _, _serial = key.removesuffix(".png").partition(".")
         try:
@@ -42,89 +43,78 @@ class Rendered:
         return buffer.getvalue()
 
 
-def read_shapes(*, n_scenes: int = 300, seed: int = 0) -> Corpus:
+def read_shapes(*, n_scenes: Annotated[int, Field(ge=1)] = 300, seed: int = 0) -> Corpus:
     """Scenes with five English captions each, of eight wordings, and the shapes in them as objects.
 
-    The captions differ in what they say (places, colours, counts, an action, what is absent) and in length. Up to
-    300 scenes no two are swaps of one another; from 1,201 on, captions repeat.
-
-    Raises:
-        RequestError: Fewer than one scene.
+    The captions differ in what they mention (places, colours, counts, an action, an absent shape) and in length. Among
+    the first 300 scenes none is a swap of another; from 1,201 on, captions repeat.
     """
-    scenes = _numbered_scenes(n_scenes, seed)
+    scenes = _scenes(n_scenes, seed)
     captions = (
         CaptionRow(f"{image.id}-{ordinal}", image.id, text, ordinal)
         for turn, (image, scene) in enumerate(scenes)
         for ordinal, text in enumerate(five_wordings(scene, turn))
     )
-    images = [image for image, _ in scenes]
-    return build_corpus("shapes", images, captions, source=Rendered(seed), licence=_LICENCE, origin=_ORIGIN)
+    return _corpus("shapes", [image for image, _ in scenes], captions, seed)
 
 
-def read_shapes_winoground(*, n_quadruples: int = 300, seed: int = 0) -> Corpus:
-    """Winoground-form quadruples: in turn the two objects or the two colours change places.
+def read_shapes_winoground(
+    *, n_quadruples: Annotated[int, Field(ge=1, le=HELD_OUT_ORBITS)] = 300, seed: int = 0
+) -> Corpus:
+    """Winoground-form quadruples, in which the two objects or, in turn, the two colours are exchanged.
 
     The tags are ``object`` and ``attribute``. Both captions of a quadruple have the same words; no image is in two
     quadruples, so that they are independent.
-
-    Raises:
-        RequestError: Fewer than 1 or more than 300 quadruples.
     """
-    if not 1 <= n_quadruples <= HELD_OUT_ORBITS:
-        raise RequestError(
-            f"corpus 'shapes-winoground': n_quadruples must be 1 to {HELD_OUT_ORBITS}, got {n_quadruples}"
-        )
     images, captions, quadruples = [], [], []
     for number, scene in enumerate(held_out_scenes(n_quadruples, seed)):
         tag, swapped = ("object", scene.swap_objects()) if number % 2 == 0 else ("attribute", scene.swap_colours())
         name = f"quadruple-{number:04d}"
-        for place, member in enumerate((scene, swapped)):
-            images.append(_image_row(f"{name}-{place}", member, serial=number))
-            captions.append(CaptionRow(f"{name}-{place}-0", f"{name}-{place}", wordings(member)[0]))
+        for side, member in enumerate((scene, swapped)):
+            images.append(_image_row(f"{name}-{side}", member, number))
+            captions.append(CaptionRow(f"{name}-{side}-0", f"{name}-{side}", wordings(member)[0]))
         quadruples.append(QuadrupleRow(name, f"{name}-0", f"{name}-1", f"{name}-0-0", f"{name}-1-0", (tag,)))
-    return build_corpus(
-        "shapes-winoground",
-        images,
-        captions,
-        source=Rendered(seed),
-        quadruples=quadruples,
-        licence=_LICENCE,
-        origin=_ORIGIN,
-    )
+    return _corpus("shapes-winoground", images, captions, seed, quadruples)
 
 
-def read_shapes_multilingual(*, n_scenes: int = 200, seed: int = 0) -> Corpus:
-    """Scenes with one caption in each of six languages by each of two template "translators", English among them.
+def read_shapes_multilingual(*, n_scenes: Annotated[int, Field(ge=1)] = 200, seed: int = 0) -> Corpus:
+    """Scenes with one caption in each of six languages, English included, by each of two template "translators".
 
-    The caption of an image in one language corresponds to the one with the same image, ordinal and translator in
-    English. The tiny models know English, German, French and Spanish, and have never met Italian or Russian.
-
-    Raises:
-        RequestError: Fewer than one scene.
+    Captions of one image by one translator are translations of each other. The tiny models were trained on English,
+    German, French and Spanish, but not on Italian and Russian.
     """
-    scenes = _numbered_scenes(n_scenes, seed)
+    scenes = _scenes(n_scenes, seed)
     captions = (
         CaptionRow(f"{image.id}-{language}-{by}", image.id, translated(scene, language, by), 0, language, by)
         for language in LANGUAGES
         for by in TRANSLATORS
         for image, scene in scenes
     )
-    images = [image for image, _ in scenes]
+    return _corpus("shapes-multilingual", [image for image, _ in scenes], captions, seed)
+
+
+def _corpus(
+    name: str,
+    images: Iterable[ImageRow],
+    captions: Iterable[CaptionRow],
+    seed: int,
+    quadruples: Iterable[QuadrupleRow] = (),
+) -> Corpus:
     return build_corpus(
-        "shapes-multilingual", images, captions, source=Rendered(seed), licence=_LICENCE, origin=_ORIGIN
+        name,
+        images,
+        captions,
+        source=RenderedScenes(seed),
+        quadruples=quadruples,
+        licence=CORPORA[name].licence,
+        origin="tasks/corpora/shapes/world.py: rendered scenes, held out from the training of the tiny models",
     )
 
 
-def _numbered_scenes(n_scenes: int, seed: int) -> list[tuple[ImageRow, Scene]]:
-    if n_scenes < 1:
-        raise RequestError(f"a shapes corpus needs at least one scene, got n_scenes={n_scenes}")
-    return list(_rows(held_out_scenes(n_scenes, seed)))
+def _scenes(n_scenes: int, seed: int) -> list[tuple[ImageRow, Scene]]:
+    scenes = enumerate(held_out_scenes(n_scenes, seed))
+    return [(_image_row(f"scene-{number:05d}", scene, number), scene) for number, scene in scenes]
 
 
-def _rows(scenes: list[Scene]) -> Iterator[tuple[ImageRow, Scene]]:
-    for number, scene in enumerate(scenes):
-        yield _image_row(f"scene-{number:05d}", scene, serial=number), scene
-
-
-def _image_row(name: str, scene: Scene, *, serial: int) -> ImageRow:
+def _image_row(name: str, scene: Scene, serial: int) -> ImageRow:
     return ImageRow(name, f"{scene.key}.{serial}.png", objects=(scene.first.shape, scene.second.shape))

@@ -10,9 +10,11 @@ import json
 import re
 import tarfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from store.errors import RequestError
 from store.types import Corpus
@@ -48,13 +50,12 @@ class TarShards:
         return data
 
 
-@dataclass
-class _TarSample:
+class _TarSample(NamedTuple):
     """The image and captions of one sample."""
 
     id: str
-    image: ImageRow | None = None
-    texts: Sequence[str] = field(default_factory=tuple)
+    image: ImageRow | None
+    texts: Sequence[str]
 
 
 def read_webdataset(
@@ -116,32 +117,33 @@ def read_webdataset(
 
 
 def _samples(file: Path, shard: str, caption: str, caption_field: str) -> Iterator[_TarSample]:
-    current: _TarSample | None = None
     try:
         with tarfile.open(file, "r:") as tar, file.open("rb") as data:
-            for member in tar:
-                tar.members = []  # type: ignore[attr-defined]  # or the list of all members grows with the shard
-                match = _NAME.match(member.name.removeprefix("./"))
-                if not member.isreg() or match is None:
-                    continue
-                if current is None or match[1] != current.id:
-                    if current is not None:
-                        yield current
-                    current = _TarSample(match[1])
-                suffix = match[2].lower()
-                if suffix in IMAGE_SUFFIXES and current.image is None:
-                    facts = image_facts(_member(data, member, file))
-                    current.image = ImageRow(current.id, f"{member.offset_data}+{member.size}@{shard}", *facts)
-                elif suffix == caption and member.size <= _LARGEST_TEXT:
-                    where = f"{file}: {member.name}"
-                    current.texts = _texts(_member(data, member, file), caption, caption_field, where)
+            for identifier, members in groupby(_named_members(tar), key=itemgetter(0)):
+                image: ImageRow | None = None
+                texts: Sequence[str] = ()
+                for _, suffix, member in members:
+                    if suffix in IMAGE_SUFFIXES and image is None:
+                        facts = image_facts(_contents(data, member, file))
+                        image = ImageRow(identifier, f"{member.offset_data}+{member.size}@{shard}", *facts)
+                    elif suffix == caption and member.size <= _LARGEST_TEXT:
+                        where = f"{file}: {member.name}"
+                        texts = _texts(_contents(data, member, file), caption, caption_field, where)
+                yield _TarSample(identifier, image, texts)
     except tarfile.ReadError as error:
         raise RequestError(f"{file}: not an uncompressed tar file, or damaged ({error}); unpack .gz first") from error
-    if current is not None:
-        yield current
 
 
-def _member(data: BinaryIO, member: tarfile.TarInfo, file: Path) -> bytes:
+def _named_members(tar: tarfile.TarFile) -> Iterator[tuple[str, str, tarfile.TarInfo]]:
+    """Sample name, suffix and member of every file in a shard."""
+    for member in tar:
+        tar.members = []  # type: ignore[attr-defined]  # else the list of all members grows with the shard
+        match = _NAME.match(member.name.removeprefix("./"))
+        if member.isreg() and match is not None:
+            yield match[1], match[2].lower(), member
+
+
+def _contents(data: BinaryIO, member: tarfile.TarInfo, file: Path) -> bytes:
     data.seek(member.offset_data)
     content = data.read(member.size)
     if len(content) != member.size:
@@ -157,8 +159,8 @@ def _texts(content: bytes, caption: str, caption_field: str, where: str) -> Sequ
         value = json.loads(text)
     except ValueError as error:
         raise RequestError(f"{where}: not {'JSON' if caption == 'json' else 'UTF-8 text'} ({error})") from error
-    found = value.get(caption_field) if isinstance(value, dict) else None
-    texts = [found] if isinstance(found, str) else found or []
+    given = value.get(caption_field) if isinstance(value, dict) else None
+    texts = [given] if isinstance(given, str) else given or []
     if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
-        raise RequestError(f"{where}: {caption_field!r} is {found!r:.60}, expected a text or a list of texts")
+        raise RequestError(f"{where}: {caption_field!r} is {given!r:.60}, expected a text or a list of texts")
     return texts
