@@ -10,20 +10,21 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store.schema import CAPTIONS, IMAGES, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED
+from store.schema import CORPUS_PARTS, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED
 
 Modality: TypeAlias = Literal["image", "caption"]
 Direction: TypeAlias = Literal["t2i", "i2t", "pairs", "quadruples"]
 VectorKind: TypeAlias = Literal["single", "multi"]
 Precision: TypeAlias = Literal["float32", "bfloat16", "float16"]
+Storage: TypeAlias = Literal["float16", "float32"]
 Option: TypeAlias = str | int | float | bool
 
 _BRANCHES = frozenset({"main", "master", "latest", "HEAD"})
@@ -87,7 +88,7 @@ class EncoderSpec:
     revision: str = "main"
     vectors: VectorKind = "single"
     precision: Precision = "float32"
-    storage: Literal["float16", "float32"] = "float16"
+    storage: Storage = "float16"
     options: Mapping[str, Option] = field(default_factory=dict)
     adapter_version: int = 1
 
@@ -97,12 +98,9 @@ class EncoderSpec:
             faults.append(f"name: {fault}")
         if self.dim < 1:
             faults.append(f"dim must be at least 1, got {self.dim}")
-        if self.vectors not in ("single", "multi"):
-            faults.append(f"vectors must be 'single' or 'multi', got {self.vectors!r}")
-        if self.precision not in ("float32", "bfloat16", "float16"):
-            faults.append(f"precision must be float32, bfloat16 or float16, got {self.precision!r}")
-        if self.storage not in ("float16", "float32"):
-            faults.append(f"storage must be float16 or float32, got {self.storage!r}")
+        for name, known in (("vectors", VectorKind), ("precision", Precision), ("storage", Storage)):
+            if getattr(self, name) not in get_args(known):
+                faults.append(f"{name} must be {' or '.join(get_args(known))}, got {getattr(self, name)!r}")
         if faults:
             raise ValueError(f"encoder {self.name!r}: {'; '.join(faults)}")
 
@@ -114,15 +112,9 @@ class EncoderSpec:
     def identity(self) -> dict[str, object]:
         """Everything that changes a vector, as plain values; the name is not part of it."""
         return {
-            "adapter": self.adapter,
-            "adapter_version": self.adapter_version,
-            "checkpoint": self.checkpoint,
-            "revision": self.revision,
-            "vectors": self.vectors,
-            "dim": self.dim,
-            "precision": self.precision,
-            "storage": self.storage,
-            "options": dict(sorted(self.options.items())),
+            field.name: dict(self.options) if field.name == "options" else getattr(self, field.name)
+            for field in fields(self)
+            if field.name != "name"
         }
 
     @property
@@ -226,18 +218,10 @@ class Corpus:
     languages_reference: str = "en"
 
     def __post_init__(self) -> None:
-        for label, table, schema in (
-            ("images", self.images, IMAGES),
-            ("captions", self.captions, CAPTIONS),
-            ("pairs", self.pairs, PAIRS),
-            ("quadruples", self.quadruples, QUADRUPLES),
-            ("relevance", self.relevance, RELEVANCE),
-            ("skipped", self.skipped, SKIPPED),
-        ):
-            if not table.schema.equals(schema):
-                raise ValueError(
-                    f"corpus {self.name!r}: {label} has columns {table.schema.names}, expected {schema.names}"
-                )
+        for part, schema in CORPUS_PARTS.items():
+            columns = getattr(self, part).schema
+            if not columns.equals(schema):
+                raise ValueError(f"corpus {self.name!r}: {part} have columns {columns.names}, expected {schema.names}")
 
     @cached_property
     def fingerprint(self) -> str:

@@ -11,43 +11,28 @@ import pyarrow as pa
 from store.embedding_store import EmbeddingStore
 from store.errors import RequestError, WorkError
 from store.keys import SET_PREFIXES, key_columns, key_from_json, table_of
-from store.schema import FORMAT
+from store.schema import FORMAT, TIME
 from store.sets.seal import SealedSet, storage_of
 from store.tables.compaction import data_bytes
 from store.tables.connection import Connection, storage_faults
 from store.tables.schemas import vector_type
 from store.types import SetKey
 
-_TIME = pa.timestamp("us", tz="UTC")
+_SIZES = ("n_rows", "n_bytes")  # of the data files of the current version
 SETS_INFO = pa.schema(
     [
-        ("set_name", pa.string()),
-        ("encoder", pa.string()),
-        ("corpus", pa.string()),
-        ("modality", pa.string()),
-        ("vectors", pa.string()),
-        ("dim", pa.int32()),
-        ("storage", pa.string()),
+        *((name, pa.string()) for name in ("set_name", "encoder", "corpus", "modality", "vectors", "storage")),
         ("state", pa.string()),  # sealed, partial, damaged
-        ("n_rows", pa.int64()),
-        ("n_items", pa.int64()),  # of the corpus
-        ("n_bytes", pa.int64()),  # data files of the current version
-        ("tag", pa.string()),
-        ("digest", pa.string()),
-        ("version", pa.int64()),
-        ("encoder_fingerprint", pa.string()),
-        ("corpus_fingerprint", pa.string()),
+        *((name, pa.int64()) for name in (*_SIZES, "n_items", "dim", "version")),
+        *((name, pa.string()) for name in ("tag", "digest", "encoder_fingerprint", "corpus_fingerprint")),
         ("written_by", pa.string()),  # hosts and devices of its batches
-        ("sealed_at", _TIME),
+        ("sealed_at", TIME),
     ]
 )
 TABLES_INFO = pa.schema(
     [
         ("table_name", pa.string()),
-        ("n_rows", pa.int64()),
-        ("n_versions", pa.int64()),
-        ("n_files", pa.int64()),
-        ("n_bytes", pa.int64()),  # data files of the current version
+        *((name, pa.int64()) for name in (*_SIZES, "n_versions", "n_files")),
         ("disk_bytes", pa.int64()),  # everything in its folder; null in object storage
     ]
 )

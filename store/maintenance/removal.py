@@ -8,10 +8,10 @@ from store.embedding_store import EmbeddingStore
 from store.errors import RequestError
 from store.keys import SET_PREFIXES, corpus_table, table_of
 from store.maintenance.inventory import stored_key
+from store.schema import CORPUS_PARTS
 from store.tables.compaction import data_bytes
 from store.tables.corpora import corpus_row
 from store.tables.rows import delete
-from store.tables.schemas import CORPUS_PARTS
 from store.types import Modality
 
 

@@ -24,26 +24,23 @@ import pyarrow as pa
 
 from store.errors import RequestError, WorkError
 from store.keys import key_columns
+from store.schema import CORPUS_PARTS
 from store.sets.reading import open_set
 from store.sets.seal import sealed_sets
 from store.tables.connection import Connection, storage_faults
 from store.tables.corpora import corpus_part
 from store.tables.metadata import read
-from store.tables.schemas import ANALYSES, CORPUS_PARTS, METADATA_TABLES
+from store.tables.schemas import ANALYSES, METADATA_TABLES
 
 if TYPE_CHECKING:
     import duckdb
 
 
+_CORPUS = ("corpus", "corpus_fingerprint")
 _HEAVY = frozenset({"vector", "vectors", "thumbnail"})
 _EMBEDDINGS = pa.schema(
     [
-        ("set_name", pa.string()),
-        ("encoder", pa.string()),
-        ("encoder_fingerprint", pa.string()),
-        ("corpus", pa.string()),
-        ("corpus_fingerprint", pa.string()),
-        ("modality", pa.string()),
+        *((name, pa.string()) for name in ("set_name", *_CORPUS, "encoder", "encoder_fingerprint", "modality")),
         ("item_id", pa.string()),
         ("ord", pa.int32()),
         ("vector", pa.list_(pa.float32())),
@@ -52,10 +49,7 @@ _EMBEDDINGS = pa.schema(
         ("norm", pa.float32()),
         ("n_tokens", pa.int32()),
         ("truncated", pa.bool_()),
-        ("input_sha", pa.string()),
-        ("batch_id", pa.string()),
-        ("language", pa.string()),
-        ("translator", pa.string()),
+        *((name, pa.string()) for name in ("input_sha", "batch_id", "language", "translator")),
     ]
 )
 VIEWS = {
@@ -218,8 +212,8 @@ def _schema_of(name: str) -> pa.Schema:
     if name == "embeddings":
         return _EMBEDDINGS
     if name in CORPUS_PARTS:
-        corpus = pa.schema([("corpus", pa.string()), ("corpus_fingerprint", pa.string()), ("ord", pa.int32())])
-        return pa.schema([*corpus, *CORPUS_PARTS[name]])
+        columns = [*((column, pa.string()) for column in _CORPUS), ("ord", pa.int32())]
+        return pa.schema([*pa.schema(columns), *CORPUS_PARTS[name]])
     return {**METADATA_TABLES, **ANALYSES}[name]
 
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from store.errors import RequestError, WorkError
 from store.keys import corpus_table, is_fingerprint
+from store.schema import CORPUS_PARTS
 from store.tables.connection import Connection, storage_faults
 from store.tables.metadata import read, write
 from store.tables.rows import now, quoted
-from store.tables.schemas import CORPUS_PARTS
 from store.types import Corpus, Modality, name_fault
 
 _COUNTED = ("images", "captions", "pairs", "quadruples", "skipped")  # parts whose number of rows is kept

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 
-import pyarrow as pa
-
 from store.errors import RequestError, WorkError
 from store.schema import FORMAT
 from store.tables.connection import Connection
-from store.tables.rows import merge, now, read
-from store.tables.schemas import FORMATS
+from store.tables.metadata import read, write
+from store.tables.rows import now
 
 log = logging.getLogger(__name__)
 
@@ -27,13 +25,12 @@ def open_format(connection: Connection, *, create: bool) -> None:
             "or make a store with `capim demo` or `capim run`"
         )
     try:
-        formats = set(read(connection, "formats", FORMATS).column("format").to_pylist())
+        formats = set(read(connection, "formats").column("format").to_pylist())
     except WorkError as fault:  # all else can still be read
         log.warning("the format of store %s is unknown: %s. Run `capim store repair formats`", connection.uri, fault)
         return
     if not formats:
-        row = {"format": FORMAT, "written": now()}
-        merge(connection, "formats", FORMATS, pa.Table.from_pylist([row], schema=FORMATS), update=False)
+        write(connection, "formats", [{"format": FORMAT, "written": now()}], update=False)
     elif formats != {FORMAT}:
         raise RequestError(
             f"store {connection.uri} has format {max(formats)}, this release of capim reads format {FORMAT}. "
