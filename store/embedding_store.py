@@ -47,7 +47,7 @@ class EmbeddingStore:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection  # for this package only
         self._writers: dict[SetKey, SetWriter] = {}
-        self._items: dict[tuple[str, Modality], ItemIndex] = {}
+        self._items: dict[tuple[str, str, Modality], ItemIndex] = {}
 
     @classmethod
     def open(cls, uri: str | Path, *, create: bool = False) -> EmbeddingStore:
@@ -192,14 +192,8 @@ class EmbeddingStore:
         key = self.key(encoder=encoder, corpus=corpus, modality=modality)
         if key.vectors == "multi":
             raise RequestError(f"encoder {encoder!r} has several vectors per item: read them with multivectors()")
-        return reading.read_matrix(
-            self.connection,
-            key,
-            self.item_index(key),
-            sealed=self._state(key, partial),
-            language=language,
-            translator=translator,
-        )
+        items, sealed = self.item_index(key), self._state(key, partial)
+        return reading.read_matrix(self.connection, key, items, sealed=sealed, language=language, translator=translator)
 
     def multivectors(
         self,
@@ -232,16 +226,16 @@ class EmbeddingStore:
         partial: bool = False,
     ) -> Iterator[StoredRows]:
         """Rows of any set as they are stored, in blocks of ``window`` items in corpus order, in bounded memory."""
-        items, state = self.item_index(key), self._state(key, partial)
+        items, sealed = self.item_index(key), self._state(key, partial)
         ords = items.subset(language, translator)
-        return reading.read_blocks(self.connection, key, items, ords, sealed=state, window=window)
+        return reading.read_blocks(self.connection, key, items, ords, sealed=sealed, window=window)
 
     def item_index(self, key: SetKey) -> ItemIndex:
         """The items that a set has rows for, by position."""
-        items = (key.corpus_fingerprint, key.modality)
-        if items not in self._items:
-            self._items[items] = corpora.item_index(self.connection, key.corpus, key.corpus_fingerprint, key.modality)
-        return self._items[items]
+        corpus = (key.corpus, key.corpus_fingerprint, key.modality)
+        if corpus not in self._items:
+            self._items[corpus] = corpora.item_index(self.connection, *corpus)
+        return self._items[corpus]
 
     def _writer(self, key: SetKey) -> SetWriter:
         if key not in self._writers:
@@ -298,9 +292,7 @@ class EmbeddingStore:
         return select(self.connection, statement)
 
     def _subject(self, encoder: str | None, corpus: str | None) -> dict[str, str]:
-        columns = {}
-        if encoder is not None:
-            columns["encoder_fingerprint"] = self.encoder(encoder).fingerprint
+        columns = {} if encoder is None else {"encoder_fingerprint": self.encoder(encoder).fingerprint}
         if corpus is not None:
             columns["corpus_fingerprint"] = str(corpora.corpus_row(self.connection, corpus)["fingerprint"])
         return columns

@@ -18,7 +18,7 @@ import csv
 import json
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from store.errors import RequestError
 from store.files import replacing
 
 SUFFIXES = (".npy", ".npz", ".safetensors", ".parquet", ".csv")
+_TYPES = {"offsets": np.int64, "norm": np.float32, "n_tokens": np.int32, "truncated": np.bool_}
 _ID_COLUMNS = ("id", "item_id")
 _VECTOR_COLUMNS = ("embedding", "embeddings", "vector", "vectors")
 
@@ -42,7 +43,7 @@ class EmbeddingFile:
         values: Floating, shape ``(rows, dim)``.
         offsets: int64, shape ``(n + 1,)``, or None for one vector per item.
         ids: Length ``n``, or None for the order of the corpus.
-        norms: float32, shape ``(n,)``, or None.
+        norm: float32, shape ``(n,)``, or None.
         n_tokens: int32, shape ``(n,)``, or None.
         truncated: bool, shape ``(n,)``, or None.
     """
@@ -50,7 +51,7 @@ class EmbeddingFile:
     values: NDArray[Any]
     offsets: NDArray[np.int64] | None = None
     ids: list[str] | None = None
-    norms: NDArray[np.float32] | None = None
+    norm: NDArray[np.float32] | None = None
     n_tokens: NDArray[np.int32] | None = None
     truncated: NDArray[np.bool_] | None = None
 
@@ -100,7 +101,8 @@ def _faults(path: Path, contents: EmbeddingFile) -> Iterator[str]:
     ):
         yield f"{path}: offsets must increase from 0 to {len(contents.values)}, the number of vectors"
         return
-    for name, column in (("ids", contents.ids), ("norm", contents.norms), ("n_tokens", contents.n_tokens)):
+    for name in ("ids", "norm", "n_tokens", "truncated"):
+        column = getattr(contents, name)
         if column is not None and len(column) != len(contents):
             yield f"{path}: expected {len(contents)} {name}, one per item, got {len(column)}"
 
@@ -112,13 +114,13 @@ def write_embedding_file(path: Path, contents: EmbeddingFile) -> None:
     if contents.offsets is not None and path.suffix in (".npy", ".csv"):
         raise RequestError(f"{path}: {path.suffix} holds one vector per item; use .npz, .safetensors or .parquet")
     with replacing(path) as temporary:
-        if path.suffix == ".npy":
+        if path.suffix in (".npy", ".npz"):
             with temporary.open("wb") as file:
-                np.save(file, contents.values)
-        elif path.suffix == ".npz":
-            with temporary.open("wb") as file:
-                arrays: dict[str, Any] = {**_named(contents), "ids": np.array(contents.ids)}
-                np.savez(file, **arrays)
+                if path.suffix == ".npy":
+                    np.save(file, contents.values)
+                else:
+                    arrays: dict[str, Any] = {**_named(contents), "ids": np.array(contents.ids)}
+                    np.savez(file, **arrays)
         elif path.suffix == ".safetensors":
             from safetensors.numpy import save_file
 
@@ -135,14 +137,8 @@ def _ids_beside(path: Path) -> Path:
 
 
 def _named(contents: EmbeddingFile) -> dict[str, NDArray[Any]]:
-    columns = {
-        "embeddings": np.ascontiguousarray(contents.values),
-        "offsets": contents.offsets,
-        "norm": contents.norms,
-        "n_tokens": contents.n_tokens,
-        "truncated": contents.truncated,
-    }
-    return {name: column for name, column in columns.items() if column is not None}
+    columns = {name: getattr(contents, name) for name in _TYPES if getattr(contents, name) is not None}
+    return {"embeddings": np.ascontiguousarray(contents.values), **columns}
 
 
 def _from_named(columns: Mapping[str, NDArray[Any]], ids: list[str] | None) -> EmbeddingFile:
@@ -151,14 +147,8 @@ def _from_named(columns: Mapping[str, NDArray[Any]], ids: list[str] | None) -> E
         names = list(columns)
     if len(names) != 1:
         raise ValueError(f"expected an array named 'embeddings', got {', '.join(columns) or 'none'}")
-    return EmbeddingFile(
-        values=columns[names[0]],
-        offsets=columns["offsets"].astype(np.int64) if "offsets" in columns else None,
-        ids=ids,
-        norms=columns["norm"].astype(np.float32) if "norm" in columns else None,
-        n_tokens=columns["n_tokens"].astype(np.int32) if "n_tokens" in columns else None,
-        truncated=columns["truncated"].astype(bool) if "truncated" in columns else None,
-    )
+    others: dict[str, Any] = {name: columns[name].astype(kind) for name, kind in _TYPES.items() if name in columns}
+    return EmbeddingFile(values=columns[names[0]], ids=ids, **others)
 
 
 def _read_npy(path: Path) -> EmbeddingFile:
@@ -204,12 +194,13 @@ def _read_parquet(path: Path) -> EmbeddingFile:
     if len(widths) != 1:
         raise ValueError(f"vectors have different lengths: {', '.join(map(str, widths[:5].tolist()))}")
     ids = next((table.column(name).to_pylist() for name in _ID_COLUMNS if name in table.column_names), None)
-    extra = {
-        name: table.column(name).to_numpy() for name in ("norm", "n_tokens", "truncated") if name in table.column_names
+    others: dict[str, Any] = {
+        name: table.column(name).to_numpy().astype(kind) for name, kind in _TYPES.items() if name in table.column_names
     }
     values = lists.to_numpy(zero_copy_only=False).reshape(-1, int(widths[0]))
-    contents = _from_named({"embeddings": values, **extra}, None if ids is None else [str(one) for one in ids])
-    return replace(contents, offsets=offsets)
+    return EmbeddingFile(
+        values=values, ids=None if ids is None else list(map(str, ids)), **others | {"offsets": offsets}
+    )
 
 
 def _read_csv(path: Path) -> EmbeddingFile:

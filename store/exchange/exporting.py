@@ -49,7 +49,7 @@ def export_embeddings(
         values=rows.vectors.values,
         offsets=rows.vectors.offsets if multi else None,
         ids=ids.take(rows.ords).to_pylist(),
-        norms=rows.norms,
+        norm=rows.norms,
         n_tokens=rows.n_tokens,
         truncated=rows.truncated,
     )

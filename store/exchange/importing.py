@@ -17,7 +17,7 @@ from store.keys import is_fingerprint, set_key
 from store.ragged import Ragged
 from store.sets.checks import UNIT_TOLERANCE, Block, check_block, check_key
 from store.sets.seal import SealedSet
-from store.types import Embeddings, EncoderSpec, Modality
+from store.types import Embeddings, EncoderSpec, Modality, Storage
 
 _ROWS = {"single": 8192, "multi": 64}
 
@@ -29,7 +29,7 @@ def import_embeddings(
     corpus: str,
     images: Path | None = None,
     captions: Path | None = None,
-    storage: str = "float16",
+    storage: Storage = "float16",
     spec: EncoderSpec | None = None,
 ) -> list[SealedSet]:
     """Writes and seals the sets in files; formats as in ``store.exchange.embedding_files``.
@@ -53,15 +53,10 @@ def import_embeddings(
     Raises:
         RequestError: Files, ids or values are wrong; all faults are listed, and nothing was written.
     """
-    files: dict[Modality, Path] = {}
-    if images is not None:
-        files["image"] = images
-    if captions is not None:
-        files["caption"] = captions
+    given: dict[Modality, Path | None] = {"image": images, "caption": captions}
+    files = {modality: path for modality, path in given.items() if path is not None}
     if not files:
         raise RequestError("give a file to import: --images, --captions or both")
-    if storage not in ("float16", "float32"):
-        raise RequestError(f"storage must be float16 or float32, got {storage!r}")
     contents = {modality: read_embedding_file(path) for modality, path in files.items()}
     spec = spec or _spec_of(encoder, files, contents, storage)
     stored = store.corpus(corpus)
@@ -89,10 +84,10 @@ def import_embeddings(
 
 
 def _spec_of(
-    encoder: str, files: dict[Modality, Path], contents: dict[Modality, EmbeddingFile], storage: str
+    encoder: str, files: dict[Modality, Path], contents: dict[Modality, EmbeddingFile], storage: Storage
 ) -> EncoderSpec:
-    """An encoder that stands for these files: its revision is the digest of what is in them."""
-    shapes = {modality: (found.values.shape[1], found.offsets is not None) for modality, found in contents.items()}
+    """The encoder of these files; its revision is the digest of their contents."""
+    shapes = {modality: (file.values.shape[1], file.offsets is not None) for modality, file in contents.items()}
     if len(set(shapes.values())) > 1:
         raise RequestError(
             "; ".join(
@@ -117,7 +112,7 @@ def _spec_of(
             revision=f"sha256-{digest.hexdigest()}",
             dim=dim,
             vectors="multi" if multi else "single",
-            storage="float16" if storage == "float16" else "float32",
+            storage=storage,
         )
     except ValueError as fault:
         raise RequestError(str(fault)) from fault
@@ -171,8 +166,8 @@ def _embeddings(contents: EmbeddingFile, items: NDArray[np.int64]) -> Embeddings
     scale = np.where(np.abs(norms - 1.0) <= UNIT_TOLERANCE, 1.0, norms)
     scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)  # check_block names the row and the id
     unit = values if (scale == 1.0).all() else (values / scale[:, None]).astype(np.float32)
-    if contents.norms is not None:
-        kept = contents.norms[items]
+    if contents.norm is not None:
+        kept = contents.norm[items]
     else:
         owners = np.repeat(np.arange(len(items)), chosen.counts)
         kept = (np.bincount(owners, norms, len(items)) / np.maximum(chosen.counts, 1)).astype(np.float32)

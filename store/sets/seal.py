@@ -83,7 +83,7 @@ def seal(connection: Connection, key: SetKey, items: ItemIndex, n_items: int) ->
     table = connection.find(name)
     if table is None and existing is None:
         raise RequestError(f"set {name!r} is not in the store {connection.uri}. Run `capim embed` first")
-    if existing is not None and _tags(_latest(connection, key)).get(existing.tag) == existing.version:
+    if existing is not None and _is_tagged(_latest(connection, key), existing):
         return existing
     table, contents = _settle(connection, key, items)
     vector = vector_type(table.schema)
@@ -120,7 +120,7 @@ def storage_of(vector: pa.FixedSizeListType) -> str:
 def is_intact(connection: Connection, key: SetKey) -> bool:
     """Whether a set is sealed and its tag still refers to the version that was sealed; reads no row."""
     state, table = sealed(connection, key), connection.find(table_of(key))
-    return state is not None and table is not None and _tags(table).get(state.tag) == state.version
+    return state is not None and table is not None and _is_tagged(table, state)
 
 
 def tag_of(contents_digest: str) -> str:
@@ -171,8 +171,9 @@ def _tagged(connection: Connection, table: lance.LanceDataset, key: SetKey, tag:
     return table
 
 
-def _tags(table: lance.LanceDataset) -> dict[str, int]:
-    return {tag: entry["version"] for tag, entry in table.tags.list().items()}
+def _is_tagged(table: lance.LanceDataset, state: SealedSet) -> bool:
+    entry = table.tags.list().get(state.tag)
+    return entry is not None and entry["version"] == state.version
 
 
 def sealed(connection: Connection, key: SetKey) -> SealedSet | None:
