@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -16,21 +16,23 @@ from store.types import EncoderSpec, Option, Precision, VectorKind
 from tasks.encoders.adapters.table import ADAPTERS, adapter_faults
 
 CATALOG = Path(__file__).with_name("catalog.toml")
+_COUNT = "a whole number from 1 on"
+# field -> what is expected, where pydantic's message is not plain
+_EXPECTED = {
+    "dim": _COUNT,
+    "image_batch": _COUNT,
+    "caption_batch": _COUNT,
+    "parameters": "a number",
+    "options": "text, a number, true or false for each option",
+}
 
 
 class CatalogEntry(BaseModel):
     """One model: how it is loaded, and what to know before choosing it. The form of a row in a catalog or suite file.
 
+    The first nine fields are those of :class:`store.types.EncoderSpec`.
+
     Attributes:
-        name: Unique in a run, ``[A-Za-z0-9._-]``.
-        adapter: Key of ``ADAPTERS``.
-        checkpoint: Hub id, folder, ``package:`` path or whatever else the adapter loads.
-        dim: Components of one vector.
-        revision: Commit, tag or branch on the hub.
-        vectors: One or several vectors per item.
-        precision: Of the forward pass.
-        storage: Type of a stored component.
-        options: Options of the adapter.
         title: One line for people.
         image_batch: Images per forward pass.
         caption_batch: Captions per forward pass.
@@ -92,7 +94,7 @@ def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
     try:
         entry = CatalogEntry.model_validate({**row, "name": name})
     except ValidationError as error:
-        faults += [_plain(fault["type"], fault["loc"], fault["msg"], fault["input"]) for fault in error.errors()]
+        faults += _plain(error)
     if faults:
         raise RequestError([f"encoder {name!r}: {fault}" for fault in faults])
     try:
@@ -118,11 +120,13 @@ def spec_of(name: str) -> EncoderSpec:
     return entry_of(name).spec
 
 
-def _plain(kind: str, location: tuple[int | str, ...], message: str, value: object) -> str:
-    """A fault that pydantic found, in one line."""
-    field = ".".join(map(str, location))
-    if kind == "missing":
-        return f"{field!r} is missing"
-    if kind == "extra_forbidden":
-        return f"{field!r} is unknown; known: {', '.join(sorted(CatalogEntry.model_fields.keys() - {'name'}))}"
-    return f"{field}: {message[:1].lower()}{message[1:]}, got {value!r}"
+def _plain(error: ValidationError) -> Iterator[str]:
+    """One line for each field at fault."""
+    for field, fault in {fault["loc"][0]: fault for fault in error.errors()}.items():
+        if fault["type"] == "missing":
+            yield f"{field!r} is missing"
+        elif fault["type"] == "extra_forbidden":
+            yield f"{field!r} is unknown; known: {', '.join(sorted(CatalogEntry.model_fields.keys() - {'name'}))}"
+        else:
+            expected = _EXPECTED.get(str(field), fault["msg"].removeprefix("Input should be "))
+            yield f"{field} must be {expected}, got {fault['input']!r}"

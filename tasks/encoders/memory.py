@@ -6,13 +6,8 @@ import gc
 import os
 import resource
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
-
-from tasks.encoders.encoder import Prepared
-from tasks.encoders.tensors import join
 
 
 def usable_cores() -> int:
@@ -46,12 +41,3 @@ def peak_bytes(device: str) -> int:
         return int(torch.cuda.max_memory_allocated(device))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-def assemble(parts: Sequence[Prepared], device: str) -> Prepared:
-    """Several prepared batches as one, in pinned memory for a GPU, so that the copy to it is asynchronous."""
-    batch = join(parts)
-    if not device.startswith("cuda"):
-        return batch
-    inputs = {name: v.pin_memory() if isinstance(v, torch.Tensor) else v for name, v in batch.inputs.items()}
-    return replace(batch, inputs=inputs)

@@ -7,7 +7,6 @@ corpus, so that any of them may be missing after a crash.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import time
 from collections import deque
@@ -21,15 +20,16 @@ from numpy.typing import NDArray
 
 from store.errors import RequestError, WorkError
 from store.types import Embeddings
-from tasks.encoders.background import in_background
 from tasks.encoders.batching import Batch, caption_batches, group_equal, image_batches
 from tasks.encoders.encoder import Encoder, Prepared, concatenate, take
-from tasks.encoders.memory import assemble, is_out_of_memory, peak_bytes, release, usable_cores
+from tasks.encoders.memory import is_out_of_memory, peak_bytes, release, usable_cores
+from tasks.encoders.tensors import join
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 _CHUNK = 8  # images that one worker decodes and prepares at a time
+_AHEAD_OF_CALLER = 3  # batches that go through the model while the caller stores one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,13 +144,17 @@ def encode_stream(
     pool = ThreadPoolExecutor(max_workers=workers or min(16, usable_cores()), thread_name_prefix="prepare")
     # joining and pinning a batch takes as long as a GPU's pass over it: neither the pass nor the workers wait for it
     joiner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="join")
+    forward = ThreadPoolExecutor(max_workers=1, thread_name_prefix="forward")
     try:
-        batches = _prepared(encoder, work, plan, pool, joiner, ahead)
-        with contextlib.closing(in_background(_encoded(encoder, work.ords, batches, batch_size), depth=2)) as stream:
-            yield from stream
+        stream = _encoded(encoder, work.ords, _prepared(encoder, work, plan, pool, joiner, ahead), batch_size)
+        # while the caller stores one batch, the next ones go through the model
+        coming = deque(forward.submit(next, stream, None) for _ in range(_AHEAD_OF_CALLER))
+        while (batch := coming.popleft().result()) is not None:
+            coming.append(forward.submit(next, stream, None))
+            yield batch
     finally:
-        pool.shutdown(cancel_futures=True)
-        joiner.shutdown(cancel_futures=True)
+        for threads in (forward, pool, joiner):
+            threads.shutdown(cancel_futures=True)
 
 
 def plan_batches(encoder: Encoder, work: ImageWork | CaptionWork, batch_size: int) -> list[Batch]:
@@ -240,7 +244,7 @@ def _prepared(
 def _join(encoder: Encoder, parts: Sequence[Future[_PreparedBatch]]) -> _PreparedBatch:
     done = [part.result() for part in parts]
     begun = time.perf_counter()
-    prepared = assemble([part.prepared for part in done], encoder.device)
+    prepared = join([part.prepared for part in done], pinned=encoder.device.startswith("cuda"))
     joining = time.perf_counter() - begun
     return _PreparedBatch(
         prepared,

@@ -51,15 +51,19 @@ def move(inputs: Inputs, device: torch.device, dtype: torch.dtype) -> dict[str, 
     return moved
 
 
-def join(parts: Sequence[Prepared]) -> Prepared:
-    """Several prepared batches as one, in their order; tensors must agree in all but the first axis."""
-    if len(parts) == 1:
-        return parts[0]
+def join(parts: Sequence[Prepared], *, pinned: bool) -> Prepared:
+    """Several prepared batches as one, in their order; tensors must agree in all but the first axis.
+
+    Args:
+        parts: At least one.
+        pinned: Put the tensors in pinned memory, so that copying them to a GPU is asynchronous.
+    """
     inputs: dict[str, Any] = {}
     for name, first in parts[0].inputs.items():
         values: list[Any] = [part.inputs[name] for part in parts]
         if isinstance(first, Tensor):
-            inputs[name] = torch.cat(values)
+            joined = first if len(parts) == 1 else torch.cat(values)
+            inputs[name] = joined.pin_memory() if pinned else joined
         else:
             inputs[name] = first if isinstance(first, str) else [item for value in values for item in value]
     return Prepared(

@@ -58,23 +58,16 @@ def pinned_toml(pins: Sequence[PinnedEncoder]) -> str:
         <BLANKLINE>
     """
     return "\n".join(
-        _table(entry.spec) if entry.spec else f"# {entry.name}: {_one_line(entry.fault)}\n" for entry in pins
+        _table(entry.spec) if entry.spec else f"# {entry.name}: {' '.join(entry.fault.split())}\n" for entry in pins
     )
 
 
 def _table(spec: EncoderSpec) -> str:
     plain = EncoderSpec(name=spec.name, adapter=spec.adapter, checkpoint=spec.checkpoint, dim=spec.dim)
-    lines = ["[[encoder]]", f"name = {json.dumps(spec.name)}", f"adapter = {json.dumps(spec.adapter)}"]
-    lines += [f"checkpoint = {json.dumps(spec.checkpoint)}"]
-    lines += [f"revision = {json.dumps(spec.revision)}", f"dim = {spec.dim}"]
-    for field in ("vectors", "precision", "storage"):
-        if getattr(spec, field) != getattr(plain, field):
-            lines.append(f"{field} = {json.dumps(getattr(spec, field))}")
+    always = ("name", "adapter", "checkpoint", "revision", "dim")
+    changed = [name for name in ("vectors", "precision", "storage") if getattr(spec, name) != getattr(plain, name)]
+    lines = [f"{name} = {json.dumps(getattr(spec, name))}" for name in (*always, *changed)]
     if spec.options:
         options = ", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in sorted(spec.options.items()))
         lines.append(f"options = {{ {options} }}")
-    return "\n".join([*lines, ""])
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return "\n".join(["[[encoder]]", *lines, ""])
