@@ -65,7 +65,7 @@ def test_a_batch_size_that_is_none_is_refused(value) -> None:
 
 def test_a_batch_size_found_by_trying_is_reported_and_changes_no_vector(store, corpus, monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(tuning, "_TIMED_SECONDS", 0.0)
-    monkeypatch.setattr(tuning, "MOST_ON_CPU", {"image": 8, "caption": 8})
+    monkeypatch.setattr(tuning, "LARGEST_ON_CPU", {"image": 8, "caption": 8})
     found = set_encoder(store, image_batch=None, caption_batch=None).encode(corpus, "caption")
     assert found.batch_size in (4, 8)
     assert set(store.rows("batches")["batch_size"].to_pylist()) == {found.batch_size}
@@ -77,7 +77,7 @@ def test_a_batch_size_found_by_trying_is_reported_and_changes_no_vector(store, c
 
 @pytest.mark.parametrize(
     ("error", "message"),
-    [(None, r"NaN, infinite or zero.*nothing of this batch was kept"), (MemoryError, "alone does not fit.* is kept")],
+    [(None, r"NaN, infinite or zero.*this batch was not stored"), (MemoryError, "alone does not fit.* are kept")],
 )
 def test_trouble_in_the_model_keeps_what_was_stored(error, message, store, corpus, monkeypatch) -> None:
     encoder = load_encoder(resolve(spec_of("tiny-clip")))
@@ -89,7 +89,7 @@ def test_trouble_in_the_model_keeps_what_was_stored(error, message, store, corpu
             return forward(**inputs)
         if error is not None:
             raise error
-        return forward(**inputs).pooler_output * float("nan")
+        return forward(**inputs) * float("nan")
 
     encoder.forwards["caption"] = trouble
     monkeypatch.setattr("tasks.runtime.encoding.load_encoder", lambda *_, **__: encoder)
