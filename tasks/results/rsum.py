@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from store.errors import RequestError
 from tasks.metrics import Metric
+from tasks.metrics.metric import PerQuery
 from tasks.metrics.retrieval import hit_at
-from tasks.results.summary import Provenance, result_row, results_table
+from tasks.results.summary import Evaluated, Provenance, result_row, results_table
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.bootstrap import bootstrap_statistic
-from tasks.statistics.clusters import Clusters
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.statistic import ClusteredValues, stacked_means
 
@@ -23,16 +23,11 @@ RECALLS = (hit_at(1), hit_at(5), hit_at(10))
 
 
 def rsum_row(
-    t2i: Outcomes,
-    i2t: Outcomes,
-    provenance: Provenance,
-    *,
-    n_clusters: int,
-    resampling: Resampling,
+    t2i: Outcomes, i2t: Outcomes, provenance: Provenance, *, n_clusters: int, resampling: Resampling
 ) -> pa.Table:
-    """The one row of ``schema.RESULTS`` that belongs to two protocols; its protocol is ``<t2i>+<i2t>``.
+    """The row of ``schema.RESULTS`` of two protocols together; its protocol is ``<t2i>+<i2t>``.
 
-    Both directions see the same draws, so the interval is that of the sum: narrower than six intervals added up.
+    Both directions share the draws, so the interval is that of the sum: narrower than the sum of six intervals.
 
     Args:
         t2i: Outcomes of the text-to-image direction.
@@ -62,17 +57,23 @@ def rsum_row(
             f"RSUM adds one t2i and one i2t protocol, got {t2i.protocol.id!r} ({t2i.protocol.direction}) "
             f"and {i2t.protocol.id!r} ({i2t.protocol.direction})"
         )
-    both = (t2i, i2t)
-    clusters = [Clusters.of(outcomes.clusters, n_clusters, outcomes.weights) for outcomes in both]
-    recalls = [[metric.per_query(outcomes) for metric in RECALLS] for outcomes in both]
-    means = stacked_means([ClusteredValues(*sample) for sample in zip(recalls, clusters, strict=True)])
+    both = [
+        Evaluated(outcomes=outcomes, metrics=RECALLS, provenance=provenance, n_clusters=n_clusters)
+        for outcomes in (t2i, i2t)
+    ]
+    means = stacked_means([ClusteredValues(each.per_query, each.clusters) for each in both])
 
     def total(weights: NDArray[np.uint8]) -> NDArray[np.float64]:
         summed: NDArray[np.float64] = 100 * means(weights).sum(axis=0, keepdims=True)
         return summed
 
+    def points(values: Callable[[Metric], PerQuery]) -> float:
+        """The sum of the six means of these per-query values."""
+        return 100 * math.fsum(each.clusters.mean(values(m)(each.outcomes)) for each in both for m in RECALLS)
+
     n_occupied = len(np.union1d(t2i.clusters, i2t.clusters))
     [interval] = bootstrap_statistic(total, resampling, n_clusters=n_clusters, occupied=[n_occupied])
+    chances = [chance for each in both for m in RECALLS if (chance := m.chance(each.outcomes)) is not None]
     row = {
         **result_row(
             provenance,
@@ -80,31 +81,13 @@ def rsum_row(
             interval,
             protocol=f"{t2i.protocol.id}+{i2t.protocol.id}",
             metric="RSUM",
-            value=_points(both, clusters, lambda metric, o: metric.per_query(o)),
+            value=points(lambda metric: metric.per_query),
             n_queries=len(t2i) + len(i2t),
             n_clusters=n_occupied,
         ),
-        "value_ties_lost": _points(both, clusters, lambda metric, o: metric.per_query_low(o)),
-        "value_ties_won": _points(both, clusters, lambda metric, o: metric.per_query_high(o)),
+        "value_ties_lost": points(lambda metric: metric.per_query_low),
+        "value_ties_won": points(lambda metric: metric.per_query_high),
         "tie_share": float(np.concatenate([t2i.tied, i2t.tied]).mean()),
-        "chance": _chance(both),
+        "chance": 100 * math.fsum(chances) if len(chances) == 2 * len(RECALLS) else None,
     }
     return results_table([row])
-
-
-def _points(
-    both: Sequence[Outcomes], clusters: Sequence[Clusters], values: Callable[[Metric, Outcomes], NDArray[np.float64]]
-) -> float:
-    """The sum of the six means, in points."""
-    return 100 * math.fsum(
-        units.mean(values(metric, outcomes))
-        for outcomes, units in zip(both, clusters, strict=True)
-        for metric in RECALLS
-    )
-
-
-def _chance(both: Sequence[Outcomes]) -> float | None:
-    """The value of random scores; None where one of the six has none."""
-    chances = [metric.chance(outcomes) for outcomes in both for metric in RECALLS]
-    defined = [chance for chance in chances if chance is not None]
-    return 100 * math.fsum(defined) if len(defined) == len(chances) else None

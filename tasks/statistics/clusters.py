@@ -1,7 +1,6 @@
-"""Which queries belong together: the one place that says what a cluster is.
+"""Clusters of queries: the single definition for the bootstrap, sign flips, robust errors and degrees of freedom.
 
-The five captions of an image are not five independent observations, so everything that draws, flips, leaves
-out or counts units (bootstrap, sign flips, robust errors, degrees of freedom) takes its clusters from here.
+The five captions of an image are not five independent observations; the cluster is the unit that is resampled.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ class Clusters:
 
     Attributes:
         labels: int64, shape ``(n_queries,)``, in ``0 .. n_clusters - 1``: the position of the query's image.
-        weights: float64, shape ``(n_queries,)``, positive: what a query counts in a mean. All 1, except where
-            groups of unequal size count alike (folds, SugarCrepe's categories).
+        weights: float64, shape ``(n_queries,)``, positive: the weight of a query in a mean. All 1, except where
+            groups of unequal size have equal weight (folds, SugarCrepe's categories).
         n_clusters: Images of the corpus. Draws are over all of them, also those without a query here, so that
             every protocol and slice of one corpus shares the same draws.
     """
@@ -55,12 +54,14 @@ class Clusters:
         if array.min() < 0 or highest >= n_clusters:
             raise ValueError(
                 f"cluster labels must lie in 0..{n_clusters - 1}, got {int(array.min())}..{highest}; "
-                "give the number of images of the whole corpus as n_clusters"
+                "give the number of images of the corpus as n_clusters"
             )
-        counted = np.ones(len(array)) if weights is None else np.asarray(weights, dtype=np.float64)
-        if counted.shape != array.shape or not (np.isfinite(counted) & (counted > 0)).all():
-            raise ValueError(f"weights must be {len(array)} positive numbers, one per query, got shape {counted.shape}")
-        return cls(labels=array.astype(np.int64), weights=counted, n_clusters=int(n_clusters))
+        query_weights = np.ones(len(array)) if weights is None else np.asarray(weights, dtype=np.float64)
+        if query_weights.shape != array.shape or not (np.isfinite(query_weights) & (query_weights > 0)).all():
+            raise ValueError(
+                f"weights must be {len(array)} positive numbers, one per query, got shape {query_weights.shape}"
+            )
+        return cls(labels=array.astype(np.int64), weights=query_weights, n_clusters=int(n_clusters))
 
     @property
     def n_queries(self) -> int:
@@ -109,7 +110,7 @@ class Clusters:
 
         Args:
             levels: The level of every query, from 0, shape ``(n_queries,)``.
-            first: The lowest level asked for.
+            first: The lowest level to count.
             last: The highest.
 
         Returns:

@@ -1,4 +1,4 @@
-"""How two encoders differ query by query: who wins where, how large the difference is, McNemar's test."""
+"""Per-query effect sizes of two encoders: wins and losses, McNemar's test, Cohen's d and h, odds ratio."""
 
 from __future__ import annotations
 
@@ -12,17 +12,25 @@ from scipy.stats import binom
 
 from tasks.statistics.clusters import Clusters
 
-IDENTICAL = "the encoders agree on every query: there is no difference to test"
-SEVERAL_QUERIES = "McNemar's test needs independent queries, here images have several"
-NEVER_LOSES = "the second encoder wins on no query: the odds ratio is infinite"
+IDENTICAL = "no test: the encoders have the same value on every query"
+SEVERAL_QUERIES = "no McNemar test: images have several queries, which are not independent"
+NEVER_LOSES = "no odds ratio: the second encoder wins on no query, the ratio is infinite"
+
+
+class Tally(NamedTuple):
+    """Number of queries on which the first encoder is better, equal, worse."""
+
+    wins: int
+    ties: int
+    losses: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """How two encoders differ, query by query.
+    """Effect sizes of the first encoder against the second.
 
     Attributes:
-        tally: Queries on which the first is better, as good, worse.
+        tally: Queries on which the first is better, equal, worse.
         p_mcnemar: Exact; None where images have several queries or outcomes are not plain hits and misses.
         cohen_dz: Mean difference in standard deviations of the differences.
         cohen_h: For shares: difference on the arcsine scale.
@@ -38,14 +46,6 @@ class Effect:
     reasons: tuple[str, ...]
 
 
-class Tally(NamedTuple):
-    """On how many queries the first encoder does better, as well, worse."""
-
-    wins: int
-    ties: int
-    losses: int
-
-
 def effect_of(
     a: NDArray[np.float64],
     b: NDArray[np.float64],
@@ -54,11 +54,11 @@ def effect_of(
     lower_is_better: bool = False,
     share: bool = False,
 ) -> Effect:
-    """Every effect size that the per-query values of two encoders allow.
+    """Every effect size that is defined for these per-query values.
 
     Args:
-        a: Of the first, shape ``(n_queries,)``.
-        b: Of the second, the same queries in the same order.
+        a: Values of the first encoder, shape ``(n_queries,)``.
+        b: Values of the second, the same queries in the same order.
         clusters: Of those queries.
         lower_is_better: For ranks: the lower value wins.
         share: Values are expected hits, not plain zeros and ones, because scores tie.
@@ -153,6 +153,4 @@ def cohen_h(share_a: float, share_b: float) -> float:
         >>> round(cohen_h(0.75, 0.25), 4)
         1.0472
     """
-    if not (0 <= share_a <= 1 and 0 <= share_b <= 1):
-        raise ValueError(f"shares must lie in 0..1, got {share_a} and {share_b}")
     return 2 * math.asin(math.sqrt(share_a)) - 2 * math.asin(math.sqrt(share_b))

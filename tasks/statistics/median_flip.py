@@ -16,6 +16,7 @@ from tasks.statistics.clusters import Clusters, checked_values
 from tasks.statistics.draws import flip_blocks, narrowed, weighted_sums
 from tasks.statistics.permutation import EXACT_FLIPS, FlipTest, enumerated_test, random_test
 from tasks.statistics.resampling import Resampling
+from tasks.statistics.statistic import medians_in_window
 
 _ENUMERATED_AT_ONCE = 4096
 
@@ -89,23 +90,15 @@ class _Exchange:
     def _distances(self, flipped: NDArray[np.uint8]) -> NDArray[np.float64]:
         while True:
             moved = weighted_sums(flipped, self._moved)
-            first, second = self._medians(self._totals[0] + moved), self._medians(self._totals[1] - moved)
-            if first is not None and second is not None:
-                distance: NDArray[np.float64] = np.abs(first - second)
+            total = np.full(len(flipped), self._clusters.n_queries)
+            medians = [
+                medians_in_window(below, total, self._levels, self._first)
+                for below in (self._totals[0] + moved, self._totals[1] - moved)
+            ]
+            if medians[0] is not None and medians[1] is not None:
+                distance: NDArray[np.float64] = np.abs(medians[0] - medians[1])
                 return distance
             self._widen(self._last - self._first + 1)
-
-    def _medians(self, below: NDArray[np.float64]) -> NDArray[np.float64] | None:
-        """Medians from counts at or below the window's values; None if the window does not hold them all."""
-        n = self._clusters.n_queries
-        lower, upper = (n + 1) // 2, n // 2 + 1  # positions of the middle two, from 1
-        holds_lower = self._first == 0 or bool((below[:, 0] < lower).all())
-        holds_upper = self._last == len(self._levels) - 1 or bool((below[:, -1] >= upper).all())
-        if not (holds_lower and holds_upper):
-            return None
-        middle = [self._levels[self._first + (below < position).sum(axis=1)] for position in (lower, upper)]
-        medians: NDArray[np.float64] = (middle[0] + middle[1]) / 2
-        return medians
 
     def _widen(self, by: int) -> None:
         """Count anew, over ``by`` more values at either end."""

@@ -127,21 +127,36 @@ def _weighted_median(
         weights: Shape ``(n_samples, n_clusters)``.
     """
     total = weights @ clusters.sizes  # whole numbers in int64
-    lower, upper = (total + 1) // 2, total // 2 + 1  # positions of the middle two, from 1
-    middle = int(np.median(at))
-    half = 8
+    middle, half = int(np.median(at)), 8
     while True:
         first, last = max(0, middle - half), min(len(levels) - 1, middle + half)
         counts = narrowed(clusters.counts_up_to(at, first, last), weight=clusters.n_clusters)
-        below = weighted_sums(weights, counts)
-        holds_lower = first == 0 or bool((below[:, 0] < lower).all())
-        holds_upper = last == len(levels) - 1 or bool((below[:, -1] >= upper).all())
-        if holds_lower and holds_upper:
-            break
+        medians = medians_in_window(weighted_sums(weights, counts), total, levels, first)
+        if medians is not None:
+            medians[total == 0] = np.nan
+            return medians
         half *= 2
+
+
+def medians_in_window(
+    below: NDArray[np.float64], total: NDArray[np.int64], levels: NDArray[np.float64], first: int
+) -> NDArray[np.float64] | None:
+    """Medians from counts of queries; None if the window of levels does not hold the middle of every sample.
+
+    Args:
+        below: Queries at or below each level of the window, shape ``(n_samples, n_levels_of_the_window)``.
+        total: Queries of each sample, shape ``(n_samples,)``.
+        levels: All distinct values, ascending.
+        first: Position in ``levels`` of the first level of the window.
+    """
+    lower, upper = (total + 1) // 2, total // 2 + 1  # positions of the middle two, from 1
+    width = below.shape[1]
+    holds_lower = first == 0 or bool((below[:, 0] < lower).all())
+    holds_upper = first + width == len(levels) or bool((below[:, -1] >= upper).all())
+    if not (holds_lower and holds_upper):
+        return None
     of_lower, of_upper = (
-        levels[first + np.minimum((below < position[:, None]).sum(axis=1), last - first)] for position in (lower, upper)
+        levels[first + np.minimum((below < position[:, None]).sum(axis=1), width - 1)] for position in (lower, upper)
     )
     medians: NDArray[np.float64] = (of_lower + of_upper) / 2
-    medians[total == 0] = np.nan
     return medians
