@@ -36,16 +36,15 @@ NO_INTERVAL = "no interval: resampling images would add variance to a share of t
 
 
 class Part(NamedTuple):
-    """The captions of one language by one translator: their values of the summarised metrics that they have."""
+    """The captions of one language by one translator; the dictionaries hold its summarised metrics by name."""
 
     direction: str
     language: str
     translator: str
-    metrics: tuple[str, ...]
-    values: NDArray[np.float64]  # shape (n_metrics, n_queries)
-    low: NDArray[np.float64]  # shape (n_metrics,): all ties lost
-    high: NDArray[np.float64]  # all ties won
-    chance: NDArray[np.float64]  # NaN where there is none
+    values: dict[str, NDArray[np.float64]]  # per query
+    low: dict[str, float]  # with all ties lost
+    high: dict[str, float]  # with all ties won
+    chance: dict[str, float]  # NaN where there is none
     tied: float
     clusters: Clusters
 
@@ -61,15 +60,13 @@ def part_of(outcomes: Outcomes, *, n_clusters: int) -> Part:
         raise ValueError(f"protocol {outcomes.protocol.id!r} is not of one language by one translator")
     clusters = Clusters.of(outcomes.clusters, n_clusters, outcomes.weights)
     metrics = [metric for metric in metrics_of(outcomes) if metric.name in SUMMARISED]
-    chances = [metric.chance(outcomes) for metric in metrics]
     return Part(
         outcomes.protocol.direction,
         *language_and_translator,
-        metrics=tuple(metric.name for metric in metrics),
-        values=np.stack([metric.per_query(outcomes) for metric in metrics]),
-        low=np.array([clusters.mean(metric.per_query_low(outcomes)) for metric in metrics]),
-        high=np.array([clusters.mean(metric.per_query_high(outcomes)) for metric in metrics]),
-        chance=np.array([np.nan if chance is None else chance for chance in chances]),
+        values={metric.name: metric.per_query(outcomes) for metric in metrics},
+        low={metric.name: clusters.mean(metric.per_query_low(outcomes)) for metric in metrics},
+        high={metric.name: clusters.mean(metric.per_query_high(outcomes)) for metric in metrics},
+        chance={m.name: np.nan if (chance := m.chance(outcomes)) is None else chance for m in metrics},
         tied=float(outcomes.tied.mean()),
         clusters=clusters,
     )
@@ -100,33 +97,30 @@ def language_rows(
     for direction in sorted({part.direction for part in parts}):
         of_direction = [part for part in parts if part.direction == direction]
         if len({part.language for part in of_direction}) >= 2:
-            table = _Table.of(of_direction)
+            table = _Table(of_direction, [name for name in SUMMARISED if all(name in p.values for p in of_direction)])
             rows += _means(table, direction, reference, resampling, row_of)
             rows += _variance(table, direction, reference, row_of)
     return results_table(rows)
 
 
 class _Table(NamedTuple):
-    """Parts of one direction side by side; arrays of shape ``(n_parts, n_metrics)``."""
+    """Parts of one direction and the metrics that all of them have."""
 
     parts: Sequence[Part]
-    languages: list[tuple[str, str]]  # language and translator of each part
     metrics: list[str]
-    positions: list[list[int]]  # for each part, the positions of the shared metrics among its own
-    means: NDArray[np.float64]
 
-    @classmethod
-    def of(cls, parts: Sequence[Part]) -> _Table:
-        metrics = [name for name in SUMMARISED if all(name in part.metrics for part in parts)]
-        positions = [[part.metrics.index(name) for name in metrics] for part in parts]
-        means = np.array(
-            [[part.clusters.mean(part.values[i]) for i in rows] for part, rows in zip(parts, positions, strict=True)]
-        )
-        return cls(parts, [(part.language, part.translator) for part in parts], metrics, positions, means)
+    @property
+    def languages(self) -> list[tuple[str, str]]:
+        """Language and translator of each part."""
+        return [(part.language, part.translator) for part in self.parts]
 
-    def column(self, name: str) -> NDArray[np.float64]:
-        """``low``, ``high`` or ``chance`` of all parts."""
-        return np.array([getattr(part, name)[rows] for part, rows in zip(self.parts, self.positions, strict=True)])
+    def column(self, value: Callable[[Part, str], float]) -> NDArray[np.float64]:
+        """A value of every part and metric, shape ``(n_parts, n_metrics)``."""
+        return np.array([[value(part, metric) for metric in self.metrics] for part in self.parts])
+
+    def means(self) -> NDArray[np.float64]:
+        """The mean of every part and metric, shape ``(n_parts, n_metrics)``."""
+        return self.column(lambda part, metric: part.clusters.mean(part.values[metric]))
 
 
 def _weights(table: _Table, direction: str, reference: str) -> Iterator[tuple[str, NDArray[np.float64] | str]]:
@@ -154,11 +148,9 @@ def _means(
     weights_or_reasons = dict(_weights(table, direction, reference))
     weights_of = {protocol: w for protocol, w in weights_or_reasons.items() if not isinstance(w, str)}
     matrix = np.stack(list(weights_of.values()))
-    samples = [
-        ClusteredValues(part.values[rows], part.clusters)
-        for part, rows in zip(table.parts, table.positions, strict=True)
-    ]
-    of_parts = stacked_means(samples)
+    of_parts = stacked_means(
+        [ClusteredValues([part.values[metric] for metric in table.metrics], part.clusters) for part in table.parts]
+    )
     n_images = max(part.clusters.n_occupied for part in table.parts)
 
     def statistic(drawn: NDArray[np.uint8]) -> NDArray[np.float64]:
@@ -170,9 +162,13 @@ def _means(
         n_clusters=table.parts[0].clusters.n_clusters,
         occupied=[n_images] * len(matrix) * len(table.metrics),
     )
-    values, low, high, chance = (
-        (matrix @ column).ravel() for column in (table.means, *map(table.column, ("low", "high", "chance")))
+    columns = (
+        table.means(),
+        table.column(lambda part, metric: part.low[metric]),
+        table.column(lambda part, metric: part.high[metric]),
+        table.column(lambda part, metric: part.chance[metric]),
     )
+    values, low, high, chance = ((matrix @ column).ravel() for column in columns)
     ties = matrix @ np.array([part.tied for part in table.parts])
     names = [(protocol, metric) for protocol in weights_of for metric in table.metrics]
     for i, ((protocol, metric), interval) in enumerate(zip(names, intervals, strict=True)):
@@ -207,10 +203,11 @@ def _variance(table: _Table, direction: str, reference: str, row_of: RowOf) -> I
         return
     n_queries = sum(table.parts[i].clusters.n_queries for i in chosen)
     n_images = max(table.parts[i].clusters.n_occupied for i in chosen)
+    means = table.means()
     for column, metric in enumerate(table.metrics):
         try:
             shares: Mapping[str, float | None] = variance_split(
-                {table.languages[i]: float(table.means[i, column]) for i in chosen}
+                {table.languages[i]: float(means[i, column]) for i in chosen}
             )._asdict()
             reason = NO_INTERVAL
         except ValueError as error:
