@@ -1,4 +1,4 @@
-"""What is computed from outcomes: one value per query first, means afterwards. Numpy only."""
+"""Metrics: computed from outcomes, one value per query first, means afterwards. Needs no torch."""
 
 from tasks.metrics.metric import Metric
 from tasks.metrics.table import METRICS, metrics_of

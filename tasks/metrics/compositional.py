@@ -1,4 +1,4 @@
-"""Winoground and hard-negative pairs: comparisons are strict, so a tie is wrong, and counted (``protocols.md`` §5)."""
+"""Winoground and hard-negative pairs: comparisons are strict, a tie is wrong (``docs/protocols.md`` §5)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def _winoground(score: Score, title: str, guess: float) -> Metric:
 def _scores(outcomes: Outcomes) -> NDArray[np.float32]:
     if outcomes.scores is None:
         raise ValueError(
-            f"protocol {outcomes.protocol.id!r} keeps no scores; {outcomes.protocol.direction} is no choice"
+            f"protocol {outcomes.protocol.id!r} has no scores of sets; expected direction pairs or quadruples, "
+            f"got {outcomes.protocol.direction}"
         )
     return outcomes.scores
 

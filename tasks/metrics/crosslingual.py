@@ -1,4 +1,4 @@
-"""Consistency across languages as metrics, and what is concluded from figures of many languages and translators."""
+"""Consistency across languages, and means and variance shares over languages and translators."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ def _reference(name: str, title: str, of: Callable[[Outcomes], NDArray[np.float6
     def per_query(outcomes: Outcomes) -> NDArray[np.float64]:
         values = of(outcomes)
         if values is None:
-            raise ValueError(
-                f"protocol {outcomes.protocol.id!r}: {name} needs the reference language in the corpus and in the run"
-            )
+            raise ValueError(f"protocol {outcomes.protocol.id!r}: {name} needs captions in the reference language")
         return values
 
     return Metric(
@@ -71,19 +69,19 @@ def language_weights(
     without: str | None = None,
     speakers: bool = False,
 ) -> NDArray[np.float64]:
-    """What each part counts in a mean over languages, each being the mean of its translators; they add up to 1.
+    """Weight of each part in a mean over languages; translators of a language share its weight. The sum is 1.
 
     Args:
         parts: Language and translator of each.
-        translator: Only what this one translated.
+        translator: Only parts by this translator.
         without: A language to leave out. The published "Mean" of COCO-SM includes English; show it also without.
-        speakers: Languages count by their speakers, not alike.
+        speakers: Weight languages by their speakers instead of equally.
 
     Raises:
         ValueError: No part is left, or the speakers of a language are not known.
 
     Examples:
-        German by two translators counts as much as English by one; of 134 and 1,452 million speakers, less.
+        German by two translators weighs as much as English by one; by 134 and 1,452 million speakers, less.
 
         >>> parts = [("en", "google"), ("de", "google"), ("de", "bing")]
         >>> language_weights(parts).tolist(), language_weights(parts, without="en").tolist()
@@ -120,10 +118,10 @@ class VarianceSplit(NamedTuple):
 
 
 def variance_split(figures: Figures) -> VarianceSplit:
-    """How much of the variance lies between languages, between translators, and in their combination.
+    """Shares of the variance between languages, between translators, and in their combination.
 
     Args:
-        figures: Every language by every translator. English, which no system translated, belongs left out.
+        figures: Every language by every translator. Leave out English, which no system translated.
 
     Raises:
         ValueError: A combination is missing, there are fewer than two languages or translators, or nothing varies.

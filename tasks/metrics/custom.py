@@ -1,4 +1,4 @@
-"""A metric of the user's own: ``capim evaluate --metric module:function``.
+"""Custom metrics: ``capim evaluate --metric module:function``.
 
 A function with one argument named ``outcomes`` gets the outcomes of a protocol, one with an argument named ``block``
 gets raw scores (:class:`tasks.scoring.score_blocks.ScoreBlock`). Both return one number per query, in query order:
@@ -9,7 +9,7 @@ gets raw scores (:class:`tasks.scoring.score_blocks.ScoreBlock`). Both return on
         other = np.where(block.relevant, -np.inf, block.scores).max(axis=1)
         return own - other
 
-The mean over queries, its interval and comparisons are then those of every other metric.
+Means over queries, intervals and comparisons are then computed as for every other metric.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from store.errors import RequestError
-from tasks.metrics.metric import Metric
+from store.types import Direction
+from tasks.metrics.metric import RETRIEVAL, Metric
 from tasks.scoring.outcomes import Outcomes
 
-_EVERYWHERE: frozenset[Literal["t2i", "i2t", "pairs", "quadruples"]] = frozenset({"t2i", "i2t", "pairs", "quadruples"})
+_ARGUMENTS: tuple[Literal["outcomes"], Literal["block"]] = ("outcomes", "block")
+_ALL_DIRECTIONS: frozenset[Direction] = RETRIEVAL | {"pairs", "quadruples"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class CustomMetric:
-    """A user's function and what it wants.
+    """A user's function as a metric.
 
     Attributes:
-        name: ``module:function``, the name that its figures carry.
+        name: ``module:function``, the name in tables and reports.
         title: First line of its docstring.
-        takes: ``outcomes`` or ``block``.
+        takes: Name of its argument: ``outcomes`` or ``block``.
         function: The function.
     """
 
@@ -63,7 +65,7 @@ class CustomMetric:
                 return self._checked(self.function(outcomes), len(outcomes))
             if blocks is None:
                 raise ValueError(
-                    f"metric {self.name!r} takes score blocks: they need the embeddings, not only outcomes"
+                    f"metric {self.name!r} takes score blocks, which need the embeddings, not only outcomes"
                 )
             values = np.full(len(outcomes), np.nan)
             for block in blocks(outcomes):
@@ -74,7 +76,7 @@ class CustomMetric:
         return Metric(
             name=self.name,
             title=self.title,
-            directions=_EVERYWHERE if self.takes == "outcomes" else frozenset({"t2i", "i2t"}),
+            directions=_ALL_DIRECTIONS if self.takes == "outcomes" else RETRIEVAL,
             per_query=per_query,
             per_query_low=per_query,
             per_query_high=per_query,
@@ -83,16 +85,18 @@ class CustomMetric:
 
     def _checked(self, values: ArrayLike, n: int) -> NDArray[np.float64]:
         try:
-            found = np.asarray(values, dtype=np.float64)
+            checked = np.asarray(values, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(f"metric {self.name!r} returned {type(values).__name__}, expected {n} numbers") from error
-        if found.shape != (n,):
+        if checked.shape != (n,):
             raise ValueError(
-                f"metric {self.name!r} returned shape {found.shape}, expected one number per query, ({n},)"
+                f"metric {self.name!r} returned shape {checked.shape}, expected one number per query, ({n},)"
             )
-        if not np.isfinite(found).all():
-            raise ValueError(f"metric {self.name!r}: value of query {int(np.argmin(np.isfinite(found)))} is not finite")
-        return found
+        if not np.isfinite(checked).all():
+            raise ValueError(
+                f"metric {self.name!r}: value of query {int(np.argmin(np.isfinite(checked)))} is not finite"
+            )
+        return checked
 
 
 def load_metric(name: str, *, folder: str | Path = ".") -> CustomMetric:
@@ -108,16 +112,16 @@ def load_metric(name: str, *, folder: str | Path = ".") -> CustomMetric:
     module_name, _, function_name = name.partition(":")
     if not module_name or not function_name:
         raise RequestError(f"metric {name!r} must be module:function, e.g. my_metrics:margin")
-    place = str(Path(folder).resolve())
-    sys.path.insert(0, place)
+    import_path = str(Path(folder).resolve())
+    sys.path.insert(0, import_path)
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # whatever the user's module raises is the user's to see
+    except Exception as error:  # the user's module may raise anything
         raise RequestError(
             f"metric {name!r}: cannot import {module_name!r}: {type(error).__name__}: {error}"
         ) from error
     finally:
-        sys.path.remove(place)
+        sys.path.remove(import_path)
     function = getattr(module, function_name, None)
     if not inspect.isfunction(function):
         functions = [
@@ -128,8 +132,7 @@ def load_metric(name: str, *, folder: str | Path = ".") -> CustomMetric:
         )
     arguments = list(inspect.signature(function).parameters)
     title = (inspect.getdoc(function) or name).splitlines()[0]
-    if arguments == ["outcomes"]:
-        return CustomMetric(name=name, title=title, takes="outcomes", function=function)
-    if arguments == ["block"]:
-        return CustomMetric(name=name, title=title, takes="block", function=function)
+    for takes in _ARGUMENTS:
+        if arguments == [takes]:
+            return CustomMetric(name=name, title=title, takes=takes, function=function)
     raise RequestError(f"metric {name!r} takes ({', '.join(arguments)}); it must take (outcomes) or (block)")

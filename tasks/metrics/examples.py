@@ -1,4 +1,4 @@
-"""Outcomes written down by hand, for doctests, for tests and for trying out a metric of one's own."""
+"""Small outcomes made by hand, for doctests, tests and trying out a custom metric."""
 
 from __future__ import annotations
 

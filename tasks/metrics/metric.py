@@ -1,4 +1,4 @@
-"""A metric as a value: its name, what it says of each query, and what guessing would get."""
+"""A metric as a value: its name, its value per query, and its chance value."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from store.ragged import positions_within
 from store.types import Direction
 from tasks.scoring.outcomes import Outcomes
 
@@ -22,17 +23,17 @@ class Metric:
     """One row of ``METRICS``.
 
     Attributes:
-        name: The name that every figure carries.
-        title: One line for people.
+        name: Name in every table and report.
+        title: One line that explains it.
         directions: Protocols that it can be computed for.
         per_query: float64, shape ``(n_queries,)``: expected value, equal scores in random order.
         per_query_low: The same with every tie lost.
         per_query_high: The same with every tie won.
-        reduce: How queries become one figure: their mean, weighted by ``Outcomes.weights``, or their median.
-        several: Whether it says something new only where queries have several relevant items.
+        reduce: How values of queries become one figure: their mean, weighted by ``Outcomes.weights``, or their median.
+        several: Whether it differs from other metrics only where queries have several relevant items.
         higher_is_better: False for ranks.
-        guess: What random scores get, where that is not what a constant scorer gets.
-        reference: Whether it compares with a reference language; it has no chance value then.
+        guess: Expected value of random scores, where a constant scorer gets another one.
+        reference: Whether it has no chance value: consistency with a reference language, custom metrics.
     """
 
     name: str
@@ -52,7 +53,7 @@ class Metric:
         return self._reduced(self.per_query(outcomes), outcomes)
 
     def chance(self, outcomes: Outcomes) -> float | None:
-        """What a scorer that knows nothing gets on the same queries and galleries; None where that means nothing."""
+        """The chance value on the same queries and galleries; None for a metric without one."""
         if self.reference:
             return None
         if self.guess is not None:
@@ -60,7 +61,7 @@ class Metric:
         return self._reduced(self.per_query(_all_tied(outcomes)), outcomes)
 
     def applies(self, outcomes: Outcomes) -> bool:
-        """Whether it can be computed and would not repeat another metric."""
+        """Whether it can be computed from these outcomes, and does not repeat another metric on them."""
         right_kind = outcomes.protocol.direction in self.directions
         compared = not self.reference or outcomes.reference_ndcg is not None
         return right_kind and compared and (not self.several or bool((outcomes.n_relevant > 1).any()))
@@ -74,8 +75,7 @@ class Metric:
 def _all_tied(outcomes: Outcomes) -> Outcomes:
     """The outcomes of a scorer that gives every item the same score."""
     n_irrelevant = outcomes.n_gallery - outcomes.n_relevant
-    first = np.arange(len(outcomes.relevant_rank_best)) - np.repeat(outcomes.offsets[:-1], outcomes.n_relevant)
-    low = (first + 1).astype(np.int32)
+    low = (positions_within(outcomes.n_relevant) + 1).astype(np.int32)
     return replace(
         outcomes,
         rank_best=np.ones_like(outcomes.rank_best),

@@ -1,8 +1,6 @@
-"""Metrics of the first relevant item: hits in the top k, reciprocal rank, rank (``protocols.md`` §4 and §5)."""
+"""Metrics of the first relevant item: hits in the top k, reciprocal rank, rank (``docs/protocols.md`` §4 and §5)."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +21,7 @@ def expected_hit(
         rank_best: ``a + 1``, shape ``(n_queries,)``.
         rank_worst: ``a + b + 1``, same shape.
         n_tied_relevant: ``c``, same shape.
-        k: Length of the list looked at.
+        k: Length of the top list.
 
     Examples:
         One relevant item, nothing above it, three irrelevant ones tied: one chance in four to be first.
@@ -96,21 +94,3 @@ MEDIAN_RANK = Metric(
     reduce="median",
     higher_is_better=False,
 )
-
-
-def rsum(t2i: Mapping[str, float], i2t: Mapping[str, float]) -> float:
-    """``R@1 + R@5 + R@10`` over both directions, in points, 0..600.
-
-    Args:
-        t2i: Metric name -> value (fractions) of ``t2i/all``.
-        i2t: The same of ``i2t/any``.
-
-    Raises:
-        KeyError: A recall is missing.
-
-    Examples:
-        >>> half = {"R@1": 0.5, "R@5": 0.5, "R@10": 0.5}
-        >>> rsum(half, half)
-        300.0
-    """
-    return 100 * sum(values[f"R@{k}"] for values in (t2i, i2t) for k in (1, 5, 10))

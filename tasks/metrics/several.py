@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from store.ragged import positions_within
 from tasks.metrics.metric import RETRIEVAL, Metric
 from tasks.scoring.outcomes import Outcomes
 
@@ -119,12 +120,12 @@ def _over_places(
 ) -> NDArray[np.float64]:
     """Sum ``term(group, place)`` over the first ``places`` places (1-based) of every group, per query."""
     group = np.repeat(np.arange(len(places)), places)
-    place = np.arange(len(group)) - np.repeat(np.cumsum(places) - places, places) + 1
+    place = positions_within(places) + 1
     return np.bincount(groups.query[group], weights=term(group, place), minlength=n_queries).astype(np.float64)
 
 
 def _several(name: str, title: str, measure: Callable[[Outcomes], NDArray[np.float64]]) -> Metric:
-    """A metric whose lost and won values are its value on the ranks with all ties lost and won."""
+    """A metric of all relevant items; its bounds are its values with all ties lost and with all ties won."""
     return Metric(
         name=name,
         title=title,

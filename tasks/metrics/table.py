@@ -33,5 +33,5 @@ METRICS: dict[str, Metric] = {
 
 
 def metrics_of(outcomes: Outcomes) -> list[Metric]:
-    """The metrics that say something about these outcomes, in the order of the table."""
+    """The metrics that apply to these outcomes, in the order of the table."""
     return [metric for metric in METRICS.values() if metric.applies(outcomes)]

@@ -1,5 +1,4 @@
-"""Scores and ranks from stored embeddings: protocols, dense products, late interaction, outcomes per query.
+"""Scores, ranks and outcomes per query, from stored embeddings.
 
-``protocols``, ``judgements``, ``layout``, ``asking`` and ``outcomes`` need no torch; importing this package imports
-none of them.
+``protocols`` and ``outcomes`` need no torch; importing this package imports none of its modules.
 """

@@ -1,36 +1,47 @@
-"""What every query got, kept before anything is averaged.
-
-Numpy and Arrow only: the store's rows can be read back without torch.
-"""
+"""Outcomes: the ranks and the best list of every query, before anything is averaged. Needs no torch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from store.ragged import offsets_of
 from store.schema import OUTCOMES
 from store.types import EvalProtocol
 
 Number = TypeVar("Number", np.int32, np.float32, np.float64)
 
+# column of the table -> attribute and type, where every query has one value
+_COLUMNS: dict[str, tuple[str, type[Any]]] = {
+    "query_ord": ("query_ords", np.int32),
+    "cluster": ("clusters", np.int32),
+    "rank_best": ("rank_best", np.int32),
+    "rank_worst": ("rank_worst", np.int32),
+    "n_relevant": ("n_relevant", np.int32),
+    "n_tied_relevant": ("n_tied_relevant", np.int32),
+    "n_gallery": ("n_gallery", np.int32),
+    "weight": ("weights", np.float64),
+    "best_score": ("best_score", np.float32),
+}
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcomes:
-    """One protocol, one encoder: a row per query (``protocols.md`` §4).
+    """Outcomes of one encoder under one protocol, one entry per query (``docs/protocols.md`` §4).
 
     With ``a`` items strictly above the best relevant one, ``b`` irrelevant and ``c`` relevant items tied with it:
     ``rank_best = a + 1`` (all ties won), ``rank_worst = a + b + 1`` (all ties lost), ``n_tied_relevant = c``.
 
     For quadruples and pairs the "rank" counts lost comparisons instead: ``rank_best`` is one more than the comparisons
-    lost strictly, ``rank_worst`` adds the tied ones, so 1 means that everything was told apart.
+    lost strictly, ``rank_worst`` adds the tied ones, so 1 means that every comparison was won.
 
     Attributes:
-        protocol: Whose outcomes they are.
+        protocol: The protocol of the queries.
         query_ids: object (str), shape ``(n_queries,)``, unique.
         query_ords: int32: position of the query in the corpus (of a quadruple or pair: in its table).
         clusters: int32: ord of the image that the query belongs to (quadruples: own position).
@@ -38,8 +49,8 @@ class Outcomes:
         rank_worst: int32, 1-based.
         n_relevant: int32, at least 1.
         n_tied_relevant: int32, at least 1.
-        n_gallery: int32: items that were searched.
-        weights: float64: weight of the query in a mean; 1 except where groups of unequal size count alike.
+        n_gallery: int32: items in the query's gallery.
+        weights: float64: weight of the query in a mean; 1 unless groups of unequal size have equal weight.
         best_score: float32: score of the best relevant item.
         relevant_rank_best: int32, all queries one after the other, ``n_relevant`` values each, ascending: rank of the
             first, second, … relevant item, all ties with irrelevant items won.
@@ -49,9 +60,9 @@ class Outcomes:
         top_scores: float32, same shape; NaN beyond the gallery.
         scores: float32, shape ``(n_queries, scores per set)``: quadruples c0i0 c0i1 c1i0 c1i1, pairs caption and
             negative. None for retrieval.
-        reference_ndcg: float64, shape ``(n_queries,)``: nDCG@20 of the list against that of the same query in the
+        reference_ndcg: float64, shape ``(n_queries,)``: nDCG@20 of the list, with gains from the same query in the
             reference language (``tasks.scoring.consistency``). None where there is no such query.
-        reference_rbo: Rank-biased overlap of the two lists; likewise.
+        reference_rbo: Rank-biased overlap of the two lists, same shape; None likewise.
     """
 
     protocol: EvalProtocol
@@ -79,7 +90,7 @@ class Outcomes:
     @property
     def offsets(self) -> NDArray[np.int64]:
         """int64, shape ``(n_queries + 1,)``: where each query's relevant ranks start."""
-        return np.concatenate([[0], np.cumsum(self.n_relevant, dtype=np.int64)])
+        return offsets_of(self.n_relevant)
 
     @property
     def tied(self) -> NDArray[np.bool_]:
@@ -91,7 +102,7 @@ class Outcomes:
     ) -> pa.Table:
         """Rows of ``schema.OUTCOMES``, in query order."""
         n = len(self)
-        whose = {
+        identity = {
             "evaluation": evaluation,
             "encoder": encoder,
             "encoder_fingerprint": encoder_fingerprint,
@@ -99,18 +110,10 @@ class Outcomes:
             "corpus_fingerprint": corpus_fingerprint,
             "protocol": self.protocol.id,
         }
-        columns: dict[str, pa.Array] = {name: pa.repeat(pa.scalar(value), n) for name, value in whose.items()}
+        columns: dict[str, pa.Array] = {name: pa.repeat(pa.scalar(value), n) for name, value in identity.items()}
+        columns |= {column: pa.array(getattr(self, name)) for column, (name, _) in _COLUMNS.items()}
         columns |= {
             "query_id": pa.array(self.query_ids, pa.string()),
-            "query_ord": pa.array(self.query_ords),
-            "cluster": pa.array(self.clusters),
-            "rank_best": pa.array(self.rank_best),
-            "rank_worst": pa.array(self.rank_worst),
-            "n_relevant": pa.array(self.n_relevant),
-            "n_tied_relevant": pa.array(self.n_tied_relevant),
-            "n_gallery": pa.array(self.n_gallery),
-            "weight": pa.array(self.weights),
-            "best_score": pa.array(self.best_score),
             "relevant_rank_best": self._relevant(self.relevant_rank_best),
             "relevant_rank_worst": self._relevant(self.relevant_rank_worst),
             "top_ords": self._top(self.top_ords, pa.int32()),
@@ -125,28 +128,17 @@ class Outcomes:
     def from_arrow(cls, rows: pa.Table, protocol: EvalProtocol) -> Outcomes:
         """The outcomes of one protocol back from stored rows, in the order of the rows."""
         single = pc.is_null(rows["relevant_rank_best"]).to_numpy(zero_copy_only=False)
-        n_relevant = _numpy(rows["n_relevant"], np.int32)
-        starts = np.concatenate([[0], np.cumsum(n_relevant, dtype=np.int64)])
-        ranks = {}
-        for name, of_single in (("relevant_rank_best", "rank_best"), ("relevant_rank_worst", "rank_worst")):
+        values = {name: _numpy(rows[column], dtype) for column, (name, dtype) in _COLUMNS.items()}
+        starts = offsets_of(values["n_relevant"])
+        for name in ("rank_best", "rank_worst"):
             flat = np.empty(starts[-1], dtype=np.int32)
-            flat[starts[:-1][single]] = _numpy(rows[of_single], np.int32)[single]
-            flat[np.repeat(~single, n_relevant)] = _numpy(pc.list_flatten(rows[name]), np.int32)
-            ranks[name] = flat
+            flat[starts[:-1][single]] = values[name][single]
+            flat[np.repeat(~single, values["n_relevant"])] = _numpy(pc.list_flatten(rows[f"relevant_{name}"]), np.int32)
+            values[f"relevant_{name}"] = flat
         return cls(
             protocol=protocol,
             query_ids=np.asarray(rows["query_id"].to_pylist(), dtype=object),
-            query_ords=_numpy(rows["query_ord"], np.int32),
-            clusters=_numpy(rows["cluster"], np.int32),
-            rank_best=_numpy(rows["rank_best"], np.int32),
-            rank_worst=_numpy(rows["rank_worst"], np.int32),
-            n_relevant=n_relevant,
-            n_tied_relevant=_numpy(rows["n_tied_relevant"], np.int32),
-            n_gallery=_numpy(rows["n_gallery"], np.int32),
-            weights=_numpy(rows["weight"], np.float64),
-            best_score=_numpy(rows["best_score"], np.float32),
-            relevant_rank_best=ranks["relevant_rank_best"],
-            relevant_rank_worst=ranks["relevant_rank_worst"],
+            **values,
             top_ords=_padded(rows["top_ords"], np.int32(-1)),
             top_scores=_padded(rows["top_scores"], np.float32(np.nan)),
             scores=_padded(rows["scores"], np.float32(np.nan)),
@@ -155,10 +147,9 @@ class Outcomes:
         )
 
     def _relevant(self, flat: NDArray[np.int32]) -> pa.Array:
-        """A list per query; null where the query has one relevant item, whose rank stands in the row already."""
+        """A list per query; null where the query has one relevant item, whose rank is in the row already."""
         single = self.n_relevant == 1
-        lengths = np.where(single, 0, self.n_relevant)
-        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+        offsets = pa.array(offsets_of(np.where(single, 0, self.n_relevant)).astype(np.int32))
         values = pa.array(flat[np.repeat(~single, self.n_relevant)])
         return pa.ListArray.from_arrays(offsets, values, mask=pa.array(single))
 
@@ -166,8 +157,9 @@ class Outcomes:
         if values is None or self.top_ords is None:
             return pa.nulls(len(self), pa.list_(kind))
         real = self.top_ords >= 0
-        offsets = np.concatenate([[0], np.cumsum(real.sum(axis=1))]).astype(np.int32)
-        return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[real], kind))
+        return pa.ListArray.from_arrays(
+            pa.array(offsets_of(real.sum(axis=1)).astype(np.int32)), pa.array(values[real], kind)
+        )
 
 
 def _fixed(values: NDArray[np.float32] | None, n: int) -> pa.Array:
@@ -185,12 +177,12 @@ def _unless_null(column: pa.ChunkedArray) -> NDArray[np.float64] | None:
     return None if column.null_count == len(column) else _numpy(column, np.float64)
 
 
-def _numpy(column: pa.ChunkedArray, dtype: type[Number]) -> NDArray[Number]:
+def _numpy(column: pa.ChunkedArray, dtype: type[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(column.to_numpy(), dtype=dtype)
 
 
 def _padded(column: pa.ChunkedArray, fill: Number) -> NDArray[Number] | None:
-    """Lists as a matrix, short ones filled up; None where every list is null."""
+    """Lists as a matrix, short ones padded with ``fill``; None where every list is null."""
     if column.null_count == len(column):
         return None
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()

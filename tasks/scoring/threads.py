@@ -1,4 +1,4 @@
-"""Several threads, each computing on one: how a processor is kept busy with many small pieces of work."""
+"""A thread pool for many small computations, each on one thread."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Each: TypeAlias = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
 @contextmanager
 def one_thread_each(device: str) -> Iterator[Each]:
-    """A ``map``. On a CPU: as many workers as torch has threads, each computing on one thread.
+    """A ``map``; on a CPU with as many workers as torch has threads, each computing on one thread.
 
-    Many small products on hot threads are what a processor does best here: a product that is itself spread over
-    threads waits for the last of them, and an idle thread takes milliseconds to wake.
+    Many small products on busy threads were measured to be fastest: a product that is itself spread over threads waits
+    for the last of them, and an idle thread takes milliseconds to wake.
     """
     workers = torch.get_num_threads()
     if device != "cpu" or workers == 1:

@@ -117,7 +117,7 @@ def test_without_the_reference_language_there_is_no_consistency_and_a_warning_sa
     assert "the corpus has no en captions" in caplog.text
     names = [metric.name for metric in metrics_of(found["t2i/de/google"])]
     assert "consistency_nDCG@20" not in names
-    with pytest.raises(ValueError, match="needs the reference language"):
+    with pytest.raises(ValueError, match="needs captions in the reference language"):
         METRICS["consistency_RBO"].per_query(found["t2i/de/google"])
 
 

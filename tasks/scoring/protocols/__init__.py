@@ -1,1 +1,1 @@
-"""Protocols: which a corpus supports, and the retrieval task that each poses."""
+"""Protocols: which of them fit a corpus, and the task that each sets."""

@@ -1,4 +1,4 @@
-"""How each protocol turns a corpus into queries, galleries and relevant items."""
+"""Task builders: a corpus as queries, galleries and relevant items, or as small sets, for each protocol."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from store.ragged import offsets_of, positions_within
 from store.types import EvalProtocol
 from tasks.scoring.protocols.layout import FIVE, CorpusLayout, ords_of
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
@@ -25,10 +26,10 @@ def captions_to_images(
 
     Args:
         layout: The corpus.
-        protocol: Whose judgement it is.
+        protocol: The protocol of the task.
         part: Only captions of this language and translator; the corpus' main part by default.
         below: Only captions with a smaller ordinal.
-        folds: Into how many equal runs of images, in corpus order, queries and galleries are cut.
+        folds: Number of equal runs of images, in corpus order, that queries and galleries are split into.
     """
     queries = _captions(layout, part, below)
     image = layout.caption_images[queries]
@@ -101,18 +102,20 @@ def ground_truth(layout: CorpusLayout, protocol: EvalProtocol, *, name: str) -> 
     """Relevant items from an extra ground truth of the corpus; only queries with at least one.
 
     The gallery is every image, or every caption: ECCV Caption names two sixth captions among its positives, so COCO's
-    25,010 are searched, not the 25,000 with ordinals 0 to 4 (``protocols.md`` §3).
+    25,010 are searched, not the 25,000 with ordinals 0 to 4 (``docs/protocols.md`` §3).
     """
     corpus = layout.corpus
-    mine = corpus.relevance.filter(
+    judgements = corpus.relevance.filter(
         pc.and_(
             pc.equal(corpus.relevance["ground_truth"], name),
             pc.equal(corpus.relevance["direction"], protocol.direction),
         )
     )
     to_images = protocol.direction == "t2i"
-    asked, searched = (corpus.captions, corpus.images) if to_images else (corpus.images, corpus.captions)
-    links = np.unique(np.stack([ords_of(mine["query_id"], asked), ords_of(mine["item_id"], searched)], axis=1), axis=0)
+    queried, searched = (corpus.captions, corpus.images) if to_images else (corpus.images, corpus.captions)
+    links = np.unique(
+        np.stack([ords_of(judgements["query_id"], queried), ords_of(judgements["item_id"], searched)], axis=1), axis=0
+    )
     queries, counts = np.unique(links[:, 0], return_counts=True)
     gallery = np.arange(layout.n_images, dtype=np.int32) if to_images else layout.captions
     stray = np.setdiff1d(links[:, 1], gallery)
@@ -127,7 +130,7 @@ def ground_truth(layout: CorpusLayout, protocol: EvalProtocol, *, name: str) -> 
         clusters=layout.caption_images[queries] if to_images else queries,
         galleries=(gallery,),
         gallery_of=np.zeros(len(queries), dtype=np.int32),
-        offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        offsets=offsets_of(counts),
         relevant=np.ascontiguousarray(links[:, 1]),
         weights=np.ones(len(queries)),
     )
@@ -181,10 +184,9 @@ def against_all_negatives(layout: CorpusLayout, protocol: EvalProtocol) -> Choic
     _, first, code = np.unique(np.stack([images, captions], axis=1), axis=0, return_index=True, return_inverse=True)
     order = np.argsort(code, kind="stable")
     counts = np.bincount(code)
-    place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
     sets = np.full((len(first), 1 + int(counts.max())), -1, dtype=np.int32)
     sets[:, 0] = captions[first]
-    sets[code[order], 1 + place] = negatives[order]
+    sets[code[order], 1 + positions_within(counts)] = negatives[order]
     return ChoiceTask(
         protocol=protocol,
         query_ids=np.asarray(table["id"].to_pylist(), dtype=object)[first],
@@ -204,8 +206,7 @@ def _captions(layout: CorpusLayout, part: tuple[str, str] | None, below: int | N
 def _by_image(image_of: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
     """Images that occur, ascending; where each one's captions start; the captions' order by image."""
     images, counts = np.unique(image_of, return_counts=True)
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return images.astype(np.int32), offsets, np.argsort(image_of, kind="stable")
+    return images.astype(np.int32), offsets_of(counts), np.argsort(image_of, kind="stable")
 
 
 def _fold_of(images: NDArray[np.int32], folds: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
@@ -214,7 +215,7 @@ def _fold_of(images: NDArray[np.int32], folds: Sequence[NDArray[np.int32]]) -> N
 
 
 def _equal_groups(group_of: NDArray[np.int32] | NDArray[np.str_]) -> NDArray[np.float64]:
-    """Weights, mean 1, under which every group counts alike, whatever its size."""
+    """Weights, mean 1, that give every group the same total weight, whatever its size."""
     _, code, counts = np.unique(group_of, return_inverse=True, return_counts=True)
     weights: NDArray[np.float64] = len(group_of) / (len(counts) * counts[code])
     return weights

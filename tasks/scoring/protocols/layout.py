@@ -1,4 +1,4 @@
-"""A corpus as the arrays that protocols are made of: which caption describes which image, in which language."""
+"""A corpus as arrays: which caption describes which image, with which ordinal, in which language."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CorpusLayout:
     """Positions ("ords") instead of ids. Captions that describe no image (negatives) belong to no part.
 
     Attributes:
-        corpus: What it was read from.
+        corpus: The corpus itself.
         caption_images: int32, shape ``(n_captions,)``: ord of the described image, -1 for a negative.
         ordinals: int32, shape ``(n_captions,)``: position within its image, language and translator.
         parts: ``(language, translator)`` -> int32 ords of its captions, ascending.
@@ -54,7 +54,7 @@ class CorpusLayout:
 
     @cached_property
     def main(self) -> tuple[str, str] | None:
-        """The part that protocols without a language are about; None where no part is the obvious one.
+        """The part that protocols without a language evaluate; None where the choice is ambiguous.
 
         The only part; else the reference language by people; else the reference language if one translator wrote
         all of it.
@@ -74,7 +74,7 @@ class CorpusLayout:
 
     @cached_property
     def captions_per_image(self) -> NDArray[np.int64]:
-        """How many captions of :attr:`main` every image has, shape ``(n_images,)``."""
+        """Number of captions of :attr:`main` per image, shape ``(n_images,)``."""
         return np.bincount(self.caption_images[self.captions], minlength=self.n_images)
 
     @cached_property
@@ -86,7 +86,7 @@ class CorpusLayout:
 
 
 def layout_of(corpus: Corpus) -> CorpusLayout:
-    """The corpus as arrays; what does not exist (an unknown image id) was refused when the corpus was built."""
+    """The corpus as arrays; ids of unknown images were refused when the corpus was built."""
     captions = corpus.captions
     found = pc.index_in(captions["image_id"], value_set=corpus.images["id"].combine_chunks())
     images = _int32(pc.fill_null(found, -1))
@@ -107,7 +107,7 @@ def ords_of(ids: pa.ChunkedArray, table: pa.Table) -> NDArray[np.int32]:
     """Positions of ids in a table of items.
 
     Raises:
-        ValueError: An id is not there.
+        ValueError: An id is not in the table.
     """
     found = pc.index_in(ids, value_set=table["id"].combine_chunks())
     if found.null_count:
@@ -126,5 +126,5 @@ def _codes(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int32]]:
 
 
 def cluster_count(corpus: Corpus, protocol: EvalProtocol) -> int:
-    """What is resampled under a protocol: the corpus' images, or its quadruples where these are what is asked."""
+    """Number of clusters that are resampled: the corpus' images, or its quadruples for a protocol of quadruples."""
     return len(corpus.quadruples if protocol.direction == "quadruples" else corpus.images)

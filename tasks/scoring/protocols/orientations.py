@@ -1,7 +1,7 @@
-"""The three ways to score captions for an image by late interaction (``protocols.md`` §2).
+"""The three ways to score captions for an image by late interaction (``docs/protocols.md`` §2).
 
-``transposed`` reads the scores of text to image by column and is what a plain ``i2t`` id means. The two others carry
-their name in the id: ``i2t/any@transposed-per-token``, ``i2t/any@image-as-query``.
+A plain ``i2t`` id means ``transposed``: the scores of text to image read by column. The two others have their name in
+the id: ``i2t/any@transposed-per-token``, ``i2t/any@image-as-query``.
 """
 
 from __future__ import annotations
