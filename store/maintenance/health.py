@@ -19,7 +19,7 @@ from store.keys import SET_PREFIXES, table_of
 from store.maintenance.inventory import stored_key
 from store.sets.decoding import refuse_damage, scan
 from store.sets.reading import open_set
-from store.sets.seal import SealedSet, drop_remedy, examine, gone
+from store.sets.seal import SealedSet, drop_remedy, examine, missing_table
 from store.tables.analysis_rows import refuse_changed_rows
 from store.tables.compaction import temporary_files
 from store.tables.connection import storage_faults
@@ -126,7 +126,7 @@ def _items(store: EmbeddingStore, key: SetKey) -> ItemIndex:
 def _sealed_set(store: EmbeddingStore, sealed: SealedSet) -> StoreCheck:
     name, items = table_of(sealed.key), _items(store, sealed.key)
     if store.connection.find(name) is None:
-        return StoreCheck(what=name, state="damaged", detail=str(gone(store.connection, sealed.key)))
+        return StoreCheck(what=name, state="damaged", detail=str(missing_table(store.connection, sealed.key)))
     contents = examine(open_set(store.connection, sealed.key, sealed), sealed.key, items)
     if contents.digest != sealed.digest:
         problem = f"digest {contents.digest[:16]} differs from {sealed.digest[:16]}, with which it was sealed"

@@ -12,7 +12,7 @@ from store.embedding_store import EmbeddingStore
 from store.errors import RequestError, WorkError
 from store.keys import table_of
 from store.sets.decoding import columns_of, unpack
-from store.sets.seal import delete_rows, gone
+from store.sets.seal import delete_rows, missing_table
 from store.tables.analysis_rows import changed_rows
 from store.tables.connection import LANCE_FAULTS, load_lance, retrying
 from store.tables.corpora import ItemIndex
@@ -48,7 +48,7 @@ def repair(store: EmbeddingStore, key: SetKey) -> int:
     items = store.item_index(key)
     table = store.connection.find(name)
     if table is None:
-        raise gone(store.connection, key)
+        raise missing_table(store.connection, key)
     state = store.sealed(key)
     unreadable, row_ids = _damage(table, key, items)
     if not unreadable and not row_ids and (state is None or table.count_rows() >= state.n_rows):

@@ -14,7 +14,7 @@ from store.checksums import digest
 from store.errors import RequestError, WorkError
 from store.keys import table_of
 from store.sets.decoding import StoredRows, columns_of, joined, refuse_damage, scan, unpack
-from store.sets.seal import SealedSet, gone
+from store.sets.seal import SealedSet, missing_table
 from store.tables.compaction import row_bytes
 from store.tables.connection import Connection, storage_faults
 from store.tables.corpora import ItemIndex
@@ -78,7 +78,7 @@ def open_set(connection: Connection, key: SetKey, sealed: SealedSet | None) -> l
     name = table_of(key)
     table = connection.find(name, version=sealed.tag if sealed else None)
     if table is None:
-        raise gone(connection, key)
+        raise missing_table(connection, key)
     if sealed is not None:
         with storage_faults(f"reading set {name!r}"):
             n_rows = table.count_rows()

@@ -128,7 +128,7 @@ def tag_of(contents_digest: str) -> str:
     return f"sealed-{contents_digest[:16]}"
 
 
-def gone(connection: Connection, key: SetKey) -> WorkError:
+def missing_table(connection: Connection, key: SetKey) -> WorkError:
     """The error for a set that should have a table and has none."""
     return WorkError(f"the table of set {table_of(key)!r} is missing from {connection.uri}", remedy=drop_remedy(key))
 
@@ -222,7 +222,7 @@ def examine(table: lance.LanceDataset, key: SetKey, items: ItemIndex) -> Content
 def _latest(connection: Connection, key: SetKey, tag: str | None = None) -> lance.LanceDataset:
     table = connection.find(table_of(key), version=tag)
     if table is None:
-        raise gone(connection, key)
+        raise missing_table(connection, key)
     return table
 
 

@@ -123,7 +123,7 @@ def _attempts_at(fault: BaseException | None) -> int:
 
 
 def load_lance() -> ModuleType:
-    """The ``lance`` package, with its log limited to errors: a commit that is tried again is none."""
+    """The ``lance`` package, with its log limited to errors: a repeated commit is not one."""
     os.environ.setdefault("LANCE_LOG", "error")
     return import_module("lance")
 
