@@ -1,1 +1,1 @@
-"""Image bytes: where they come from, how they are decoded, what is known of each."""
+"""Image files and bytes: sources, decoding, and the image index."""

@@ -32,22 +32,9 @@ _TURNS = {
 }
 
 # The exceptions that Pillow's decoders raise on damaged bytes.
-_BROKEN = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    OverflowError,
-    EOFError,
-    ZeroDivisionError,
-    struct.error,
-    zlib.error,
-    Image.DecompressionBombError,
-    Image.DecompressionBombWarning,
-)
+_BOMB = (Image.DecompressionBombError, Image.DecompressionBombWarning)
+_DAMAGED = (OSError, SyntaxError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, EOFError)
+_BROKEN = (*_DAMAGED, struct.error, zlib.error, *_BOMB)
 
 
 class UndecodableImage(ValueError):  # noqa: N818 - reads as what it is
@@ -104,7 +91,7 @@ def decode_image(data: bytes) -> Image.Image:
             return _to_rgb(image if turn is None else image.transpose(turn)).copy()
     except UndecodableImage:
         raise
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+    except _BOMB as error:
         raise UndecodableImage(f"more than the {MAX_PIXELS:,} pixels allowed ({error})") from error
     except UnidentifiedImageError as error:
         raise UndecodableImage(f"unknown image format (starts with {data[:8]!r})") from error

@@ -76,17 +76,11 @@ def read_coco_karpathy(
         )
     labels = {} if objects is None else _objects(require_file(objects, "objects file"))
     image_rows = [row if row.id not in labels else row._replace(objects=labels[row.id]) for row in read.images]
-    known = karpathy_test_annotation_ids() if split == "test" and ground_truths else {}
+    published_ids = karpathy_test_annotation_ids() if split == "test" and ground_truths else {}
     captions = [
-        CaptionRow(
-            f"{entry.id}#{ordinal}",
-            entry.id,
-            text,
-            ordinal,
-            annotation_id=_annotation_id(entry, ordinal, known),
-        )
+        CaptionRow(f"{entry.id}#{n}", entry.id, text, n, annotation_id=_annotation_id(entry, n, published_ids))
         for entry in read.entries
-        for ordinal, text in enumerate(entry.captions)
+        for n, text in enumerate(entry.captions)
     ]
     positives: tuple[RelevanceRow, ...] = ()
     if split == "test":
@@ -105,14 +99,14 @@ def read_coco_karpathy(
     )
 
 
-def _annotation_id(entry: KarpathyEntry, ordinal: int, known: Mapping[str, Sequence[str]]) -> str | None:
+def _annotation_id(entry: KarpathyEntry, ordinal: int, published_ids: Mapping[str, Sequence[str]]) -> str | None:
     """The annotation id of captions 0 to 4, from the file or else from the ground truths; of a sixth from the latter.
 
     What the file holds of sixth captions is ignored, so that all forms of the split have the same fingerprint.
     """
     if ordinal == FIVE:
-        return SIXTH_CAPTIONS.get(entry.id) if known else None
-    ids = entry.annotation_ids or known.get(entry.id, ())
+        return SIXTH_CAPTIONS.get(entry.id) if published_ids else None
+    ids = entry.annotation_ids or published_ids.get(entry.id, ())
     return ids[ordinal] if ordinal < len(ids) else None
 
 
@@ -120,9 +114,5 @@ def _objects(file: Path) -> dict[str, list[str]]:
     content = read_json(file)
     if isinstance(content, dict):
         return read_objects(file)
-    return {
-        str(field(entry, "image_id", int | str, f"{file}: entry {position}")): field(
-            entry, "objects", list, f"{file}: entry {position}"
-        )
-        for position, entry in enumerate(content)
-    }
+    placed = [(f"{file}: entry {position}", entry) for position, entry in enumerate(content)]
+    return {str(field(row, "image_id", int | str, at)): field(row, "objects", list, at) for at, row in placed}

@@ -10,7 +10,6 @@ An image's id is the value of its column, unless the form is ``captions`` and th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -46,90 +45,35 @@ _USUAL_NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """The column of every role, and what holds for all rows.
-
-    Attributes:
-        form: Key of ``FORMS``.
-        column_of: Role -> column.
-        language: Language of captions whose row has none.
-        where: File or data set, for messages.
-    """
-
-    form: FormName
-    column_of: Mapping[str, str]
-    language: str
-    where: str
-
-
-def layout_of(
-    form: FormName,
-    columns: Mapping[str, str],
-    available: Sequence[str],
-    *,
-    language: str,
-    where: str,
-    ids_only: bool = False,
-) -> Layout:
-    """The column of every role.
-
-    Args:
-        form: Key of ``FORMS``.
-        columns: Role -> column, for roles whose column has none of the usual names.
-        available: Columns of the table.
-        language: Language of captions whose row has none.
-        where: File or data set, for messages.
-        ids_only: Accept caption ids in place of captions.
-
-    Raises:
-        RequestError: A role or a column is unknown, or a required role has no column.
-    """
-    roles = (*FORMS[form].required, *FORMS[form].optional)
-    faults = [
-        f"{where}: columns has the unknown role {role!r}; form {form!r} has {', '.join(roles)}"
-        for role in columns
-        if role not in roles
-    ]
-    faults += [
-        f"{where}: no column {column!r} for role {role!r}; it has {', '.join(available)}"
-        for role, column in columns.items()
-        if column not in available
-    ]
-    usual = {role: next((n for n in _USUAL_NAMES.get(role, (role,)) if n in available), None) for role in roles}
-    column_of = {role: column for role, column in {**usual, **columns}.items() if column is not None}
-    needed = [
-        role for role in FORMS[form].required if not (ids_only and role == "caption" and "caption_id" in column_of)
-    ]
-    faults += [
-        f'{where}: no column for {role}; it has {", ".join(available) or "none"}; name it with columns.{role} = "…"'
-        for role in needed
-        if role not in column_of
-    ]
-    if faults:
-        raise RequestError(faults)
-    return Layout(form=form, column_of=column_of, language=language, where=where)
-
-
 def corpus_of_rows(
     name: str,
     rows: Iterable[Mapping[str, object]],
-    layout: Layout,
+    available: Sequence[str],
     *,
+    where: str,
+    form: FormName,
+    columns: Mapping[str, str],
+    language: str,
+    ids_only: bool,
     images: str | Path | None,
     source: ImageSource | None = None,
-    missing: Missing = "error",
-    licence: str = "unknown",
+    missing: Missing,
+    licence: str,
     origin: str,
-    reference_language: str = "en",
+    reference_language: str,
 ) -> Corpus:
     """The corpus of these rows, in their order.
 
     Args:
         name: Name of the corpus.
         rows: Cells by column; an image cell holds a file name, or the image's key in the source.
-        layout: The columns of the roles.
-        images: Folder of the image files; None if ``source`` reads the images or if there are none.
+        available: Columns of the table.
+        where: File or data set, for messages.
+        form: Key of ``FORMS``.
+        columns: Role -> column, for roles whose column has none of the usual names.
+        language: Language of captions whose row has none.
+        ids_only: Use no images, and accept caption ids in place of captions.
+        images: Folder of the image files; None if ``source`` reads the images.
         source: Reads the images if they are not files in a folder.
         missing: ``error``, or ``skip`` to leave out images without a file.
         licence: Licence of images and captions.
@@ -137,19 +81,20 @@ def corpus_of_rows(
         reference_language: The language that cross-lingual metrics compare with.
 
     Raises:
-        RequestError: Rows lack an image or a caption, files are missing, or ids repeat; lists every fault.
+        RequestError: A column or file is missing, rows lack an image or a caption, or ids repeat; lists every fault.
     """
     faults = Faults(name)
-    table = _Rows(layout, faults)
+    column_of = columns_of_roles(form, columns, available, where=where, ids_only=ids_only)
+    table = _Rows(form, column_of, language, faults)
     for number, row in enumerate(rows, start=1):
         table.add(number, row)
     faults.raise_any()
-    located = locate_images(table.images.values(), images, missing=missing, origin=layout.where)
+    located = locate_images(table.images.values(), None if ids_only else images, missing=missing, origin=where)
     return build_corpus(
         name,
         located.rows,
         table.captions,
-        source=located.source or source,
+        source=None if ids_only else located.source or source,
         pairs=table.pairs,
         quadruples=table.quadruples,
         skipped=located.skipped,
@@ -159,11 +104,46 @@ def corpus_of_rows(
     )
 
 
+def columns_of_roles(
+    form: FormName, columns: Mapping[str, str], available: Sequence[str], *, where: str, ids_only: bool
+) -> dict[str, str]:
+    """Role -> column, for the roles of a form that have one; the arguments are those of :func:`corpus_of_rows`.
+
+    Raises:
+        RequestError: A role or a column is unknown, or a required role has no column.
+    """
+    roles = (*FORMS[form].required, *FORMS[form].optional)
+    has = ", ".join(available) or "none"
+    usual = {role: next((n for n in _USUAL_NAMES.get(role, (role,)) if n in available), None) for role in roles}
+    column_of = {role: column for role, column in {**usual, **columns}.items() if column is not None}
+    faults = [
+        f"columns has the unknown role {role!r}; form {form!r} has {', '.join(roles)}"
+        for role in columns
+        if role not in roles
+    ]
+    faults += [
+        f"no column {column!r} for role {role!r}; it has {has}"
+        for role, column in columns.items()
+        if column not in available
+    ]
+    by_id = ids_only and "caption_id" in column_of
+    faults += [
+        f'no column for {role}; it has {has}; name it with columns.{role} = "…"'
+        for role in FORMS[form].required
+        if role not in column_of and not (by_id and role == "caption")
+    ]
+    if faults:
+        raise RequestError([f"{where}: {fault}" for fault in faults])
+    return column_of
+
+
 class _Rows:
     """What the rows of a table hold, collected row by row, and their faults."""
 
-    def __init__(self, layout: Layout, faults: Faults) -> None:
-        self.layout = layout
+    def __init__(self, form: FormName, column_of: Mapping[str, str], language: str, faults: Faults) -> None:
+        self.form = form
+        self.column_of = column_of
+        self.language = language
         self.faults = faults
         self.images: dict[str, ImageRow] = {}
         self.captions: list[CaptionRow] = []
@@ -175,13 +155,13 @@ class _Rows:
     def add(self, number: int, row: Mapping[str, object]) -> None:
         """Collect one row; its number, from 1, is for messages and default ids."""
         self.number, self.row = number, row
-        if self.layout.form == "pairs":
+        if self.form == "pairs":
             item, image = self._id("id"), self._image("image")
             self._caption(item, image, self._text("caption"))
             self._caption(f"{item}/negative", None, self._text("negative"))
             category = str(self._cell("category") or "all")
             self.pairs.append(PairRow(item, image, item, f"{item}/negative", category))
-        elif self.layout.form == "quadruples":
+        elif self.form == "quadruples":
             item = self._id("id")
             images = [self._image(f"image_{side}") for side in (0, 1)]
             for side, image in enumerate(images):
@@ -193,7 +173,7 @@ class _Rows:
 
     def _captions_of_image(self) -> None:
         image, caption, ordinal = self._image("image"), self._id("caption_id"), self._cell("ordinal")
-        texts = self._texts("caption") if "caption" in self.layout.column_of else [None]
+        texts = self._texts("caption") if "caption" in self.column_of else [None]
         if ordinal is not None and (not str(ordinal).isdigit() or len(texts) > 1):
             self.faults.add(
                 "rows whose ordinal is not the whole number of one caption", f"row {self.number} ({ordinal!r})"
@@ -212,7 +192,7 @@ class _Rows:
 
     def _cell(self, role: str) -> object:
         """What the row holds in a role; None if the role has no column, or the cell is empty."""
-        value = self.row.get(self.layout.column_of[role]) if role in self.layout.column_of else None
+        value = self.row.get(self.column_of[role]) if role in self.column_of else None
         return None if value == "" else value
 
     def _id(self, role: str) -> str:
@@ -229,7 +209,7 @@ class _Rows:
         translator: str = "human",
         annotation_id: str | None = None,
     ) -> None:
-        language = str(self._cell("language") or self.layout.language)
+        language = str(self._cell("language") or self.language)
         self.captions.append(CaptionRow(identifier, image, text, ordinal, language, translator, annotation_id))
 
     def _image(self, role: str) -> str:
@@ -243,7 +223,7 @@ class _Rows:
                 f"rows whose {role} is neither text nor number", f"row {self.number} ({type(key).__name__})"
             )
             return ""
-        identifier = self._cell("id") if self.layout.form == "captions" else None
+        identifier = self._cell("id") if self.form == "captions" else None
         name = str(key if identifier is None else identifier)
         first = self.images.setdefault(name, ImageRow(name, str(key), objects=_words(self._cell("objects"))))
         if first.key != str(key):

@@ -9,7 +9,7 @@ from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora.files import corpus_name
 from tasks.corpora.images.image_files import Missing
-from tasks.corpora.readers.forms import FormName, corpus_of_rows, layout_of
+from tasks.corpora.readers.forms import FormName, columns_of_roles, corpus_of_rows
 from tasks.corpora.readers.hub import load_split
 
 
@@ -53,25 +53,28 @@ def read_hub(
     """
     loaded = load_split(dataset, split=split, config=config, revision=revision)
     available = list(loaded.dataset.column_names)
-    layout = layout_of(form, columns or {}, available, language=language, where=loaded.name, ids_only=ids_only)
-    source = None
     if images is None and not ids_only:
-        for role, column in layout.column_of.items():
+        column_of = columns_of_roles(form, columns or {}, available, where=loaded.name, ids_only=ids_only)
+        for role, column in column_of.items():
             if role.startswith("image") and column not in loaded.images:
                 raise RequestError(
                     f"{loaded.name}: column {column!r} holds no images; give their folder with images, or set "
                     "ids_only = true"
                 )
-        source = loaded.source
     return corpus_of_rows(
         name or corpus_name(Path(dataset)),
         (
             {**row, **{column: f"{column}/{number}" for column in loaded.images}}
             for number, row in enumerate(loaded.rows())
         ),
-        layout,
+        available,
+        where=loaded.name,
+        form=form,
+        columns=columns or {},
+        language=language,
+        ids_only=ids_only,
         images=images,
-        source=source,
+        source=loaded.source,
         missing=missing,
         reference_language=reference_language,
         licence=licence,

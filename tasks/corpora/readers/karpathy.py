@@ -71,13 +71,13 @@ def split_from_hub(
     loaded = load_split(dataset, split=split, revision=revision)
     entries = list(_entries(loaded.rows(), loaded.name))
     origin = f"https://huggingface.co/datasets/{dataset}"
-    found = _located(entries, images, missing=missing, names=loaded.name, origin=origin)
+    read = _located(entries, images, missing=missing, names=loaded.name, origin=origin)
     if images is not None:
-        return found
+        return read
     if not loaded.images:
-        return found._replace(source=downloads)
-    rows = [row._replace(key=f"{loaded.images[0]}/{position}") for position, row in enumerate(found.images)]
-    return found._replace(images=rows, source=loaded.source)
+        return read._replace(source=downloads)
+    rows = [row._replace(key=f"{loaded.images[0]}/{position}") for position, row in enumerate(read.images)]
+    return read._replace(images=rows, source=loaded.source)
 
 
 def _located(

@@ -14,7 +14,7 @@ from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora.files import corpus_name, first_match, read_json_lines, require_file
 from tasks.corpora.images.image_files import Missing
-from tasks.corpora.readers.forms import FormName, corpus_of_rows, layout_of
+from tasks.corpora.readers.forms import FormName, corpus_of_rows
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 NAMES = tuple(f"{stem}{suffix}" for stem in ("captions", "metadata", "pairs", "quadruples") for suffix in SUFFIXES)
@@ -57,14 +57,18 @@ def read_table(
     file = _table_in(path) if path.is_dir() else require_file(path, "table")
     by_name: FormName = "pairs" if "pairs" in file.stem else "quadruples" if "quadruples" in file.stem else "captions"
     available, rows = _table_rows(file)
-    layout = layout_of(form or by_name, columns or {}, available, language=language, where=str(file), ids_only=ids_only)
     if images is None:
         images = file.parent / "images" if (file.parent / "images").is_dir() else file.parent
     return corpus_of_rows(
         name or corpus_name(path),
         rows,
-        layout,
-        images=None if ids_only else images,
+        available,
+        where=str(file),
+        form=form or by_name,
+        columns=columns or {},
+        language=language,
+        ids_only=ids_only,
+        images=images,
         missing=missing,
         reference_language=reference_language,
         licence=licence,
