@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -102,11 +103,6 @@ def escape_markdown(value: object) -> str:
     return re.sub(r"(?<!\w)@(?=\w)", "&#64;", text)
 
 
-def _finalize(value: object) -> object:
-    """Escapes every expression of the markdown templates that no macro or filter made."""
-    return value if isinstance(value, Markup) else escape_markdown(value)
-
-
 def _picture(chart: Chart) -> Markup:
     """The chart as GitHub shows it, with a picture for dark mode."""
     alt = html.escape(" ".join(chart.alt.split()))
@@ -116,15 +112,20 @@ def _picture(chart: Chart) -> Markup:
     )
 
 
-@cache
-def _html() -> jinja2.Environment:
-    environment = jinja2.Environment(
+def _environment(**options: Any) -> jinja2.Environment:
+    return jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        **options,
     )
+
+
+@cache
+def _html() -> jinja2.Environment:
+    environment = _environment()
     environment.filters["markup"] = Markup
     environment.filters["embedded_json"] = lambda text: Markup(text.replace("<", "\\u003c"))  # noqa: S704
     return environment
@@ -132,14 +133,12 @@ def _html() -> jinja2.Environment:
 
 @cache
 def _markdown() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,  # so that the results of macros are Markup; _finalize escapes before it could
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: Markup(_finalize(value)),  # noqa: S704
-    )
+    """Every expression that no macro or filter made is escaped as markdown, before autoescape could."""
+
+    def escaped(value: object) -> Markup:
+        return value if isinstance(value, Markup) else Markup(escape_markdown(value))  # noqa: S704
+
+    environment = _environment(finalize=escaped)
     environment.filters["picture"] = _picture
     environment.filters["figure_path"] = lambda name, kind: Markup(f"figures/{name}.{kind}")  # noqa: S704
     return environment

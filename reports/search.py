@@ -58,16 +58,6 @@ def write_search(
     Raises:
         WorkError: The file cannot be written.
     """
-    path = Path(target)
-    report = search_report(query, hits, encoder, corpus, picture, indexed=indexed)
-    write_files(path.parent, {path.name: render_html(report)})
-    return path
-
-
-def search_report(
-    query: str, hits: Sequence[SearchHit], encoder: str, corpus: str, picture: bytes | None, *, indexed: bool
-) -> Report:
-    """The search as a report of one section."""
     thumbnails = {f"{i}": hit.thumbnail for i, hit in enumerate(hits, 1) if hit.thumbnail is not None}
     if picture is not None:
         thumbnails["query"] = picture
@@ -88,7 +78,7 @@ def search_report(
         ),
         note=f"{how} by {encoder} in {corpus}; scores are cosines, or MaxSim sums for a multi-vector encoder.",
     )
-    return Report(
+    report = Report(
         title="Search",
         subtitle=f"{encoder} in {corpus}",
         facts=(("Results", show.number(len(hits), 0)),),
@@ -97,3 +87,6 @@ def search_report(
         colophon="Made by capim from stored embeddings.",
         sources=digest16([query, encoder, corpus, [[hit.id, hit.score] for hit in hits]]),
     )
+    path = Path(target)
+    write_files(path.parent, {path.name: render_html(report)})
+    return path

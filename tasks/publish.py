@@ -1,4 +1,4 @@
-"""Shell: the report of what the store has, and the leaderboard and the way to the report in the UI."""
+"""Task that writes the report of a store, with the leaderboard and a link to the report as artifacts."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from tasks.diagnosis.content.caption_features import caption_features
 from tasks.runtime.artifacts import show_table, show_text
 from tasks.runtime.shell import shell
 
-LEADERBOARD = ("t2i/all", "R@1")  # protocol and metric of the table in the UI; the report has all of them
+LEADERBOARD = ("t2i/all", "R@1")  # protocol and metric of the artifact; the report has all
 
 
 @shell("publish", kind="report", run_name="publish-{run}", timeout_hours=2)
 def publish_report(*, store_uri: str, reports_uri: str, run: str) -> str:
-    """Write the report into a folder of the run's own; returns the path or URI of its HTML page."""
+    """Writes the report into a folder named after the run; returns the path or URI of its HTML page."""
     store = EmbeddingStore.open(store_uri)
     page = write_report(store, f"{reports_uri}/{run}", describe=caption_features)
-    show_table("leaderboard", leaderboard(store), "{1} of {0}, in percent, with 95 % intervals".format(*LEADERBOARD))
+    show_table("leaderboard", leaderboard(store), "{1} of {0}, in percent, with intervals".format(*LEADERBOARD))
     link = page if "://" in page else Path(page).resolve().as_uri()
     show_text("report", f"# Report of {run}\n\n[{page}]({link})")
     return page
 
 
 def leaderboard(store: EmbeddingStore) -> list[dict[str, Any]]:
-    """Newest figure of every encoder and corpus, the best first."""
+    """The newest result of every encoder and corpus, best first."""
     protocol, metric = LEADERBOARD
     rows = store.rows("results", protocol=protocol, metric=metric).sort_by("created").to_pylist()
     newest = {(row["corpus"], row["encoder"]): row for row in rows if row["value"] is not None}

@@ -40,10 +40,10 @@ def old_and_new(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "old", tmp_path / "new"
 
 
-def test_a_drop_beyond_chance_stands_at_the_top(old_and_new: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_significant_drop_is_at_the_top(old_and_new: tuple[Path, Path], tmp_path: Path) -> None:
     page = Path(write_comparison(*old_and_new, tmp_path / "out"))
     markdown = page.with_name("compare.md").read_text("utf-8")
-    assert "Worse, beyond chance" in markdown
+    assert "Significantly worse" in markdown
     assert "tiny-clip on shapes, t2i/all R@1: −20.00" in markdown
     assert "unpaired bound" in markdown
 
