@@ -1,4 +1,4 @@
-"""Shell: every encoder of a corpus against every other, protocol by protocol."""
+"""Task: paired comparisons of all encoders of a corpus, protocol by protocol."""
 
 from __future__ import annotations
 

@@ -118,8 +118,8 @@ def comparison_rows(
 
 def shared_metrics(encoders: Sequence[EncoderOutcomes]) -> list[Metric]:
     """The metrics that the outcomes of all encoders determine."""
-    known = [known_metrics(encoder.outcomes) for encoder in encoders]
-    return [metric for metric in known[0] if all(metric in others for others in known)]
+    metrics = [known_metrics(encoder.outcomes) for encoder in encoders]
+    return [metric for metric in metrics[0] if all(metric in others for others in metrics)]
 
 
 def _check_same_queries(encoders: Sequence[EncoderOutcomes]) -> None:

@@ -106,8 +106,8 @@ def outcomes_of_hits(hits: HitLists, task: RetrievalTask) -> Outcomes:
     for cutoff, hit in reversed(hit_at_cutoff.items()):
         high[hit] = np.minimum(cutoff, worst)[hit]
     offsets = task.offsets
-    place = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], n_relevant)).astype(np.int32)
-    relevant_rank_worst = np.repeat(worst, n_relevant) + place
+    order = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], n_relevant)).astype(np.int32)
+    relevant_rank_worst = np.repeat(worst, n_relevant) + order
     relevant_rank_worst[offsets[:-1]] = high
     return Outcomes(
         protocol=task.protocol,
@@ -121,7 +121,7 @@ def outcomes_of_hits(hits: HitLists, task: RetrievalTask) -> Outcomes:
         n_gallery=n_gallery,
         weights=task.weights,
         best_score=np.full(n_queries, np.nan, dtype=np.float32),
-        relevant_rank_best=np.repeat(low, n_relevant) + place,
+        relevant_rank_best=np.repeat(low, n_relevant) + order,
         relevant_rank_worst=relevant_rank_worst,
     )
 

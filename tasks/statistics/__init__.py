@@ -1,1 +1,1 @@
-"""Intervals, tests and ranks: arrays in, numbers out. Knows no rows and no store."""
+"""Intervals, tests and ranks: functions of arrays, independent of the store and its tables."""

@@ -43,7 +43,7 @@ def wilson_interval(successes: float, n: float, *, level: float = 0.95) -> tuple
 
 
 def cluster_robust_error(values: ArrayLike, clusters: Clusters) -> float:
-    """Standard error of a mean whose queries come in clusters, without resampling.
+    """Standard error of a mean over clustered queries, without resampling.
 
     The linearised (sandwich) estimate: with ``r_c`` the weighted sum of a cluster's deviations from the mean and
     ``W`` the sum of all weights, ``sqrt(G / (G - 1) * sum(r_c^2)) / W`` over the ``G`` clusters with a query. Equal

@@ -1,9 +1,9 @@
-"""Do the intervals cover and the tests err as often as they say? By simulation, with the truth known.
+"""Coverage of the intervals and type-I error of the tests, by simulation.
 
-Two encoders are equally good: both hit half of the queries, every image has its own difficulty for each, and
-their outcomes correlate as far as asked. Then a 95 % interval of one encoder's share must hold 0.5 in 95 % of data
-sets, and a test at 5 % must find a difference in 5 %. McNemar's exact test and the sign flips count a tie with the
-observed table as evidence against a difference, so with few discordant pairs they stay below 5 %.
+Two encoders are equally good: both hit half of the queries, every image has a difficulty of its own for each encoder,
+and their outcomes have a given correlation. A 95 % interval of the share of one encoder must contain 0.5 in 95 % of
+data sets, and a test at 5 % must find a difference in 5 %. McNemar's exact test and the sign flips count a tie with
+the observed table as evidence against a difference, so with few discordant pairs they stay below 5 %.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ AT_ONCE = 50  # data sets that share their random draws; enough groups keep the 
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """What a simulated data set is like.
+    """The parameters of simulated data sets.
 
     Attributes:
         n_clusters: Images.
@@ -83,7 +83,7 @@ def study(
     """Coverage of the intervals and type-I error of the tests at 5 %.
 
     Args:
-        scenario: What the data sets are like.
+        scenario: Parameters of the data sets.
         n_datasets: A multiple of ``AT_ONCE``.
         seed: Of data and draws.
         draws: Bootstrap replicates and random flips per data set.
@@ -114,9 +114,9 @@ def _group(
     for method in methods:
         resampling = Resampling(seed=seed, replicates=draws, method=method)
         [alone] = bootstrap_samples([ClusteredValues(firsts, clusters)], resampling)
-        flags[f"coverage/{method}"] = [_holds(interval, TRUTH) for interval in alone]
+        flags[f"coverage/{method}"] = [_contains(interval, TRUTH) for interval in alone]
         paired = paired_intervals(rows, clusters, pairs, resampling)
-        flags[f"error/{method} of the difference"] = [not _holds(interval, 0.0) for interval in paired]
+        flags[f"error/{method} of the difference"] = [not _contains(interval, 0.0) for interval in paired]
     flips = sign_flip_tests(rows, clusters, pairs, Resampling(permutations=draws, seed=seed))
     flags["error/sign-flip"] = [_significant(test.p) for test in flips]
     if clusters.independent:
@@ -125,8 +125,8 @@ def _group(
     return flags
 
 
-def _holds(interval: Interval, truth: float) -> bool:
-    """An interval that cannot be known excludes nothing."""
+def _contains(interval: Interval, truth: float) -> bool:
+    """Whether the interval contains the truth; a missing interval excludes nothing."""
     if interval.low is None or interval.high is None:
         return True
     return interval.low <= truth <= interval.high
