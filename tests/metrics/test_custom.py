@@ -1,4 +1,4 @@
-"""A metric of the user's own, as the documentation shows it."""
+"""Custom metrics, as the documentation shows them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_function_of_blocks_gets_scores_and_gives_a_value_per_query(folder: Pa
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("requested", "message"),
     [
         ("top_three", "module:function"),
         ("no_such_module_here:f", "cannot import 'no_such_module_here': ModuleNotFoundError"),
@@ -85,9 +85,9 @@ def test_a_function_of_blocks_gets_scores_and_gives_a_value_per_query(folder: Pa
         (name("two"), r"takes \(outcomes, k\)"),
     ],
 )
-def test_a_request_that_cannot_be_met_says_why(folder: Path, asked: str, message: str) -> None:
+def test_a_request_that_cannot_be_met_says_why(folder: Path, requested: str, message: str) -> None:
     with pytest.raises(RequestError, match=message):
-        load_metric(asked, folder=folder)
+        load_metric(requested, folder=folder)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_result_that_is_not_one_number_per_query_is_refused(folder: Path, func
         load_metric(name(function), folder=folder).metric().per_query(outcomes_of([[1], [2]]))
 
 
-def test_weights_apply_to_a_metric_of_ones_own(folder: Path) -> None:
+def test_weights_apply_to_a_custom_metric(folder: Path) -> None:
     outcomes = replace(outcomes_of([[1], [9]]), weights=np.array([0.5, 1.5]))
     assert load_metric(name("top_three"), folder=folder).metric().value(outcomes) == 0.25
 

@@ -31,23 +31,25 @@ def check_against_oracle(outcomes: Outcomes, task: RetrievalTask, scores: NDArra
     """Compare every column with counting by hand; ``scores`` has queries in rows, both by ord."""
     for q, query in enumerate(task.queries):
         gallery = task.galleries[task.gallery_of[q]]
-        mine = task.relevant[task.offsets[q] : task.offsets[q + 1]]
+        relevant = task.relevant[task.offsets[q] : task.offsets[q + 1]]
         row = scores[query]
-        best = row[mine].max()
-        irrelevant = np.setdiff1d(gallery, mine)
+        best = row[relevant].max()
+        irrelevant = np.setdiff1d(gallery, relevant)
         assert outcomes.best_score[q] == best
         assert outcomes.rank_best[q] == 1 + (row[gallery] > best).sum()
         assert outcomes.rank_worst[q] - outcomes.rank_best[q] == (row[irrelevant] == best).sum()
-        assert outcomes.n_tied_relevant[q] == (row[mine] == best).sum()
+        assert outcomes.n_tied_relevant[q] == (row[relevant] == best).sum()
         order = sorted(gallery, key=lambda item: (-row[item], item))
         assert outcomes.top_ords is not None
         assert outcomes.top_ords[q][: len(order)].tolist() == order[: outcomes.top_ords.shape[1]]
         own = slice(outcomes.offsets[q], outcomes.offsets[q + 1])
-        best_case = sorted(gallery, key=lambda item: (-row[item], item not in mine))
-        worst_case = sorted(gallery, key=lambda item: (-row[item], item in mine))
-        assert outcomes.relevant_rank_best[own].tolist() == [r + 1 for r, item in enumerate(best_case) if item in mine]
+        best_case = sorted(gallery, key=lambda item: (-row[item], item not in relevant))
+        worst_case = sorted(gallery, key=lambda item: (-row[item], item in relevant))
+        assert outcomes.relevant_rank_best[own].tolist() == [
+            r + 1 for r, item in enumerate(best_case) if item in relevant
+        ]
         assert outcomes.relevant_rank_worst[own].tolist() == [
-            r + 1 for r, item in enumerate(worst_case) if item in mine
+            r + 1 for r, item in enumerate(worst_case) if item in relevant
         ]
 
 

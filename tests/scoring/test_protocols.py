@@ -1,4 +1,4 @@
-"""Which protocols fit which corpus, why others do not, and what each asks."""
+"""Which protocols fit which corpus, why others do not, and the task that each sets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def ids(corpus: Corpus) -> list[str]:
     return [protocol.id for protocol in protocols_of(corpus)]
 
 
-def asked(corpus: Corpus, id_: str) -> RetrievalTask:
+def retrieval_task(corpus: Corpus, id_: str) -> RetrievalTask:
     task = build_task(corpus, select_protocols(corpus, [id_])[0])
     assert isinstance(task, RetrievalTask)
     return task
@@ -61,16 +61,16 @@ def test_all_unfit_protocols_are_reported_together(corpus_of: Callable[[list[int
 
 def test_galleries_and_relevant_items_follow_the_definitions(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([6, 5])  # captions 0-5 and 6-10
-    every = asked(corpus, "t2i/all")
+    every = retrieval_task(corpus, "t2i/all")
     assert every.queries.tolist() == list(range(11))
     assert every.relevant.tolist() == [0] * 6 + [1] * 5
-    assert asked(corpus, "t2i/first").queries.tolist() == [0, 6]
-    assert asked(corpus, "t2i/ordinal-mean").queries.tolist() == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
-    own = asked(corpus, "i2t/any")
+    assert retrieval_task(corpus, "t2i/first").queries.tolist() == [0, 6]
+    assert retrieval_task(corpus, "t2i/ordinal-mean").queries.tolist() == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
+    own = retrieval_task(corpus, "i2t/any")
     assert np.split(own.relevant, own.offsets[1:-1])[0].tolist() == [0, 1, 2, 3, 4, 5]
-    assert asked(corpus, "i2t/any5").galleries[0].tolist() == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
-    assert asked(corpus, "i2t/symmetric-first").galleries[0].tolist() == [0, 6]
-    mean = asked(corpus, "i2t/symmetric-mean")
+    assert retrieval_task(corpus, "i2t/any5").galleries[0].tolist() == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
+    assert retrieval_task(corpus, "i2t/symmetric-first").galleries[0].tolist() == [0, 6]
+    mean = retrieval_task(corpus, "i2t/symmetric-mean")
     assert [gallery.tolist() for gallery in mean.galleries] == [[k, 6 + k] for k in range(5)]
     assert mean.query_ids.tolist() == [f"i{i}#{k}" for k in range(5) for i in range(2)]
 
@@ -79,7 +79,7 @@ def test_folds_are_runs_of_a_thousand_images_that_search_among_themselves(
     corpus_of: Callable[[list[int]], Corpus],
 ) -> None:
     corpus = corpus_of([6] + [5] * 4999)
-    t2i, i2t = asked(corpus, "t2i/1k"), asked(corpus, "i2t/1k")
+    t2i, i2t = retrieval_task(corpus, "t2i/1k"), retrieval_task(corpus, "i2t/1k")
     assert len(t2i.queries) == 25_000
     assert [len(gallery) for gallery in t2i.galleries] == [1000] * 5
     assert [len(gallery) for gallery in i2t.galleries] == [5000] * 5
@@ -89,8 +89,8 @@ def test_folds_are_runs_of_a_thousand_images_that_search_among_themselves(
 
 def test_an_image_without_captions_is_searched_but_does_not_ask(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([1, 0, 1])
-    assert asked(corpus, "t2i/all").galleries[0].tolist() == [0, 1, 2]
-    assert asked(corpus, "i2t/any").queries.tolist() == [0, 2]
+    assert retrieval_task(corpus, "t2i/all").galleries[0].tolist() == [0, 1, 2]
+    assert retrieval_task(corpus, "i2t/any").queries.tolist() == [0, 2]
 
 
 def multilingual() -> Corpus:
@@ -107,8 +107,8 @@ def multilingual() -> Corpus:
 def test_languages_search_within_themselves_and_the_headline_is_the_reference() -> None:
     corpus = multilingual()
     assert "t2i/de/google" in ids(corpus)
-    assert asked(corpus, "t2i/all").queries.tolist() == [0, 1, 2]
-    assert asked(corpus, "i2t/de/bing").galleries[0].tolist() == [6, 7, 8]
+    assert retrieval_task(corpus, "t2i/all").queries.tolist() == [0, 1, 2]
+    assert retrieval_task(corpus, "i2t/de/bing").galleries[0].tolist() == [6, 7, 8]
     assert [protocol.id for protocol in select_protocols(corpus, ["t2i/de/*"])] == ["t2i/de/bing", "t2i/de/google"]
 
 
@@ -121,9 +121,9 @@ def test_extra_ground_truths_become_protocols_with_only_judged_queries() -> None
         RelevanceRow("cxc", "i2t", "i1", "c1"),
     ]
     corpus = build_corpus("x", images, captions, source=None, relevance=relevance)
-    t2i = asked(corpus, "t2i/cxc")
+    t2i = retrieval_task(corpus, "t2i/cxc")
     assert (t2i.queries.tolist(), t2i.relevant.tolist()) == ([0], [0, 2])
-    assert asked(corpus, "i2t/cxc").queries.tolist() == [1]
+    assert retrieval_task(corpus, "i2t/cxc").queries.tolist() == [1]
 
 
 def test_pairs_have_one_protocol_per_category_and_a_macro_mean_that_weighs_categories_alike() -> None:
@@ -155,7 +155,7 @@ def pairs_corpus(name: str, pairs: list[PairRow]) -> Corpus:
     return build_corpus(name, images, captions, source=None, pairs=pairs)
 
 
-def test_a_caption_can_be_asked_to_beat_all_its_negatives_at_once() -> None:
+def test_a_caption_can_be_compared_with_all_its_negatives_at_once() -> None:
     pairs = [PairRow(f"p{k}", "i0", "c0", f"n{k}", "order") for k in range(3)] + [
         PairRow("p3", "i1", "c1", "n3", "order")
     ]
@@ -173,14 +173,14 @@ def test_a_caption_can_be_asked_to_beat_all_its_negatives_at_once() -> None:
     assert METRICS["pair_accuracy"].chance(outcomes) == (1 / 4 + 1 / 2) / 2
 
 
-def test_of_many_categories_only_the_mean_is_taken_unless_asked() -> None:
+def test_of_many_categories_only_the_means_are_taken_unless_named() -> None:
     pairs = [PairRow(f"p{k}", f"i{k % 2}", f"c{k % 2}", "n0", f"relation-{k}") for k in range(21)]
     corpus = pairs_corpus("aro-relation", pairs)
     assert ids(corpus) == ["aro/macro", "aro/micro", "aro/all-negatives"]
     assert [protocol.id for protocol in select_protocols(corpus, ["aro/relation-7"])] == ["aro/relation-7"]
 
 
-def test_several_tasks_come_in_the_order_asked_for(corpus_of: Callable[[list[int]], Corpus]) -> None:
+def test_several_tasks_come_in_the_order_of_the_protocols(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([2, 2])
     wanted = ["i2t/any", "t2i/all"]
     assert [task.protocol.id for task in build_tasks(corpus, select_protocols(corpus, wanted))] == wanted

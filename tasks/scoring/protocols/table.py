@@ -115,51 +115,20 @@ PROTOCOLS: dict[str, ProtocolRule] = {
         _rule("t2i/all", "Every caption searches all images", _to_images, _retrieval),
         _rule("i2t/any", "Every image searches all captions; any of its own counts", _to_captions, _retrieval),
         _rule("t2i/first", "Caption 0 of every image searches all images", partial(_to_images, below=1), _several),
-        _rule(
-            "i2t/any5",
-            "Every image searches captions 0 to 4 of every image",
-            partial(_to_captions, below=FIVE),
-            _five,
-        ),
-        _rule(
-            "i2t/symmetric-first",
-            "Every image searches caption 0 of every image",
-            partial(_to_captions, below=1),
-            _several,
-        ),
-        _rule(
-            "t2i/ordinal-mean",
-            "Mean over captions 0 to 4 of searching all images",
-            partial(_to_images, below=FIVE),
-            _five,
-        ),
-        _rule(
-            "i2t/symmetric-mean",
-            "Mean over ordinals 0 to 4 of searching that caption of every image",
-            builders.images_to_each_ordinal,
-            _five,
-        ),
-        _rule(
-            "t2i/1k",
-            "Mean of five folds of 1,000 images",
-            partial(_to_images, below=FIVE, folds=FOLDS),
-            _folds,
-        ),
-        _rule(
-            "i2t/1k",
-            "Mean of five folds of 1,000 images",
-            partial(_to_captions, below=FIVE, folds=FOLDS),
-            _folds,
-        ),
-        _rule(
-            "winoground",
-            "Two images, two captions with the same words",
-            builders.quadruples,
-            _quadruples,
-            "quadruples",
-        ),
+        _rule("i2t/any5", "Every image searches captions 0 to 4 of every image",
+              partial(_to_captions, below=FIVE), _five),
+        _rule("i2t/symmetric-first", "Every image searches caption 0 of every image",
+              partial(_to_captions, below=1), _several),
+        _rule("t2i/ordinal-mean", "Mean over captions 0 to 4 of searching all images",
+              partial(_to_images, below=FIVE), _five),
+        _rule("i2t/symmetric-mean", "Mean over ordinals 0 to 4 of searching that caption of every image",
+              builders.images_to_each_ordinal, _five),
+        _rule("t2i/1k", "Mean of five folds of 1,000 images", partial(_to_images, below=FIVE, folds=FOLDS), _folds),
+        _rule("i2t/1k", "Mean of five folds of 1,000 images", partial(_to_captions, below=FIVE, folds=FOLDS), _folds),
+        _rule("winoground", "Two images, two captions with the same words",
+              builders.quadruples, _quadruples, "quadruples"),
     )
-}
+}  # fmt: skip
 
 
 def rules_for(layout: CorpusLayout) -> list[ProtocolRule]:
