@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from store.errors import RequestError
 from store.types import Corpus, EncoderSpec, EvalProtocol
+from tasks.diagnosis.slices import Slice
 from tasks.diagnosis.vectors import StoredVectors
 from tasks.metrics import METRICS
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.layout import cluster_count
 from tasks.scoring.protocols.selection import build_task
 from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.statistics.bootstrap import Interval
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.resampling import Resampling
 
@@ -77,6 +79,34 @@ class AnalysisInput:
     def values(self, metric: str) -> NDArray[np.float64]:
         """The metric of every query, shape ``(n_encoders, n_queries)``."""
         return np.stack([METRICS[metric].per_query(outcomes) for outcomes in self.outcomes.values()])
+
+    def slice(
+        self,
+        encoder: str,
+        analysis: str,
+        feature: str,
+        metric: str,
+        interval: Interval,
+        *,
+        level_name: str = "",
+        counts: tuple[int, int] | None = None,
+        p_adjusted: float | None = None,
+        detail: Mapping[str, object] | None = None,
+    ) -> Slice:
+        """A slice over some queries; ``counts`` are the numbers of queries and images, None for all."""
+        n_queries, n_clusters = counts or (len(self.queries), self.clusters.n_occupied)
+        return Slice(
+            encoder=encoder,
+            analysis=analysis,
+            feature=feature,
+            level_name=level_name,
+            metric=metric,
+            interval=interval,
+            n_queries=n_queries,
+            n_clusters=n_clusters,
+            p_adjusted=p_adjusted,
+            detail=detail,
+        )
 
     def with_lists(self) -> Iterator[tuple[str, Outcomes, NDArray[np.int32]]]:
         """Name, outcomes and ``top_ords`` of the encoders with stored result lists; imported ranks have none."""

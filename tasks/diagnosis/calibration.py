@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.slice_means import METRIC, QueryValues, mean_slices, overall_slice, part_slices
+from tasks.diagnosis.slice_means import METRIC, QueryValues, mean_slices, part_slices
 from tasks.diagnosis.slices import Slice
 from tasks.diagnosis.vectors import Matrix, SingleVectors
 from tasks.metrics import METRICS
@@ -26,6 +26,7 @@ from tasks.statistics.bootstrap import Interval
 SCALES = (5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 ANSWERED = (1.0, 0.9, 0.75, 0.5, 0.25, 0.1)  # shares of the queries
 BINS = 15
+BIASED = "no interval: a sum of absolute values is biased upwards in every resample"
 _BLOCK_BYTES = 64 << 20  # of scores, for one product
 _CACHED_BYTES = 1 << 19  # of scores, for one thread
 
@@ -49,19 +50,10 @@ def temperatures(data: AnalysisInput) -> Iterator[Slice]:
         ]
         yield from mean_slices(data, "temperature", rows, metric="negative log likelihood")
         for at, scale in enumerate(SCALES):
-            yield overall_slice(
-                data,
-                encoder,
-                "temperature",
-                "scale",
-                "expected calibration error",
-                Interval(
-                    value=calibration_error(confidence[at], hits),
-                    reason="no interval: a sum of absolute values is biased upwards in every resample",
-                ),
-                level_name=f"{scale:g}",
-                detail={"x": scale, "mean_confidence": float(confidence[at].mean()), "accuracy": float(hits.mean())},
-            )
+            error = Interval(value=calibration_error(confidence[at], hits), reason=BIASED)
+            detail = {"x": scale, "mean_confidence": float(confidence[at].mean()), "accuracy": float(hits.mean())}
+            name = "expected calibration error"
+            yield data.slice(encoder, "temperature", "scale", name, error, level_name=f"{scale:g}", detail=detail)
 
 
 def thresholds(data: AnalysisInput) -> Iterator[Slice]:

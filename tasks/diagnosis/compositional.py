@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tasks.diagnosis.analysis_input import AnalysisInput
 from tasks.diagnosis.content.lexicon import words_of
-from tasks.diagnosis.slice_means import QueryValues, mean_slices, overall_slice, part_slices
+from tasks.diagnosis.slice_means import QueryValues, mean_slices, part_slices
 from tasks.diagnosis.slices import Slice
 from tasks.statistics.bootstrap import Interval
 from tasks.statistics.proportion import wilson_interval
@@ -47,12 +47,11 @@ def caption_baselines(data: AnalysisInput) -> Iterator[Slice]:
         nothing = Interval(value=0.0, reason="by definition: one score per caption ties or loses every example")
         for metric in QUADRUPLE_METRICS:
             detail = {"single_choice": 0.5}
-            yield overall_slice(data, encoder, "baseline", "caption alone", metric, nothing, detail=detail)
+            yield data.slice(encoder, "baseline", "caption alone", metric, nothing, detail=detail)
         return
     captions, pairs = data.corpus.captions, data.corpus.pairs.take(data.queries.query_ords)
-    words = dict(
-        zip(captions["id"].to_pylist(), map(words_of, captions["text"].fill_null("").to_pylist()), strict=True)
-    )
+    texts = captions["text"].fill_null("").to_pylist()
+    words = {name: words_of(text) for name, text in zip(captions["id"].to_pylist(), texts, strict=True)}
     right = [words[name] for name in pairs["caption_id"].to_pylist()]
     wrong = [words[name] for name in pairs["negative_id"].to_pylist()]
     frequency = Counter(word for caption in (*right, *wrong) for word in caption)
@@ -68,4 +67,4 @@ def caption_baselines(data: AnalysisInput) -> Iterator[Slice]:
         won = (of_right > of_wrong) + 0.5 * (of_right == of_wrong)
         low, high = wilson_interval(float(won.sum()), len(won), level=data.resampling.level)
         interval = Interval(value=float(won.mean()), low=low, high=high, method="wilson")
-        yield overall_slice(data, encoder, "baseline", name, "pair_accuracy", interval, detail={"ties_count": 0.5})
+        yield data.slice(encoder, "baseline", name, "pair_accuracy", interval, detail={"ties_count": 0.5})

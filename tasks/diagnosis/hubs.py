@@ -14,7 +14,6 @@ from scipy import sparse
 from scipy.special import ndtri
 
 from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.slice_means import overall_slice
 from tasks.diagnosis.slices import Slice
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS, Interval
@@ -47,7 +46,7 @@ def hubs(data: AnalysisInput) -> Iterator[Slice]:
             ("share never found", f"N_{K} = 0", never, None),
             ("share of hubs", f"N_{K} over mean + 2 sd", share, None),
         ):
-            yield overall_slice(data, encoder, "hubs", feature, feature, interval, level_name=level_name, detail=detail)
+            yield data.slice(encoder, "hubs", feature, feature, interval, level_name=level_name, detail=detail)
 
 
 def k_occurrence(top_ords: NDArray[np.int32], k: int, n_items: int) -> NDArray[np.int64]:

@@ -29,15 +29,8 @@ def modality_gap(data: AnalysisInput) -> Iterator[Slice]:
             "mean cosine of an image and a caption": float(_centre(images) @ _centre(captions)),
         }
         for name, value in figures.items():
-            yield Slice(
-                encoder=encoder,
-                analysis="gap",
-                feature=name,
-                metric=name,
-                interval=Interval(value=value, reason=NOT_SAMPLED),
-                n_queries=len(captions),
-                n_clusters=len(images),
-            )
+            interval = Interval(value=value, reason=NOT_SAMPLED)
+            yield data.slice(encoder, "gap", name, name, interval, counts=(len(captions), len(images)))
 
 
 def centre_distance(images: NDArray[np.float32], captions: NDArray[np.float32]) -> float:

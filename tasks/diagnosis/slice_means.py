@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -54,19 +55,12 @@ def contrast_slices(
     for row, encoder in enumerate(data.encoders):
         p_values = adjusted([means.p_value(row, at, n + at) for at in range(n)])
         for at, feature in enumerate(features):
-            for level_name, part in (("with", at), ("without", n + at)):
-                yield _slice(means, (row, part), encoder, analysis, feature, METRIC, level_name)
-            yield Slice(
-                encoder=encoder,
-                analysis=analysis,
-                feature=feature,
-                level_name="difference",
-                metric=METRIC,
-                interval=means.difference(row, at, n + at),
-                n_queries=int(among.sum()),
-                n_clusters=n_clusters,
-                p_adjusted=p_values[at],
-            )
+            make = partial(data.slice, encoder, analysis, feature, METRIC)
+            yield make(means.interval(row, at), level_name="with", counts=_counts(means, at))
+            yield make(means.interval(row, n + at), level_name="without", counts=_counts(means, n + at))
+            difference = means.difference(row, at, n + at)
+            counts = int(among.sum()), n_clusters
+            yield make(difference, level_name="difference", counts=counts, p_adjusted=p_values[at])
 
 
 def part_slices(
@@ -95,8 +89,16 @@ def part_slices(
     means = _means(data, table, np.stack(list(parts.values())))
     for row, encoder in enumerate(data.encoders if values is None else values):
         for part, (feature, level_name) in enumerate(parts):
-            detail = (details or {}).get((feature, level_name))
-            yield _slice(means, (row, part), encoder, analysis, feature, metric, level_name, detail)
+            yield data.slice(
+                encoder,
+                analysis,
+                feature,
+                metric,
+                means.interval(row, part),
+                level_name=level_name,
+                counts=_counts(means, part),
+                detail=(details or {}).get((feature, level_name)),
+            )
 
 
 def mean_slices(data: AnalysisInput, analysis: str, rows: Sequence[QueryValues], *, metric: str) -> Iterator[Slice]:
@@ -105,33 +107,9 @@ def mean_slices(data: AnalysisInput, analysis: str, rows: Sequence[QueryValues],
         return
     table = np.stack([np.asarray(row.values, dtype=np.float64) for row in rows])
     means = _means(data, table, np.ones((1, len(data.queries)), dtype=bool))
-    for at, row in enumerate(rows):
-        yield _slice(means, (at, 0), row.encoder, analysis, row.feature, metric, row.level_name, row.detail)
-
-
-def overall_slice(
-    data: AnalysisInput,
-    encoder: str,
-    analysis: str,
-    feature: str,
-    metric: str,
-    interval: Interval,
-    *,
-    level_name: str = "",
-    detail: Mapping[str, object] | None = None,
-) -> Slice:
-    """A slice of all queries with an interval that is already known."""
-    return Slice(
-        encoder=encoder,
-        analysis=analysis,
-        feature=feature,
-        level_name=level_name,
-        metric=metric,
-        interval=interval,
-        n_queries=len(data.queries),
-        n_clusters=data.clusters.n_occupied,
-        detail=detail,
-    )
+    for at, (encoder, feature, _, detail, level_name) in enumerate(rows):
+        interval = means.interval(at, 0)
+        yield data.slice(encoder, analysis, feature, metric, interval, level_name=level_name, detail=detail)
 
 
 def paired_difference(values: NDArray[np.float64], clusters: Clusters, resampling: Resampling) -> Interval:
@@ -150,25 +128,5 @@ def _means(data: AnalysisInput, values: NDArray[np.float64], parts: NDArray[np.b
     return part_means(values, parts, data.clusters, data.resampling)
 
 
-def _slice(
-    means: PartMeans,
-    place: tuple[int, int],
-    encoder: str,
-    analysis: str,
-    feature: str,
-    metric: str,
-    level_name: str,
-    detail: Mapping[str, object] | None = None,
-) -> Slice:
-    row, part = place
-    return Slice(
-        encoder=encoder,
-        analysis=analysis,
-        feature=feature,
-        level_name=level_name,
-        metric=metric,
-        interval=means.interval(row, part),
-        n_queries=int(means.n_queries[part]),
-        n_clusters=int(means.n_clusters[part]),
-        detail=detail,
-    )
+def _counts(means: PartMeans, part: int) -> tuple[int, int]:
+    return int(means.n_queries[part]), int(means.n_clusters[part])

@@ -41,13 +41,6 @@ def test_rounding_to_bfloat16_is_that_of_torch(values: np.ndarray) -> None:
     assert np.array_equal(rounded(values, "bfloat16"), expected)
 
 
-def test_an_unknown_type_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="float32, float16, bfloat16, got 'float8'"):
-        rounded(np.ones((1, 2), dtype=np.float32), "float8")
-    with pytest.raises(ValueError, match="int8 or binary, got 'int4'"):
-        quantised(np.ones((1, 2), dtype=np.float32), "int4", reach=np.ones(2, dtype=np.float32))
-
-
 def test_int8_is_off_by_half_a_step_at_most() -> None:
     vectors = unit(np.random.default_rng(0), 50, 16)
     reach = np.abs(vectors).max(axis=0)

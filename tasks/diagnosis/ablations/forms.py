@@ -62,16 +62,18 @@ def vector_forms(data: AnalysisInput) -> Iterator[Slice]:
         storage = data.specs[encoder].storage
         if isinstance(vectors, LateInteractionVectors):
             task = sample_queries(restricted(data.task, vectors.images.ords), LATE_QUERIES, seed=data.resampling.seed)
-            stored, forms = late_forms(vectors, task, storage=storage)
+            forms = late_forms(vectors, task, storage=storage)
         else:
             task = sample_queries(data.task, SINGLE_QUERIES, seed=data.resampling.seed)
-            stored, forms = single_forms(vectors, task, storage=storage)
+            forms = single_forms(vectors, task, storage=storage)
         n_searched = len(task.galleries[0])
         metric = METRIC if n_searched == len(data.task.galleries[0]) else f"{METRIC} among {n_searched:,} images"
         clusters = Clusters.of(task.clusters, data.clusters.n_clusters, task.weights)
-        baseline = stored()
+        stored: Scored | None = None
         for form in forms:
-            yield _slice(data, encoder, form, baseline, clusters, metric)
+            scored = form.score()
+            stored = stored or scored
+            yield _slice(data, encoder, form, scored, stored, clusters, metric)
 
 
 def restricted(task: RetrievalTask, images: NDArray[np.int32]) -> RetrievalTask:
@@ -113,21 +115,18 @@ def _with_queries(task: RetrievalTask, kept: NDArray[np.intp]) -> RetrievalTask:
     )
 
 
-def single_forms(
-    vectors: SingleVectors, task: RetrievalTask, *, storage: str
-) -> tuple[Callable[[], Scored], Iterator[Form]]:
-    """How to score single vectors as stored, and their other forms: precision, normalisation, truncation, projection.
+def single_forms(vectors: SingleVectors, task: RetrievalTask, *, storage: str) -> Iterator[Form]:
+    """Normalisation, precision, truncation and projection of single vectors; the first form is the stored one.
 
     Rounding to a finer type than ``storage`` is left out: the store does not hold what it would keep.
     """
     images, captions, queries = vectors.images, vectors.captions, vectors.captions[task.queries]
-    asked = renumbered(task)
-    stored = partial(single_hits, images, queries, asked)
+    dim, asked = images.shape[1], renumbered(task)
 
     def each(change: Callable[[Matrix], Matrix]) -> Callable[[], Scored]:
         return lambda: single_hits(change(images), change(queries), asked)
 
-    def jointly(change: Callable[[Matrix, Matrix], tuple[Matrix, Matrix]]) -> Callable[[], Scored]:
+    def both(change: Callable[[Matrix, Matrix], tuple[Matrix, Matrix]]) -> Callable[[], Scored]:
         def score() -> Scored:
             changed_images, changed_captions = change(images, captions)
             return single_hits(changed_images, changed_captions[task.queries], asked)
@@ -137,76 +136,58 @@ def single_forms(
     def unnormalised(images: Matrix, captions: Matrix) -> tuple[Matrix, Matrix]:
         return images * vectors.image_norms[:, None], captions * vectors.caption_norms[:, None]
 
-    def forms() -> Iterator[Form]:
-        dim = images.shape[1]
-        precision = partial(Form, analysis="precision")
-        for kind in ROUNDED:
-            size = dim * BYTES[kind]
-            if BYTES[kind] <= BYTES[storage]:
-                rounded = each(partial(transforms.rounded, kind=kind))
-                yield precision(feature="stored in", level_name=kind, bytes_per_item=size, score=rounded)
-            scored = partial(hits_scored_in, kind, images, queries, asked)
-            yield precision(feature="scored in", level_name=kind, bytes_per_item=size, score=scored)
-        reach = transforms.reach(images, captions)
-        for kind in QUANTISED:
-            quantised = each(partial(transforms.quantised, kind=kind, reach=reach))
-            yield precision(feature="stored in", level_name=kind, bytes_per_item=dim * BYTES[kind], score=quantised)
-        for name, score in (
-            ("L2", stored),
-            ("none", jointly(unnormalised)),
-            ("centred per modality", jointly(transforms.centred)),
-            ("whitened", jointly(transforms.whitened)),
-        ):
-            size = dim * BYTES["float16"]
-            yield Form(analysis="normalisation", level_name=name, bytes_per_item=size, score=score)
-        axes = cache(partial(transforms.principal_axes, images, captions))
+    normalisation = partial(Form, analysis="normalisation", bytes_per_item=dim * BYTES["float16"])
+    yield normalisation(level_name="L2", score=partial(single_hits, images, queries, asked))
+    yield normalisation(level_name="none", score=both(unnormalised))
+    yield normalisation(level_name="centred per modality", score=both(transforms.centred))
+    yield normalisation(level_name="whitened", score=both(transforms.whitened))
+    changes = _precisions(transforms.reach(images, captions), storage)
+    for kind, size in BYTES.items():
+        precision = partial(Form, analysis="precision", level_name=kind, bytes_per_item=dim * size)
+        if kind in changes:
+            yield precision(feature="stored in", score=each(changes[kind]))
+        if kind in ROUNDED:
+            yield precision(feature="scored in", score=partial(hits_scored_in, kind, images, queries, asked))
+    axes = cache(partial(transforms.principal_axes, images, captions))
 
-        def projected(vectors: Matrix, n: int) -> Matrix:
-            return transforms.normalised(vectors @ axes()[:, :n])
+    def projected(vectors: Matrix, n: int) -> Matrix:
+        return transforms.normalised(vectors @ axes()[:, :n])
 
-        for kept in (dim, *(dim // part for part in (2, 4, 8) if dim // part >= FEWEST_COMPONENTS)):
-            shortened = partial(Form, level_name=f"{kept} components", bytes_per_item=kept * BYTES["float16"])
-            yield shortened(analysis="truncation", score=each(partial(transforms.truncated, dim=kept)))
-            yield shortened(analysis="pca", score=each(partial(projected, n=kept)))
-
-    return stored, forms()
+    for kept in (dim, *(dim // part for part in (2, 4, 8) if dim // part >= FEWEST_COMPONENTS)):
+        shortened = partial(Form, level_name=f"{kept} components", bytes_per_item=kept * BYTES["float16"])
+        yield shortened(analysis="truncation", score=each(partial(transforms.truncated, dim=kept)))
+        yield shortened(analysis="pca", score=each(partial(projected, n=kept)))
 
 
-def late_forms(
-    vectors: LateInteractionVectors, task: RetrievalTask, *, storage: str
-) -> tuple[Callable[[], Scored], Iterator[Form]]:
-    """How to score late-interaction vectors as stored, and their other forms: all quantised, or the images' pooled."""
+def late_forms(vectors: LateInteractionVectors, task: RetrievalTask, *, storage: str) -> Iterator[Form]:
+    """Pooled images, and quantisation of all vectors, of late interaction; the first form is the stored one."""
     images, queries, asked = vectors.images, vectors.captions.take(task.queries), renumbered(task)
+    trees = transforms.token_trees(images)
+    for factor in POOLING_FACTORS:
+        pooled = transforms.pooled(images, trees, factor)
+        yield Form(
+            analysis="pooling",
+            level_name=f"1 of {factor}",
+            bytes_per_item=pooled.values.size / len(pooled) * BYTES["float16"],
+            score=partial(late_hits, pooled, queries, asked),
+        )
 
-    def changed(change: Callable[[Matrix], Matrix]) -> Callable[[], Scored]:
+    def each(change: Callable[[Matrix], Matrix]) -> Callable[[], Scored]:
         return lambda: late_hits(
             images.with_values(change(images.values)), queries.with_values(change(queries.values)), asked
         )
 
-    def forms() -> Iterator[Form]:
-        reach = transforms.reach(images.values, vectors.captions.values)
-        changes: dict[str, Callable[[Matrix], Matrix]] = {
-            kind: partial(transforms.rounded, kind=kind) for kind in ROUNDED if BYTES[kind] <= BYTES[storage]
-        }
-        changes |= {kind: partial(transforms.quantised, kind=kind, reach=reach) for kind in QUANTISED}
-        for kind, change in changes.items():
-            yield Form(
-                analysis="quantisation",
-                level_name=kind,
-                bytes_per_item=images.values.size / len(images) * BYTES[kind],
-                score=changed(change),
-            )
-        trees = transforms.token_trees(images)
-        for factor in POOLING_FACTORS:
-            pooled = transforms.pooled(images, trees, factor)
-            yield Form(
-                analysis="pooling",
-                level_name=f"1 of {factor}",
-                bytes_per_item=pooled.values.size / len(pooled) * BYTES["float16"],
-                score=partial(late_hits, pooled, queries, asked),
-            )
+    for kind, change in _precisions(transforms.reach(images.values, vectors.captions.values), storage).items():
+        size = images.values.size / len(images) * BYTES[kind]
+        yield Form(analysis="quantisation", level_name=kind, bytes_per_item=size, score=each(change))
 
-    return partial(late_hits, images, queries, asked), forms()
+
+def _precisions(reach: NDArray[np.float32], storage: str) -> dict[str, Callable[[Matrix], Matrix]]:
+    """Type -> rounding or quantisation to it, of the types that are not finer than the stored one."""
+    changes: dict[str, Callable[[Matrix], Matrix]] = {
+        kind: partial(transforms.rounded, kind=kind) for kind in ROUNDED if BYTES[kind] <= BYTES[storage]
+    }
+    return changes | {kind: partial(transforms.quantised, kind=kind, reach=reach) for kind in QUANTISED}
 
 
 def single_hits(images: Matrix, queries: Matrix, task: RetrievalTask) -> Scored:
@@ -233,21 +214,20 @@ def _scored(outcomes: Outcomes, started: float) -> Scored:
     return Scored(METRICS[METRIC].per_query(outcomes), outcomes.tied, seconds)
 
 
-def _slice(data: AnalysisInput, encoder: str, form: Form, stored: Scored, clusters: Clusters, metric: str) -> Slice:
-    scored = form.score()
+def _slice(
+    data: AnalysisInput, encoder: str, form: Form, scored: Scored, stored: Scored, clusters: Clusters, metric: str
+) -> Slice:
     both = np.stack([scored.hits, stored.hits])
-    everything = np.ones((1, len(scored.hits)), dtype=bool)
-    means = part_means(both, everything, clusters, data.resampling)
+    means = part_means(both, np.ones((1, len(scored.hits)), dtype=bool), clusters, data.resampling)
     change = paired_difference(both, clusters, data.resampling)
-    return Slice(
-        encoder=encoder,
-        analysis=form.analysis,
-        feature=form.feature,
+    return data.slice(
+        encoder,
+        form.analysis,
+        form.feature,
+        metric,
+        means.interval(0, 0),
         level_name=form.level_name,
-        metric=metric,
-        interval=means.interval(0, 0),
-        n_queries=len(scored.hits),
-        n_clusters=clusters.n_occupied,
+        counts=(len(scored.hits), clusters.n_occupied),
         detail={
             "bytes_per_item": form.bytes_per_item,
             "seconds": scored.seconds,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from store.types import EncoderSpec
 from tasks.diagnosis.analysis_input import AnalysisInput
 from tasks.diagnosis.modality_gap import NOT_SAMPLED
-from tasks.diagnosis.slice_means import METRIC, overall_slice, paired_difference
+from tasks.diagnosis.slice_means import METRIC, paired_difference
 from tasks.diagnosis.slices import Slice
 from tasks.diagnosis.vectors import Matrix, SingleVectors
 from tasks.statistics.bootstrap import Interval
@@ -36,28 +36,20 @@ def forward_precision(data: AnalysisInput) -> Iterator[Slice]:
         lists = [data.outcomes[name].top_ords for name in (coarser, finer)]
         firsts = [ords[:, 0] for ords in lists if ords is not None]
         differs = int((firsts[0] != firsts[1]).sum()) if len(firsts) == 2 else None
-        yield overall_slice(
-            data,
-            coarser,
-            "forward precision",
-            f"minus {finer}",
-            METRIC,
-            difference,
-            detail={"first_item_differs": differs},
-        )
+        detail = {"first_item_differs": differs}
+        yield data.slice(coarser, "forward precision", f"minus {finer}", METRIC, difference, detail=detail)
         one, other = data.vectors(coarser), data.vectors(finer)
         if isinstance(one, SingleVectors) and isinstance(other, SingleVectors):
             for modality, a, b in (("images", one.images, other.images), ("captions", one.captions, other.captions)):
                 cosines = vector_agreement(a, b)
-                yield Slice(
-                    encoder=coarser,
-                    analysis="forward precision",
-                    feature=f"cosine with {finer}",
+                yield data.slice(
+                    coarser,
+                    "forward precision",
+                    f"cosine with {finer}",
+                    "mean cosine",
+                    Interval(value=float(cosines.mean()), reason=NOT_SAMPLED),
                     level_name=modality,
-                    metric="mean cosine",
-                    interval=Interval(value=float(cosines.mean()), reason=NOT_SAMPLED),
-                    n_queries=len(cosines),
-                    n_clusters=len(cosines),
+                    counts=(len(cosines), len(cosines)),
                     detail={"lowest": float(cosines.min())},
                 )
 

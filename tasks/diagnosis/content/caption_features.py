@@ -15,13 +15,7 @@ from tasks.diagnosis.slice_means import contrast_slices
 from tasks.diagnosis.slices import Slice
 
 FEATURES = ("spatial", "colour", "counting", "negation", "action")
-LENGTHS = {
-    "1-8": (1, 8),
-    "9-10": (9, 10),
-    "11-12": (11, 12),
-    "13-15": (13, 15),
-    "16+": (16, np.inf),
-}  # COCO's mean: 10.5
+LENGTHS = {"1-8": (1, 8), "9-10": (9, 10), "11-12": (11, 12), "13-15": (13, 15), "16+": (16, np.inf)}  # words
 
 
 def complexity(data: AnalysisInput) -> Iterator[Slice]:

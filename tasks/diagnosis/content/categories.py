@@ -18,7 +18,7 @@ from store.types import Corpus
 from tasks.corpora.readers.coco_categories import CATEGORIES_OF, SUPERCATEGORY_OF
 from tasks.diagnosis.analysis_input import AnalysisInput
 from tasks.diagnosis.content.caption_features import english_captions
-from tasks.diagnosis.content.lexicon import any_of, phrases, read_lexicon_file, tokens_of
+from tasks.diagnosis.content.lexicon import any_of, inflected, phrases, read_lexicon_file, tokens_of
 from tasks.diagnosis.slice_means import METRIC, contrast_slices, part_slices
 from tasks.diagnosis.slices import Slice
 from tasks.scoring.protocols.layout import layout_of
@@ -49,15 +49,14 @@ def agreement(data: AnalysisInput) -> Iterator[Slice]:
     Stored once, under the first encoder and text to image: it is the same for all.
     """
     for name, (precision, recall, f1, n_annotated) in agreement_of(data.corpus).items():
-        yield Slice(
-            encoder=data.encoders[0],
-            analysis="agreement",
-            feature=name,
+        yield data.slice(
+            data.encoders[0],
+            "agreement",
+            name,
+            "F1",
+            Interval(value=f1, reason="no interval: computed from the whole corpus, nothing was sampled"),
             level_name="inferred against annotated",
-            metric="F1",
-            interval=Interval(value=f1, reason="no interval: computed from the whole corpus, nothing was sampled"),
-            n_queries=n_annotated,
-            n_clusters=n_annotated,
+            counts=(n_annotated, n_annotated),
             detail={"precision": precision, "recall": recall},
         )
 
@@ -133,21 +132,7 @@ def _vocabulary() -> tuple[re.Pattern[str], dict[str, str | None]]:
         form: category
         for category, words in entry["words"].items()
         for word in phrases(words)
-        for form in _singular_and_plural(word)
+        for form in (word, inflected(word)[0])  # the regular plural is formed like the third person of verbs
     }
     category_of |= dict.fromkeys(phrases(entry["other"]))
     return any_of(category_of), category_of
-
-
-def _singular_and_plural(word: str) -> tuple[str, str]:
-    """A word and its regular plural.
-
-    Examples:
-        >>> _singular_and_plural("wine glass"), _singular_and_plural("puppy"), _singular_and_plural("dog")
-        (('wine glass', 'wine glasses'), ('puppy', 'puppies'), ('dog', 'dogs'))
-    """
-    if word.endswith(("s", "x", "ch", "sh")):
-        return word, f"{word}es"
-    if word.endswith("y") and word[-2] not in "aeiou":
-        return word, f"{word[:-1]}ies"
-    return word, f"{word}s"
