@@ -194,9 +194,7 @@ def single_hits(images: Matrix, queries: Matrix, task: RetrievalTask) -> Scored:
     """The outcome of single vectors; the seconds are of scoring alone."""
     from tasks.scoring.dense import score_dense
 
-    started = time.perf_counter()
-    outcomes = score_dense(images, queries, [task], top=1)[task.protocol.id]
-    return _scored(outcomes, started)
+    return _scored(partial(score_dense, images, queries, [task], top=1))
 
 
 def late_hits(images: Ragged, queries: Ragged, task: RetrievalTask) -> Scored:
@@ -204,12 +202,12 @@ def late_hits(images: Ragged, queries: Ragged, task: RetrievalTask) -> Scored:
     from tasks.scoring.late_interaction.maxsim import score_maxsim
 
     images, queries = (replace(side, ords=np.arange(len(side), dtype=np.int32)) for side in (images, queries))
+    return _scored(partial(score_maxsim, lambda: [images], lambda: [queries], [task], top=1))
+
+
+def _scored(score: Callable[[], dict[str, Outcomes]]) -> Scored:
     started = time.perf_counter()
-    outcomes = score_maxsim(lambda: [images], lambda: [queries], [task], top=1)[task.protocol.id]
-    return _scored(outcomes, started)
-
-
-def _scored(outcomes: Outcomes, started: float) -> Scored:
+    [outcomes] = score().values()
     seconds = time.perf_counter() - started
     return Scored(METRICS[METRIC].per_query(outcomes), outcomes.tied, seconds)
 

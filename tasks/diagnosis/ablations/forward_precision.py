@@ -10,14 +10,13 @@ from collections.abc import Iterator, Mapping
 from itertools import permutations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from store.types import EncoderSpec
 from tasks.diagnosis.analysis_input import AnalysisInput
 from tasks.diagnosis.modality_gap import NOT_SAMPLED
 from tasks.diagnosis.slice_means import METRIC, paired_difference
 from tasks.diagnosis.slices import Slice
-from tasks.diagnosis.vectors import Matrix, SingleVectors
+from tasks.diagnosis.vectors import SingleVectors
 from tasks.statistics.bootstrap import Interval
 
 FINEST_FIRST = ("float32", "float16", "bfloat16")
@@ -41,7 +40,7 @@ def forward_precision(data: AnalysisInput) -> Iterator[Slice]:
         one, other = data.vectors(coarser), data.vectors(finer)
         if isinstance(one, SingleVectors) and isinstance(other, SingleVectors):
             for modality, a, b in (("images", one.images, other.images), ("captions", one.captions, other.captions)):
-                cosines = vector_agreement(a, b)
+                cosines = np.einsum("nd,nd->n", a, b, dtype=np.float64)
                 yield data.slice(
                     coarser,
                     "forward precision",
@@ -66,13 +65,3 @@ def differing_in_precision(specs: Mapping[str, EncoderSpec]) -> list[tuple[str, 
     order = {name: FINEST_FIRST.index(spec.precision) for name, spec in specs.items()}
     rest = {name: {**spec.identity(), "precision": ""} for name, spec in specs.items()}
     return [(a, b) for a, b in permutations(specs, 2) if order[a] < order[b] and rest[a] == rest[b]]
-
-
-def vector_agreement(a: Matrix, b: Matrix) -> NDArray[np.float64]:
-    """Cosine of the two unit vectors of each item, shape ``(n,)``.
-
-    Examples:
-        >>> vector_agreement(np.float32([[1, 0], [0, 1]]), np.float32([[1, 0], [1, 0]])).tolist()
-        [1.0, 0.0]
-    """
-    return np.asarray(np.einsum("nd,nd->n", a, b, dtype=np.float64))

@@ -44,7 +44,7 @@ def caption_features(texts: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
         >>> {name: has.tolist() for name, has in features.items()}["spatial"]
         [True, False, False]
     """
-    return {name: np.array([lexicon(name).in_text(text) for text in texts], dtype=bool) for name in FEATURES}
+    return {name: np.array([bool(lexicon(name).matches(text)) for text in texts], dtype=bool) for name in FEATURES}
 
 
 def english_captions(corpus: Corpus) -> NDArray[np.bool_]:

@@ -119,10 +119,6 @@ class Lexicon:
         by_rule = [token for at, token in enumerate(tokens) if any(rule.accepts(tokens, at) for rule in self.rules)]
         return [match.group() for match in self.literal.finditer(joined)] + by_rule
 
-    def in_text(self, text: str) -> bool:
-        """Whether the caption has the feature."""
-        return bool(self.matches(text))
-
 
 @cache
 def lexicon(name: str) -> Lexicon:
