@@ -334,7 +334,7 @@ def test_a_loader_that_pads_wrongly_ends_as_suspect_in_the_gate(
             n_images={shapes.corpus.fingerprint: SCENES},
             references=table,
         )
-        found[name] = judged.finding.verdict
+        found[name] = judged.check.verdict
     assert found == {"right": "reproduced", "wrong": "suspect"}
 
 
