@@ -347,7 +347,7 @@ def shapes_multilingual(_root: Path) -> Copy:
 
 
 def _as_made(description: dict[str, Any], open_corpus: Callable[..., Any]) -> Copy:
-    """A generated corpus has no published rows to pin: tests/corpora/test_shapes.py does that."""
+    """A generated corpus has no published rows to pin: tests/corpora/readers/test_shapes.py does that."""
     corpus = open_corpus(description)
     rows = corpus.captions.to_pylist()
     return Copy(

@@ -99,10 +99,10 @@ def test_an_image_that_cannot_be_read_is_named_with_the_reason(picture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("images", "captions", "said"), [([], [], "no images"), (TWO, [], "no captions for its 2 images")]
+    ("images", "captions", "expected"), [([], [], "no images"), (TWO, [], "no captions for its 2 images")]
 )
-def test_an_empty_corpus_is_an_error(images: list[ImageRow], captions: list[CaptionRow], said: str) -> None:
-    assert said in refused(images, captions)
+def test_an_empty_corpus_is_an_error(images: list[ImageRow], captions: list[CaptionRow], expected: str) -> None:
+    assert expected in refused(images, captions)
 
 
 def test_a_corpus_whose_images_were_all_left_out_says_why() -> None:

@@ -216,7 +216,7 @@ def test_pairs_and_quadruples_come_from_named_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
         ({"split": "dev"}, 'Unknown split "dev"'),
         ({"columns": {"image": "picture"}}, "no column 'picture' for role 'image'; it has image, title"),
@@ -228,11 +228,11 @@ def test_pairs_and_quadruples_come_from_named_columns(tmp_path: Path) -> None:
         ({"form": "triples"}, "form must be 'captions', 'pairs' or 'quadruples', got 'triples'"),
     ],
 )
-def test_wrong_splits_columns_and_forms_are_named(tmp_path: Path, options: dict[str, Any], said: str) -> None:
+def test_wrong_splits_columns_and_forms_are_named(tmp_path: Path, options: dict[str, Any], expected: str) -> None:
     hub = publish(tmp_path, {"image": [jpeg(0)], "title": ["a"]}, images=("image",))
     with pytest.raises(RequestError) as caught:
         open_corpus({"reader": "hub", "dataset": hub, **options})
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_file_names_need_their_folder_or_ids_alone(tmp_path: Path) -> None:

@@ -82,26 +82,29 @@ def test_cc3m_reads_its_validation_shards_alone_and_offline_says_how_to_get_them
 
 
 @pytest.mark.parametrize(
-    ("members", "said"),
+    ("members", "expected"),
     [
         ({"1.png": b"x", "1.txt": b"\xff"}, "a.tar: 1.txt: not UTF-8 text"),
         ({}, "no images; check"),
         ({"1.png": b"x"}, "no images (all 1 were left out; the first: no txt caption in a.tar)"),
     ],
 )
-def test_wrong_members_are_named(tmp_path: Path, members: dict[str, bytes], said: str) -> None:
+def test_wrong_members_are_named(tmp_path: Path, members: dict[str, bytes], expected: str) -> None:
     shard(tmp_path / "a.tar", members)
     with pytest.raises(RequestError) as caught:
         read_webdataset(tmp_path)
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_json_captions_of_the_wrong_kind_are_named(tmp_path: Path) -> None:
-    for value, said in ((b"{", "not JSON"), (b'{"caption": 3}', "'caption' is 3, expected a text or a list of texts")):
+    for value, expected in (
+        (b"{", "not JSON"),
+        (b'{"caption": 3}', "'caption' is 3, expected a text or a list of texts"),
+    ):
         shard(tmp_path / "a.tar", {"1.png": b"x", "1.json": value})
         with pytest.raises(RequestError, match=r"1\.json") as caught:
             read_webdataset(tmp_path, caption="json")
-        assert said in str(caught.value)
+        assert expected in str(caught.value)
 
 
 def test_samples_of_two_shards_with_one_name_are_an_error(tmp_path: Path, picture: Callable[..., bytes]) -> None:

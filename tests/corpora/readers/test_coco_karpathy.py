@@ -165,7 +165,7 @@ def test_objects_can_come_from_a_file_of_their_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
         ({"split": "dev"}, "split must be 'test' or 'val', got 'dev'"),
         ({"ground_truths": ["pmrp"]}, "ground_truths must be a list of 'cxc' or 'eccv', got ['pmrp']"),
@@ -173,14 +173,14 @@ def test_objects_can_come_from_a_file_of_their_own(tmp_path: Path) -> None:
         ({"missing": "maybe", "images": "."}, "missing must be 'error' or 'skip', got 'maybe'"),
     ],
 )
-def test_wrong_options_are_named(tmp_path: Path, options: dict[str, object], said: str) -> None:
+def test_wrong_options_are_named(tmp_path: Path, options: dict[str, object], expected: str) -> None:
     with pytest.raises(RequestError) as caught:
         open_corpus({"reader": "coco-karpathy", "root": forms(tmp_path)["dataset_coco.json"], **options})
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         ("7", "expected Karpathy's JSON (an object with 'images') or a list of images"),
         ("[]", "expected Karpathy's JSON"),
@@ -190,11 +190,13 @@ def test_wrong_options_are_named(tmp_path: Path, options: dict[str, object], sai
         ('[{"image": "a.jpg", "caption": "x"}, {"image": "a.jpg", "caption": "y"}]', "duplicate image ids: 'a'"),
     ],
 )
-def test_a_captions_file_of_no_known_form_is_refused_with_its_place(tmp_path: Path, content: str, said: str) -> None:
+def test_a_captions_file_of_no_known_form_is_refused_with_its_place(
+    tmp_path: Path, content: str, expected: str
+) -> None:
     (tmp_path / "captions.json").write_text(content)
     with pytest.raises(RequestError) as caught:
         read_coco_karpathy(tmp_path / "captions.json")
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_a_file_of_another_split_is_refused(tmp_path: Path) -> None:

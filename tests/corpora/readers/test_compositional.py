@@ -85,7 +85,7 @@ def test_a_crop_that_cannot_be_had_is_an_os_error(tmp_path: Path) -> None:
     gradient(tmp_path)
     (tmp_path / "2.png").write_bytes(b"junk")
     source = Crops(Folder(tmp_path))
-    for key, said in (
+    for key, expected in (
         ("1.png", "is not the key of a box"),
         (crop_key("2.png", 0, 0, 1, 1), "2.png: unknown image format"),
         (crop_key("3.png", 0, 0, 1, 1), "No such file"),
@@ -93,7 +93,7 @@ def test_a_crop_that_cannot_be_had_is_an_os_error(tmp_path: Path) -> None:
         (crop_key("1.png", 0, 0, 10**6, 10**6), "a box of 1000000 x 1000000 pixels"),
         (crop_key("1.png", 0, 0, 0, 5), "a box of 0 x 5 pixels"),
     ):
-        with pytest.raises(OSError, match=said):
+        with pytest.raises(OSError, match=expected):
             source.read(key)
 
 
@@ -145,7 +145,7 @@ def test_crepe_systematicity_tells_seen_from_unseen_and_takes_one_training_set(t
 
 
 @pytest.mark.parametrize(
-    ("cells", "said"),
+    ("cells", "expected"),
     [
         ({**BOX, "hard_negs": "__import__('os').system('true')"}, "expected a list of texts, got"),
         ({**BOX, "hard_negs": "['a', 3]"}, "expected a list of texts, got"),
@@ -154,11 +154,11 @@ def test_crepe_systematicity_tells_seen_from_unseen_and_takes_one_training_set(t
         (BOX, "no column hard_negs"),
     ],
 )
-def test_what_is_wrong_in_a_crepe_file_is_named(tmp_path: Path, cells: dict[str, str], said: str) -> None:
+def test_what_is_wrong_in_a_crepe_file_is_named(tmp_path: Path, cells: dict[str, str], expected: str) -> None:
     crepe_file(tmp_path, "prod_vg_hard_negs_swap_complexity_5.csv", **cells)
     with pytest.raises(RequestError) as caught:
         read_crepe(tmp_path)
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_a_folder_without_crepe_files_is_refused(tmp_path: Path) -> None:

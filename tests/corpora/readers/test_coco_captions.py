@@ -70,7 +70,7 @@ def test_an_empty_captions_file_and_one_that_is_no_json(coco_folder: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         (lambda c: c.pop("images"), "no 'images'; it has 'annotations'"),
         (lambda c: c["annotations"][1].pop("caption"), "annotation 1: no 'caption'; it has 'id', 'image_id'"),
@@ -80,10 +80,10 @@ def test_an_empty_captions_file_and_one_that_is_no_json(coco_folder: Path) -> No
     ],
 )
 def test_what_is_wrong_in_the_file_is_named_with_its_place(
-    coco_folder: Path, change: Callable[[Any], None], said: str
+    coco_folder: Path, change: Callable[[Any], None], expected: str
 ) -> None:
     edit(coco_folder / "captions.json", change)
-    assert said in refusal(coco_folder)
+    assert expected in refusal(coco_folder)
 
 
 def test_a_folder_that_is_missing_empty_or_a_file(tmp_path: Path, coco_folder: Path) -> None:

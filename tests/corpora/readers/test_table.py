@@ -110,7 +110,7 @@ def test_images_without_a_file_are_an_error_or_a_listed_skip(folder: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         ("", "no column for image; it has none"),
         ("a,b\n1,2\n", 'no column for caption; it has a, b; name it with columns.caption = "…"'),
@@ -130,9 +130,9 @@ def test_images_without_a_file_are_an_error_or_a_listed_skip(folder: Path) -> No
         ("image,caption\n/etc/passwd,one\n", "'/etc/passwd' leaves the folder"),
     ],
 )
-def test_what_is_wrong_in_a_table_is_named(folder: Path, content: str, said: str) -> None:
+def test_what_is_wrong_in_a_table_is_named(folder: Path, content: str, expected: str) -> None:
     (folder / "captions.csv").write_text(content)
-    assert said in refusal(folder)
+    assert expected in refusal(folder)
 
 
 def test_files_that_are_not_what_their_suffix_says(folder: Path) -> None:
