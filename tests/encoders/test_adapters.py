@@ -1,4 +1,4 @@
-"""What single adapters promise beyond the suite: their library's own vectors, and errors that help."""
+"""Single adapters beyond the suite: the same vectors as their library, and errors with the next step."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_text_model_of_sentence_transformers_equals_its_own_loop(tmp_path) -> 
 def test_a_coco_sm_module_runs_unchanged(tmp_path) -> None:
     build_own_tokenizer(tmp_path / "model")
     build_coco_sm_module(tmp_path / "openclip.py", tmp_path / "model")
-    spec = EncoderSpec(name="mine", adapter="module", checkpoint=str(tmp_path / "openclip.py"), dim=32)
+    spec = EncoderSpec(name="own", adapter="module", checkpoint=str(tmp_path / "openclip.py"), dim=32)
     which = {name: check for name, check in CHECKS.items() if name != "matching pairs"}
     encoder = load_encoder(spec)
     assert not [v for v in check_loaded(encoder, which) if v.result == "fail"]
@@ -188,9 +188,9 @@ def test_a_wrong_module_is_refused(text, message, tmp_path) -> None:
 
 def test_a_template_is_put_around_every_caption_and_changes_the_fingerprint(family) -> None:
     plain = load_encoder(family("clip"))
-    asked = load_encoder(replace(family("clip"), options={"caption_template": "the {caption}"}))
-    assert_same(encode_captions(asked, ["red circle"]), encode_captions(plain, ["the red circle"]).values)
-    assert asked.spec.fingerprint != plain.spec.fingerprint
+    templated = load_encoder(replace(family("clip"), options={"caption_template": "the {caption}"}))
+    assert_same(encode_captions(templated, ["red circle"]), encode_captions(plain, ["the red circle"]).values)
+    assert templated.spec.fingerprint != plain.spec.fingerprint
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which files a spec means: resolved offline, fixed in the fingerprint, refused when they are not there."""
+"""The files of a spec: resolved offline, fixed in the fingerprint, an error when they do not exist."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_an_unknown_repository_says_how_to_get_it(hub_cache) -> None:
 
 
 @pytest.mark.parametrize("checkpoint", ["package:tiny/none", "/nowhere/model", "./nowhere", "model.py"])
-def test_a_path_that_is_not_there_is_named(checkpoint) -> None:
+def test_a_path_that_does_not_exist_is_named(checkpoint) -> None:
     with pytest.raises(RequestError, match="does not exist"):
         local_path(checkpoint)
 
@@ -92,7 +92,7 @@ def test_hub_failures_name_the_next_step(error, kind, message) -> None:
         raise raised
 
 
-def test_an_unreachable_hub_is_no_matter_when_the_cache_knows(family, monkeypatch) -> None:
+def test_an_unreachable_hub_does_not_matter_when_the_cache_has_the_commit(family, monkeypatch) -> None:
     known = family("clip")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", lambda *_, **__: (_ for _ in ()).throw(OSError("no route")))
@@ -103,16 +103,17 @@ def test_an_unreachable_hub_is_no_matter_when_the_cache_knows(family, monkeypatc
 
 def test_only_the_weights_that_an_adapter_reads_are_fetched(monkeypatch, tmp_path) -> None:
     files = ["open_clip_config.json", "open_clip_pytorch_model.bin", "model.safetensors", "pytorch_model.bin", "m.onnx"]
-    asked: dict[str, list[str]] = {}
+    patterns: dict[str, list[str]] = {}
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.HfApi.list_repo_files", lambda *_, **__: files)
     monkeypatch.setattr(
-        "huggingface_hub.snapshot_download", lambda name, **kw: asked.update({name: kw["allow_patterns"]}) or tmp_path
+        "huggingface_hub.snapshot_download",
+        lambda name, **kw: patterns.update({name: kw["allow_patterns"]}) or tmp_path,
     )
     for adapter in ("openclip", "hf_dual"):
         snapshot(f"some/{adapter}", "0" * 40, WEIGHT_FILES[adapter])
     snapshot("some/related", "0" * 40, ())
-    assert asked == {
+    assert patterns == {
         "some/openclip": files[:2],
         "some/hf_dual": ["open_clip_config.json", "model.safetensors"],
         "some/related": files[:1],
@@ -150,7 +151,7 @@ def test_an_unknown_name_lists_the_catalog() -> None:
 
 def test_all_faults_of_a_row_are_named_together() -> None:
     with pytest.raises(RequestError) as raised:
-        entry_from("mine", {"adapter": "clippy", "dimension": 3, "dim": 3})
+        entry_from("own", {"adapter": "clippy", "dimension": 3, "dim": 3})
     assert len(raised.value.faults) == 3
 
 

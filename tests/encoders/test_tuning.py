@@ -1,4 +1,4 @@
-"""The batch size that is found is the smallest fast one that fits."""
+"""find_batch_size finds the smallest batch size that is fast and fits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_doubling_stops_at_the_memory() -> None:
     assert found.stopped_by == "out of memory at 16"
 
 
-def test_doubling_stops_where_it_is_told() -> None:
+def test_doubling_stops_at_the_largest_allowed_size() -> None:
     found = find_batch_size(ToyEncoder(), "caption", start=4, largest=16, gain=0.0)
     assert sorted(found.rates) == [4, 8, 16]
     assert found.size == 16

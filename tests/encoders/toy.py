@@ -1,4 +1,4 @@
-"""An encoder without a model: a vector that depends on nothing but the item, and trouble on demand."""
+"""An encoder without a model: vectors depend only on the item, and it can run out of memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tiny models are trained on, and how: scenes in batches, a caption for each, the learning rate."""
+"""Training data and schedule of the tiny models: batches of scenes, their captions, the learning rate."""
 
 from __future__ import annotations
 

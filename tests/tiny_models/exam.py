@@ -1,4 +1,4 @@
-"""What a tiny model scores on scenes that it never saw, through the public loaders of its format.
+"""Score a tiny model on scenes that it was not trained on, through the public loaders of its format.
 
     python -m tests.tiny_models.exam FOLDER …
 

@@ -114,7 +114,7 @@ class ColVision(LoadedEncoder):
         batch = dict(self._processor.process_texts(texts))
         lengths = batch["attention_mask"].sum(dim=1).numpy()
         if lengths.max() > self._max_length:
-            batch = {name: self._cut(value, batch["attention_mask"]) for name, value in batch.items()}
+            batch = {name: self._truncated(value, batch["attention_mask"]) for name, value in batch.items()}
         if self._family.prefix_attention:
             batch["token_type_ids"] = torch.zeros_like(batch["input_ids"])
         return batch, np.minimum(lengths, self._max_length), lengths > self._max_length
@@ -126,7 +126,7 @@ class ColVision(LoadedEncoder):
             features = self.forwards[prepared.modality](**inputs)
             return ragged_embeddings(features, inputs["attention_mask"].bool(), prepared, self.spec)
 
-    def _cut(self, values: Tensor, mask: Tensor) -> Tensor:
+    def _truncated(self, values: Tensor, mask: Tensor) -> Tensor:
         """The first tokens of every row, as many as the model takes, padded on the side of the family."""
         if self._family.padding == "right":
             return values[:, : self._max_length]

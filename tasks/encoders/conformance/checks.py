@@ -98,11 +98,8 @@ def shapes_and_norms(encoder: Encoder) -> str:
 def repeated_calls_agree(encoder: Encoder) -> str:
     """Two calls with the same inputs give the same vectors: dropout is off and no state is kept."""
     first, second = suite_embeddings(encoder), suite_embeddings(encoder)
-    for name, one, other in (
-        ("images", first.images.values, second.images.values),
-        ("captions", first.captions.values, second.captions.values),
-    ):
-        if one.shape != other.shape or float(np.abs(one - other).max()) > 1e-6:
+    for name, one, other in zip(("images", "captions"), first, second, strict=True):
+        if one.values.shape != other.values.shape or float(np.abs(one.values - other.values).max()) > 1e-6:
             raise CheckFailed(f"{name} change from one call to the next: is the model in evaluation mode?")
     return "identical"
 
@@ -175,7 +172,7 @@ def truncation_is_counted(encoder: Encoder) -> str:
         )
     if block.n_tokens[1] >= block.n_tokens[0] or block.n_tokens[1] < 2:
         raise CheckFailed(f"token counts are {block.n_tokens.tolist()} for a very long and a very short caption")
-    return f"captions are cut at {int(block.n_tokens[0])} tokens"
+    return f"captions are truncated at {int(block.n_tokens[0])} tokens"
 
 
 def unusual_images_are_encoded(encoder: Encoder) -> str:
@@ -221,12 +218,10 @@ def matching_pairs_score_highest(encoder: Encoder) -> str:
     own = float(np.diag(scores).mean())
     others = float(scores[~np.eye(len(scores), dtype=bool)].mean())
     first = int((scores.argmax(axis=1) == np.arange(len(scores))).sum())
+    measured = f"mean score {own:.3f} with the own image, {others:.3f} with others; {first} of 6 captions rank it first"
     if own <= others or first < 3:
-        raise CheckFailed(
-            f"mean score {own:.3f} with the own image, {others:.3f} with others; {first} of 6 captions rank their own "
-            "image first (chance: 1)"
-        )
-    return f"mean score {own:.3f} with the own image, {others:.3f} with others; {first} of 6 captions rank it first"
+        raise CheckFailed(f"{measured} (chance: 1)")
+    return measured
 
 
 def speed_of_one_batch(encoder: Encoder) -> str:

@@ -86,10 +86,10 @@ def build_xlm_roberta(folder: Path) -> None:
     ).save_pretrained(folder)  # fmt: skip
 
 
-def build_over_xlm_roberta(folder: Path, companion: Path) -> None:
+def build_over_xlm_roberta(folder: Path, tower: Path) -> None:
     """laion/CLIP-ViT-B-32-xlm-roberta-base-laion5B-s13B-b90k: an HF text tower described in another repository."""
     vision = VISION | {"image_size": 64, "patch_size": 32}
-    text = {"hf_model_name": str(companion), "hf_tokenizer_name": str(companion), "hf_pooler_type": "mean_pooler"}
+    text = {"hf_model_name": str(tower), "hf_tokenizer_name": str(tower), "hf_pooler_type": "mean_pooler"}
     _write(folder, {"embed_dim": 24, "vision_cfg": vision, "text_cfg": text}, OPENAI, pickle=True)
     config = json.loads((folder / "open_clip_config.json").read_text())
     names = {"hf_model_name": "xlm-roberta-base", "hf_tokenizer_name": "xlm-roberta-base"}
