@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,15 +18,19 @@ def timed_once(monkeypatch) -> None:
 
 
 class Slow(ToyEncoder):
-    """A pass takes 20 ms up to eight items and 2.5 ms per item beyond."""
+    """A pass takes 20 ms up to eight items and 2.5 ms per item beyond, on a clock that only it advances."""
+
+    now = 0.0
 
     def embed(self, prepared):
-        time.sleep(max(0.02, 0.0025 * len(prepared)))
+        self.now += max(0.02, 0.0025 * len(prepared))
         return super().embed(prepared)
 
 
-def test_doubling_stops_when_larger_batches_are_no_faster() -> None:
-    found = find_batch_size(Slow(), "caption", start=1, largest=256, gain=1.3)
+def test_doubling_stops_when_larger_batches_are_no_faster(monkeypatch) -> None:
+    encoder = Slow()
+    monkeypatch.setattr(tuning, "time", SimpleNamespace(perf_counter=lambda: encoder.now))
+    found = find_batch_size(encoder, "caption", start=1, largest=256, gain=1.3)
     assert found.size == 8
     assert "no faster" in found.stopped_by
 
