@@ -1,4 +1,4 @@
-"""The record of a run: what was asked, with which versions, and how it ended."""
+"""The record of a run: its configuration, library versions and how it ended."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from store.errors import RequestError
 from store.schema import RUNS
 from tasks.runtime.versions import library_versions
 
-_WRITING = ("benchmark", "embed", "import")  # kinds of runs that may begin with an empty store
+_ENCODING = ("benchmark", "embed", "import", "watch")  # kinds of runs that create a store where there is none
 
 
 @contextmanager
 def recorded_run(config: RunConfig, kind: str, run: str | None = None) -> Iterator[str]:
-    """Write a ``runs`` row that says running, then completed or failed; gives the run's id.
+    """Write a ``runs`` row with the state running, then completed or failed; gives the id of the run.
 
-    A step inside a larger run passes that run's id and writes nothing: the larger one keeps the record. Ids sort
-    by time: ``20261120T192233-benchmark-3f9a``.
+    A step of a larger run passes the id of that run, which keeps the record, and writes nothing. Ids sort by time:
+    ``20261120T192233-benchmark-3f9a``.
     """
     if run is not None:
         yield run
         return
-    _check_lasting(config.workspace)
+    _check_workspace(config.workspace)
     started = datetime.now(UTC)
     run = f"{started:%Y%m%dT%H%M%S}-{kind}-{secrets.token_hex(2)}"
-    store = EmbeddingStore.open(config.store_uri, create=kind in _WRITING)
+    store = EmbeddingStore.open(config.store_uri, create=kind in _ENCODING)
     row = {
         "run": run,
         "name": config.name,
@@ -59,16 +59,16 @@ def recorded_run(config: RunConfig, kind: str, run: str | None = None) -> Iterat
     try:
         yield run
     except BaseException as error:
-        first = str(error).splitlines()[:1]
-        write(state="failed", finished=datetime.now(UTC), message=f"{type(error).__name__}: {' '.join(first)}")
+        first_line = str(error).partition("\n")[0]
+        write(state="failed", finished=datetime.now(UTC), message=f"{type(error).__name__}: {first_line}")
         raise
     write(state="completed", finished=datetime.now(UTC))
 
 
-def _check_lasting(workspace: str) -> None:
-    """A worker runs a deployment in a temporary folder: what a relative workspace keeps there is lost with it."""
+def _check_workspace(workspace: str) -> None:
+    """Refuse a relative workspace in a deployment, whose worker runs in a temporary folder that is deleted."""
     if deployment.id is not None and "://" not in workspace and not Path(workspace).is_absolute():
         raise RequestError(
-            f"workspace {workspace!r} is relative, and a deployment runs in a temporary folder; give an absolute path "
-            "or a URI in the deployment's parameters (config.workspace)"
+            f"workspace {workspace!r} is relative, but a deployment runs in a temporary folder; give an absolute path or a "
+            "URI in the parameters of the deployment (config.workspace)"
         )
