@@ -1,4 +1,4 @@
-"""Flow `compare`: every encoder against every other on shared queries, and what makes queries hard."""
+"""Flow `compare`: pairwise comparisons of encoders on shared queries, and diagnostic slices."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ PROTOCOLS_AT_ONCE = 4  # in one task: enough that opening the store is little of
 def compare(
     config: RunConfig, run: str | None = None, corpora: tuple[str, ...] | None = None
 ) -> tuple[CompareRef, ...]:
-    """Compare all encoders that were evaluated on a corpus, earlier runs' and imported ones too; slice their outcomes.
+    """Compare all encoders that were evaluated on a corpus, imported ones too, and slice their outcomes.
 
     Args:
-        config: What the run is asked to do.
+        config: What to run.
         run: Id of the larger run that this is a step of.
         corpora: Names in the store; None: those of the configuration, or all where it names none.
 
@@ -41,13 +41,15 @@ def compare(
         by_corpus: dict[str, list[EvaluationRef]] = {}
         for evaluation in evaluations:
             by_corpus.setdefault(evaluation.sets.corpus_fingerprint, []).append(evaluation)
-        asked = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run_id}
+        arguments = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run_id}
         groups = [tuple(members) for members in by_corpus.values()]
         compared = call_each(
             compare_corpus,
-            [{"evaluations": g, "protocols": part, **asked} for g in groups for part in _families(g)],
+            [{"evaluations": g, "protocols": part, **arguments} for g in groups for part in _families(g)],
         )
-        call_each(diagnose_corpus, [{"evaluations": group, "analyses": config.analyses, **asked} for group in groups])
+        call_each(
+            diagnose_corpus, [{"evaluations": group, "analyses": config.analyses, **arguments} for group in groups]
+        )
         return tuple(compared)
 
 

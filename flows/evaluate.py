@@ -25,7 +25,7 @@ def evaluate(
     """Score embedding sets.
 
     Args:
-        config: What the run is asked to do.
+        config: What to run.
         run: Id of the larger run that this is a step of.
         sets: Which sets; None: the store's newest of the run's encoders and corpora (all where none is named).
 
@@ -35,7 +35,7 @@ def evaluate(
     if sets is None:
         sets = call(find_sets, config.store_uri, corpora=config.corpora, encoders=config.encoders)
     with recorded_run(config, "evaluate", run) as run_id:
-        asked = {
+        arguments = {
             "store_uri": config.store_uri,
             "protocols": config.protocols,
             "device": config.device.partition(",")[0],
@@ -43,14 +43,14 @@ def evaluate(
             "keep_replicates": config.keep_replicates,
             "run": run_id,
         }
-        return tuple(call_each(score, [{"sets": pair, **asked} for pair in sets]))
+        return tuple(call_each(score, [{"sets": pair, **arguments} for pair in sets]))
 
 
-@flow(name="evaluate-own", flow_run_name="evaluate-own {metric} {config.title}", timeout_seconds=timeout_seconds(24))
-def evaluate_own(config: RunConfig, metric: str) -> list[str]:
-    """A user's own metric (``module:function``) over what was evaluated; returns the ids of its result rows."""
+@flow(name="custom-metric", flow_run_name="custom-metric {metric} {config.title}", timeout_seconds=timeout_seconds(24))
+def evaluate_custom(config: RunConfig, metric: str) -> list[str]:
+    """Evaluate a user's metric (``module:function``) on stored evaluations; returns the ids of its result rows."""
     evaluations = call(find_evaluations, config.store_uri, corpora=config.corpora, encoders=config.encoders)
-    with recorded_run(config, "evaluate-own") as run_id:
+    with recorded_run(config, "custom-metric") as run_id:
         return [
             result
             for evaluation in evaluations

@@ -1,4 +1,4 @@
-"""Flow `import`: embeddings or outcomes made elsewhere, into the store."""
+"""Flow `import`: embeddings or hit lists of another program, into the store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def import_(
     """Import one encoder's embeddings (`images`, `captions`) or a folder of hit lists (`outcomes`).
 
     Returns:
-        What was imported, a line each.
+        One line per embedding set or model that was imported.
     """
     with recorded_run(config, "import") as run:
         if outcomes is None:

@@ -1,4 +1,4 @@
-"""Running a step with Prefect or without it.
+"""Runs a step with Prefect or without it.
 
 Inside a flow run every step is a Prefect flow or task run, with its state, its retries and its place in the UI.
 Outside one the same step is an ordinary function call: ``capim run`` on a laptop starts no server (a temporary
@@ -36,13 +36,13 @@ def call(step: Flow[P, R] | Task[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         return cast("Callable[P, R]", step)(*args, **kwargs)
 
 
-def call_each(step: Task[P, R], asked: Sequence[Mapping[str, Any]]) -> list[R]:
-    """Run a task once per set of arguments, in order outside a flow run, side by side on the task runner inside one."""
+def call_each(step: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R]:
+    """Run a task once per set of arguments: on the task runner inside a flow run, else one after the other."""
     run = cast("Callable[..., R]", step.fn)
     if FlowRunContext.get() is None:
-        return [run(**arguments) for arguments in asked]
+        return [run(**arguments) for arguments in calls]
     submit = cast("Callable[..., Any]", step.submit)
-    futures = [submit(**arguments) for arguments in asked]
+    futures = [submit(**arguments) for arguments in calls]
     return [cast("R", future.result()) for future in futures]
 
 
@@ -50,13 +50,13 @@ def task_runner() -> TaskRunner[Any]:
     """Where the tasks of a flow run: ``$CAPIM_TASK_RUNNER``, read when a flow is imported.
 
     ``threads`` (default: one task at a time) or ``threads:4``; ``dask`` or ``dask:2`` for a local cluster of that many
-    worker processes; ``dask:tcp://host:8786`` for a cluster that is there.
+    worker processes; ``dask:tcp://host:8786`` for a running cluster.
 
     Raises:
-        RequestError: None of these.
+        RequestError: The variable has another form.
     """
-    asked = os.environ.get(RUNNER_VARIABLE) or "threads"
-    engine, _, where = asked.partition(":")
+    runner = os.environ.get(RUNNER_VARIABLE) or "threads"
+    engine, _, where = runner.partition(":")
     if engine == "threads" and (not where or where.isdecimal()):
         return ThreadPoolTaskRunner(max_workers=int(where or 1))
     if engine == "dask":
@@ -68,30 +68,28 @@ def task_runner() -> TaskRunner[Any]:
             cluster = {"n_workers": int(where or 2), "threads_per_worker": 1}
             return cast("TaskRunner[Any]", DaskTaskRunner(cluster_kwargs=cluster))
     raise RequestError(
-        f"{RUNNER_VARIABLE}={asked!r} is not a task runner; give threads, threads:4, dask, dask:2 or dask:tcp://host:8786"
+        f"{RUNNER_VARIABLE} must be a task runner, got {runner!r}; give threads, threads:4, dask, dask:2 or dask:tcp://host:8786"
     )
 
 
 def timeout_seconds(hours: float) -> float:
-    """How long a flow may take before it fails: ``$CAPIM_TIMEOUT_HOURS``, read when a flow is imported, else ``hours``.
-
-    What was encoded by then is kept.
+    """The time limit of a flow: ``$CAPIM_TIMEOUT_HOURS``, read when a flow is imported, else ``hours``.
 
     Raises:
-        RequestError: The variable is no positive number.
+        RequestError: The variable is not a positive number.
     """
-    asked = os.environ.get(TIMEOUT_VARIABLE) or str(hours)
+    value = os.environ.get(TIMEOUT_VARIABLE) or str(hours)
     try:
-        limit = float(asked)
+        limit = float(value)
     except ValueError:
         limit = 0.0
     if not limit > 0:
-        raise RequestError(f"{TIMEOUT_VARIABLE}={asked!r} is not a number of hours above 0")
+        raise RequestError(f"{TIMEOUT_VARIABLE}={value!r} is not a number of hours above 0")
     return 3600 * limit
 
 
 def announce(event: str, workspace: str, **payload: str | int | float) -> None:
-    """Emit an event about a workspace that automations can wait for; nothing outside a flow run."""
+    """Emit an event that automations can react to; does nothing outside a flow run."""
     if FlowRunContext.get() is not None:
         resource = {"prefect.resource.id": f"capim.workspace.{workspace}"}
         emit_event(event, resource=resource, payload={"workspace": workspace, **payload})
@@ -101,7 +99,7 @@ def start(flow: Flow[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Run a flow from the command line: as a Prefect run where an API is configured, else as plain functions.
 
     Raises:
-        Exception: Whatever broke inside the flow, as it was raised there.
+        Exception: The exception of the flow, as it was raised.
     """
     if PREFECT_API_URL.value() is None:
         return flow.fn(*args, **kwargs)

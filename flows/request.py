@@ -1,4 +1,4 @@
-"""What a run asks for, checked before anything is read, written or loaded: every fault together."""
+"""Checks the encoders and corpora of a run before anything is written; all faults are reported together."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_request(config: RunConfig, opened: OpenCorpora) -> tuple[EncoderSpec, 
         RequestError: Unknown names or fields, missing checkpoints, two different models under one name, corpora
             that are missing or contradict themselves: all faults together.
     """
-    found, faults = _resolved(config)
+    encoders, faults = _resolved(config)
     faults += missing_names(config)
     try:
         check_analyses(config.analyses)
@@ -38,26 +38,26 @@ def check_request(config: RunConfig, opened: OpenCorpora) -> tuple[EncoderSpec, 
         faults += error.faults
     if faults:
         raise RequestError(faults)
-    return found
+    return encoders
 
 
 def checked_encoders(config: RunConfig) -> tuple[EncoderSpec, ...]:
-    """The encoders of a step whose larger run has checked the request: the corpora are not read a second time.
+    """The encoders of a step of a larger run, which has checked the corpora.
 
     Raises:
-        RequestError: As for :func:`check_request`, of the encoders.
+        RequestError: As for :func:`check_request`.
     """
-    found, faults = _resolved(config)
+    encoders, faults = _resolved(config)
     if faults:
         raise RequestError(faults)
-    return found
+    return encoders
 
 
 def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], list[str]]:
-    """The encoders that can be resolved, and what is wrong with the others.
+    """The encoders that can be resolved, and the faults of the others.
 
     Raises:
-        WorkError: The hub does not answer for one of them, and nothing is wrong with any other.
+        WorkError: The hub did not answer for one of them, and the others have no fault.
     """
     found: list[EncoderSpec] = []
     faults: list[str] = []
@@ -74,12 +74,12 @@ def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], list[str]]:
     different = {(spec.name, spec.fingerprint) for spec in found}
     for name, count in Counter(name for name, _ in different).items():
         if count > 1:
-            faults.append(f"{count} different encoders are called {name!r}; give them names of their own")
+            faults.append(f"{count} different encoders have the name {name!r}; give each its own name")
     return tuple(found), faults
 
 
 def entry_named(name: str, entries: Sequence[str | Mapping[str, Any]]) -> CatalogEntry:
-    """The encoder of that name: one that a suite describes, else one of the catalog."""
+    """The encoder of that name from the tables of a suite, else from the catalog."""
     described = {str(entry.get("name", "")): entry for entry in entries if not isinstance(entry, str)}
     return entry_from(name, _row(described[name])) if name in described else entry_of(name)
 

@@ -69,6 +69,6 @@ def _check_workspace(workspace: str) -> None:
     """Refuse a relative workspace in a deployment, whose worker runs in a temporary folder that is deleted."""
     if deployment.id is not None and "://" not in workspace and not Path(workspace).is_absolute():
         raise RequestError(
-            f"workspace {workspace!r} is relative, but a deployment runs in a temporary folder; give an absolute path or a "
-            "URI in the parameters of the deployment (config.workspace)"
+            f"workspace {workspace!r} is relative, but a deployment runs in a temporary folder; give an absolute path "
+            "or a URI in the parameters of the deployment (config.workspace)"
         )

@@ -1,4 +1,4 @@
-"""Shell: a user's own metric over stored outcomes or scores, with the interval and the row of every other metric."""
+"""Task: evaluate a user's metric on stored outcomes or scores; its rows are like those of any other metric."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tasks.scoring.score_blocks import score_blocks
 from tasks.statistics.resampling import Resampling
 
 
-@shell("own-metric", kind="score", run_name="{metric}-{evaluation.sets.encoder}-{evaluation.sets.corpus}")
+@shell("custom-metric", kind="score", run_name="{metric}-{evaluation.sets.encoder}-{evaluation.sets.corpus}")
 def custom_metric(
     evaluation: EvaluationRef,
     metric: str,
@@ -34,25 +34,26 @@ def custom_metric(
     resampling: Resampling,
     run: str,
 ) -> list[str]:
-    """Result rows of ``module:function`` for one encoder on one corpus; returns their ids.
+    """Store result rows of ``module:function`` for one encoder on one corpus; returns their ids.
 
-    Protocols that the function cannot be asked about (blocks of quadruples or of late interaction) are left out;
-    where none is left that is an error.
+    Raises:
+        RequestError: The metric takes score blocks, and no protocol has any: blocks are for single-vector encoders and
+            retrieval protocols.
     """
     store = EmbeddingStore.open(store_uri)
     sets = evaluation.sets
-    own = load_metric(metric)
+    custom = load_metric(metric)
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     written: list[str] = []
     for protocol in select_protocols(corpus, protocols or list(evaluation.evaluations)):
-        if protocol.id not in evaluation.evaluations or not _fits(own, store, evaluation, protocol):
+        if protocol.id not in evaluation.evaluations or not _fits(custom, store, evaluation, protocol):
             continue
         outcomes = read_outcomes(store, evaluation.evaluations[protocol.id], protocol)
-        known = store.rows("results", evaluation=evaluation.evaluations[protocol.id]).to_pylist()[0]
-        columns = {name: known[name] for name in Provenance.__dataclass_fields__ if name != "run"}
+        stored = store.rows("results", evaluation=evaluation.evaluations[protocol.id]).to_pylist()[0]
+        columns = {name: stored[name] for name in Provenance.__dataclass_fields__ if name != "run"}
         evaluated = Evaluated(
             outcomes=outcomes,
-            metrics=[own.metric(_blocks(store, evaluation, protocol))],
+            metrics=[custom.metric(_blocks(store, evaluation, protocol))],
             provenance=Provenance(**columns, run=run),
             n_clusters=cluster_count(corpus, protocol),
         )
@@ -61,19 +62,19 @@ def custom_metric(
         written += rows["result"].to_pylist()
     if not written:
         raise RequestError(
-            f"metric {metric!r} takes score blocks, which {sets.encoder!r} on {sets.corpus!r} has none of: "
-            "blocks are for single-vector encoders under retrieval protocols; take (outcomes) instead"
+            f"metric {metric!r} takes score blocks, which need a single-vector encoder and a retrieval protocol; "
+            f"write it as a function of (outcomes) to evaluate {sets.encoder!r} on {sets.corpus!r}"
         )
     return written
 
 
 def stored_results(store_uri: str, ids: Sequence[str]) -> pa.Table:
-    """The result rows of these ids."""
+    """Result rows of these ids."""
     return EmbeddingStore.open(store_uri).rows("results", result=list(ids)).select(RESULTS.names)
 
 
-def _fits(own: CustomMetric, store: EmbeddingStore, evaluation: EvaluationRef, protocol: EvalProtocol) -> bool:
-    if own.takes == "outcomes":
+def _fits(custom: CustomMetric, store: EmbeddingStore, evaluation: EvaluationRef, protocol: EvalProtocol) -> bool:
+    if custom.takes == "outcomes":
         return True
     spec = store.encoder(evaluation.sets.encoder_fingerprint)
     return spec.vectors == "single" and protocol.direction in ("t2i", "i2t")
@@ -82,20 +83,20 @@ def _fits(own: CustomMetric, store: EmbeddingStore, evaluation: EvaluationRef, p
 def _blocks(
     store: EmbeddingStore, evaluation: EvaluationRef, protocol: EvalProtocol
 ) -> Callable[[Outcomes], Iterable[object]]:
-    """The score blocks of a protocol, each query's rows where its stored outcome stands."""
+    """A function that yields the score blocks of a protocol; their rows are positions in the stored outcomes."""
 
     def blocks(outcomes: Outcomes) -> Iterable[object]:
         sets = evaluation.sets
         corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
-        [judgement] = build_tasks(corpus, [protocol])
-        if not isinstance(judgement, RetrievalTask):
-            raise TypeError(f"protocol {protocol.id!r} has no galleries to score against")
+        [task] = build_tasks(corpus, [protocol])
+        if not isinstance(task, RetrievalTask):
+            raise TypeError(f"protocol {protocol.id!r} has no gallery")
         encoder, whole = sets.encoder_fingerprint, sets.corpus_fingerprint
         images = store.vectors(encoder=encoder, corpus=whole, modality="image").matrix
         captions = store.vectors(encoder=encoder, corpus=whole, modality="caption").matrix
-        place = {query: row for row, query in enumerate(outcomes.query_ids)}
-        stored = np.array([place[query] for query in judgement.query_ids], dtype=np.int64)
-        for block in score_blocks(images, captions, judgement):
-            yield block._replace(rows=stored[block.rows])
+        row_of = {query: row for row, query in enumerate(outcomes.query_ids)}
+        rows = np.array([row_of[query] for query in task.query_ids], dtype=np.int64)
+        for block in score_blocks(images, captions, task):
+            yield block._replace(rows=rows[block.rows])
 
     return blocks

@@ -1,4 +1,4 @@
-"""Shells: which embedding sets and which evaluations a store has, by name."""
+"""Tasks: find embedding sets and evaluations in the store by the names of corpora and encoders."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tasks.runtime.references import EvaluationRef, SetsRef, corpus_name, encode
 from tasks.runtime.shell import shell
 
 Named = str | dict[str, Any]
-OF_SEVERAL_PROTOCOLS = frozenset("+*")  # in the protocol of a figure over several, which has no outcomes of its own
+SEVERAL_PROTOCOLS = frozenset("+*")  # characters in the protocol of a figure over several protocols
 
 
 @shell("find-sets", kind="read")
 def find_sets(store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Named]) -> tuple[SetsRef, ...]:
-    """The newest sealed pairs of embedding sets by these names; all that there are where none is named.
+    """The newest sealed pairs of embedding sets of these names; all pairs where no name is given.
 
     Raises:
-        RequestError: A named pair is not there, or nothing is.
+        RequestError: A named pair is missing, or the store has none.
     """
     store = EmbeddingStore.open(store_uri)
     sealed = {(s.key.encoder_fingerprint, s.key.corpus_fingerprint, s.key.modality) for s in store.sealed_sets()}
@@ -29,8 +29,8 @@ def find_sets(store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Na
     for corpus in corpus_names:
         for encoder in encoder_names:
             key = store.key(encoder=encoder, corpus=corpus, modality="image")
-            whose = (key.encoder_fingerprint, key.corpus_fingerprint)
-            if {(*whose, "image"), (*whose, "caption")} <= sealed:
+            pair = (key.encoder_fingerprint, key.corpus_fingerprint)
+            if {(*pair, "image"), (*pair, "caption")} <= sealed:
                 found.append(
                     SetsRef(
                         encoder=key.encoder,
@@ -40,7 +40,10 @@ def find_sets(store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Na
                     )
                 )
             elif encoders and corpora:
-                faults.append(f"{corpus!r} is not completely encoded by {encoder!r}; run `capim embed` with both")
+                faults.append(
+                    f"corpus {corpus!r} is not completely encoded with {encoder!r}; "
+                    f"run `capim embed --corpora {corpus} --encoders {encoder}`"
+                )
     if not found and not faults:
         faults.append(f"the store {store.uri} has no complete embedding sets; run `capim embed` or `capim run` first")
     if faults:
@@ -52,20 +55,19 @@ def find_sets(store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Na
 def find_evaluations(
     store_uri: str, *, corpora: Sequence[Named] = (), encoders: Sequence[Named] = ()
 ) -> tuple[EvaluationRef, ...]:
-    """What was evaluated, imported outcomes included: of every encoder and corpus name the newest state.
+    """The newest evaluations of every encoder and corpus name, imported outcomes included.
 
-    In the order in which names are given, else by name: which encoder comes first in a comparison must not depend on
-    whose results were written first.
+    In the order of the given names, else sorted by name, so that comparisons do not depend on the order of writing.
 
     Raises:
-        RequestError: Nothing was evaluated by these names.
+        RequestError: The store has no results of these names.
     """
     store = EmbeddingStore.open(store_uri)
     wanted = {"corpus": [corpus_name(c) for c in corpora], "encoder": [encoder_name(e) for e in encoders]}
     rows = store.rows("results", **{name: names for name, names in wanted.items() if names})
     newest: dict[tuple[str, str], EvaluationRef] = {}
     for row in rows.sort_by("created").select([*SetsRef.__dataclass_fields__, "protocol", "evaluation"]).to_pylist():
-        if not OF_SEVERAL_PROTOCOLS.isdisjoint(row["protocol"]):
+        if not SEVERAL_PROTOCOLS.isdisjoint(row["protocol"]):
             continue
         sets = SetsRef(**{name: row[name] for name in SetsRef.__dataclass_fields__})
         known = newest.get((sets.encoder, sets.corpus))
@@ -73,7 +75,9 @@ def find_evaluations(
         evaluations = {**earlier, row["protocol"]: row["evaluation"]}
         newest[sets.encoder, sets.corpus] = EvaluationRef(sets=sets, evaluations=evaluations, n_scored=0)
     if not newest:
-        raise RequestError(f"the store {store.uri} has no results to compare; run `capim evaluate` first")
+        raise RequestError(
+            f"the store {store.uri} has no results of these encoders and corpora; run `capim evaluate` first"
+        )
     places = [{name: place for place, name in enumerate(wanted[kind])} for kind in ("corpus", "encoder")]
 
     def order(names: tuple[str, str]) -> tuple[tuple[int, str], ...]:

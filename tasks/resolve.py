@@ -1,4 +1,4 @@
-"""Shell: which commit or files an encoder is; asks the hub."""
+"""Task: resolve the revision of an encoder to a commit or to a digest of its files; asks the hub."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def print_rows(
 ) -> None:
     """Print rows; ``columns`` picks and orders them for the table (JSON and CSV carry every column).
 
-    No rows: JSON prints ``[]``, CSV its header if ``columns`` tells it, a table says so on stderr.
+    No rows: JSON prints ``[]``, CSV its header from ``columns`` if given, a table writes ``no rows`` to stderr.
     """
     out = out or sys.stdout
     listed = [dict(row) for row in rows]

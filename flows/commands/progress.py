@@ -39,18 +39,18 @@ def _terminal() -> Iterator[None]:
         TimeRemainingColumn(compact=True, elapsed_when_finished=True),
     )
     with Bars(*columns, console=Console(stderr=True)) as shown:
-        known: dict[str, tuple[TaskID, float]] = {}
+        tasks: dict[str, tuple[TaskID, float]] = {}
 
         def listen(progress: Progress) -> None:
             # the text comes from a corpus: no markup
             label = progress.work.replace("[", "\\[")
-            if progress.work not in known:
-                known[progress.work] = (shown.add_task(label, total=progress.total, rate=""), time.monotonic())
-            task, started = known[progress.work]
+            if progress.work not in tasks:
+                tasks[progress.work] = (shown.add_task(label, total=progress.total, rate=""), time.monotonic())
+            task, started = tasks[progress.work]
             rate = progress.done / max(time.monotonic() - started, 1e-9)
             shown.update(task, completed=progress.done, rate=f"{rate:,.0f} {progress.unit}/s" if progress.done else "")
             if progress.done >= progress.total:
-                del known[progress.work]
+                del tasks[progress.work]
 
         with listening(listen):
             yield
@@ -62,9 +62,9 @@ def _lines() -> Iterator[None]:
 
     def listen(progress: Progress) -> None:
         now = time.monotonic()
-        begun, said = started.setdefault(progress.work, (now, now))
+        begun, reported = started.setdefault(progress.work, (now, now))
         finished = progress.done >= progress.total
-        if (finished and now - begun >= _QUIET_SECONDS) or now - said >= 10:
+        if (finished and now - begun >= _QUIET_SECONDS) or now - reported >= 10:
             rate = progress.done / max(now - begun, 1e-9)
             left = (progress.total - progress.done) / max(rate, 1e-9)
             end = f"in {now - begun:.0f} s" if finished else f"{left:.0f} s left"

@@ -127,12 +127,12 @@ def evaluate(args: argparse.Namespace) -> int:
 
 
 def _custom_metric(config: RunConfig, args: argparse.Namespace) -> int:
-    from flows.evaluate import evaluate_own
+    from flows.evaluate import evaluate_custom
     from flows.execution import start
     from tasks.custom_metric import stored_results
 
     with bars(quiet=args.quiet):
-        written = start(evaluate_own, config, args.metric)
+        written = start(evaluate_custom, config, args.metric)
     rows = stored_results(config.store_uri, written).sort_by([("protocol", "ascending"), ("value", "descending")])
     print_rows(rows.to_pylist(), form=args.format, columns=RESULT_COLUMNS)
     return 0

@@ -1,4 +1,4 @@
-"""What a run shows in the UI beside its state: how far an encode is, the leaderboard, where the report is.
+"""Prefect artifacts of a run: progress of an encode, tables, notes.
 
 Outside a Prefect run every function here does nothing.
 """
@@ -28,11 +28,11 @@ EVERY_SECONDS = 5.0  # a run of days must not flood the server
 
 @contextmanager
 def shown_progress(*, every_seconds: float = EVERY_SECONDS) -> Iterator[None]:
-    """Keep one progress artifact per piece of work of the block up to date, as well as whoever listens already."""
+    """Keep one progress artifact per piece of work of the block up to date; earlier listeners are still called."""
     if not _in_a_run():
         yield
         return
-    known: dict[str, tuple[UUID, float]] = {}
+    artifacts: dict[str, tuple[UUID, float]] = {}
     earlier = current_listener()
     lost = False
 
@@ -48,27 +48,27 @@ def shown_progress(*, every_seconds: float = EVERY_SECONDS) -> Iterator[None]:
 
     def show(progress: Progress) -> None:
         share = 100.0 if progress.total == 0 else 100.0 * progress.done / progress.total
-        if progress.work not in known:
+        if progress.work not in artifacts:
             made = create_progress_artifact(share, description=f"{progress.work}: {progress.total:,} {progress.unit}")
-            known[progress.work] = (cast("UUID", made), time.monotonic())
+            artifacts[progress.work] = (cast("UUID", made), time.monotonic())
             return
-        artifact, said = known[progress.work]
-        if progress.done >= progress.total or time.monotonic() - said >= every_seconds:
+        artifact, updated = artifacts[progress.work]
+        if progress.done >= progress.total or time.monotonic() - updated >= every_seconds:
             update_progress_artifact(artifact, share)
-            known[progress.work] = (artifact, time.monotonic())
+            artifacts[progress.work] = (artifact, time.monotonic())
 
     with listening(listen):
         yield
 
 
 def show_table(key: str, rows: Sequence[dict[str, Any]], description: str) -> None:
-    """A table under this key; its earlier versions stay readable."""
+    """Create a table artifact under this key; earlier versions are kept."""
     if _in_a_run():
         create_table_artifact(table=list(rows), key=key, description=description)
 
 
 def show_text(key: str, markdown: str) -> None:
-    """A note under this key."""
+    """Create a Markdown artifact under this key."""
     if _in_a_run():
         create_markdown_artifact(markdown=markdown, key=key)
 

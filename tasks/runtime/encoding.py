@@ -1,4 +1,4 @@
-"""One model, one store: the missing items of a set through the model into the store, then the seal."""
+"""Encodes the missing items of embedding sets with one model, writes them to the store and seals the sets."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ UNITS = {"image": "images", "caption": "captions"}
 
 @dataclass(frozen=True, kw_only=True)
 class EncodeSettings:
-    """How to encode; none of it changes a vector.
+    """Settings of an encode that do not change a vector.
 
     Attributes:
-        device: ``auto``, ``cpu``, ``cuda`` …; several with commas: a process each, side by side.
-        image_batch: Images per forward pass; None: found by trying, once the model is loaded.
-        caption_batch: Captions per forward pass; None: found by trying.
-        trust_remote_code: Consent to run a checkpoint's own code.
+        device: One device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
+        image_batch: Images per forward pass; None: measured once the model is loaded.
+        caption_batch: Captions per forward pass; None: measured.
+        trust_remote_code: Allow code from the checkpoint's repository to run.
         compiled: Compile the forward passes first.
     """
 
@@ -57,12 +57,12 @@ class EncodeSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedSet:
-    """What encoding one set came to.
+    """Counts of one encoded set.
 
     Attributes:
-        n_items: Of the whole set.
-        n_encoded: That were missing and are there now.
-        n_truncated: Of those encoded, captions longer than the model takes.
+        n_items: Items of the set.
+        n_encoded: Items that were missing and are stored now.
+        n_truncated: Encoded captions that were longer than the model's maximum length.
         batch_size: Items per forward pass at the end, after any halving; 0 where nothing was encoded.
     """
 
@@ -73,7 +73,7 @@ class EncodedSet:
 
 
 class SetEncoder:
-    """Holds the model, and its device for itself, from the first missing item until it is closed."""
+    """Holds the model, and a lock on its device, from the first missing item until it is closed."""
 
     def __init__(self, spec: EncoderSpec, store: EmbeddingStore, settings: EncodeSettings, run: str) -> None:
         self.spec = spec
@@ -85,7 +85,7 @@ class SetEncoder:
         self._held = ExitStack()
 
     def close(self) -> None:
-        """Let go of the model and of its device."""
+        """Release the model and the lock on its device."""
         self._loaded = None
         self._held.close()
 
@@ -156,9 +156,9 @@ class SetEncoder:
     def _batch_size(self, modality: Modality) -> int:
         from tasks.encoders.tuning import find_batch_size
 
-        asked = self._settings.image_batch if modality == "image" else self._settings.caption_batch
-        if asked is not None:
-            return asked
+        size = self._settings.image_batch if modality == "image" else self._settings.caption_batch
+        if size is not None:
+            return size
         if modality not in self._found:
             self._found[modality] = find_batch_size(self._encoder(), modality).size
         return self._found[modality]
@@ -189,14 +189,14 @@ class SetEncoder:
         }
 
     def _write_batches(self, rows: list[dict[str, object]]) -> None:
-        """Write and forget these rows: few commits, however many batches."""
+        """Write and clear these rows: few commits for many batches."""
         if rows:
             self._store.write_rows("batches", pa.Table.from_pylist(rows, schema=BATCHES))
             rows.clear()
 
 
 def _work(corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> tuple[ImageWork | CaptionWork, list[str]]:
-    """What to encode, and the hash of each input."""
+    """The items to encode, and the hash of each input."""
     from tasks.encoders.pipeline import CaptionWork, ImageWork
 
     if modality == "image":
@@ -204,8 +204,8 @@ def _work(corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> tuple[
         shas = chosen["sha"].to_pylist()
         if corpus.source is None or None in shas:
             raise RequestError(
-                f"corpus {corpus.name!r} has ids without image files, which cannot be encoded; "
-                "bring embeddings made elsewhere with `capim import`"
+                f"corpus {corpus.name!r} has images without files, which cannot be encoded; "
+                "import their embeddings with `capim import`"
             )
         images = ImageWork(
             ords=ords, keys=chosen["key"].to_pylist(), shas=shas, read=corpus.source.read, decode=decode_image
@@ -214,8 +214,8 @@ def _work(corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> tuple[
     texts = corpus.captions["text"].take(pa.array(ords)).to_pylist()
     if None in texts:
         raise RequestError(
-            f"corpus {corpus.name!r} has ids without caption texts, which cannot be encoded; "
-            "bring embeddings made elsewhere with `capim import`"
+            f"corpus {corpus.name!r} has captions without text, which cannot be encoded; "
+            "import their embeddings with `capim import`"
         )
     shas = [blake2b(text.encode(), digest_size=16).hexdigest() for text in texts]
     return CaptionWork(ords=ords, texts=texts), shas

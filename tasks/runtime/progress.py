@@ -1,7 +1,7 @@
-"""How far a long task is, told to whoever runs it.
+"""Progress of long tasks, reported to a listener.
 
-A shell wraps its loop in :func:`track`; the command line listens and draws bars, a Prefect flow listens and
-updates an artifact, and with no listener nothing happens. Plain code gets a callback and knows neither.
+A task wraps its loop in :func:`track`; the command line listens and draws bars, a Prefect flow listens and
+updates an artifact, and with no listener nothing happens. Plain code gets a callback and needs neither.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _listener: ContextVar[Listener | None] = ContextVar("progress_listener", default
 
 
 def current_listener() -> Listener:
-    """Whoever listens now; a listener that does nothing where nobody does."""
+    """The current listener, or one that does nothing."""
     return _listener.get() or (lambda _progress: None)
 
 

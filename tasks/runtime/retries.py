@@ -1,4 +1,4 @@
-"""When trying again can help: a hub or an object store that did not answer, never a request that was wrong."""
+"""Decides which failed tasks are retried: a hub or object store did not answer, never a wrong request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OBJECT_STORE = ("error sending request", "timed out", "service unavailable", "s
 def may_help(_task: object, _run: object, state: Any) -> bool:
     """Whether a failed task should be tried again (Prefect's ``retry_condition_fn``).
 
-    A task that used up its own time would do so again.
+    A task that reached its time limit is not retried.
     """
     from prefect.task_engine import TaskRunTimeoutError
 
@@ -30,10 +30,9 @@ def may_help(_task: object, _run: object, state: Any) -> bool:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether an error, or one that it was raised from, is the outside's silence: neither our fault nor the request's.
+    """Whether an error, or one of its causes, is temporary: an outside service did not answer.
 
-    What is told as a fault ("the hub cannot be reached") keeps its cause, and that may pass. A hub that is switched
-    off stays so.
+    False in offline mode (``HF_HUB_OFFLINE``), where the hub never answers.
 
     Examples:
         >>> may_pass(ConnectionResetError()), may_pass(FileNotFoundError("captions.json"))
@@ -51,8 +50,8 @@ def _passes(error: BaseException) -> bool:
         return True
     if not _CLASSES.isdisjoint(kind.__name__ for kind in type(error).__mro__):
         return True
-    said = str(error).lower()
-    return "lanceerror(io)" in said and any(words in said for words in _OBJECT_STORE)
+    message = str(error).lower()
+    return "lanceerror(io)" in message and any(words in message for words in _OBJECT_STORE)
 
 
 def _with_causes(error: BaseException | None) -> Iterator[BaseException]:

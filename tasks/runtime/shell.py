@@ -1,4 +1,4 @@
-"""What all Prefect tasks of capim share, in one place: retries, tags, time limits, no result cache."""
+"""The decorator of all tasks: retries, tags, time limits, no result cache."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Kind = Literal["read", "encode", "score", "analyse", "report"]
 def shell(
     name: str, *, kind: Kind, run_name: str | None = None, timeout_hours: float | None = None
 ) -> Callable[[Callable[P, R]], Task[P, R]]:
-    """Makes a function a task: by reference in and out, repeatable, its results kept in the store and nowhere else.
+    """Make a function a Prefect task that can be repeated; its results are kept in the store only.
 
     Args:
-        name: Of the task.
+        name: Name of the task.
         kind: Its tag, ``capim-<kind>``; ``prefect concurrency-limit create capim-encode 1`` limits all of a kind.
-        run_name: Of its runs, a template over the parameters; a name with a number unless given.
+        run_name: Name of its runs, a template over the parameters.
         timeout_hours: A run that takes longer fails. Only for tasks that flows call in their own thread: Prefect
             cannot interrupt others in the middle of a system call.
     """

@@ -1,4 +1,4 @@
-"""Outcomes as the store has them, always in one order."""
+"""Reads stored outcomes in query order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _QUERY = [("query_ord", "ascending"), ("query_id", "ascending")]
 
 
 def in_query_order(rows: pa.Table) -> pa.Table:
-    """Rows of one evaluation by query.
+    """Rows of one evaluation, sorted by query.
 
     A store gives rows in any order. Encoders are compared query by query, and sums are the same to the last digit
     only if they are added up in the same order.
@@ -30,6 +30,6 @@ def read_outcomes(store: EmbeddingStore, evaluation: str, protocol: EvalProtocol
     rows = store.rows("outcomes", evaluation=evaluation)
     if not rows.num_rows:
         raise WorkError(
-            f"outcomes of evaluation {evaluation} ({protocol.id}) are not in {store.uri}; run `capim evaluate` again"
+            f"no outcomes of evaluation {evaluation} ({protocol.id}) in {store.uri}; run `capim evaluate` again"
         )
     return Outcomes.from_arrow(in_query_order(rows), protocol)

@@ -1,4 +1,4 @@
-"""Versions of what can change a figure."""
+"""Versions of the libraries that can change a figure."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LIBRARIES = (
 
 @cache
 def library_versions() -> dict[str, str]:
-    """Library -> version, of those that are installed, and Python's own."""
+    """Library -> version of the installed ones, and of Python."""
     return {"python": ".".join(map(str, sys.version_info[:3])), **versions_of(LIBRARIES)}
 
 
 def versions_of(names: Iterable[str]) -> dict[str, str]:
-    """Library -> version, in this order, those left out that are not installed."""
+    """Library -> version of the installed ones, in this order."""
     found = {}
     for name in names:
         try:
