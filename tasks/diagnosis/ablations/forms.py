@@ -121,15 +121,15 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, *, storage: str) -
     Rounding to a finer type than ``storage`` is left out: the store does not hold what it would keep.
     """
     images, captions, queries = vectors.images, vectors.captions, vectors.captions[task.queries]
-    dim, asked = images.shape[1], renumbered(task)
+    dim, renumbered_task = images.shape[1], renumbered(task)
 
     def each(change: Callable[[Matrix], Matrix]) -> Callable[[], Scored]:
-        return lambda: single_hits(change(images), change(queries), asked)
+        return lambda: single_hits(change(images), change(queries), renumbered_task)
 
     def both(change: Callable[[Matrix, Matrix], tuple[Matrix, Matrix]]) -> Callable[[], Scored]:
         def score() -> Scored:
             changed_images, changed_captions = change(images, captions)
-            return single_hits(changed_images, changed_captions[task.queries], asked)
+            return single_hits(changed_images, changed_captions[task.queries], renumbered_task)
 
         return score
 
@@ -137,7 +137,7 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, *, storage: str) -
         return images * vectors.image_norms[:, None], captions * vectors.caption_norms[:, None]
 
     normalisation = partial(Form, analysis="normalisation", bytes_per_item=dim * BYTES["float16"])
-    yield normalisation(level_name="L2", score=partial(single_hits, images, queries, asked))
+    yield normalisation(level_name="L2", score=partial(single_hits, images, queries, renumbered_task))
     yield normalisation(level_name="none", score=both(unnormalised))
     yield normalisation(level_name="centred per modality", score=both(transforms.centred))
     yield normalisation(level_name="whitened", score=both(transforms.whitened))
@@ -147,7 +147,7 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, *, storage: str) -
         if kind in changes:
             yield precision(feature="stored in", score=each(changes[kind]))
         if kind in ROUNDED:
-            yield precision(feature="scored in", score=partial(hits_scored_in, kind, images, queries, asked))
+            yield precision(feature="scored in", score=partial(hits_scored_in, kind, images, queries, renumbered_task))
     axes = cache(partial(transforms.principal_axes, images, captions))
 
     def projected(vectors: Matrix, n: int) -> Matrix:
@@ -161,7 +161,7 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, *, storage: str) -
 
 def late_forms(vectors: LateInteractionVectors, task: RetrievalTask, *, storage: str) -> Iterator[Form]:
     """Pooled images, and quantisation of all vectors, of late interaction; the first form is the stored one."""
-    images, queries, asked = vectors.images, vectors.captions.take(task.queries), renumbered(task)
+    images, queries, renumbered_task = vectors.images, vectors.captions.take(task.queries), renumbered(task)
     trees = transforms.token_trees(images)
     for factor in POOLING_FACTORS:
         pooled = transforms.pooled(images, trees, factor)
@@ -169,12 +169,12 @@ def late_forms(vectors: LateInteractionVectors, task: RetrievalTask, *, storage:
             analysis="pooling",
             level_name=f"1 of {factor}",
             bytes_per_item=pooled.values.size / len(pooled) * BYTES["float16"],
-            score=partial(late_hits, pooled, queries, asked),
+            score=partial(late_hits, pooled, queries, renumbered_task),
         )
 
     def each(change: Callable[[Matrix], Matrix]) -> Callable[[], Scored]:
         return lambda: late_hits(
-            images.with_values(change(images.values)), queries.with_values(change(queries.values)), asked
+            images.with_values(change(images.values)), queries.with_values(change(queries.values)), renumbered_task
         )
 
     for kind, change in _precisions(transforms.reach(images.values, vectors.captions.values), storage).items():
