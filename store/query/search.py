@@ -128,7 +128,7 @@ def _is_indexed(table: lancedb.table.Table, key: SetKey) -> bool:
 
 def _scores(query: NDArray[np.float32], items: Ragged, key: SetKey) -> NDArray[np.float32]:
     """Scores of some items for one query, shape ``(n_items,)``."""
-    products: NDArray[np.float32] = items.values.astype(np.float32) @ query.T  # (vectors of all items, of the query)
+    products: NDArray[np.float32] = items.values @ query.T  # (vectors of all items, vectors of the query)
     if key.vectors == "single":
         return products[:, 0]
     starts = items.offsets[:-1]
@@ -158,9 +158,10 @@ def _exact(
 ) -> list[tuple[NDArray[np.int32], NDArray[np.float32]]]:
     best = [(np.empty(0, np.int32), np.empty(0, np.float32)) for _ in queries]
     for rows in store.stored_blocks(key, language=language, translator=translator, window=_WINDOW[key.vectors]):
+        items = rows.vectors.with_values(rows.vectors.values.astype(np.float32))
         for number, query in enumerate(queries):
             ords, scores = best[number]
-            block_scores = _scores(query, rows.vectors, key)
+            block_scores = _scores(query, items, key)
             best[number] = _best(np.concatenate([ords, rows.ords]), np.concatenate([scores, block_scores]), k)
     return best
 
@@ -188,4 +189,5 @@ def _through_index(
     with storage_faults(f"searching {name!r}"):
         ords = np.unique(candidates.to_arrow().column("ord").to_numpy())
     (rows,) = read_blocks(store.connection, key, store.item_index(key), ords, sealed=state, window=len(ords))
-    return _best(rows.ords, _scores(query, rows.vectors, key), k)
+    items = rows.vectors.with_values(rows.vectors.values.astype(np.float32))
+    return _best(rows.ords, _scores(query, items, key), k)
