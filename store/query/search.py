@@ -128,7 +128,7 @@ def _is_indexed(table: lancedb.table.Table, key: SetKey) -> bool:
 
 def _scores(query: NDArray[np.float32], items: Ragged, key: SetKey) -> NDArray[np.float32]:
     """Scores of some items for one query, shape ``(n_items,)``."""
-    products: NDArray[np.float32] = items.values @ query.T  # (vectors of all items, vectors of the query)
+    products = np.asarray(items.values @ query.T, dtype=np.float32)  # (vectors of all items, vectors of the query)
     if key.vectors == "single":
         return products[:, 0]
     starts = items.offsets[:-1]
