@@ -70,7 +70,7 @@ def build_corpus(
         Traceback (most recent call last):
         store.errors.RequestError: corpus 'bad': captions of images that are not in the corpus: 'a0' of 'z'
     """
-    faults = Faults(name)
+    faults = Faults(f"corpus {name!r}")
     if not name or not all(c.isascii() and (c.isalnum() or c in "._-") for c in name):
         faults.add("the name must be made of ASCII letters, digits, '.', '_' and '-' only")
     image_table = _table(_images(images, source, faults), IMAGES, faults)

@@ -243,7 +243,7 @@ def _faults(
         elif fault["type"] == "extra_forbidden":
             near = _near(option, model.model_fields)
             takes = ", ".join(each for each in model.model_fields if each != "reader")
-            line = f"unknown option {option!r}; {near}reader {content['reader']!r} takes {takes}"
+            line = f"unknown option {option!r} of reader {content['reader']!r}; {near or f'it takes {takes}'}"
         else:
             line = f"{option} must be {_expected(fault, model)}, got {content[option]!r}"
         lines.setdefault(option, f"{where}: {line}")

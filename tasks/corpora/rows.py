@@ -71,10 +71,10 @@ class SkippedRow(NamedTuple):
 
 
 class Faults:
-    """The faults of a corpus by kind, each kind with its first examples."""
+    """The faults of a corpus, or of the file that it is read from, by kind; each kind with its first examples."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, where: str) -> None:
+        self._where = where
         self._examples: dict[str, list[str]] = {}
 
     def add(self, kind: str, example: str = "") -> None:
@@ -87,6 +87,6 @@ class Faults:
         for kind, examples in self._examples.items():
             shown = ", ".join(example for example in examples[:_SHOWN] if example)
             more = f" and {len(examples) - _SHOWN} more" if len(examples) > _SHOWN else ""
-            lines.append(f"corpus {self._name!r}: {kind}" + (f": {shown}{more}" if shown else ""))
+            lines.append(f"{self._where}: {kind}" + (f": {shown}{more}" if shown else ""))
         if lines:
             raise RequestError(lines)

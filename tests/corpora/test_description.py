@@ -56,14 +56,15 @@ def test_a_corpus_of_the_table_can_be_given_another_name() -> None:
 
 def test_all_faults_of_a_description_are_reported_together(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(
-        'reader = "coco-captions"\nname = "a b"\nsample = 0\nsample_seed = "x"\nimage = "photos"\n'
+        'reader = "coco-captions"\nname = "a b"\nsample = 0\nsample_seed = "x"\nimage = "photos"\nquux = 1\n'
     )
     message = refusal(tmp_path / "c.toml")
     for expected in (
         "name must be made of ASCII letters, digits, '.', '_' and '-' only, got 'a b'",
         "sample must be greater than or equal to 1, got 0",
         "sample_seed must be a whole number, got 'x'",
-        "unknown option 'image'; did you mean 'images'? reader 'coco-captions' takes name, sample, sample_seed, root,",
+        "unknown option 'image' of reader 'coco-captions'; did you mean 'images'?",
+        "unknown option 'quux' of reader 'coco-captions'; it takes name, sample, sample_seed, root, images, captions",
         "missing option 'root'; reader 'coco-captions' needs root (the folder)",
     ):
         assert expected in message

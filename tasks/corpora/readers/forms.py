@@ -83,7 +83,7 @@ def corpus_of_rows(
     Raises:
         RequestError: A column or file is missing, rows lack an image or a caption, or ids repeat; lists every fault.
     """
-    faults = Faults(name)
+    faults = Faults(where)
     column_of = columns_of_roles(form, columns, available, where=where, ids_only=ids_only)
     table = _Rows(form, column_of, language, faults)
     for number, row in enumerate(rows, start=1):
