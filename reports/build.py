@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reports import format as show
-from reports.elements.gallery import Thumbnail
 from reports.elements.page import Report, Section
 from reports.elements.thumbnails import data_uri
 from reports.rows.report_data import ReportData
@@ -59,7 +58,7 @@ def report_of(data: ReportData) -> Report:
             ("Newest result", show.moment(newest)),
         ),
         sections=tuple(section for build in SECTIONS if (section := build(data)).blocks),
-        thumbnails=tuple(Thumbnail(key=sha, data_uri=data_uri(encoded)) for sha, encoded in data.thumbnails.items()),
+        thumbnails={sha: data_uri(encoded) for sha, encoded in data.thumbnails.items()},
         sources=data.digest,
         colophon=COLOPHON,
     )

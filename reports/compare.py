@@ -33,15 +33,15 @@ def write_comparison(old: str | Path, new: str | Path, target: str | Path) -> st
     """Writes ``compare.html`` and ``compare.md`` about two reports.
 
     Args:
-        old: A report: its folder, page or ``results.json``.
-        new: Another one.
+        old: The folder of a report, its page or its ``results.json``.
+        new: Likewise.
         target: A folder, made if need be, or an address.
 
     Returns:
         The path or address of ``compare.html``.
 
     Raises:
-        RequestError: One of them is not a report.
+        RequestError: ``old`` or ``new`` is not a report.
     """
     report = compare(load_snapshot(old), load_snapshot(new))
     write_files(target, {"compare.md": render_markdown(report), "compare.html": render_html(report)})
@@ -65,7 +65,7 @@ def compare(old: Snapshot, new: Snapshot) -> Report:
             ("Worse", show.number(len(worse), 0)),
         ),
         sections=tuple(section for section in sections if section is not None),
-        thumbnails=(),
+        thumbnails={},
         colophon="Made by capim from the results.json of the two reports.",
         sources=digest16([old.name, new.name, [[*c.key, c.difference, c.p, c.basis] for c in shared]]),
     )
@@ -115,18 +115,16 @@ def _table(name: str, caption: str, moved: list[FigureChange], *, folded: bool =
         name,
         caption,
         sorted(moved, key=lambda c: (c.p is None, c.p or 0.0, c.key)),
-        [
-            texts("Encoder", lambda c: c.key[3]),
-            texts("corpus", lambda c: c.key[0]),
-            texts("protocol", lambda c: c.key[1]),
-            texts("metric", lambda c: metric_title(c.key[2])),
-            numbers("old", lambda c: side(c.old, c.key[2])),
-            numbers("new", lambda c: side(c.new, c.key[2])),
-            numbers("difference", difference),
-            numbers("p", p_raw),
-            numbers("adjusted p", lambda c: p_cell(c.p_adjusted, c), explain="Holm over all figures that have a p"),
-            texts("basis", lambda c: c.basis),
-        ],
+        texts("Encoder", lambda c: c.key[3]),
+        texts("corpus", lambda c: c.key[0]),
+        texts("protocol", lambda c: c.key[1]),
+        texts("metric", lambda c: metric_title(c.key[2])),
+        numbers("old", lambda c: side(c.old, c.key[2])),
+        numbers("new", lambda c: side(c.new, c.key[2])),
+        numbers("difference", difference),
+        numbers("p", p_raw),
+        numbers("adjusted p", lambda c: p_cell(c.p_adjusted, c), explain="Holm over all figures that have a p"),
+        texts("basis", lambda c: c.basis),
         sortable=True,
         folded=f"All {show.count(len(moved), 'changed figure')}" if folded else "",
         note=NOTE,
@@ -150,12 +148,10 @@ def _causes(old: Snapshot, new: Snapshot, moved: list[FigureChange]) -> Section 
         "differences",
         "Differences besides the figures",
         changes,
-        [
-            texts("subject", lambda c: c.subject),
-            texts("setting", lambda c: c.setting),
-            texts("old", lambda c: _setting(c.old)),
-            texts("new", lambda c: _setting(c.new)),
-        ],
+        texts("subject", lambda c: c.subject),
+        texts("setting", lambda c: c.setting),
+        texts("old", lambda c: _setting(c.old)),
+        texts("new", lambda c: _setting(c.new)),
     )
     return Section(
         id="causes",
@@ -185,10 +181,10 @@ def _coverage(old: Snapshot, new: Snapshot) -> Section | None:
         "only-one",
         "Figures without a counterpart",
         rows,
-        [
+        *(
             texts(heading, itemgetter(i))
             for i, heading in enumerate(("Encoder", "corpus", "protocol", "metrics", "where"))
-        ],
+        ),
         sortable=True,
     )
     return Section(id="coverage", title="Figures of only one report", lead="", blocks=(table,))

@@ -23,8 +23,9 @@ def write_files(target: str | Path, files: Mapping[str, str | bytes], *, replace
         WorkError: The disk is full, the folder cannot be written, or the address does not answer.
     """
     try:
-        local = "://" not in str(target)
-        system, root = (pyarrow.fs.LocalFileSystem(), str(target)) if local else pyarrow.fs.FileSystem.from_uri(target)
+        root = str(target)
+        local = "://" not in root
+        system, root = (pyarrow.fs.LocalFileSystem(), root) if local else pyarrow.fs.FileSystem.from_uri(root)
         for name, contents in files.items():
             path = f"{root}/{name}"
             if local:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from reports import format as show
 from reports.destination import write_files
-from reports.elements.gallery import Grid, Hit, Thumbnail
+from reports.elements.gallery import Grid, Hit
 from reports.elements.page import Report, Section
 from reports.elements.thumbnails import data_uri
 from reports.render import render_html
@@ -45,10 +45,10 @@ def write_search(
 
     Args:
         target: The file.
-        query: The query: a text, or the name of an image file.
-        hits: The results, best first.
-        encoder: Encoder name.
-        corpus: Corpus name.
+        query: A text, or the name of an image file.
+        hits: Best first.
+        encoder: Its name.
+        corpus: Its name.
         picture: Small encoded picture of a query that is an image.
         indexed: Whether the search used an approximate index instead of comparing all items.
 
@@ -58,9 +58,9 @@ def write_search(
     Raises:
         WorkError: The file cannot be written.
     """
-    thumbnails = {f"{i}": hit.thumbnail for i, hit in enumerate(hits, 1) if hit.thumbnail is not None}
+    thumbnails = {f"{i}": data_uri(hit.thumbnail) for i, hit in enumerate(hits, 1) if hit.thumbnail is not None}
     if picture is not None:
-        thumbnails["query"] = picture
+        thumbnails["query"] = data_uri(picture)
     how = "Approximate search (index)" if indexed else "Exact search"
     grid = Grid(
         id="hits",
@@ -83,7 +83,7 @@ def write_search(
         subtitle=f"{encoder} in {corpus}",
         facts=(("Results", show.number(len(hits), 0)),),
         sections=(Section(id="results", title="Nearest items", lead="", blocks=(grid,)),),
-        thumbnails=tuple(Thumbnail(key=key, data_uri=data_uri(small)) for key, small in thumbnails.items()),
+        thumbnails=thumbnails,
         colophon="Made by capim from stored embeddings.",
         sources=digest16([query, encoder, corpus, [[hit.id, hit.score] for hit in hits]]),
     )

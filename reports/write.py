@@ -70,16 +70,8 @@ def results_json(data: ReportData, report: Report) -> dict[str, object]:
         "page": {
             "title": report.title,
             "subtitle": report.subtitle,
-            "facts": [list(fact) for fact in report.facts],
-            "sections": [
-                {
-                    "id": section.id,
-                    "title": section.title,
-                    "lead": section.lead,
-                    "blocks": [_block_json(block) for block in section.blocks],
-                }
-                for section in report.sections
-            ],
+            "facts": report.facts,
+            "sections": [{**vars(s), "blocks": [_block_json(block) for block in s.blocks]} for s in report.sections],
         },
     }
 

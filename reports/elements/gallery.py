@@ -98,11 +98,3 @@ class Grid:
     hits: tuple[Hit, ...]
     thumbnail: str = ""
     note: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Thumbnail:
-    """One small picture, embedded once per page."""
-
-    key: str
-    data_uri: str

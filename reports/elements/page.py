@@ -7,11 +7,13 @@ markup, made by ``reports.elements.charts``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import ClassVar, Literal, NamedTuple, TypeAlias
+from operator import attrgetter
+from typing import ClassVar, Literal, TypeAlias
 
-from reports.elements.gallery import Gallery, Grid, Thumbnail
+from reports.elements.gallery import Gallery, Grid
 
 Mark: TypeAlias = Literal["", "best", "tied", "good", "warn", "bad", "muted"]
 
@@ -66,13 +68,6 @@ class Column:
     explain: str = ""
 
 
-class HeadingGroup(NamedTuple):
-    """A heading over ``span`` neighbouring columns."""
-
-    text: str
-    span: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class Table:
     """Rows and columns; the first cell of a row names the row.
@@ -106,14 +101,10 @@ class Table:
                 )
 
     @property
-    def groups(self) -> tuple[HeadingGroup, ...]:
-        """The upper line of headings; empty if no column has a group."""
-        if not any(column.group for column in self.columns):
-            return ()
-        return tuple(
-            HeadingGroup(text=group, span=str(len(list(members))))
-            for group, members in groupby(self.columns, key=lambda column: column.group)
-        )
+    def groups(self) -> list[tuple[str, int]]:
+        """The upper line of headings, each with its number of columns; empty if no column has a group."""
+        groups = [(group, len(list(columns))) for group, columns in groupby(self.columns, key=attrgetter("group"))]
+        return groups if any(group for group, _ in groups) else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +198,7 @@ class Report:
         subtitle: The encoders and corpora.
         facts: Short pairs under the title, such as the number of encoders.
         sections: In reading order.
-        thumbnails: Every picture of the galleries.
+        thumbnails: Key to the data URI of every picture of the galleries.
         sources: Digest of all rows of the report; equal digests give equal bytes.
         colophon: Last line: the origin of the report.
     """
@@ -216,18 +207,14 @@ class Report:
     subtitle: str
     facts: tuple[tuple[str, str], ...]
     sections: tuple[Section, ...]
-    thumbnails: tuple[Thumbnail, ...]
+    thumbnails: Mapping[str, str]
     sources: str
     colophon: str
 
     def __post_init__(self) -> None:
         ids = [section.id for section in self.sections]
-        ids += [
-            block.id
-            for section in self.sections
-            for block in section.blocks
-            if not isinstance(block, Text | Notice | Choices)
-        ]
+        blocks = [block for section in self.sections for block in section.blocks]
+        ids += [block.id for block in blocks if not isinstance(block, Text | Notice | Choices)]
         twice = sorted({name for name in ids if ids.count(name) > 1})
         if twice:
             raise ValueError(f"report: the ids {', '.join(twice)} are used twice; anchors and files need unique ones")

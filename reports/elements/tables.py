@@ -39,33 +39,22 @@ def pivot(
     id_: str,
     caption: str,
     rows: Iterable[T],
-    columns: Iterable[ColumnOf[T]],
-    *,
-    extra_rows: Sequence[Sequence[Cell]] = (),
+    *columns: ColumnOf[T],
+    extra_rows: Iterable[Sequence[Cell]] = (),
     note: str = "",
     sortable: bool = False,
     dense: bool = False,
     folded: str = "",
 ) -> Table:
-    """A table with one row per row key.
+    """A table with one row per row key, from which every column makes its cell; for the options see :class:`Table`.
 
-    Args:
-        id_: Unique in the report; an anchor.
-        caption: What is shown, in one line.
-        rows: Row keys, from which every column makes its cell.
-        columns: Left to right.
-        extra_rows: Finished rows below the others, such as chance.
-        note: See :class:`Table`.
-        sortable: See :class:`Table`.
-        dense: See :class:`Table`.
-        folded: See :class:`Table`.
+    ``extra_rows`` are finished rows below the others, such as chance.
 
     Examples:
         >>> square = numbers("square", lambda n: value(n * n, f"{n * n}"))
-        >>> [[cell.text for cell in row] for row in pivot("t", "Squares", [2, 3], [texts("n", str), square]).rows]
+        >>> [[cell.text for cell in row] for row in pivot("t", "Squares", [2, 3], texts("n", str), square).rows]
         [['2', '4'], ['3', '9']]
     """
-    columns = list(columns)
 
     def cells(row: T) -> tuple[Cell, ...]:
         made = (cell(row) for _, cell in columns)

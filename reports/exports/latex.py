@@ -36,14 +36,10 @@ def latex_table(table: Table) -> str:
         r"    \toprule",
     ]
     if table.groups:
-        spans = [int(group.span) for group in table.groups]
-        heads = [f"\\multicolumn{{{group.span}}}{{c}}{{{escape_latex(group.text)}}}" for group in table.groups]
-        starts = [end - n for end, n in zip(accumulate(spans), spans, strict=True)]
-        rules = [
-            f"\\cmidrule(lr){{{start + 1}-{start + n}}}"
-            for start, n, group in zip(starts, spans, table.groups, strict=True)
-            if group.text
-        ]
+        heads = [f"\\multicolumn{{{span}}}{{c}}{{{escape_latex(text)}}}" for text, span in table.groups]
+        ends = accumulate(span for _, span in table.groups)
+        lined = [(end - span + 1, end) for end, (text, span) in zip(ends, table.groups, strict=True) if text]
+        rules = [f"\\cmidrule(lr){{{start}-{end}}}" for start, end in lined]
         lines += [f"    {' & '.join(heads)} \\\\", f"    {' '.join(rules)}"]
     lines += [f"    {' & '.join(escape_latex(c.heading) for c in table.columns)} \\\\", r"    \midrule"]
     lines += [f"    {' & '.join(_cell(cell) for cell in row)} \\\\" for row in table.rows]

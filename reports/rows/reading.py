@@ -41,8 +41,8 @@ def read_report_data(source: Source, *, run: str | None = None, describe: Descri
     Raises:
         RequestError: There are no results.
     """
-    tables = {name: source.rows(name).to_pylist() for name in TABLES}
-    results: list[Row] = [r for r in tables["results"] if run in (None, r["run"])]
+    tables: dict[str, list[Row]] = {name: [*source.rows(name).to_pylist()] for name in TABLES}
+    results = [r for r in tables["results"] if run in (None, r["run"])]
     if not results:
         fault = f"run {run!r} wrote no results" if run else "there are no results yet"
         runs_with_results = ", ".join(sorted({r["run"] for r in tables["results"]})[-5:])

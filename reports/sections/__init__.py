@@ -1,1 +1,1 @@
-"""One module per part of the report: `section(data)` gives it, or None if the store has nothing for it."""
+"""One module per part of the report: `section(data)` gives it, without blocks if the store has no rows for it."""

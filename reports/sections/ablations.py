@@ -105,22 +105,20 @@ def _table(data: ReportData, corpus: str, analysis: str, protocol: str, metric: 
         anchor("ablation", analysis, corpus, protocol, metric),
         f"{title_of(analysis)} · {corpus} · {protocol} · {metric_title(metric)}",
         sorted(rows, key=lambda r: names.index(r["encoder"])),
-        [
-            texts("Encoder", lambda r: r["encoder"]),
-            texts("setting", _label),
-            numbers(metric_title(metric), slice_cell),
-            *([numbers("change", change)] if any(d.get("change") is not None for d in details.values()) else []),
-            *(
-                detail(key, heading, show.percent, "Percent")
-                for key, heading in SHARES.items()
-                if any(d.get(key) for d in details.values())
-            ),
-            *(
-                detail(key, heading, show.significant)
-                for key, heading in COSTS.items()
-                if key != "x" and any(key in d for d in details.values())
-            ),
-        ],
+        texts("Encoder", lambda r: r["encoder"]),
+        texts("setting", _label),
+        numbers(metric_title(metric), slice_cell),
+        *([numbers("change", change)] if any(d.get("change") is not None for d in details.values()) else []),
+        *(
+            detail(key, heading, show.percent, "Percent")
+            for key, heading in SHARES.items()
+            if any(d.get(key) for d in details.values())
+        ),
+        *(
+            detail(key, heading, show.significant)
+            for key, heading in COSTS.items()
+            if key != "x" and any(key in d for d in details.values())
+        ),
         sortable=True,
         dense=True,
     )

@@ -48,16 +48,14 @@ def _winoground(data: ReportData, corpus: str) -> Table:
         f"winoground-{corpus}",
         f"{corpus} · winoground · percent of {show.count(n_examples, 'example')}",
         rows,
-        [
-            texts("Encoder", str),
-            *(result_column(data, corpus, "winoground", m, group="winoground") for m in metrics),
-            measures(
-                "ties",
-                lambda name: rows[name]["tie_share"],
-                show.percent,
-                explain="Share of examples with a tied score, percent",
-            ),
-        ],
+        texts("Encoder", str),
+        *(result_column(data, corpus, "winoground", m, group="winoground") for m in metrics),
+        measures(
+            "ties",
+            lambda name: rows[name]["tie_share"],
+            show.percent,
+            explain="Share of examples with a tied score, percent",
+        ),
         extra_rows=[
             (
                 Cell(text="chance", mark="muted"),
@@ -125,14 +123,12 @@ def _pairs(data: ReportData, corpus: str) -> Table:
         f"pairs-{corpus}",
         f"{corpus} · percent of pairs in which the caption scores higher than its hard negative",
         [r["encoder"] for r in data.ranked(corpus, protocols[0], PAIRS)],
-        [
-            texts("Encoder", str),
-            *(
-                result_column(data, corpus, p, PAIRS, heading=category.replace("_", " "), group=family)
-                for p in protocols
-                for family, category in [p.split("/", 1)]
-            ),
-        ],
+        texts("Encoder", str),
+        *(
+            result_column(data, corpus, p, PAIRS, heading=category.replace("_", " "), group=family)
+            for p in protocols
+            for family, category in [p.split("/", 1)]
+        ),
         extra_rows=[(Cell(text="chance", mark="muted"), *(chance for _ in protocols))],
         sortable=True,
     )

@@ -12,47 +12,7 @@ from reports.elements.tables import ColumnOf, numbers, pivot, texts, value
 from reports.rows.report_data import ReportData
 from reports.sections.leaderboard import HEADLINES
 
-ORDER = (
-    "t2i/all", "t2i/first", "t2i/ordinal-mean", "t2i/1k", "t2i/cxc", "t2i/eccv",
-    "i2t/any", "i2t/any5", "i2t/symmetric-first", "i2t/symmetric-mean", "i2t/1k", "i2t/cxc", "i2t/eccv",
-)  # fmt: skip
-GROUND_TRUTHS = (("t2i/all", "R@1"), ("t2i/1k", "R@1"), ("t2i/cxc", "R@1"), ("t2i/eccv", "R@1"), ("t2i/eccv", "mAP@R"))
-EXTRA_METRICS = ("MRR", "median_rank", "mean_rank", "mAP@R", "R-Precision", "nDCG@10", "RSUM")
-
-
-def section(data: ReportData) -> Section:
-    """Tables of the corpora with more protocols than the leaderboard shows."""
-    blocks: list[Block | None] = []
-    for corpus in data.corpus_names():
-        with_recall = [p for p in data.protocols(corpus) if data.ranked(corpus, p, "R@1")]
-        protocols = [p for base in ORDER for p in with_recall if p.split("@")[0] == base]
-        if set(protocols) <= set(HEADLINES):
-            continue
-        for direction, title in (("t2i", "text to image"), ("i2t", "image to text")):
-            if shown := [p for p in protocols if p.startswith(direction)]:
-                blocks.append(
-                    pivot(
-                        f"directions-{corpus}-{direction}",
-                        f"{corpus} · {title} · R@1",
-                        [r["encoder"] for r in data.ranked(corpus, shown[0], "R@1")],
-                        [
-                            texts("Encoder", str),
-                            *(result_column(data, corpus, p, "R@1", heading=p, explain=_explain(p)) for p in shown),
-                        ],
-                        sortable=True,
-                    )
-                )
-        blocks += [_ground_truths(data, corpus), _further_metrics(data, corpus)]
-    return Section(
-        id="directions",
-        title="Directions and protocols",
-        lead="The same embeddings under every protocol. Text-to-image and image-to-text results are comparable only "
-        "under the symmetric protocols, where each query has one relevant item; i2t/any counts any of several.",
-        blocks=tuple(block for block in blocks if block is not None),
-    )
-
-
-_EXPLANATIONS = {
+PROTOCOLS = {  # protocol without its orientation to what it measures, in the order of the columns
     "t2i/all": "every caption over every image",
     "t2i/first": "the first caption of every image: a biased sample",
     "t2i/ordinal-mean": "mean over the caption positions: the counterpart of i2t/symmetric-mean",
@@ -67,11 +27,43 @@ _EXPLANATIONS = {
     "i2t/cxc": "Crisscrossed Captions positives",
     "i2t/eccv": "ECCV Caption positives",
 }
+GROUND_TRUTHS = (("t2i/all", "R@1"), ("t2i/1k", "R@1"), ("t2i/cxc", "R@1"), ("t2i/eccv", "R@1"), ("t2i/eccv", "mAP@R"))
+EXTRA_METRICS = ("MRR", "median_rank", "mean_rank", "mAP@R", "R-Precision", "nDCG@10", "RSUM")
+
+
+def section(data: ReportData) -> Section:
+    """Tables of the corpora with more protocols than the leaderboard shows."""
+    blocks: list[Block | None] = []
+    for corpus in data.corpus_names():
+        with_recall = [p for p in data.protocols(corpus) if data.ranked(corpus, p, "R@1")]
+        protocols = [p for base in PROTOCOLS for p in with_recall if p.split("@")[0] == base]
+        if set(protocols) <= set(HEADLINES):
+            continue
+        for direction, title in (("t2i", "text to image"), ("i2t", "image to text")):
+            if shown := [p for p in protocols if p.startswith(direction)]:
+                blocks.append(
+                    pivot(
+                        f"directions-{corpus}-{direction}",
+                        f"{corpus} · {title} · R@1",
+                        [r["encoder"] for r in data.ranked(corpus, shown[0], "R@1")],
+                        texts("Encoder", str),
+                        *(result_column(data, corpus, p, "R@1", heading=p, explain=_explain(p)) for p in shown),
+                        sortable=True,
+                    )
+                )
+        blocks += [_ground_truths(data, corpus), _further_metrics(data, corpus)]
+    return Section(
+        id="directions",
+        title="Directions and protocols",
+        lead="The same embeddings under every protocol. Text-to-image and image-to-text results are comparable only "
+        "under the symmetric protocols, where each query has one relevant item; i2t/any counts any of several.",
+        blocks=tuple(block for block in blocks if block is not None),
+    )
 
 
 def _explain(protocol: str) -> str:
     base, _, orientation = protocol.partition("@")
-    return _EXPLANATIONS[base] + (f"; late interaction, {orientation}" if orientation else "")
+    return PROTOCOLS[base] + (f"; late interaction, {orientation}" if orientation else "")
 
 
 def _further_metrics(data: ReportData, corpus: str) -> Table | None:
@@ -84,7 +76,8 @@ def _further_metrics(data: ReportData, corpus: str) -> Table | None:
         f"directions-{corpus}-extra",
         f"{corpus} · further metrics",
         data.encoder_names(corpus),
-        [texts("Encoder", str), *(result_column(data, corpus, p, m, group=p, plain=True) for p, m in pairs)],
+        texts("Encoder", str),
+        *(result_column(data, corpus, p, m, group=p, plain=True) for p, m in pairs),
         sortable=True,
         dense=True,
         folded=f"Further metrics on {corpus}",
@@ -154,7 +147,8 @@ def _ground_truths(data: ReportData, corpus: str) -> Chart | None:
             f"truths-{corpus}-data",
             "Value and rank under each ground truth",
             names,
-            [texts("Encoder", str), *map(column, truths)],
+            texts("Encoder", str),
+            *map(column, truths),
         ),
         right_margin=110,
         note="Most captions also describe other images: CxC and ECCV Caption count those as relevant too.",

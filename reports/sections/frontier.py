@@ -91,12 +91,10 @@ def accuracy_over_speed(data: ReportData, corpus: str, protocol: str, metric: st
         f"speed-{corpus}-data",
         f"Accuracy and speed on {corpus}",
         frontier,
-        [
-            texts("Encoder", str),
-            result_column(data, corpus, protocol, metric, heading=f"{metric} ({protocol})", plain=True),
-            numbers("images/s", lambda name: rate_cell(rates[name])),
-            texts("on the frontier", lambda name: "yes" if frontier[name] else "no"),
-        ],
+        texts("Encoder", str),
+        result_column(data, corpus, protocol, metric, heading=f"{metric} ({protocol})", plain=True),
+        numbers("images/s", lambda name: rate_cell(rates[name])),
+        texts("on the frontier", lambda name: "yes" if frontier[name] else "no"),
     )
     devices = sorted({rates[name].device for name in frontier})
     return charts.finish(

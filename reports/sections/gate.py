@@ -73,17 +73,15 @@ def _table(rows: list[Row]) -> Table:
         sorted(
             rows, key=lambda r: (order.get(r["level_name"], 9), r["corpus"], r["encoder"], r["protocol"], r["metric"])
         ),
-        [
-            texts("Encoder", lambda r: r["encoder"]),
-            texts("corpus", lambda r: r["corpus"]),
-            texts("protocol", protocol),
-            texts("metric", lambda r: metric_title(r["metric"])),
-            numbers("here", here),
-            measures("published", published, show.percent),
-            measures("difference", difference, show.points, explain="Percentage points"),
-            texts("verdict", verdict),
-            texts("source", _source),
-        ],
+        texts("Encoder", lambda r: r["encoder"]),
+        texts("corpus", lambda r: r["corpus"]),
+        texts("protocol", protocol),
+        texts("metric", lambda r: metric_title(r["metric"])),
+        numbers("here", here),
+        measures("published", published, show.percent),
+        measures("difference", difference, show.points, explain="Percentage points"),
+        texts("verdict", verdict),
+        texts("source", _source),
         sortable=True,
         dense=True,
     )

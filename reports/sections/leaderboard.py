@@ -83,7 +83,8 @@ def _table(data: ReportData, corpus: str, protocols: list[str]) -> Table:
         f"leaderboard-{corpus}",
         f"{corpus} · {show.listing(tuple(protocols))}",
         order,
-        [*columns, *_cost_columns(data, corpus)],
+        *columns,
+        *_cost_columns(data, corpus),
         note=_note(data, corpus, *leading, tested=bool(ranks)),
         sortable=True,
     )

@@ -97,7 +97,8 @@ def _heat_table(data: ReportData, corpus: str, encoders: list[str]) -> Table:
         f"{corpus} · t2i/<language>/<translator> · R@1, mean over "
         f"{show.count(len(translators(data, corpus)), 'translator')}",
         codes,
-        [texts("Language", _language_cell), *map(encoder_column, encoders)],
+        texts("Language", _language_cell),
+        *map(encoder_column, encoders),
         extra_rows=[
             mean_row(f"mean without {language_name(reference)}", reference),
             mean_row("mean of all", None),
@@ -156,7 +157,8 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
             f"languages-{corpus}-data",
             "R@1, t2i, per language and translator",
             codes,
-            [texts("Language", _language_cell), *(column(name, way) for name in encoders for way in ways)],
+            texts("Language", _language_cell),
+            *(column(name, way) for name in encoders for way in ways),
             dense=True,
         ),
     )
@@ -173,11 +175,9 @@ def _report(data: ReportData, corpus: str, encoder: str) -> Table:
         f"languages-{corpus}-{encoder}-report",
         f"{encoder} on {corpus}, per language and translator",
         parts,
-        [
-            texts("language", lambda part: _code_cell(part[0])),
-            *_columns(data, corpus, cell),
-            texts("translator", lambda part: part[1]),
-        ],
+        texts("language", lambda part: _code_cell(part[0])),
+        *_columns(data, corpus, cell),
+        texts("translator", lambda part: part[1]),
         sortable=True,
         dense=True,
         folded=f"{encoder}: all {show.count(len(parts), 'language and translator', 'languages and translators')}",
@@ -209,10 +209,8 @@ def _reduced(data: ReportData, corpus: str, encoder: str) -> Table:
         f"languages-{corpus}-{encoder}-reduced",
         f"{encoder} on {corpus}, reduced: mean over translators; below, mean ± sd over languages",
         rows,
-        [
-            texts("language", lambda row: _code_cell(row[0]) if row[0] in codes else row[0]),
-            *_columns(data, corpus, cell),
-        ],
+        texts("language", lambda row: _code_cell(row[0]) if row[0] in codes else row[0]),
+        *_columns(data, corpus, cell),
         dense=True,
         folded=f"{encoder}: the reduced table",
         note="Fractions with three decimals and standard deviations with n − 1, as COCO-SM prints them.",
@@ -233,10 +231,8 @@ def _over_all(data: ReportData, corpus: str, encoder: str) -> Table:
         f"languages-{corpus}-{encoder}-all",
         f"{encoder} on {corpus}, over all languages",
         rows,
-        [
-            texts("over", lambda suffixes: suffixes[0]),
-            *_columns(data, corpus, cell),
-        ],
+        texts("over", lambda suffixes: suffixes[0]),
+        *_columns(data, corpus, cell),
         dense=True,
         folded=f"{encoder}: means over languages with intervals, by speakers, and shares of the variance",
         note="A mean over languages averages the means over the translators of each language; all languages share the "

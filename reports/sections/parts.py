@@ -137,7 +137,9 @@ def _parts(data: ReportData, group: SliceGroup) -> list[Table]:
             group.id("parts"),
             f"{title} · {metric_title(group.metric)}{unit}" if group.metric else title,
             sorted({key[1:] for key in by_key}, key=position),
-            [texts("part", label), numbers("queries", queries), *(encoder_column(*item) for item in columns.items())],
+            texts("part", label),
+            numbers("queries", queries),
+            *(encoder_column(*item) for item in columns.items()),
         )
     ]
 
@@ -161,11 +163,9 @@ def _disagreement(data: ReportData, group: SliceGroup) -> list[Table]:
             group.id("matrix"),
             f"{group.corpus} · {group.protocol} · percent of queries that the row ranks first and the column misses",
             names,
-            [
-                texts("Encoder", str),
-                *(numbers(b, partial(against, b=b), group="wrong") for b in names),
-                *(numbers(feature, partial(share, feature=feature)) for feature in alone),
-            ],
+            texts("Encoder", str),
+            *(numbers(b, partial(against, b=b), group="wrong") for b in names),
+            *(numbers(feature, partial(share, feature=feature)) for feature in alone),
             dense=len(names) > 4,
             note="Large shares in both directions mean that the two encoders make different errors: "
             "re-ranking or fusion may help.",
@@ -194,10 +194,8 @@ def _hubs(data: ReportData, group: SliceGroup) -> list[Table]:
             group.id(),
             f"Hubs · {group.corpus} · {group.protocol}",
             names,
-            [
-                texts("Encoder", str),
-                *(numbers(feature, partial(cell, feature=feature)) for feature in features),
-            ],
+            texts("Encoder", str),
+            *(numbers(feature, partial(cell, feature=feature)) for feature in features),
             note="A hub is an item that is among the first ten of far more queries than expected. "
             "Skewness of that count, then shares of items in percent.",
         ),
@@ -205,12 +203,10 @@ def _hubs(data: ReportData, group: SliceGroup) -> list[Table]:
             group.id("worst"),
             title,
             worst,
-            [
-                texts("Encoder", lambda row: row[0]),
-                texts("item", lambda row: str(row[1]["id"])),
-                numbers("wrongly first", lambda row: _count(row[1]["wrongly_first"])),
-                numbers("among the first ten", lambda row: _count(row[1]["n_10"])),
-            ],
+            texts("Encoder", lambda row: row[0]),
+            texts("item", lambda row: str(row[1]["id"])),
+            numbers("wrongly first", lambda row: _count(row[1]["wrongly_first"])),
+            numbers("among the first ten", lambda row: _count(row[1]["n_10"])),
             folded=title,
         ),
     ]
@@ -230,13 +226,11 @@ def _families(data: ReportData, group: SliceGroup) -> list[Table]:
         group.id(),
         title,
         pairs,
-        [
-            texts("Encoder", lambda row: row[0]),
-            texts("image A", lambda row: str(row[1]["a"])),
-            texts("image B", lambda row: str(row[1]["b"])),
-            numbers("A for B", lambda row: _count(row[1]["a_for_b"])),
-            numbers("B for A", lambda row: _count(row[1]["b_for_a"])),
-        ],
+        texts("Encoder", lambda row: row[0]),
+        texts("image A", lambda row: str(row[1]["a"])),
+        texts("image B", lambda row: str(row[1]["b"])),
+        numbers("A for B", lambda row: _count(row[1]["a_for_b"])),
+        numbers("B for A", lambda row: _count(row[1]["b_for_a"])),
         folded=title,
     )
     return [table] if pairs else []

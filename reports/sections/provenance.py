@@ -39,7 +39,9 @@ def skips(data: ReportData) -> Section:
         "skipped-images",
         "Skipped images and reasons" + (f" (first {MOST_SKIPPED:,} shown)" if len(skipped) > MOST_SKIPPED else ""),
         skipped[:MOST_SKIPPED],
-        [texts("Corpus", lambda r: r[0]), texts("Image", lambda r: r[1]), texts("Reason", lambda r: r[2])],
+        texts("Corpus", lambda r: r[0]),
+        texts("Image", lambda r: r[1]),
+        texts("Reason", lambda r: r[2]),
     )
     per_corpus = sorted(Counter(name for name, _, _ in skipped).items())
     lead = "; ".join(f"{show.count(n, 'image')} of {name} could not be used" for name, n in per_corpus)
@@ -56,16 +58,14 @@ def _corpora(data: ReportData) -> Table:
         "corpora",
         "Corpora",
         [corpus for _, corpus in sorted(data.corpora.items())],
-        [
-            texts("Corpus", lambda c: c.name),
-            numbers("Images", lambda c: show.number(c.images.num_rows, 0)),
-            numbers("Captions", lambda c: show.number(c.captions.num_rows, 0)),
-            texts("Languages", lambda c: ", ".join(sorted(set(c.captions["language"].to_pylist())))),
-            numbers("Skipped", lambda c: show.number(c.skipped.num_rows, 0)),
-            texts("Licence", lambda c: c.licence),
-            texts("Origin", lambda c: c.origin or show.ABSENT),
-            texts("Fingerprint", lambda c: c.fingerprint),
-        ],
+        texts("Corpus", lambda c: c.name),
+        numbers("Images", lambda c: show.number(c.images.num_rows, 0)),
+        numbers("Captions", lambda c: show.number(c.captions.num_rows, 0)),
+        texts("Languages", lambda c: ", ".join(sorted({str(code) for code in c.captions["language"].to_pylist()}))),
+        numbers("Skipped", lambda c: show.number(c.skipped.num_rows, 0)),
+        texts("Licence", lambda c: c.licence),
+        texts("Origin", lambda c: c.origin or show.ABSENT),
+        texts("Fingerprint", lambda c: c.fingerprint),
     )
 
 
@@ -74,17 +74,15 @@ def _encoders(data: ReportData) -> Table:
         "encoders",
         "Encoders",
         [spec for _, spec in sorted(data.specs.items())],
-        [
-            texts("Encoder", lambda s: s.name),
-            texts("Checkpoint", lambda s: s.checkpoint),
-            texts("Revision", lambda s: Cell(text=s.revision[:16], title=s.revision)),
-            texts("Adapter", lambda s: f"{s.adapter} v{s.adapter_version}"),
-            texts("Vectors", lambda s: s.vectors),
-            numbers("Dim", lambda s: str(s.dim)),
-            texts("Precision", lambda s: f"{s.precision}, stored {s.storage}"),
-            texts("Options", lambda s: ", ".join(f"{k}={v}" for k, v in sorted(s.options.items())) or show.ABSENT),
-            texts("Fingerprint", lambda s: s.fingerprint),
-        ],
+        texts("Encoder", lambda s: s.name),
+        texts("Checkpoint", lambda s: s.checkpoint),
+        texts("Revision", lambda s: Cell(text=s.revision[:16], title=s.revision)),
+        texts("Adapter", lambda s: f"{s.adapter} v{s.adapter_version}"),
+        texts("Vectors", lambda s: s.vectors),
+        numbers("Dim", lambda s: str(s.dim)),
+        texts("Precision", lambda s: f"{s.precision}, stored {s.storage}"),
+        texts("Options", lambda s: ", ".join(f"{k}={v}" for k, v in sorted(s.options.items())) or show.ABSENT),
+        texts("Fingerprint", lambda s: s.fingerprint),
     )
 
 
@@ -93,16 +91,14 @@ def _sets(data: ReportData) -> Table:
         "sets",
         "Sealed embedding sets",
         data.sets,
-        [
-            texts("Encoder", lambda s: s.key.encoder),
-            texts("Corpus", lambda s: s.key.corpus),
-            texts("Items", lambda s: f"{s.key.modality}s"),
-            numbers("Rows", lambda s: show.number(s.n_rows, 0)),
-            measures("Size", lambda s: s.n_bytes, show.size),
-            numbers("Version", lambda s: str(s.version)),
-            texts("Tag", lambda s: s.tag),
-            texts("Digest", lambda s: Cell(text=s.digest[:16], title=s.digest)),
-        ],
+        texts("Encoder", lambda s: s.key.encoder),
+        texts("Corpus", lambda s: s.key.corpus),
+        texts("Items", lambda s: f"{s.key.modality}s"),
+        numbers("Rows", lambda s: show.number(s.n_rows, 0)),
+        measures("Size", lambda s: s.n_bytes, show.size),
+        numbers("Version", lambda s: str(s.version)),
+        texts("Tag", lambda s: s.tag),
+        texts("Digest", lambda s: Cell(text=s.digest[:16], title=s.digest)),
     )
 
 
@@ -111,14 +107,12 @@ def _runs(data: ReportData) -> Table:
         "runs",
         "Runs",
         data.runs,
-        [
-            texts("Run", lambda r: Cell(text=r["name"], title=r["run"])),
-            texts("Started", lambda r: show.moment(r["started"])),
-            texts("Duration", lambda r: show.elapsed(r["started"], r["finished"])),
-            texts("State", lambda r: Cell(text=r["state"], title=r["message"] or "")),
-            texts("Host", lambda r: r["host"]),
-            texts("Command", lambda r: r["command"]),
-        ],
+        texts("Run", lambda r: Cell(text=r["name"], title=r["run"])),
+        texts("Started", lambda r: show.moment(r["started"])),
+        texts("Duration", lambda r: show.elapsed(r["started"], r["finished"])),
+        texts("State", lambda r: Cell(text=r["state"], title=r["message"] or "")),
+        texts("Host", lambda r: r["host"]),
+        texts("Command", lambda r: r["command"]),
     )
 
 
@@ -132,11 +126,9 @@ def _configurations(data: ReportData) -> Table:
         "configurations",
         "Settings of the runs",
         [(r, name, setting) for r in data.runs for name, setting in sorted(json.loads(r["config"] or "{}").items())],
-        [
-            texts("Run", lambda r: Cell(text=r[0]["name"], title=r[0]["run"])),
-            texts("setting", lambda r: r[1]),
-            texts("value", lambda r: text(r[2])),
-        ],
+        texts("Run", lambda r: Cell(text=r[0]["name"], title=r[0]["run"])),
+        texts("setting", lambda r: r[1]),
+        texts("value", lambda r: text(r[2])),
         folded="Settings of the runs",
     )
 
@@ -161,11 +153,9 @@ def _commands(data: ReportData) -> Table:
         "commands",
         "Commands that compute the results of each protocol again from the stored embeddings",
         [(corpus, protocol) for corpus in sorted(data.corpora) for protocol in data.protocols(corpus)],
-        [
-            texts("Corpus", lambda key: key[0]),
-            texts("protocol", lambda key: key[1]),
-            texts("command", command),
-        ],
+        texts("Corpus", lambda key: key[0]),
+        texts("protocol", lambda key: key[1]),
+        texts("command", command),
         folded="Commands to reproduce the results of each protocol",
         note="For a corpus read from a folder, give the path of the folder instead of the name.",
     )
@@ -193,5 +183,6 @@ def _versions(data: ReportData) -> Table:
         "versions",
         "Libraries",
         sorted(versions),
-        [texts("Library", str), texts("Version", lambda name: ", ".join(sorted(versions[name])))],
+        texts("Library", str),
+        texts("Version", lambda name: ", ".join(sorted(versions[name]))),
     )

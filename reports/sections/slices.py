@@ -115,14 +115,8 @@ def _contrast_table(id_: str, title: str, names: list[str], features: list[str],
         id_,
         f"{title} · percent, with interval; differences in points",
         features,
-        [
-            texts("Feature", str),
-            numbers("queries", queries),
-            *(
-                numbers(level, partial(cell, name=name, level=level), group=name)
-                for name in names
-                for level in CONTRAST
-            ),
-        ],
+        texts("Feature", str),
+        numbers("queries", queries),
+        *(numbers(level, partial(cell, name=name, level=level), group=name) for name in names for level in CONTRAST),
         dense=True,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports.elements.gallery import Answer, Case, Filter, Gallery, Grid, Hit, Thumbnail
+from reports.elements.gallery import Answer, Case, Filter, Gallery, Grid, Hit
 from reports.elements.page import (
     Bar,
     Cell,
@@ -151,7 +151,7 @@ FIXED = Report(
             ),
         ),
     ),
-    thumbnails=(Thumbnail(key="sha1", data_uri=PIXEL),),
+    thumbnails={"sha1": PIXEL},
     sources="0123456789abcdef",
     colophon="Made by capim for a test.",
 )

@@ -225,7 +225,7 @@ def _outcomes(store: StandIn, rng: np.random.Generator) -> None:
 
 def _pictures(store: StandIn, rng: np.random.Generator) -> None:
     for sha in store.contents["coco-karpathy"].images["sha"].to_pylist():
-        store.pictures[sha] = noisy_jpeg(rng)
+        store.pictures[str(sha)] = noisy_jpeg(rng)
 
 
 def noisy_jpeg(rng: np.random.Generator) -> bytes:

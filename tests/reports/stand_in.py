@@ -157,7 +157,6 @@ def result(
         "corpus_fingerprint": store.contents[corpus_name].fingerprint,
         "protocol": protocol,
     }
-    known = value is not None
     store.tables["results"].append(
         {
             "result": digest16([*key.values(), metric, run]),
@@ -165,16 +164,16 @@ def result(
             **key,
             "metric": metric,
             "value": value,
-            "ci_low": max(0.0, value - half) if known else None,
-            "ci_high": value + half if known else None,
-            "standard_error": half / 1.96 if known else None,
-            "value_ties_lost": value - tie_share / 2 if known else None,
-            "value_ties_won": value + tie_share / 2 if known else None,
+            "ci_low": max(0.0, value - half) if value is not None else None,
+            "ci_high": value + half if value is not None else None,
+            "standard_error": half / 1.96 if value is not None else None,
+            "value_ties_lost": value - tie_share / 2 if value is not None else None,
+            "value_ties_won": value + tie_share / 2 if value is not None else None,
             "tie_share": tie_share,
             "n_queries": n_queries,
             "n_clusters": n_clusters,
             "chance": chance,
-            "interval_method": "percentile" if known else "none",
+            "interval_method": "percentile" if value is not None else "none",
             "level": 0.95,
             "replicates": 10_000,
             "seed": 0,

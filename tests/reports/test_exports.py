@@ -7,7 +7,7 @@ import json
 import re
 from pathlib import Path
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
@@ -18,8 +18,8 @@ from reports.exports.coco_sm import in_seed_order, reduced
 from reports.exports.latex import latex_table
 from store.errors import RequestError
 from store.schema import RESULTS
-from tests.reports.large import coco, result
-from tests.reports.stand_in import StandIn
+from tests.reports.large import coco
+from tests.reports.stand_in import StandIn, result
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_csv_holds_every_result_to_the_last_digit(demo_store: StandIn, tmp_path:
     [path] = export_results(demo_store, tmp_path / "r.csv")
     table = pyarrow.csv.read_csv(path)
     assert table.column_names == RESULTS.names
-    assert sorted(table["value"].to_pylist()) == sorted(r["value"] for r in demo_store.tables["results"])
+    assert sorted(map(float, table["value"].to_numpy())) == sorted(r["value"] for r in demo_store.tables["results"])
 
 
 def test_parquet_keeps_the_stores_own_types(demo_store: StandIn, tmp_path: Path) -> None:

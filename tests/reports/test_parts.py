@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from reports.build import report_of
 from reports.elements.cells import heat
-from reports.elements.page import Cell, Choices, Column, Report, Section, Table
+from reports.elements.page import Cell, Choice, Choices, Column, Notice, Report, Section, Table
 from reports.format import PERCENT
 from reports.rows.reading import read_report_data
 from reports.rows.selected_queries import MISSED_BY_ALL, ONLY_ONE_FINDS, ONLY_ONE_MISSES, TIED, select_queries
 from reports.rows.speed import speeds
-from reports.sections import gate, verdict
 from reports.sections.frontier import label_positions, pareto
 from store import schema
 from tests.reports.large import coco
@@ -65,7 +64,7 @@ def test_the_fastest_encoder_is_shown_with_its_loss_of_accuracy() -> None:
     assert "34.0 points lower R@1" in speed.reason
 
 
-def _choice(report: Report, question: str) -> verdict.Choice:
+def _choice(report: Report, question: str) -> Choice:
     [block] = [b for s in report.sections for b in s.blocks if isinstance(b, Choices)]
     return next(c for c in block.items if c.question == question)
 
@@ -74,7 +73,7 @@ def test_a_suspect_stands_at_the_top_of_the_report() -> None:
     report = report_of(read_report_data(coco(n_images=8, n_models=2, n_languages=1)))
     assert [s.id for s in report.sections][:2] == ["verdict", "gate"]
     notice = next(s for s in report.sections if s.id == "gate").blocks[0]
-    assert isinstance(notice, gate.Notice)
+    assert isinstance(notice, Notice)
     assert "siglip2-so400m on coco-karpathy, t2i/all R@1: 55.3 here, 74.3 published" in notice.items[0]
 
 
@@ -174,7 +173,7 @@ def test_anchors_are_unique() -> None:
     table = Table(id="same", caption="", columns=(Column(heading="a"),), rows=())
     section = Section(id="s", title="", lead="", blocks=(table, table))
     with pytest.raises(ValueError, match="same"):
-        Report(title="", subtitle="", facts=(), sections=(section,), thumbnails=(), sources="", colophon="")
+        Report(title="", subtitle="", facts=(), sections=(section,), thumbnails={}, sources="", colophon="")
 
 
 def test_results_of_hit_lists_have_no_ties_to_show_and_break_nothing(demo_store: StandIn) -> None:
