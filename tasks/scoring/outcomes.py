@@ -149,7 +149,7 @@ class Outcomes:
     def _relevant(self, flat: NDArray[np.int32]) -> pa.Array:
         """A list per query; null where the query has one relevant item, whose rank is in the row already."""
         single = self.n_relevant == 1
-        offsets = pa.array(offsets_of(np.where(single, 0, self.n_relevant)).astype(np.int32))
+        offsets = pa.array(offsets_of(np.where(single, 0, self.n_relevant)), pa.int32())
         values = pa.array(flat[np.repeat(~single, self.n_relevant)])
         return pa.ListArray.from_arrays(offsets, values, mask=pa.array(single))
 
@@ -158,15 +158,15 @@ class Outcomes:
             return pa.nulls(len(self), pa.list_(kind))
         real = self.top_ords >= 0
         return pa.ListArray.from_arrays(
-            pa.array(offsets_of(real.sum(axis=1)).astype(np.int32)), pa.array(values[real], kind)
+            pa.array(offsets_of(real.sum(axis=1)), pa.int32()), pa.array(values[real], kind)
         )
 
 
 def _fixed(values: NDArray[np.float32] | None, n: int) -> pa.Array:
     if values is None:
         return pa.nulls(n, pa.list_(pa.float32()))
-    offsets = np.arange(n + 1, dtype=np.int32) * values.shape[1]
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.ravel()))
+    offsets = pa.array(np.arange(n + 1) * values.shape[1], pa.int32())
+    return pa.ListArray.from_arrays(offsets, pa.array(values.ravel()))
 
 
 def _optional(values: NDArray[np.float64] | None, n: int) -> pa.Array:
@@ -177,7 +177,7 @@ def _unless_null(column: pa.ChunkedArray) -> NDArray[np.float64] | None:
     return None if column.null_count == len(column) else _numpy(column, np.float64)
 
 
-def _numpy(column: pa.ChunkedArray, dtype: type[Any]) -> NDArray[Any]:
+def _numpy(column: pa.Array | pa.ChunkedArray, dtype: type[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(column.to_numpy(), dtype=dtype)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import torch
 from PIL import Image
 
 from store.errors import RequestError, WorkError
+from store.ragged import Ragged
 from store.types import EncoderSpec
 from tasks.encoders import encode_captions, encode_images, load_encoder
 from tasks.encoders.adapters import hf_dual
@@ -45,7 +47,7 @@ def assert_same(ours, theirs) -> None:
 def test_clip_equals_transformers_own_processor_and_model(family) -> None:
     from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
-    encoder = load_encoder(family("clip"))
+    encoder: Any = load_encoder(family("clip"))
     folder = folder_of(encoder.spec)
     model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
     pixels = AutoImageProcessor.from_pretrained(folder, backend="pil")(images=photographs(), return_tensors="pt")
@@ -58,7 +60,7 @@ def test_clip_equals_transformers_own_processor_and_model(family) -> None:
 def test_siglip_equals_the_documented_call(family) -> None:
     from transformers import AutoModel, AutoTokenizer
 
-    encoder = load_encoder(family("siglip"))
+    encoder: Any = load_encoder(family("siglip"))
     folder = folder_of(encoder.spec)
     model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
     tokens = tokenizer(CAPTIONS, padding="max_length", truncation=True, max_length=64, return_tensors="pt")
@@ -70,7 +72,7 @@ def test_siglip_equals_the_documented_call(family) -> None:
 def test_open_clip_equals_its_own_transform_tokenizer_and_full_length_text(name, family) -> None:
     import open_clip
 
-    encoder = load_encoder(family(name))
+    encoder: Any = load_encoder(family(name))
     identifier = f"hf-hub:{encoder.spec.checkpoint.removeprefix('hf-hub:')}"
     if name == "openclip-own-tokenizer":  # its tokenizer is named "tiny", which only the folder can resolve
         identifier = f"local-dir:{folder_of(encoder.spec)}"
@@ -87,18 +89,19 @@ def test_open_clip_equals_its_own_transform_tokenizer_and_full_length_text(name,
 def test_late_interaction_equals_colpali_engine_one_by_one(name, family) -> None:
     import colpali_engine.models as col
 
-    encoder = load_encoder(family(name))
+    encoder: Any = load_encoder(family(name))
     class_ = encoder._family
     folder = folder_of(encoder.spec)
     model = getattr(col, class_.model).from_pretrained(family(name).checkpoint, dtype=torch.float32).eval()
     processor = getattr(col, class_.processor).from_pretrained(folder)
     processor.image_processor = encoder._processor.image_processor
     ours = encode_captions(encoder, CAPTIONS[:2])
+    ragged = Ragged.from_counts(ours.values, ours.counts)
     template = encoder.spec.options.get("caption_template", "{caption}")
     for i, caption in enumerate(CAPTIONS[:2]):  # alone there is no padding, and the library is right
         inputs = processor.process_texts([template.replace("{caption}", caption)])
         expected = model(**inputs)[0].numpy()
-        np.testing.assert_allclose(ours.values[ours.offsets[i] : ours.offsets[i + 1]], expected, atol=2e-6)
+        np.testing.assert_allclose(ragged[i], expected, atol=2e-6)
     image = photographs()[0]
     inputs = processor.process_images([image])
     inputs.pop("labels", None)
@@ -107,7 +110,7 @@ def test_late_interaction_equals_colpali_engine_one_by_one(name, family) -> None
 
 @torch.inference_mode()
 def test_uform_equals_the_package_with_its_full_padding(family) -> None:
-    encoder = load_encoder(family("uform3"))
+    encoder: Any = load_encoder(family("uform3"))
     tokens = encoder._text_processor(CAPTIONS)
     pixels = encoder._image_processor(photographs())
     assert tokens["input_ids"].shape[1] == 50
@@ -117,7 +120,7 @@ def test_uform_equals_the_package_with_its_full_padding(family) -> None:
 
 @torch.inference_mode()
 def test_jina_equals_its_own_encode_functions(family) -> None:
-    encoder = load_encoder(family("jina"), trust_remote_code=True)
+    encoder: Any = load_encoder(family("jina"), trust_remote_code=True)
     model = encoder.modules[0]
     assert_same(encode_captions(encoder, CAPTIONS[:2]), model.encode_text(CAPTIONS[:2]))
     assert_same(encode_images(encoder, photographs()), model.encode_image(photographs()))
@@ -136,7 +139,8 @@ def test_the_same_weights_in_two_formats_give_the_same_vectors(family, tmp_path)
     "name", sorted(n for n, c in CASES.items() if c.adapter in ("hf_dual", "openclip", "uform") and "naflex" not in n)
 )
 def test_the_fast_way_to_pixels_is_taken(name, family) -> None:
-    assert load_encoder(family(name))._pixel_pipeline is not None
+    encoder: Any = load_encoder(family(name))
+    assert encoder._pixel_pipeline is not None
 
 
 def test_a_text_model_of_sentence_transformers_equals_its_own_loop(tmp_path) -> None:
@@ -162,7 +166,7 @@ def test_a_coco_sm_module_runs_unchanged(tmp_path) -> None:
     build_coco_sm_module(tmp_path / "openclip.py", tmp_path / "model")
     spec = EncoderSpec(name="own", adapter="module", checkpoint=str(tmp_path / "openclip.py"), dim=32)
     which = {name: check for name, check in CHECKS.items() if name != "matching pairs"}
-    encoder = load_encoder(spec)
+    encoder: Any = load_encoder(spec)
     assert not [v for v in check_loaded(encoder, which) if v.result == "fail"]
     direct = load_encoder(EncoderSpec(name="o", adapter="openclip", checkpoint=str(tmp_path / "model"), dim=32))
     assert_same(encode_captions(encoder, CAPTIONS), encode_captions(direct, CAPTIONS).values)
@@ -241,13 +245,13 @@ def test_a_model_that_does_not_fit_says_what_to_try(family, monkeypatch) -> None
 
 
 def test_a_wrong_dimension_is_named(family) -> None:
-    encoder = load_encoder(replace(family("clip"), dim=64))
+    encoder: Any = load_encoder(replace(family("clip"), dim=64))
     with pytest.raises(WorkError, match=r"shape \(1, 32\), expected \(1, 64\); is dim = 64 right"):
         encode_captions(encoder, ["a"])
 
 
 def test_not_a_number_from_the_model_is_an_error_that_names_the_item(family) -> None:
-    encoder = load_encoder(family("clip"))
+    encoder: Any = load_encoder(family("clip"))
     forward = encoder.forwards["caption"]
 
     def spoilt(**inputs):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import tomllib
 from dataclasses import replace
+from typing import Any
 
 import httpx
 import pytest
@@ -13,7 +15,6 @@ from huggingface_hub import constants, errors
 from store.errors import RequestError, WorkError
 from store.types import EncoderSpec
 from tasks.encoders import ADAPTERS, catalog, entry_from, load_encoder, resolve, spec_of
-from tasks.encoders.adapters import table as adapters_module
 from tasks.encoders.adapters.open_clip_tags import open_clip_tag
 from tasks.encoders.checkpoints.checkpoint import digest_of, local_path
 from tasks.encoders.checkpoints.hub import hub_error, snapshot
@@ -23,8 +24,8 @@ from tests.encoders.families.hub import add_to_cache, commit
 from tests.encoders.families.table import CASES
 
 
-def spec(**fields) -> EncoderSpec:
-    return EncoderSpec(**{"name": "x", "adapter": "hf_dual", "checkpoint": "a/b", "dim": 8} | fields)
+def spec(**fields: Any) -> EncoderSpec:
+    return EncoderSpec(**{"name": "x", "adapter": "hf_dual", "checkpoint": "a/b", "dim": 8, **fields})
 
 
 def test_a_branch_is_resolved_from_the_cache_without_the_hub(family) -> None:
@@ -126,7 +127,7 @@ def test_an_unknown_adapter_lists_the_known_ones() -> None:
 
 
 def test_a_missing_package_says_what_to_install(monkeypatch) -> None:
-    monkeypatch.setattr(adapters_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(
         RequestError, match=r"encoder 'x' needs uform, torchvision; install it with: pip install 'capim\[uform\]'"
     ):
@@ -200,7 +201,7 @@ def test_a_model_by_open_clips_name_loads_from_the_pinned_commit(hub_cache, tmp_
         **OPENAI,
     }
     monkeypatch.setitem(open_clip.pretrained._PRETRAINED, "tinyvit", {"openai": known})
-    encoder = load_encoder(spec(adapter="openclip", checkpoint="tinyvit/openai", dim=32))
+    encoder: Any = load_encoder(spec(adapter="openclip", checkpoint="tinyvit/openai", dim=32))
     assert encoder.spec.revision == commit("timm/tinyvit")
     assert "Resize(size=(56, 56)" in str(encoder._transform)
 

@@ -16,6 +16,7 @@ from tasks.encoders import load_encoder, spec_of
 from tasks.encoders.adapters import loaded_encoder
 from tasks.encoders.conformance.suite import CHECKS, check_encoder, check_loaded
 from tasks.encoders.pixels import PixelPipeline
+from tasks.encoders.tensors import dense_embeddings
 from tests.encoders.families.table import CASES
 
 
@@ -78,7 +79,7 @@ def test_vectors_that_are_not_normalised_fail(loaded, monkeypatch) -> None:
         unit = dense(features, prepared, spec)
         return replace(unit, values=unit.values * unit.norms[:, None])
 
-    dense = loaded_encoder.dense_embeddings
+    dense = dense_embeddings
     monkeypatch.setattr(loaded_encoder, "dense_embeddings", raw)
     assert "shapes and norms" in failed(encoder)
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from store.errors import RequestError, WorkError
 from store.types import Embeddings
-from tasks.encoders.encoder import encode_captions
+from tasks.encoders.encoder import Prepared, encode_captions
 from tasks.encoders.pipeline import CaptionWork, ImageWork, encode_stream
 from tests.encoders.toy import ToyEncoder
 
@@ -139,12 +139,19 @@ def test_batch_size_must_be_positive() -> None:
 def test_decoding_overlaps_with_the_forward_pass() -> None:
     encoder = ToyEncoder()
     embed = encoder.embed
-    encoder.embed = lambda prepared: time.sleep(0.05) or embed(prepared)  # type: ignore[method-assign, func-returns-value]
+
+    def slowly(prepared: Prepared) -> Embeddings:
+        time.sleep(0.05)
+        return embed(prepared)
+
+    def read(key: str) -> bytes:
+        time.sleep(0.02)
+        return images[key]
+
+    encoder.embed = slowly  # type: ignore[method-assign]
     images = {f"i{n}": png(n) for n in range(12)}
     work = image_work(images)
-    slow = ImageWork(
-        ords=work.ords, keys=work.keys, shas=work.shas, decode=work.decode, read=lambda k: time.sleep(0.02) or images[k]
-    )
+    slow = ImageWork(ords=work.ords, keys=work.keys, shas=work.shas, decode=work.decode, read=read)
     start = time.perf_counter()
     batches = list(encode_stream(encoder, slow, batch_size=2, workers=4))
     taken = time.perf_counter() - start

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from PIL import Image
 
-from store.types import Embeddings, EncoderSpec, VectorKind
+from store.types import Embeddings, EncoderSpec, Modality, VectorKind
 from tasks.encoders.encoder import Prepared
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class ToyEncoder:
@@ -18,10 +22,12 @@ class ToyEncoder:
     joins_images = True
     pads_to_longest = True
     device = "cpu"
+    modules: tuple[nn.Module, ...] = ()
 
     def __init__(self, *, vectors: VectorKind = "single", capacity: int = 10**6) -> None:
         self.spec = EncoderSpec(name="toy", adapter="toy", checkpoint="toy", revision="1", dim=4, vectors=vectors)
         self.capacity = capacity
+        self.forwards: dict[Modality, Callable[..., Any]] = {}
         self.sizes: list[int] = []
 
     def prepare_images(self, images: Sequence[Image.Image]) -> Prepared:
@@ -30,7 +36,7 @@ class ToyEncoder:
     def prepare_captions(self, captions: Sequence[str]) -> Prepared:
         return self._prepare("caption", [caption.encode() for caption in captions])
 
-    def _prepare(self, modality, contents: list[bytes]) -> Prepared:
+    def _prepare(self, modality: Modality, contents: list[bytes]) -> Prepared:
         return Prepared(
             modality=modality,
             inputs={"contents": contents},
@@ -42,10 +48,10 @@ class ToyEncoder:
         self.sizes.append(len(prepared))
         if len(prepared) > self.capacity:
             raise MemoryError
-        return embed_contents(prepared.inputs["contents"], prepared, self.spec)
+        return embed_contents(cast("list[bytes]", prepared.inputs["contents"]), prepared, self.spec)
 
 
-def embed_contents(contents, prepared: Prepared, spec: EncoderSpec) -> Embeddings:
+def embed_contents(contents: list[bytes], prepared: Prepared, spec: EncoderSpec) -> Embeddings:
     """Unit vectors from the hash of each item; as many as its ``n_tokens`` for a multi-vector spec."""
     counts = prepared.n_tokens if spec.vectors == "multi" else np.ones(len(contents), dtype=np.int64)
     rows = [

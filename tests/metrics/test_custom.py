@@ -67,9 +67,11 @@ def test_a_function_of_blocks_gets_scores_and_gives_a_value_per_query(folder: Pa
 
     def blocks(_: object) -> Iterator[SimpleNamespace]:
         relevant = np.array([[True, False]])
-        yield SimpleNamespace(rows=np.array([2]), scores=np.float32([[0.25, 0.5]]), relevant=relevant)
+        yield SimpleNamespace(rows=np.array([2]), scores=np.array([[0.25, 0.5]], np.float32), relevant=relevant)
         rows = np.array([0, 1])
-        yield SimpleNamespace(rows=rows, scores=np.float32([[1, 0.5], [1, 0]]), relevant=np.repeat(relevant, 2, axis=0))
+        yield SimpleNamespace(
+            rows=rows, scores=np.array([[1, 0.5], [1, 0]], np.float32), relevant=np.repeat(relevant, 2, axis=0)
+        )
 
     assert loaded.metric(blocks).per_query(outcomes).tolist() == [0.5, 1.0, -0.25]
     with pytest.raises(ValueError, match="need the embeddings"):

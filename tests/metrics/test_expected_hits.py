@@ -24,9 +24,9 @@ def tied(above: int, irrelevant: int, relevant: int, below_relevant: int = 0) ->
     outcomes = outcomes_of([low], n_gallery=after + below_relevant + 5)
     return replace(
         outcomes,
-        rank_worst=np.int32([high[0]]),
-        n_tied_relevant=np.int32([relevant]),
-        relevant_rank_worst=np.int32(high),
+        rank_worst=np.array([high[0]], np.int32),
+        n_tied_relevant=np.array([relevant], np.int32),
+        relevant_rank_worst=np.array(high, np.int32),
     )
 
 

@@ -205,6 +205,7 @@ def test_unusable_embeddings_are_refused_by_name(
 def test_an_empty_gallery_is_refused(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([1, 1])
     [task] = build_tasks(corpus, select_protocols(corpus, ["t2i/all"]))
+    assert isinstance(task, RetrievalTask)
     with pytest.raises(ValueError, match="gallery is empty"):
         replace(task, galleries=(np.empty(0, np.int32),))
 

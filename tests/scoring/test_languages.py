@@ -103,7 +103,8 @@ def test_stored_lists_name_captions_of_the_part_by_their_place_in_the_corpus() -
     made, (images, captions) = corpus(), vectors()
     ords = layout_of(made).parts["de", "bing"]
     found = evaluate(made, select_protocols(made, ["i2t/de/bing", "t2i/de/bing"]), images=images, captions=captions)
-    assert np.isin(found["i2t/de/bing"].top_ords, ords).all()
+    lists = found["i2t/de/bing"].top_ords
+    assert lists is not None and np.isin(lists, ords).all()
     np.testing.assert_array_equal(found["t2i/de/bing"].query_ords, ords)
 
 
@@ -136,7 +137,7 @@ def test_consistency_survives_arrow_and_has_no_chance_value() -> None:
 
 @given(st.permutations(range(8)), st.permutations(range(8)))
 def test_rank_biased_overlap_is_symmetric_and_one_only_for_equal_lists(one: list[int], other: list[int]) -> None:
-    a, b = np.int32([one]), np.int32([other])
+    a, b = np.array([one], np.int32), np.array([other], np.int32)
     value = rank_biased_overlap(shared_items(a, b), 1, 8)[0]
     assert value == pytest.approx(rank_biased_overlap(shared_items(b, a), 1, 8)[0])
     assert (value == pytest.approx(1)) == (one == other)

@@ -140,6 +140,7 @@ def test_small_sets_are_scored_exactly(winoground_form: Corpus) -> None:
     exact = score_maxsim(images, captions, tasks)
     table = by_definition(captions, images)
     expected = [[table[2 * n + c, 2 * n + i] for c in (0, 1) for i in (0, 1)] for n in range(3)]
+    assert exact["winoground"].scores is not None
     np.testing.assert_allclose(exact["winoground"].scores, expected, rtol=1e-5)
 
 

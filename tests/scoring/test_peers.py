@@ -53,13 +53,15 @@ def test_retrieval_equals_clip_benchmark(corpus_of: Callable[[list[int]], Corpus
     images = rng.standard_normal((100, 32))
     of = np.repeat(np.arange(100), counts)
     captions = unit(images[of] + 2 * rng.standard_normal((len(of), 32)))
-    images = unit(images)
+    image_vectors = unit(images)
     own = [[str(c) for c in np.flatnonzero(of == i)] for i in range(100)]
     loader = [(torch.arange(i, i + 20).view(-1, 1, 1, 1), own[i : i + 20]) for i in range(0, 100, 20)]
     with contextlib.redirect_stderr(io.StringIO()):
-        theirs = peer.evaluate(Lookup(images, captions), loader, numbers, "cpu", amp=False, recall_k_list=[1, 5, 10])
+        theirs = peer.evaluate(
+            Lookup(image_vectors, captions), loader, numbers, "cpu", amp=False, recall_k_list=[1, 5, 10]
+        )
     corpus = corpus_of(counts)
-    found = score_dense(images, captions, build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"])))
+    found = score_dense(image_vectors, captions, build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"])))
     for k in (1, 5, 10):
         assert METRICS[f"R@{k}"].value(found["t2i/all"]) == pytest.approx(
             theirs[f"image_retrieval_recall@{k}"], abs=1e-6
@@ -96,8 +98,8 @@ def test_winoground_equals_clip_benchmark() -> None:
 
 def test_clip_benchmark_counts_a_tie_on_item_0_as_right() -> None:
     """Caption 0 scores the same with both images: argmax picks image 0; by the definition the example is wrong."""
-    images = np.float32([[1, 0], [0, 1]])
-    captions = np.float32([[1, 1], [0, 1]])
+    images = np.array([[1, 0], [0, 1]], np.float32)
+    captions = np.array([[1, 1], [0, 1]], np.float32)
     ours, theirs = winoground_both_ways(images, unit(captions))
     assert (ours["image"], theirs["image"]) == (0, 1)
 
@@ -112,8 +114,8 @@ def test_coco_5k_1k_cxc_and_eccv_equal_eccv_caption(shared_data: Path) -> None:
     topics = rng.standard_normal((400, 48))[rng.integers(400, size=5000)]
     images = topics + 0.6 * rng.standard_normal((5000, 48))
     captions = unit(images[layout.caption_images] + 1.3 * rng.standard_normal((25_010, 48)))
-    images = unit(images)
-    found = score_dense(images, captions, build_tasks(corpus, protocols_of(corpus)))
+    image_vectors = unit(images)
+    found = score_dense(image_vectors, captions, build_tasks(corpus, protocols_of(corpus)))
     assert len(found["t2i/cxc"]) == 24_972
     assert (len(found["t2i/eccv"]), len(found["i2t/eccv"])) == (1_332, 1_261)
 
@@ -155,10 +157,12 @@ def test_ndcg_mrr_recall_and_r_precision_equal_trec_eval(corpus_of: Callable[[li
     rng = np.random.default_rng(3)
     images = rng.standard_normal((60, 16))
     captions = unit(np.repeat(images, 5, axis=0) + 2 * rng.standard_normal((300, 16)))
-    images = unit(images)
+    image_vectors = unit(images)
     corpus = corpus_of([5] * 60)
-    outcomes = score_dense(images, captions, build_tasks(corpus, select_protocols(corpus, ["i2t/any"])))["i2t/any"]
-    scores = images @ captions.T
+    outcomes = score_dense(image_vectors, captions, build_tasks(corpus, select_protocols(corpus, ["i2t/any"])))[
+        "i2t/any"
+    ]
+    scores = image_vectors @ captions.T
     relevant = {str(q): {str(5 * q + k): 1 for k in range(5)} for q in range(60)}
     run = {str(q): {str(c): float(s) for c, s in enumerate(row)} for q, row in enumerate(scores)}
     theirs = peer.RelevanceEvaluator(relevant, {"ndcg_cut_10", "recip_rank", "Rprec", "recall_10"}).evaluate(run)
@@ -202,7 +206,7 @@ def test_maxsim_equals_colpali_engine(corpus_of: Callable[[list[int]], Corpus]) 
 
 def test_colpali_engine_lets_padding_beat_negative_similarities(corpus_of: Callable[[list[int]], Corpus]) -> None:
     """Its zero rows score 0 with every token; image 0 has two vectors less than image 1 and gets them."""
-    captions = [np.float32([[1, 0]]), np.float32([[0, 1]])]
-    images = [np.float32([[-1, 0]]), np.float32([[0, 1], [-1, 0], [-1, 0]])]
+    captions = [np.array([[1, 0]], np.float32), np.array([[0, 1]], np.float32)]
+    images = [np.array([[-1, 0]], np.float32), np.array([[0, 1], [-1, 0], [-1, 0]], np.float32)]
     ours, theirs = maxsim_both_ways(corpus_of([1, 1]), images, captions)
     assert (ours[0, 0], theirs[0, 0]) == (-1, 0)

@@ -164,8 +164,8 @@ def test_a_caption_can_be_compared_with_all_its_negatives_at_once() -> None:
     task = build_task(corpus, select_protocols(corpus, ["aro/all-negatives"])[0])
     assert isinstance(task, ChoiceTask)
     assert task.captions.tolist() == [[0, 2, 3, 4], [1, 5, -1, -1]]
-    vectors = np.float32([[1, 0], [0, 1]])
-    captions = np.float32([[0.8, 0.6], [0, 1], [0, 1], [0.6, 0.8], [0, -1], [0, 1]])
+    vectors = np.array([[1, 0], [0, 1]], np.float32)
+    captions = np.array([[0.8, 0.6], [0, 1], [0, 1], [0.6, 0.8], [0, -1], [0, 1]], np.float32)
     outcomes = score_dense(vectors, captions, [task])[task.protocol.id]
     assert outcomes.n_gallery.tolist() == [4, 2]
     assert METRICS["pair_accuracy"].per_query(outcomes).tolist() == [1, 0]

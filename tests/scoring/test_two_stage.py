@@ -108,8 +108,8 @@ def test_multi_vector_pairs_are_maxsim_scores() -> None:
     def blocks(side: int) -> Iterator[Ragged]:
         return (Ragged.of(items[side]).slice(start, start + 4) for start in (0, 4, 8))
 
-    queries = np.int32([0, 3, 3])
-    lists = np.int32([[1, 8], [4, 0], [8, 2]])
+    queries = np.array([0, 3, 3], np.int32)
+    lists = np.array([[1, 8], [4, 0], [8, 2]], np.int32)
     found = maxsim_pairs(lambda: blocks(0), gather(blocks(1), "caption"))(queries, lists)
     expected = [
         [(items[1][q] @ items[0][i].T).max(axis=1).sum() for i in row] for q, row in zip(queries, lists, strict=True)
@@ -202,9 +202,11 @@ def test_an_exact_index_loses_nothing_and_a_blind_one_everything(corpus_of: Call
 def test_an_item_that_ties_with_the_last_of_the_list_counts_as_found(corpus_of: Callable[[list[int]], Corpus]) -> None:
     corpus = corpus_of([1] * 3)
     task = judged(corpus, "t2i/all")
-    images = np.float32([[1, 0], [0, 1], [0, 1]])
+    images = np.array([[1, 0], [0, 1], [0, 1]], np.float32)
     exact = score_dense(images, images, [task])["t2i/all"]
-    [row] = measure(lambda q, k: np.int32([[0], [2], [2]]), images, exact, task, name="other one", ks=[1], batch=3)
+    [row] = measure(
+        lambda q, k: np.array([[0], [2], [2]], np.int32), images, exact, task, name="other one", ks=[1], batch=3
+    )
     assert row.recall == 1
 
 

@@ -13,7 +13,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 import torch
@@ -92,11 +92,16 @@ def scorer_of(folder: Path) -> Scorer:
 def _pictures(corpus: Corpus) -> list[Image.Image]:
     if corpus.source is None:
         raise ValueError(f"corpus {corpus.name!r} has no images to read")
-    return [decode_image(corpus.source.read(key)) for key in corpus.images["key"].to_pylist()]
+    keys = cast("list[str]", corpus.images["key"].to_pylist())
+    return [decode_image(corpus.source.read(key)) for key in keys]
+
+
+def _texts(corpus: Corpus) -> list[str]:
+    return cast("list[str]", corpus.captions["text"].to_pylist())
 
 
 def _retrieval(score: Scorer, corpus: Corpus) -> dict[str, float]:
-    scores = score(_pictures(corpus), corpus.captions["text"].to_pylist())
+    scores = score(_pictures(corpus), _texts(corpus))
     image_of = np.arange(len(scores)) // 5
     own = scores[np.arange(len(scores)), image_of][:, None]
     rank = 1 + ((scores >= own).sum(axis=1) - 1)
@@ -112,7 +117,7 @@ def _retrieval(score: Scorer, corpus: Corpus) -> dict[str, float]:
 
 
 def _languages(score: Scorer, corpus: Corpus) -> dict[str, float]:
-    scores = score(_pictures(corpus), corpus.captions["text"].to_pylist())
+    scores = score(_pictures(corpus), _texts(corpus))
     n = scores.shape[1]
     own = scores[np.arange(len(scores)), np.arange(len(scores)) % n][:, None]
     first = (scores >= own).sum(axis=1) == 1
@@ -121,12 +126,13 @@ def _languages(score: Scorer, corpus: Corpus) -> dict[str, float]:
 
 
 def _quadruples(score: Scorer, corpus: Corpus) -> dict[str, float]:
-    scores = score(_pictures(corpus), corpus.captions["text"].to_pylist())
+    scores = score(_pictures(corpus), _texts(corpus))
     even = np.arange(0, len(scores), 2)
     c0i0, c0i1, c1i0, c1i1 = (scores[even + a, even + b] for a in (0, 1) for b in (0, 1))
     text = (c0i0 > c1i0) & (c1i1 > c0i1)
     image = (c0i0 > c0i1) & (c1i1 > c1i0)
-    tag = np.array([tags[0] for tags in corpus.quadruples["tags"].to_pylist()])
+    tags_of = cast("list[list[str]]", corpus.quadruples["tags"].to_pylist())
+    tag = np.array([tags[0] for tags in tags_of])
     figures = {}
     for kind in ("object", "attribute"):
         for name, won in (("text", text), ("image", image), ("group", text & image)):

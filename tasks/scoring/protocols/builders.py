@@ -106,10 +106,7 @@ def ground_truth(layout: CorpusLayout, protocol: EvalProtocol, *, name: str) -> 
     """
     corpus = layout.corpus
     judgements = corpus.relevance.filter(
-        pc.and_(
-            pc.equal(corpus.relevance["ground_truth"], name),
-            pc.equal(corpus.relevance["direction"], protocol.direction),
-        )
+        (pc.field("ground_truth") == name) & (pc.field("direction") == protocol.direction)
     )
     to_images = protocol.direction == "t2i"
     queried, searched = (corpus.captions, corpus.images) if to_images else (corpus.images, corpus.captions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -88,8 +89,8 @@ class CorpusLayout:
 def layout_of(corpus: Corpus) -> CorpusLayout:
     """The corpus as arrays; ids of unknown images were refused when the corpus was built."""
     captions = corpus.captions
-    found = pc.index_in(captions["image_id"], value_set=corpus.images["id"].combine_chunks())
-    images = _int32(pc.fill_null(found, -1))
+    positions = pc.index_in(captions["image_id"], value_set=corpus.images["id"].combine_chunks())
+    images = _int32(positions.fill_null(-1))
     described = images >= 0
     languages, language_of = _codes(captions["language"])
     translators, translator_of = _codes(captions["translator"])
@@ -122,7 +123,7 @@ def _int32(values: pa.ChunkedArray | pa.Array) -> NDArray[np.int32]:
 
 def _codes(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int32]]:
     encoded = column.combine_chunks().dictionary_encode()
-    return encoded.dictionary.to_pylist(), _int32(encoded.indices)
+    return cast("list[str]", encoded.dictionary.to_pylist()), _int32(encoded.indices)
 
 
 def cluster_count(corpus: Corpus, protocol: EvalProtocol) -> int:

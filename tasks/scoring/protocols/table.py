@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import pyarrow.compute as pc
 
@@ -167,7 +167,7 @@ def _ground_truths(layout: CorpusLayout) -> list[ProtocolRule]:
 def _pairs(layout: CorpusLayout) -> list[ProtocolRule]:
     """One protocol per category of hard negatives, macro and micro means, and all negatives of a caption at once."""
     pairs = layout.corpus.pairs
-    categories = pc.unique(pairs["category"]).to_pylist()
+    categories = cast("list[str]", pc.unique(pairs["category"]).to_pylist())
     family = next((name for name in _PAIR_FAMILIES if layout.corpus.name.startswith(name)), "pairs")
 
     def rule(name: str, title: str, build: TaskBuilder, *, on_request: bool = False) -> ProtocolRule:

@@ -84,11 +84,16 @@ def build_colqwen(folder: Path, *, version: str) -> None:
             ("vision_end", "vision_end"),
         )
     }  # fmt: skip
-    text = {"vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    text: dict[str, Any] = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+    }
     text |= {"num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 1024}
     text |= {"rope_parameters": {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0}}
     text |= {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
-    vision = {"depth": 2, "hidden_size": 32, "num_heads": 2, "patch_size": 14, "spatial_merge_size": 2}
+    vision: dict[str, Any] = {"depth": 2, "hidden_size": 32, "num_heads": 2, "patch_size": 14, "spatial_merge_size": 2}
     vision |= {"temporal_patch_size": 2}
     if version == "2":
         vision |= {"embed_dim": 32, "mlp_ratio": 2}

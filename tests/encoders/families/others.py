@@ -32,17 +32,17 @@ def build_jina(folder: Path, code: Path, tower: Path) -> None:
         vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
         max_position_embeddings=512, pad_token_id=0,
     ).save_pretrained(tower)  # fmt: skip
-    text = {"embed_dim": 32, "model_type": "jina_clip_text", "pooler_type": "mean_pooler"}
+    text: dict[str, Any] = {"embed_dim": 32, "model_type": "jina_clip_text", "pooler_type": "mean_pooler"}
     vision = {"embed_dim": 32, "width": 32, "image_size": 32, "patch_size": 16, "layers": 2, "head_width": 16}
-    config = {"model_type": "jina_clip", "architectures": ["JinaCLIPModel"], "torch_dtype": "float32"}
+    config: dict[str, Any] = {"model_type": "jina_clip", "architectures": ["JinaCLIPModel"], "torch_dtype": "float32"}
     config |= {"projection_dim": 32, "logit_scale_init_value": 2.6592, "vision_config": vision}
 
     def write(where: Path, prefix: str, text_tower: str) -> None:
         names = {"AutoConfig": "configuration_clip.JinaCLIPConfig", "AutoModel": "modeling_clip.JinaCLIPModel"}
-        whole = config | {"auto_map": {kind: prefix + name for kind, name in names.items()}}
+        whole: dict[str, Any] = config | {"auto_map": {kind: prefix + name for kind, name in names.items()}}
         whole["text_config"] = text | {"hf_model_name_or_path": text_tower}
         (where / "config.json").write_text(json.dumps(whole))
-        pixels = {"auto_map": {"AutoImageProcessor": prefix + "processing_clip.JinaCLIPImageProcessor"}}
+        pixels: dict[str, Any] = {"auto_map": {"AutoImageProcessor": prefix + "processing_clip.JinaCLIPImageProcessor"}}
         pixels |= {
             "image_processor_type": "JinaCLIPImageProcessor",
             "size": 32,

@@ -104,7 +104,12 @@ def bert_tokenizer(folder: Path) -> Any:
     )
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
-    config = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "model_max_length": 512, "pad_token": "[PAD]"}
+    config = {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": True,
+        "model_max_length": 512,
+        "pad_token": "[PAD]",
+    }
     config |= {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
     return _saved(tokenizer, folder, config)
 
@@ -126,7 +131,11 @@ def siglip_tokenizer(folder: Path) -> Any:
 def qwen_tokenizer(folder: Path) -> Any:
     """Qwen2's form: byte-level BPE, padded on the left with ``<|endoftext|>``."""
     names = ("endoftext", "im_start", "im_end", "vision_start", "vision_end", "vision_pad", "image_pad", "video_pad")
-    config = {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
+    config: dict[str, Any] = {
+        "tokenizer_class": "Qwen2Tokenizer",
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>",
+    }
     config |= {"padding_side": "left", "model_max_length": 32768}
     return _saved(_byte_level([f"<|{name}|>" for name in names]), folder, config)
 
@@ -135,7 +144,7 @@ def smolvlm_tokenizer(folder: Path) -> Any:
     """SmolVLM's form: byte-level BPE with tokens for pictures and their tiles."""
     names = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<image>", "<fake_token_around_image>", "<global-img>"]
     names += ["<end_of_utterance>", *(f"<row_{r}_col_{c}>" for r in range(1, 7) for c in range(1, 7))]
-    config = {"tokenizer_class": "GPT2Tokenizer", "eos_token": "<|im_end|>", "pad_token": "<|im_end|>"}
+    config: dict[str, Any] = {"tokenizer_class": "GPT2Tokenizer", "eos_token": "<|im_end|>", "pad_token": "<|im_end|>"}
     config |= {"bos_token": "<|im_start|>", "unk_token": "<|endoftext|>", "model_max_length": 8192}
     return _saved(_byte_level(names), folder, config)
 
