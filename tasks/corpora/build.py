@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -23,7 +23,7 @@ __all__ = ["CaptionRow", "ImageRow", "PairRow", "QuadrupleRow", "RelevanceRow", 
 
 BLOCK = 4096
 
-Row = TypeVar("Row", bound=tuple)  # type: ignore[type-arg]
+Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 def build_corpus(
@@ -205,8 +205,9 @@ def _check_ids(corpus: Corpus, faults: Faults) -> None:
 
 
 def _unique_ids(table: pa.Table, kind: str, faults: Faults) -> set[str]:
+    column: list[Any] = table["id"].to_pylist()
     ids: set[str] = set()
-    for position, identifier in enumerate(table["id"].to_pylist()):
+    for position, identifier in enumerate(column):
         if not identifier:
             faults.add(f"{kind}s without an id", f"row {position + 1}")
         elif identifier in ids:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -79,28 +80,27 @@ def corpus_facts(corpus: Corpus) -> CorpusFacts:
     per_part = own.group_by(["image_id", "language", "translator"]).aggregate([([], "count_all")])
     most = per_part.group_by("image_id").aggregate([("count_all", "max")])
     texts = own.filter(pc.is_valid(own["text"])).select(["text", "language", "translator"])
-    blank = pc.equal(pc.utf8_trim_whitespace(captions["text"]), "")
+    blank = pc.equal(pc.utf8_trim_whitespace(captions["text"]), pa.scalar(""))
     queries = corpus.relevance.group_by(["ground_truth", "direction", "query_id"]).aggregate([])
     return CorpusFacts(
         n_images=images.num_rows,
         n_captions=captions.num_rows,
         n_negatives=captions["image_id"].null_count,
         n_skipped=corpus.skipped.num_rows,
-        captions_per_image=_counts(most["count_all_max"]),
-        languages=_counts(captions["language"]),
-        translators=_counts(captions["translator"]),
+        captions_per_image=_counts(most["count_all_max"].to_pylist()),
+        languages=_counts(captions["language"].to_pylist()),
+        translators=_counts(captions["translator"].to_pylist()),
         n_undescribed=images.num_rows - most.num_rows,
         duplicate_images=images.num_rows - images["sha"].null_count - pc.count_distinct(images["sha"]).as_py(),
         duplicate_captions=texts.num_rows - texts.group_by(texts.column_names).aggregate([]).num_rows,
-        empty_captions=pc.sum(blank).as_py() or 0,
+        empty_captions=captions.filter(blank).num_rows,
         n_annotated=images.num_rows - images["objects"].null_count,
         n_without_bytes=images["sha"].null_count,
-        pairs=_counts(corpus.pairs["category"]),
+        pairs=_counts(corpus.pairs["category"].to_pylist()),
         n_quadruples=corpus.quadruples.num_rows,
-        positives=_counts(pc.binary_join_element_wise(queries["ground_truth"], queries["direction"], " ")),
+        positives=_counts(f"{row['ground_truth']} {row['direction']}" for row in queries.to_pylist()),
     )
 
 
-def _counts(column: pa.ChunkedArray) -> dict[Any, int]:
-    counted = {row["values"]: row["counts"] for row in pc.value_counts(column).to_pylist()}
-    return dict(sorted(counted.items()))
+def _counts(values: Iterable[Any]) -> dict[Any, int]:
+    return dict(sorted(Counter(values).items()))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -48,7 +49,8 @@ def sample_corpus(corpus: Corpus, n_images: int, *, seed: int) -> Corpus:
         )
     mask = pa.array(np.isin(group, chosen))
     suffix = f"-sample{n_images}" + (f"-seed{seed}" if seed else "")
-    return replace(keep_images(corpus, corpus.images.filter(mask)["id"].to_pylist()), name=corpus.name + suffix)
+    drawn = corpus.images["id"].filter(mask).combine_chunks()
+    return replace(keep_images(corpus, drawn), name=corpus.name + suffix)
 
 
 def without_images(corpus: Corpus, skipped: Iterable[SkippedRow]) -> Corpus:
@@ -60,9 +62,9 @@ def without_images(corpus: Corpus, skipped: Iterable[SkippedRow]) -> Corpus:
     rows = list(skipped)
     if not rows:
         return corpus
-    dropped = {row.image_id for row in rows}
-    kept = [image for image in corpus.images["id"].to_pylist() if image not in dropped]
-    if not kept:
+    dropped = pa.array([row.image_id for row in rows], type=pa.string())
+    kept = corpus.images["id"].filter(pc.invert(pc.is_in(corpus.images["id"], dropped))).combine_chunks()
+    if not len(kept):
         raise RequestError(
             f"corpus {corpus.name!r}: none of its {len(rows)} images can be used; "
             f"the first, {rows[0].image_id!r}: {rows[0].reason}"
@@ -74,12 +76,11 @@ def without_images(corpus: Corpus, skipped: Iterable[SkippedRow]) -> Corpus:
     return replace(smaller, skipped=pa.concat_tables([corpus.skipped, more]).combine_chunks())
 
 
-def keep_images(corpus: Corpus, images: Collection[str]) -> Corpus:
-    """The corpus with these images, and the captions, pairs, quadruples and positives that refer to no other image.
+def keep_images(corpus: Corpus, kept: pa.Array) -> Corpus:
+    """The corpus with the images of these ids, and all rows that refer to no other image.
 
     A caption without an image (a negative) is kept unless all pairs and quadruples that used it are removed.
     """
-    kept = pa.array(images, type=pa.string())
     pairs = corpus.pairs.filter(pc.is_in(corpus.pairs["image_id"], kept))
     quadruples = corpus.quadruples
     for column in ("image_0", "image_1"):
@@ -96,17 +97,18 @@ def keep_images(corpus: Corpus, images: Collection[str]) -> Corpus:
     for column in ("caption_0", "caption_1"):
         quadruples = quadruples.filter(pc.is_in(quadruples[column], present))
     relevance = corpus.relevance
-    by_caption = pc.equal(relevance["direction"], "t2i")
+    by_caption = pc.equal(relevance["direction"], pa.scalar("t2i"))
     query, item = relevance["query_id"], relevance["item_id"]
     query_there = pc.if_else(by_caption, pc.is_in(query, present), pc.is_in(query, kept))
     item_there = pc.if_else(by_caption, pc.is_in(item, kept), pc.is_in(item, present))
+    both_there = cast("pa.ChunkedArray", pc.and_(query_there, item_there))
     return replace(
         corpus,
         images=corpus.images.filter(pc.is_in(corpus.images["id"], kept)).combine_chunks(),
         captions=captions.combine_chunks(),
         pairs=pairs.combine_chunks(),
         quadruples=quadruples.combine_chunks(),
-        relevance=relevance.filter(pc.and_(query_there, item_there)).combine_chunks(),
+        relevance=relevance.filter(both_there).combine_chunks(),
     )
 
 

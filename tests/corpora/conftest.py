@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -28,7 +29,8 @@ def coco_folder(tmp_path: Path) -> Path:
     """Three images with two captions each, and boxes for two of them, in COCO's formats."""
     root = tmp_path / "three"
     (root / "images").mkdir(parents=True)
-    images, captions = [], []
+    images: list[dict[str, Any]] = []
+    captions: list[dict[str, Any]] = []
     for i, colour in enumerate(("red", "green", "blue")):
         (root / "images" / f"{colour}.png").write_bytes(png(colour))
         images.append({"id": 10 + i, "file_name": f"{colour}.png"})

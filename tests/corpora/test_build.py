@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from PIL import Image
 
@@ -136,6 +138,7 @@ def test_the_fingerprint_changes_with_every_part_and_not_with_keys(picture) -> N
 
     whole = made().fingerprint
     assert made(images=[ImageRow("a"), ImageRow("b", "folder/b")]).fingerprint == whole
+    change: dict[str, Any]
     for change in (
         {"images": list(reversed(TWO))},
         {"captions": [*TEXTS[:-1], CaptionRow("n", None, "other")]},

@@ -98,7 +98,7 @@ def test_a_check_names_distractors_and_ids_without_bytes(tmp_path: Path) -> None
     )
 
 
-def change(folder: Path, edit: Callable[[], None]) -> list[str]:
+def change(folder: Path, edit: Callable[[], object]) -> list[str]:
     before = index_images(open_corpus(folder), known={}, sink=lambda _: None)
     edit()
     return describe_change(before, open_corpus(folder))

@@ -44,8 +44,8 @@ def index_images(
     """
     if corpus.source is None:
         return corpus
-    shas, keys = corpus.images["sha"].to_pylist(), corpus.images["key"].to_pylist()
-    key_of = {sha: key for sha, key in zip(shas, keys, strict=True) if sha is not None and sha not in known}
+    images = corpus.images.select(["id", "key", "sha"]).to_pylist()
+    key_of = {row["sha"]: row["key"] for row in images if row["sha"] is not None and row["sha"] not in known}
     pending = list(key_of.items())
     reasons: dict[str, str | None] = dict(known)
     with ThreadPoolExecutor(workers or min(8, os.cpu_count() or 1), thread_name_prefix="image_index") as pool:
@@ -55,11 +55,7 @@ def index_images(
             reasons.update({image.sha: image.reason for image in indexed})
             if progress is not None:
                 progress(start + len(indexed), len(pending))
-    skipped = [
-        SkippedRow(image, reason)
-        for image, sha in zip(corpus.images["id"].to_pylist(), shas, strict=True)
-        if sha is not None and (reason := reasons[sha]) is not None
-    ]
+    skipped = [SkippedRow(row["id"], reason) for row in images if (reason := reasons.get(row["sha"])) is not None]
     return without_images(corpus, skipped)
 
 

@@ -11,7 +11,7 @@ from store.errors import RequestError
 from tasks.corpora import open_corpus
 
 
-def edit(file: Path, change: Callable[[Any], None]) -> None:
+def edit(file: Path, change: Callable[[Any], object]) -> None:
     content = json.loads(file.read_text())
     change(content)
     file.write_text(json.dumps(content))
@@ -80,7 +80,7 @@ def test_an_empty_captions_file_and_one_that_is_no_json(coco_folder: Path) -> No
     ],
 )
 def test_what_is_wrong_in_the_file_is_named_with_its_place(
-    coco_folder: Path, change: Callable[[Any], None], expected: str
+    coco_folder: Path, change: Callable[[Any], object], expected: str
 ) -> None:
     edit(coco_folder / "captions.json", change)
     assert expected in refusal(coco_folder)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import collections
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,9 +75,7 @@ def test_cxc_has_24972_caption_queries_with_a_positive_and_eccv_1332_captions_an
 @pytest.mark.peers
 def test_the_positives_equal_those_that_the_eccv_caption_package_works_with(test_5k: Corpus) -> None:
     peer = pytest.importorskip("eccv_caption").Metrics()
-    annotation = dict(
-        zip(test_5k.captions["id"].to_pylist(), test_5k.captions["annotation_id"].to_pylist(), strict=True)
-    )
+    annotation = {row["id"]: row["annotation_id"] for row in test_5k.captions.to_pylist()}
     ours: dict[tuple[str, str], dict[int, list[int]]] = collections.defaultdict(lambda: collections.defaultdict(list))
     for row in test_5k.relevance.to_pylist():
         query, item = row["query_id"], row["item_id"]
@@ -96,7 +95,7 @@ def test_annotation_ids_of_the_package_equal_those_of_the_file(test_5k: Corpus) 
 
 def forms(tmp_path: Path) -> dict[str, Path]:
     """Two real images of the split in the three JSON forms."""
-    images = [
+    images: list[dict[str, Any]] = [
         {
             "image_id": 391895,
             "file_name": "val2014/COCO_val2014_000000391895.jpg",
@@ -147,6 +146,7 @@ def test_the_folder_of_real_photographs_gives_the_part_of_the_split_that_is_ther
     assert corpus.images["sha"].null_count == 0
     assert corpus.relevance.num_rows == 105
     key = corpus.images["key"][0].as_py()
+    assert corpus.source is not None
     assert len(corpus.source.read(key)) > 1000
 
 

@@ -53,7 +53,7 @@ def write(folder: Path, files: dict[str, bytes]) -> Path:
 
 def test_coco_karpathy_has_one_fingerprint_from_files_and_from_the_hub(tmp_path: Path) -> None:
     names = ["COCO_val2014_000000391895.jpg", "COCO_val2014_000000060623.jpg"]
-    rows = {
+    rows: dict[str, list[Any]] = {
         "filepath": ["val2014"] * 2,
         "filename": names,
         "cocoid": [391895, 60623],

@@ -5,6 +5,7 @@ import json
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -14,7 +15,7 @@ from tasks.corpora.readers.cc3m import read_cc3m
 from tasks.corpora.readers.webdataset import TarShards, read_webdataset
 
 
-def shard(path: Path, members: dict[str, bytes], mode: str = "w") -> Path:
+def shard(path: Path, members: dict[str, bytes], mode: Literal["w", "w:gz"] = "w") -> Path:
     with tarfile.open(path, mode) as tar:
         for name, data in members.items():
             member = tarfile.TarInfo(name)
@@ -60,6 +61,7 @@ def test_samples_without_image_or_caption_are_listed(shards: Path) -> None:
 
 def test_the_picture_is_the_member_whose_whole_suffix_is_an_images(shards: Path, picture: Callable[..., bytes]) -> None:
     corpus = open_corpus(shards)
+    assert corpus.source is not None
     assert corpus.source.read(corpus.images["key"][2].as_py()) == picture("navy")
 
 
