@@ -120,7 +120,7 @@ def test_coco_5k_1k_cxc_and_eccv_equal_eccv_caption(shared_data: Path) -> None:
     assert (len(found["t2i/eccv"]), len(found["i2t/eccv"])) == (1_332, 1_261)
 
     # the peer takes lists of ids: long enough that every fold of 1,000 is in the first hundreds of each
-    scores = torch.from_numpy(captions) @ torch.from_numpy(images).T
+    scores = torch.from_numpy(captions) @ torch.from_numpy(image_vectors).T
     image_ids = layout.image_ids.astype(np.int64)
     caption_ids = np.array([int(a or -1 - ord_) for ord_, a in enumerate(corpus.captions["annotation_id"].to_pylist())])
 
