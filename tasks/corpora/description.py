@@ -13,6 +13,20 @@ A description names a reader of ``CORPORA`` and its options; paths start from th
     sample = 500                         # optional: draw 500 images, with sample_seed as random seed
 
 A corpus of the user's own data is named after the file unless ``name`` is given; published corpora keep their names.
+
+Options that several readers share:
+
+* ``root``: file or folder of the data; where a reader can do without it, it reads the hub;
+* ``images``: folder of the image files, COCO's under any of their names; without one, texts and ids only, unless the
+  data set holds the images;
+* ``missing``: ``"error"`` (default), or ``"skip"`` to leave out images without a file;
+* ``split``, ``languages``, ``translators``, ``categories``: the parts to read;
+* ``dataset``, ``config``, ``revision``: hub id (or a folder in the hub's layout), configuration, and branch, tag or
+  commit, used without ``root``;
+* ``licence`` of images and captions; ``language`` (BCP-47) of captions whose row has none; ``reference_language`` that
+  cross-lingual metrics compare with;
+* ``form`` and ``columns`` of a table (role -> column, for roles whose column has none of the usual names):
+  :mod:`tasks.corpora.readers.forms`; ``ids_only``: read ids and texts without images, for embeddings made elsewhere.
 """
 
 from __future__ import annotations

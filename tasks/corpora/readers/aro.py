@@ -47,9 +47,6 @@ def read_aro(
             hub unless given.
         part: ``relation``, ``attribution``, ``coco-order`` or ``flickr-order``.
         images: Folder of Visual Genome images; ``root/images`` by default. Without one, texts and ids only.
-        missing: ``error``, or ``skip`` to leave out items whose image file does not exist.
-        split: Split of the hub data set.
-        revision: Revision of the hub data set.
 
     Raises:
         RequestError: A file, image or field is missing.

@@ -22,8 +22,6 @@ def read_cc3m(
     Args:
         root: Folder of the shards; from the hub unless given, which downloads them into its cache.
         shards: Pattern of their file names.
-        dataset: Hub id, used if ``root`` is not given.
-        revision: Revision of the hub data set.
 
     Raises:
         RequestError: The shards do not exist and cannot be downloaded, or one is damaged.

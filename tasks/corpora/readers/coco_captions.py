@@ -32,13 +32,9 @@ def read_coco_captions(
     names of the image's boxes: sorted, and null for images that the boxes file does not list.
 
     Args:
-        root: The folder.
         images: Folder of the image files; ``root/images`` if it exists, else ``root``.
         captions: The captions file; ``captions.json`` or the only ``captions*.json`` in ``root`` or ``annotations/``.
         instances: The boxes file; ``instances*.json`` beside the captions file if it exists.
-        missing: ``error``, or ``skip`` to leave out images without a file.
-        name: Name of the corpus; the folder's name unless given.
-        licence: Licence of the images and captions.
 
     Raises:
         RequestError: A folder or file is missing, is not of this format, or names an image that does not exist.

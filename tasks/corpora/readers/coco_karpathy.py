@@ -50,13 +50,9 @@ def read_coco_karpathy(
         root: Captions file, or the folder with it; from the hub unless given.
         images: Folder with COCO images under any of their names (2014, 2017, with or without ``val2014/``). Without
             one, a local captions file gives texts and ids only, and images of the hub's rows are downloaded.
-        split: ``test`` or ``val``.
-        dataset: Hub id, used if ``root`` is not given.
-        revision: Revision of the hub data set.
         objects: Objects per image, if the captions file has none: a COCO boxes file, or a list of
             ``{"image_id", "objects"}``.
         ground_truths: ``cxc``, ``eccv``, both or none; they exist for the test split only.
-        missing: ``error``, or ``skip`` to leave out images that are not in ``images``.
         cache: Folder for downloaded images.
 
     Raises:

@@ -34,10 +34,7 @@ def read_coco_sm(
     Args:
         root: Folder with ``google.json``, ``bing.json`` and ``nllb.json`` (in it or in ``meta/``), and beside them
             ``excluded.txt`` and ``id_mapping.json``, which are checked where they are there.
-        images: Folder with COCO images under any of their names; without one, texts and ids only.
-        languages: Languages to read, of the 21.
         translators: Which of the three files.
-        missing: ``error``, or ``skip`` to leave out images whose file does not exist.
 
     Raises:
         RequestError: A file or language is missing, the files disagree on the images or their order, one of them

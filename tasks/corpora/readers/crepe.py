@@ -38,7 +38,6 @@ def read_crepe(
         images: Folder of Visual Genome images, as they are or in ``VG_100K`` and ``VG_100K_2``; without one,
             texts and ids only.
         train_set: Training set of the systematicity files: ``cc12m``, ``yfcc`` or ``laion``.
-        missing: ``error``, or ``skip`` to leave out items whose image file does not exist.
 
     Raises:
         RequestError: The folder has no such files, a column or image is missing, or negatives are not a list of texts.

@@ -36,10 +36,6 @@ def read_crossmodal3600(
     Args:
         root: Folder with ``captions.jsonl``; from the hub unless given.
         images: Folder of the images; ``root/images`` by default. Without one, texts and ids only.
-        languages: Languages to read, of the 36.
-        missing: ``error``, or ``skip`` to leave out images whose file does not exist.
-        dataset: Hub id, used if ``root`` is not given; one split per language.
-        revision: Revision of the hub data set.
 
     Raises:
         RequestError: A language, file or image is missing.

@@ -27,11 +27,7 @@ def read_flickr30k_karpathy(
 
     Args:
         root: ``dataset_flickr30k.json``, an ALBEF-form file, or the folder with it; from the hub unless given.
-        images: Folder of the images; without one, a local captions file gives texts and ids only.
         split: ``test``, ``val`` or ``train``; the hub's copy has ``test`` only.
-        dataset: Hub id, used if ``root`` is not given.
-        revision: Revision of the hub data set.
-        missing: ``error``, or ``skip`` to leave out images that are not in ``images``.
 
     Raises:
         RequestError: A file, folder or split is missing, or a file is in none of the known forms.

@@ -62,23 +62,14 @@ def corpus_of_rows(
     origin: str,
     reference_language: str,
 ) -> Corpus:
-    """The corpus of these rows, in their order.
+    """The corpus of these rows, in their order; the other arguments are options of :mod:`tasks.corpora.description`.
 
     Args:
-        name: Name of the corpus.
         rows: Cells by column; an image cell holds a file name, or the image's key in the source.
         available: Columns of the table.
         where: File or data set, for messages.
-        form: Key of ``FORMS``.
-        columns: Role -> column, for roles whose column has none of the usual names.
-        language: Language of captions whose row has none.
         ids_only: Use no images, and accept caption ids in place of captions.
-        images: Folder of the image files; None if ``source`` reads the images.
         source: Reads the images if they are not files in a folder.
-        missing: ``error``, or ``skip`` to leave out images without a file.
-        licence: Licence of images and captions.
-        origin: Where they come from.
-        reference_language: The language that cross-lingual metrics compare with.
 
     Raises:
         RequestError: A column or file is missing, rows lack an image or a caption, or ids repeat; lists every fault.

@@ -48,12 +48,7 @@ def hard_negatives_corpus(
     Negatives belong to no image.
 
     Args:
-        name: Name of the corpus.
-        items: In corpus order.
         images: Folder, or folders, of the image files; None if ``source`` reads them or if there are none.
-        missing: ``error``, or ``skip`` to leave out the items whose image file does not exist.
-        licence: Licence of images and captions.
-        origin: Where they come from.
         source: Reads the images if they are not files in a folder.
         numbered: Number pairs and negatives within their item: ``item/0``, ``item/negative-0``. If false, an item
             has one negative, and the ids are ``item`` and ``item/negative``.

@@ -35,18 +35,7 @@ def read_hub(
 
     Args:
         dataset: Hub id, or a folder in the hub's layout.
-        split: Name of the split.
-        config: Name of the configuration if there are several.
-        revision: Branch, tag or commit.
         images: Folder of the images if the image column holds file names.
-        form: ``captions``, ``pairs`` or ``quadruples`` (:mod:`tasks.corpora.readers.forms`).
-        columns: Role -> column, for roles whose column has none of the usual names.
-        language: BCP-47 code of captions whose row has no language.
-        reference_language: The language that cross-lingual metrics compare with.
-        ids_only: Read ids and texts without images.
-        missing: ``error``, or ``skip`` to leave out images that are not in ``images``.
-        name: Name of the corpus; the data set's unless given.
-        licence: Licence of images and captions.
 
     Raises:
         RequestError: The data set cannot be read, lacks a column, or its rows are faulty; lists every fault.

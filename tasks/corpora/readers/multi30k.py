@@ -32,11 +32,8 @@ def read_multi30k(
 
     Args:
         root: The repository, or its ``data/task1``.
-        images: Folder of the Flickr30k (or COCO) images; without one, texts and ids only.
         split: ``test_2016_flickr`` (1,000 images), ``val``, ``test_2017_flickr``, ``test_2017_mscoco``,
             ``test_2018_flickr``; Czech is not in all of them.
-        languages: Languages to read, of the four.
-        missing: ``error``, or ``skip`` to leave out images whose file does not exist.
 
     Raises:
         RequestError: A file or image is missing, or a file has more or fewer lines than there are images.

@@ -53,13 +53,8 @@ def multilingual_corpus(
     translations of one caption differ in the middle only.
 
     Args:
-        name: Name of the corpus.
         rows: Its images; the key is the file name.
-        translations: Their captions, language by language.
         images: Folder, or folders, of the image files; None if ``source`` reads them or if there are none.
-        missing: ``error``, or ``skip`` to leave out images without a file.
-        licence: Licence of images and captions.
-        origin: Where they come from.
         source: Reads the images if they are not files in a folder.
     """
     located = locate_images(rows, images, missing=missing, origin=origin)

@@ -35,9 +35,6 @@ def read_sugarcrepe(
 
     Args:
         root: Folder with ``add_att.json`` … ``swap_obj.json``.
-        images: Folder with COCO images under any of their names; without one, texts and ids only.
-        categories: Categories to read.
-        missing: ``error``, or ``skip`` to leave out the items whose image file does not exist.
 
     Raises:
         RequestError: A file, image or field is missing.

@@ -42,13 +42,6 @@ def read_table(
             else the table's folder.
         form: ``captions``, ``pairs`` or ``quadruples`` (:mod:`tasks.corpora.readers.forms`); by default taken
             from the table's name.
-        columns: Role -> column, for roles whose column has none of the usual names.
-        language: BCP-47 code of captions whose row has no language.
-        reference_language: The language that cross-lingual metrics compare with.
-        ids_only: Read ids, and texts if there are any, without image files: for embeddings made elsewhere.
-        missing: ``error``, or ``skip`` to leave out images whose file does not exist.
-        name: Name of the corpus; the folder's or file's name unless given.
-        licence: Licence of images and captions.
 
     Raises:
         RequestError: The table cannot be read, lacks a column, or its rows are at fault; lists every fault.

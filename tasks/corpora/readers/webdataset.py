@@ -74,13 +74,9 @@ def read_webdataset(
     A sample's id is its name; samples without an image or without a caption are listed as skipped.
 
     Args:
-        root: Folder of the shards.
         shards: Pattern of their file names.
         caption: Suffix of the caption file: ``txt`` (its text), or ``json`` (a text, or list of texts, in a field).
         caption_field: The field of a ``json`` caption file.
-        language: BCP-47 code of the captions.
-        name: Name of the corpus; the folder's name unless given.
-        licence: Licence of images and captions.
         origin: Where they come from; the folder unless given.
 
     Raises:

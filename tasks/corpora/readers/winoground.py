@@ -41,8 +41,6 @@ def read_winoground(
             terms on its page once).
         images: Folder of the images; ``images/`` beside the examples if it exists, else ``root``.
         tags: ``new_tag_assignments.json`` of "Why is Winoground Hard?".
-        dataset: Hub id, used if ``root`` is not given.
-        revision: Revision of the hub data set.
 
     Raises:
         RequestError: Access is missing (the message says how to get it), or a file or field is missing.

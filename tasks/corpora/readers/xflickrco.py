@@ -34,9 +34,6 @@ def read_xflickrco(
         root: Folder with ``en.jsonl``, ``de.jsonl`` …; from the hub unless given.
         images: Folder, or folders, of Flickr30k and COCO images; without one, local files give texts and ids only.
         languages: Languages to read, of the eight; English is the reference and comes first where it is among them.
-        missing: ``error``, or ``skip`` to leave out images whose file does not exist.
-        dataset: Hub id, used if ``root`` is not given; one split per language.
-        revision: Revision of the hub data set.
 
     Raises:
         RequestError: A file, language or image is missing, or the languages disagree on the images or their order.

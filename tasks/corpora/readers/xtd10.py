@@ -30,9 +30,6 @@ def read_xtd10(
 
     Args:
         root: The repository, or a folder that holds its text files at any depth.
-        images: Folder with COCO images under any of their names; without one, texts and ids only.
-        languages: Languages to read, of the eleven.
-        missing: ``error``, or ``skip`` to leave out images whose file does not exist.
 
     Raises:
         RequestError: A file or image is missing, or a file has more or fewer lines than there are images.
