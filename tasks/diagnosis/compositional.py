@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ QUADRUPLE_METRICS = ("winoground_text", "winoground_image", "winoground_group")
 
 def tags(data: AnalysisInput) -> Iterator[Slice]:
     """Text, image and group score per tag, and the share of examples with a tie in either."""
-    tags_of = data.corpus.quadruples["tags"].take(data.queries.query_ords).to_pylist()
+    tags_of: list[Any] = data.corpus.quadruples["tags"].take(data.queries.query_ords).to_pylist()
     names = sorted({tag for tags in tags_of for tag in tags})
     parts = {(tag, ""): np.array([tag in tags for tags in tags_of]) for tag in names}
     parts["no tag", ""] = np.array([not tags for tags in tags_of])
@@ -50,8 +51,8 @@ def caption_baselines(data: AnalysisInput) -> Iterator[Slice]:
             yield data.slice(encoder, "baseline", "caption alone", metric, nothing, detail=detail)
         return
     captions, pairs = data.corpus.captions, data.corpus.pairs.take(data.queries.query_ords)
-    texts = captions["text"].fill_null("").to_pylist()
-    words = {name: words_of(text) for name, text in zip(captions["id"].to_pylist(), texts, strict=True)}
+    named = zip(captions["id"].to_pylist(), captions["text"].to_pylist(), strict=True)
+    words = {name: words_of(text or "") for name, text in named}
     right = [words[name] for name in pairs["caption_id"].to_pylist()]
     wrong = [words[name] for name in pairs["negative_id"].to_pylist()]
     frequency = Counter(word for caption in (*right, *wrong) for word in caption)

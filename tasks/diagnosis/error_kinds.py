@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
@@ -76,7 +77,7 @@ def extra_positives(corpus: Corpus, direction: str) -> NDArray[np.int64] | None:
 
     None where the corpus has no extra ground truth for the direction.
     """
-    rows = corpus.relevance.filter(pc.equal(corpus.relevance["direction"], direction))
+    rows = corpus.relevance.filter(pc.equal(corpus.relevance["direction"], pa.scalar(direction)))
     if not len(rows):
         return None
     queries, items = (corpus.captions, corpus.images) if direction == "t2i" else (corpus.images, corpus.captions)

@@ -7,6 +7,7 @@ items are found for most queries, many for none.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +31,11 @@ def hubs(data: AnalysisInput) -> Iterator[Slice]:
     """
     searched = np.unique(np.concatenate(data.task.galleries))
     items = data.corpus.images if data.protocol.direction == "t2i" else data.corpus.captions
+    ids: list[Any] = items["id"].to_pylist()
     occupied, level = data.clusters.sizes > 0, data.resampling.level
     for encoder, outcomes, top_ords in data.with_lists():
         counts = k_occurrence(top_ords, K, len(items))
-        worst = _worst(outcomes, top_ords, counts, items["id"].to_pylist())
+        worst = _worst(outcomes, top_ords, counts, ids)
         lists = _lists_by_cluster(data, top_ords, len(items))[:, searched].tocsr()
         counts = counts[searched]
         skewed = _jackknifed(skewness(counts), _skewness_without(lists, counts)[occupied], level)

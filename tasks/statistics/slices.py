@@ -94,7 +94,7 @@ def part_means(
     start = 0
     for counts in count_blocks(clusters.n_clusters, replicates=resampling.replicates, seed=resampling.seed):
         stop = start + len(counts)
-        drawn[:, :, start:stop] = _means(counts.astype(np.float64) @ factors, n_encoders, n_parts)
+        drawn[:, :, start:stop] = _means(np.asarray(counts.astype(np.float64) @ factors), n_encoders, n_parts)
         start = stop
     occupied = [np.unique(clusters.labels[part]).size for part in parts]
     return PartMeans(

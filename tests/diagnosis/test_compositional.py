@@ -18,8 +18,8 @@ from tasks.scoring.dense import score_dense
 from tasks.scoring.protocols.selection import build_task, protocols_of, select_protocols
 from tasks.statistics.resampling import Resampling
 
-RIGHT = np.float32([[1, 0], [0, 1]])  # the two images, and what a right caption says
-LEVEL = np.float32([[1, 1], [1, 1]])
+RIGHT = np.array([[1, 0], [0, 1]], np.float32)  # the two images, and what a right caption says
+LEVEL = np.array([[1, 1], [1, 1]], np.float32)
 
 
 def quadruples() -> Corpus:

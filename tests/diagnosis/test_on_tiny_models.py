@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +49,7 @@ class LeftPadded:
 
     def prepare_captions(self, captions: list[str]) -> Prepared:
         prepared = self._encoder.prepare_captions(captions)
-        ids = prepared.inputs["input_ids"]
+        ids: Any = prepared.inputs["input_ids"]
         rolled = [np.roll(row, len(row) - seen) for row, seen in zip(np.asarray(ids), prepared.n_tokens, strict=True)]
         inputs = {"input_ids": type(ids)(np.stack(rolled).tolist()).long()}
         return replace(prepared, inputs=inputs)
@@ -58,15 +60,14 @@ class LeftPadded:
 
 def pictures(corpus: Corpus) -> list[Image.Image]:
     assert corpus.source is not None
-    return [decode_image(corpus.source.read(key)) for key in corpus.images["key"].to_pylist()]
+    keys: list[Any] = corpus.images["key"].to_pylist()
+    return [decode_image(corpus.source.read(key)) for key in keys]
 
 
 def embed(encoder: Encoder, corpus: Corpus) -> StoredVectors:
     """As the store would give it back: rounded to float16."""
-    images, captions = (
-        encode_images(encoder, pictures(corpus)),
-        encode_captions(encoder, corpus.captions["text"].to_pylist()),
-    )
+    texts: list[Any] = corpus.captions["text"].to_pylist()
+    images, captions = encode_images(encoder, pictures(corpus)), encode_captions(encoder, texts)
     values = [side.values.astype(np.float16).astype(np.float32) for side in (images, captions)]
     if images.offsets is not None and captions.offsets is not None:
         return LateInteractionVectors(
@@ -83,8 +84,8 @@ def subject_of(
     outcomes = {}
     for name, vectors in embedded.items():
         if isinstance(vectors, LateInteractionVectors):
-            images, captions = [vectors.images], [vectors.captions]
-            found = evaluate(corpus, [protocol], images=lambda i=images: i, captions=lambda c=captions: c)
+            images, captions = partial(iter, [vectors.images]), partial(iter, [vectors.captions])
+            found = evaluate(corpus, [protocol], images=images, captions=captions)
         else:
             found = evaluate(corpus, [protocol], images=vectors.images, captions=vectors.captions)
         outcomes[name] = found[protocol_id]
@@ -93,7 +94,7 @@ def subject_of(
         protocol=protocol,
         outcomes=outcomes,
         specs=specs,
-        resampling=Resampling(replicates=500),
+        resampling=Resampling(replicates=100),
         vectors=embedded.__getitem__,
     )
 
@@ -253,7 +254,7 @@ def test_a_sample_of_queries_keeps_its_gallery_and_answers(shapes: AnalysisInput
 def test_a_part_of_the_gallery_is_searched_by_the_captions_of_its_images_alone(shapes: AnalysisInput) -> None:
     judgement = build_task(shapes.corpus, shapes.protocol)
     assert isinstance(judgement, RetrievalTask)
-    part = restricted(judgement, np.int32([3, 8, 40]))
+    part = restricted(judgement, np.array([3, 8, 40], np.int32))
     assert part.clusters.tolist() == [3] * 5 + [8] * 5 + [40] * 5
     assert part.relevant.tolist() == [0] * 5 + [1] * 5 + [2] * 5
     assert part.galleries[0].tolist() == [0, 1, 2]

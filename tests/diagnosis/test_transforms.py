@@ -65,7 +65,7 @@ def test_centring_closes_the_modality_gap() -> None:
 
 def test_whitened_vectors_spread_far_more_evenly() -> None:
     rng = np.random.default_rng(3)
-    stretched = normalised(unit(rng, 2000, 4) * np.float32([5, 1, 1, 1]))
+    stretched = normalised(unit(rng, 2000, 4) * np.array([5, 1, 1, 1], np.float32))
     before = stretched.var(axis=0)
     after = np.concatenate(whitened(stretched[:1000], stretched[1000:])).var(axis=0)
     assert before.max() / before.min() > 6
@@ -87,7 +87,7 @@ def test_shortened_vectors_are_unit_vectors_again() -> None:
 
 
 def test_pooling_merges_near_vectors_and_keeps_every_item() -> None:
-    near = normalised(np.float32([[1, 0, 0], [1, 0.01, 0], [0, 1, 0], [0, 1, 0.01], [0, 0, 1]]))
+    near = normalised(np.array([[1, 0, 0], [1, 0.01, 0], [0, 1, 0], [0, 1, 0.01], [0, 0, 1]], np.float32))
     vectors = Ragged.from_counts(near, [4, 1])
     trees = token_trees(vectors)
     half = pooled(vectors, trees, 2)
@@ -97,7 +97,7 @@ def test_pooling_merges_near_vectors_and_keeps_every_item() -> None:
 
 
 def test_equal_vectors_can_be_pooled() -> None:
-    same = Ragged.of([np.tile(np.float32([[1, 0]]), (6, 1))])
+    same = Ragged.of([np.tile(np.array([[1, 0]], np.float32), (6, 1))])
     assert np.unique(pooled(same, token_trees(same), 3).values, axis=0).tolist() == [[1.0, 0.0]]
 
 
@@ -111,7 +111,7 @@ def judgements() -> tuple[list[RetrievalTask], np.ndarray, np.ndarray]:
         source=None,
     )
     images = unit(rng, 30, 12)
-    captions = normalised(np.repeat(images, 2, axis=0) + 0.35 * unit(rng, 60, 12))
+    captions = normalised(np.repeat(images, 2, axis=0) + np.float32(0.35) * unit(rng, 60, 12))
     captions[58:] = captions[56:58]
     asked = [build_task(corpus, protocol) for protocol in select_protocols(corpus, ["t2i/all", "i2t/any"])]
     return [j for j in asked if isinstance(j, RetrievalTask)], images, captions
@@ -132,8 +132,8 @@ def test_identical_captions_of_two_images_tie_for_both_images() -> None:
 
 def test_bfloat16_scores_tie_where_float32_scores_do_not() -> None:
     asked, images, captions = judgements()
-    crowded = [normalised(vectors[:, :3] + 3) for vectors in (images, captions)]
-    fine, coarse = (hits_scored_in(kind, *crowded, asked[0]) for kind in ("float32", "bfloat16"))
+    images, captions = (normalised(vectors[:, :3] + 3) for vectors in (images, captions))
+    fine, coarse = (hits_scored_in(kind, images, captions, asked[0]) for kind in ("float32", "bfloat16"))
     assert fine.tied.sum() == 0
     assert coarse.tied.sum() > 10
 

@@ -26,6 +26,7 @@ from tasks.results.hit_lists import (
 )
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.selection import build_task, select_protocols
+from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.statistics.effect import SEVERAL_QUERIES
 from tasks.statistics.resampling import Resampling
 
@@ -36,6 +37,12 @@ PUBLISHED = {  # shared/data/README.md: counted from the lists themselves; ALBEF
     ("TCL", "i2t/any"): (75.60, 92.76, 96.68),
 }
 DISCORDANT = {"t2i/all": (2089, 1667), "i2t/any": (430, 331)}
+
+
+def retrieval_task(corpus: Corpus, protocol: str) -> RetrievalTask:
+    task = build_task(corpus, *select_protocols(corpus, [protocol]))
+    assert isinstance(task, RetrievalTask)
+    return task
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +64,9 @@ def lists(shared_data: Path) -> dict[str, dict[str, dict[int, np.ndarray]]]:
 
 @pytest.fixture(scope="module")
 def outcomes(karpathy: Corpus, lists: dict[str, dict[str, dict[int, np.ndarray]]]) -> dict[tuple[str, str], Outcomes]:
-    judgements = {p.id: build_task(karpathy, p) for p in select_protocols(karpathy, ["t2i/all", "i2t/any"])}
+    tasks = {protocol: retrieval_task(karpathy, protocol) for protocol in ("t2i/all", "i2t/any")}
     return {
-        (model, protocol): outcomes_of_hits(hits, judgements[protocol])
+        (model, protocol): outcomes_of_hits(hits, tasks[protocol])
         for model, protocols in lists.items()
         for protocol, hits in protocols.items()
     }
@@ -153,7 +160,7 @@ def test_the_bracket_of_every_query_holds_its_rank() -> None:
     corpus = toy()
     ranks = np.array([1, 3, 7, 12])  # t2i: one image of twelve is relevant
     hits = {k: np.flatnonzero(ranks <= k) for k in (1, 5, 10)}
-    known = outcomes_of_hits(hits, build_task(corpus, select_protocols(corpus, ["t2i/all"])[0]))
+    known = outcomes_of_hits(hits, retrieval_task(corpus, "t2i/all"))
     assert list(zip(known.rank_best.tolist(), known.rank_worst.tolist(), strict=True)) == [
         (1, 1), (2, 5), (6, 10), (11, 12),
     ]  # fmt: skip
@@ -163,8 +170,8 @@ def test_the_bracket_of_every_query_holds_its_rank() -> None:
 
 def test_metrics_that_brackets_leave_open_are_not_known() -> None:
     corpus = toy()
-    judgement = build_task(corpus, select_protocols(corpus, ["t2i/all"])[0])
-    assert [m.name for m in known_metrics(outcomes_of_hits({1: [0], 10: [0, 1]}, judgement))] == ["R@1", "R@10"]
+    task = retrieval_task(corpus, "t2i/all")
+    assert [m.name for m in known_metrics(outcomes_of_hits({1: [0], 10: [0, 1]}, task))] == ["R@1", "R@10"]
     assert "MRR" in [m.name for m in known_metrics(outcomes_of([[1], [3]]))]  # scores were seen: everything is known
 
 
@@ -191,13 +198,13 @@ def toy() -> Corpus:
 def test_lists_that_cannot_be_true_are_named(hits: dict[int, list[float]], message: str) -> None:
     corpus = toy()
     with pytest.raises(RequestError, match=message):
-        outcomes_of_hits(hits, build_task(corpus, select_protocols(corpus, ["t2i/all"])[0]))
+        outcomes_of_hits(hits, retrieval_task(corpus, "t2i/all"))
 
 
 def test_all_faults_of_the_lists_are_named_together() -> None:
     corpus = toy()
     with pytest.raises(RequestError) as caught:
-        outcomes_of_hits({1: [9], 5: [1, 1]}, build_task(corpus, select_protocols(corpus, ["t2i/all"])[0]))
+        outcomes_of_hits({1: [9], 5: [1, 1]}, retrieval_task(corpus, "t2i/all"))
     assert len(caught.value.faults) == 2
 
 

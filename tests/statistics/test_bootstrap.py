@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tasks.statistics import draws
-from tasks.statistics.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS, Interval, bootstrap_replicates, bootstrap_samples
+from tasks.statistics.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS, bootstrap_replicates, bootstrap_samples
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.draws import count_blocks, on_grid
 from tasks.statistics.resampling import Resampling
@@ -24,7 +25,7 @@ from tasks.statistics.statistic import ClusteredValues, cluster_medians, statist
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def cluster_bootstrap(values, clusters, *, n_clusters=None, weights=None, reduce="mean", **how) -> list[Interval]:  # type: ignore[no-untyped-def]
+def cluster_bootstrap(values, clusters, *, n_clusters=None, weights=None, reduce="mean", **how) -> list[Any]:  # type: ignore[no-untyped-def]
     """The intervals of one sample."""
     sample = ClusteredValues(values, Clusters.of(clusters, n_clusters, weights))
     return bootstrap_samples([sample], Resampling(**how), reduce)[0]
@@ -105,7 +106,7 @@ def test_intervals_equal_scipy_given_the_same_replicates(method: str, level: flo
     statistic = statistic_of(values, units)
     replicates = bootstrap_replicates(statistic, 60, Resampling(replicates=2_000, seed=9))[0]
     sums, sizes = units.sums(values[None])[:, 0], units.sizes
-    peer = stats.bootstrap(
+    peer = stats.bootstrap(  # type: ignore[call-overload]  # the stub of the data is too narrow
         (np.arange(60),),
         lambda index, axis=-1: sums[index].sum(axis=axis) / sizes[index].sum(axis=axis),
         n_resamples=0,
@@ -124,7 +125,7 @@ def test_intervals_agree_with_scipys_own_draws(method: str) -> None:
     values, labels = sample(n_clusters=200)
     units = Clusters.of(labels)
     sums = units.sums(values[None])[:, 0]
-    peer = stats.bootstrap(
+    peer = stats.bootstrap(  # type: ignore[call-overload]  # the stub of the data is too narrow
         (sums,), lambda x, axis=-1: x.mean(axis=axis) / 5, n_resamples=10_000, rng=np.random.default_rng(4),
         method={"percentile": "percentile", "bca": "BCa"}[method],
     )  # fmt: skip

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
-from statsmodels.stats.contingency_tables import mcnemar
-from statsmodels.stats.proportion import proportion_effectsize
+from statsmodels.stats.contingency_tables import mcnemar  # type: ignore[import-untyped]
+from statsmodels.stats.proportion import proportion_effectsize  # type: ignore[import-untyped]
 
 from tasks.statistics.effect import cohen_dz, cohen_h, mcnemar_exact, odds_ratio, tally
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from statsmodels.stats.power import NormalIndPower
+from statsmodels.stats.power import NormalIndPower  # type: ignore[import-untyped]
 
 from tasks.statistics.power import detectable_effect
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
+import statsmodels.api as sm  # type: ignore[import-untyped]
 from scipy import stats
-from statsmodels.stats.proportion import proportion_confint
+from statsmodels.stats.proportion import proportion_confint  # type: ignore[import-untyped]
 
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.proportion import cluster_robust_error, wilson_interval

@@ -1,4 +1,4 @@
-"""Intervals cover and tests err as often as they say: the small study; ``bench_statistics.py`` runs the large one."""
+"""Intervals cover and tests err as often as they say: two scenarios; ``make bench ONLY=statistics`` runs all."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import pytest
 
 from tests.benchmarks.validity import Scenario, simulated_hits, study
 
-N = 1_000
+N = 500
 NOISE = 4 * np.sqrt(0.05 * 0.95 / N)  # four standard errors of a rate near 5 %
 
 
-@pytest.mark.parametrize("per_cluster", [1, 5])
-@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize(("per_cluster", "correlation"), [(1, 0.0), (5, 0.5)])
 def test_intervals_cover_and_tests_err_as_often_as_they_say(per_cluster: int, correlation: float) -> None:
     scenario = Scenario(n_clusters=300, per_cluster=per_cluster, correlation=correlation)
     rates = {rate.name: rate.rate for rate in study(scenario, n_datasets=N, seed=1)}
@@ -21,9 +20,7 @@ def test_intervals_cover_and_tests_err_as_often_as_they_say(per_cluster: int, co
         if name.startswith("coverage"):
             assert 0.95 - NOISE < rate < 0.95 + NOISE, name
         elif name in {"error/sign-flip", "error/mcnemar"}:
-            # few discordant pairs (15 at correlation 0.9) make exact tests err less often, never more
-            assert rate < 0.05 + NOISE, name
-            assert rate > (0.05 - NOISE if correlation < 0.9 else 0.01), name
+            assert 0.05 - NOISE < rate < 0.05 + NOISE, name
         else:
             assert 0.05 - NOISE < rate < 0.06 + NOISE, name
 

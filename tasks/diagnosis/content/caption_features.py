@@ -25,7 +25,7 @@ def complexity(data: AnalysisInput) -> Iterator[Slice]:
     """
     ords = data.queries.query_ords
     english = english_captions(data.corpus)[ords]
-    texts = data.corpus.captions["text"].take(ords).fill_null("").to_pylist()
+    texts = [text or "" for text in data.corpus.captions["text"].take(ords).to_pylist()]
     has = caption_features([text if known else "" for text, known in zip(texts, english, strict=True)])
     yield from contrast_slices(data, "complexity", has, among=english)
     n_words = np.array([len(words_of(text)) for text in texts])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -88,7 +89,7 @@ def inferred_objects(corpus: Corpus) -> tuple[list[frozenset[str]], NDArray[np.b
     named: list[set[str]] = [set() for _ in range(len(corpus.images))]
     known = np.zeros(len(named), dtype=bool)
     image_of = layout_of(corpus).caption_images
-    texts = corpus.captions["text"].to_pylist()
+    texts: list[Any] = corpus.captions["text"].to_pylist()
     for caption in np.flatnonzero(english_captions(corpus) & (image_of >= 0)).tolist():
         known[image_of[caption]] = True
         named[image_of[caption]] |= objects_named(texts[caption])
