@@ -1,4 +1,4 @@
-"""What every test may ask for."""
+"""Settings and fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -7,20 +7,28 @@ from pathlib import Path
 
 import pytest
 
-# Before any model library is imported: no hub, no telemetry, no spinning threads beside each other.
+from tests.shared_data import SHARED_DATA
+
+# Set before any model library is imported: no hub, no telemetry, no threads that wait actively.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+NEEDS_DATA = "needs the real data in ../shared/data"
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Real photographs, captions and hit lists beside the checkout; see shared/data/README.md."""
-    folder = REPOSITORY.parent / "shared" / "data"
-    if not folder.is_dir():
-        pytest.skip(f"{folder} is not here: real data for tests lies beside the checkout")
-    return folder
+    if not SHARED_DATA.is_dir():
+        pytest.skip(NEEDS_DATA)
+    return SHARED_DATA
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Count the tests that were skipped because the real data are missing."""
+    skipped = sum(NEEDS_DATA in str(report.longrepr) for report in terminalreporter.getreports("skipped"))
+    if skipped:
+        terminalreporter.write_line(f"{skipped} tests need the real data in {SHARED_DATA}, which is not here: skipped")

@@ -22,7 +22,7 @@ LOGGERS = re.compile(r"^logg(er|ing)\.|(faults|problems)\.(append|extend)$|stder
 
 
 def help_pages() -> Iterator[tuple[str, str]]:
-    """Every command with its help page, commands of commands included."""
+    """Every command with its help page, subcommands included."""
     os.environ["COLUMNS"] = "120"
     left: list[tuple[str, argparse.ArgumentParser]] = [("capim", build_parser())]
     while left:
@@ -36,6 +36,7 @@ def help_pages() -> Iterator[tuple[str, str]]:
 def messages(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and text of everything that a module raises, collects as a fault, logs or writes to standard error."""
     for node in ast.walk(tree):
+        value: ast.expr
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             kind, value = ast.unparse(node.exc.func), node.exc
         elif isinstance(node, ast.Call) and LOGGERS.search(ast.unparse(node.func)):
@@ -79,10 +80,10 @@ def texts(node: ast.AST) -> Iterator[str]:
 def write_texts(package: str, find: Callable[[ast.Module], Iterator[tuple[int, str]]]) -> None:
     """Write the texts of every module of a package, by file and line."""
     for path in sorted((ROOT / package).rglob("*.py")):
-        found = sorted(set(find(ast.parse(path.read_text(encoding="utf-8")))))
-        if found:
+        lines = sorted(set(find(ast.parse(path.read_text(encoding="utf-8")))))
+        if lines:
             sys.stdout.write(f"\n=== {path.relative_to(ROOT)}\n")
-            sys.stdout.writelines(f"{line:4}  {' '.join(text.split())}\n" for line, text in found)
+            sys.stdout.writelines(f"{line:4}  {' '.join(text.split())}\n" for line, text in lines)
 
 
 def main() -> None:

@@ -46,11 +46,13 @@ class Unlike(NamedTuple):
 # end with 0. Here it has to end with an error that a newcomer can act on.
 MAY_FAIL = {
     r"--encoders laion-clip-h,siglip-so400m": Unlike(
-        r"(?s)coco-karpathy.*--images|hub cannot be reached for laion/.*hf download laion/|cuda",
+        r"(?s)hub cannot be reached (\(|for laion/.*hf download laion/)|device '?cuda'? does not exist",
         "COCO's images, the hub and a GPU",
     ),
     r"capim embed suite\.toml": Unlike(r"suite\.toml does not exist", "the suite is the reader's own"),
-    r"capim run products\.toml": Unlike(r"path/to/folder", "its corpus and its checkpoint are the reader's own"),
+    r"capim run products\.toml": Unlike(
+        r"path/to/folder|hub cannot be reached for laion/", "its corpus and its checkpoint are the reader's own"
+    ),
 }
 # These go on until they are stopped: what they say once they are at work.
 STAYS = {

@@ -112,6 +112,7 @@ def test_outcomes_of_which_some_were_lost_are_scored_again(
     copy = tmp_path / "workspace"
     shutil.copytree(workspace, copy)
     outcomes = EmbeddingStore.open(copy / "store").connection.find("outcomes")
+    assert outcomes is not None
     n_rows = outcomes.count_rows()
     outcomes.delete("query_ord = 7 AND encoder = 'tiny-clip' AND protocol LIKE 't2i/%'")
     assert outcomes.count_rows() < n_rows

@@ -81,14 +81,14 @@ def run(quick: bool = False) -> list[Row]:
         seconds, cpu, peak, n_rows = json.loads(_python(SHARED + MEASURE, folder, *size))
     what = f"{size[1]} encoders, {size[0]} images, t2i/all and i2t/any, 10,000 draws"
     return [
-        Row("diagnosis", seconds, "s", "<= 60", note=what),
+        Row("diagnosis: time", seconds, "s", "<= 60", note=what),
         Row(
-            "diagnosis: processor time",
+            "diagnosis: CPU time",
             cpu,
             "s",
-            note="of one thread: about what a machine to itself takes",
+            note="one thread",
         ),
-        Row("diagnosis: peak memory", peak, "GiB", "<= 2", note="a process of its own, corpus and outcomes included"),
+        Row("diagnosis: peak memory", peak, "GiB", "<= 2", note="a separate process, corpus and outcomes included"),
         Row("diagnosis: rows", n_rows, "rows", note=what),
     ]
 

@@ -23,12 +23,14 @@ def run(quick: bool = False) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         verdicts = [v for v in undergo(chosen(quick=quick), Path(folder), seed=0, show=sys.stderr) if v.tried]
     seconds = time.monotonic() - begun
-    rows = [Row("faults survived", _share(verdicts), "", ">= 1", "an undisturbed run", summary(verdicts))]
+    rows = [Row("share of faults survived", _share(verdicts), "", ">= 1", "an undisturbed run", summary(verdicts))]
     for kind in dict.fromkeys(verdict.fault.kind for verdict in verdicts):
         of_kind = [verdict for verdict in verdicts if verdict.fault.kind == kind]
         lost = ", ".join(verdict.fault.name for verdict in of_kind if not verdict.survived)
-        rows.append(Row(f"faults survived: {kind}", _share(of_kind), "", ">= 1", "", lost or f"{len(of_kind)} tried"))
-    return [*rows, Row("faults: the whole script", seconds, "s")]
+        rows.append(
+            Row(f"share of faults survived: {kind}", _share(of_kind), "", ">= 1", "", lost or f"{len(of_kind)} tried")
+        )
+    return [*rows, Row("faults: time of all", seconds, "s")]
 
 
 def _share(verdicts: list[Verdict]) -> float:

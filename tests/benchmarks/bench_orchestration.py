@@ -1,7 +1,7 @@
 """What orchestration costs: the pipeline as ``capim run`` calls it, compared with the same functions called one by one.
 
-Both run in this process, in turns, each on a new workspace; so does the pipeline as runs on a Prefect server. Then the
-whole demo on object storage, with two writers at once. Run alone: ``python -m tests.benchmarks.bench_orchestration``.
+Both run in this process, in turns, each on a new workspace; so does the pipeline as runs on a Prefect server.
+Run alone: ``python -m tests.benchmarks.bench_orchestration``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
@@ -34,7 +35,6 @@ from tasks.runtime.shards import EncodeWork
 from tasks.score import score
 from tests.benchmarks.rows import Row
 from tests.deployments.conftest import installation_at
-from tests.deployments.object_storage import WORKSPACE, bucket, run_at_once
 
 
 def run(quick: bool = False) -> list[Row]:
@@ -57,13 +57,12 @@ def run(quick: bool = False) -> list[Row]:
     measured = f"a run of {without:.1f} s without orchestration; median of {turns} turns"
     peer = "the same functions called one by one"
     return [
-        Row("plain mode and the import of Prefect add to a run", added + imports, "s", "", peer, measured),
-        Row("the same as a share of the measured run", (added + imports) / without, "", "<= 0.10", peer,
-            f"{added:+.2f} s for the calls, {imports:.2f} s to import Prefect in a new process"),
-        Row("plain mode: one task call", 1e6 * _call_seconds(calls), "µs", "", "", f"mean of {calls} calls"),
-        Row("a Prefect server adds to a run", by_server, "s", "", "plain mode", f"median of {turns} turns"),
-        Row("the same as a share of the measured run in plain mode", by_server / statistics.median(plain), ""),
-        *([] if quick else [_two_demos()]),
+        Row("time added to a run by plain mode and the import of Prefect", added + imports, "s", "", peer, measured),
+        Row("share of the run added by plain mode and the import of Prefect", (added + imports) / without, "",
+            "<= 0.10", peer, f"{added:+.2f} s for the calls, {imports:.2f} s to import Prefect in a new process"),
+        Row("time of one task call, plain mode", 1e6 * _call_seconds(calls), "µs", "", "", f"mean of {calls} calls"),
+        Row("time added to a run by a Prefect server", by_server, "s", "", "plain mode", f"median of {turns} turns"),
+        Row("share of the run added by a Prefect server", by_server / statistics.median(plain), ""),
     ]  # fmt: skip
 
 
@@ -84,7 +83,7 @@ def _timed_with_server(workspace: Path, api: str) -> float:
 
 @contextmanager
 def _server(home: Path) -> Iterator[str]:
-    """A Prefect server of its own; gives the address of its API."""
+    """A Prefect server for this benchmark; gives the address of its API."""
     home.mkdir()
     installation = installation_at(home, home)
     installation.start_server()
@@ -92,16 +91,6 @@ def _server(home: Path) -> Iterator[str]:
         yield installation.api
     finally:
         installation.stop_server()
-
-
-def _two_demos() -> Row:
-    """The whole demo, report included, twice at once into one bucket."""
-    demo = ["demo", "--workspace", WORKSPACE]
-    with bucket() as reach:
-        begun = time.perf_counter()
-        run_at_once([demo, demo], reach, seconds=1200)
-        seconds = time.perf_counter() - begun
-    return Row("two whole demos at once into one S3 bucket", seconds, "s", "", "", "moto's server on loopback")
 
 
 def _timed_bare(workspace: Path) -> float:
@@ -116,7 +105,7 @@ def _timed_bare(workspace: Path) -> float:
         embed_corpora.fn(
             EncodeWork(spec=spec, corpora=corpora, opened=opened, store_uri=uri, settings=settings, run="bare")
         )
-    statistic = {"store_uri": uri, "resampling": config.resampling, "run": "bare"}
+    statistic: dict[str, Any] = {"store_uri": uri, "resampling": config.resampling, "run": "bare"}
     for pair in find_sets.fn(uri, corpora=config.corpora, encoders=config.encoders):
         score.fn(pair, protocols=(), device="cpu", **statistic)
     evaluations = find_evaluations.fn(uri)

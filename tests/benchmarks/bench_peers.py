@@ -19,11 +19,12 @@ import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from PIL import Image
 
 from store import EmbeddingStore
+from store.types import ImageSource
 from tasks.corpora import open_corpus
 from tasks.encoders.memory import usable_cores
 from tests.benchmarks.commands import Taken, capim, watched
@@ -85,25 +86,25 @@ def run(quick: bool = False) -> list[Row]:
         low, high = ties(turns[0])
     size = f"{n_images} images, {n_captions:,} captions, ViT-B/32"
     rows = [
-        Row("capim run, nothing stored", cold.taken.seconds, "s", note=f"{size}; {_inner(cold)}"),
-        Row("capim run, all stored", warm.taken.seconds, "s", note=f"the same command again; {_inner(warm)}"),
+        Row("time of capim run, nothing stored", cold.taken.seconds, "s", note=f"{size}; {_inner(cold)}"),
+        Row("time of capim run, all stored", warm.taken.seconds, "s", note=f"the same command again; {_inner(warm)}"),
     ]
     bar = "" if quick else ">= 1"
     contests = (
-        ("CLIP_benchmark", clip_benchmark, clip_benchmark, "it keeps no embeddings and encodes at every run"),
+        ("CLIP_benchmark", clip_benchmark, clip_benchmark, "it stores no embeddings and encodes again"),
         ("mteb", mteb_cold, mteb_warm, "its second run reads its own CachedEmbeddingWrapper"),
     )
     for name, first, again, second_run in contests:
         rows += [
-            Row(f"{name}'s time over capim's, nothing stored", first.taken.seconds / cold.taken.seconds, "times", bar,
-                name, f"{first.taken.seconds:.1f} and {cold.taken.seconds:.1f} s, imports and loading included"),
-            Row(f"{name}'s time over capim's, without imports and loading", first.inner / cold.inner, "times", "",
+            Row(f"time of {name} relative to capim, nothing stored", first.taken.seconds / cold.taken.seconds, "times",
+                bar, name, f"{first.taken.seconds:.1f} and {cold.taken.seconds:.1f} s, imports and loading included"),
+            Row(f"time of {name} relative to capim, without imports and loading", first.inner / cold.inner, "times", "",
                 name, f"{first.inner:.1f} and {cold.inner:.1f} s"),
-            Row(f"{name}'s time over capim's, all stored", again.taken.seconds / warm.taken.seconds, "times", "",
+            Row(f"time of {name} relative to capim, all stored", again.taken.seconds / warm.taken.seconds, "times", "",
                 name, f"{again.taken.seconds:.1f} and {warm.taken.seconds:.1f} s; {second_run}"),
-            Row(f"{name}'s peak memory over capim's", first.taken.peak_bytes / cold.taken.peak_bytes, "times", "",
+            Row(f"peak memory of {name} relative to capim", first.taken.peak_bytes / cold.taken.peak_bytes, "times", "",
                 name, f"{first.taken.peak_gib:.2f} and {cold.taken.peak_gib:.2f} GiB, child processes included"),
-            Row(f"largest difference of a recall from {name}'s", apart(cold, first), "", "<= 1e-6",
+            Row(f"largest difference of a recall from {name}", apart(cold, first), "", "<= 1e-6",
                 name, "R@1, 5, 10 in both directions: any of the relevant items among the first k"),
         ]  # fmt: skip
     shares = [abs(mteb_cold.recalls[f"i2t share@{k}"] - cold.recalls[f"i2t any@{k}"]) for k in CUTOFFS]
@@ -111,8 +112,8 @@ def run(quick: bool = False) -> list[Row]:
         *rows,
         Row("largest difference of a recall from mteb's recall_at_k, i2t", max(shares), "", "", "mteb",
             "another definition: the share of an image's captions that are found; its hit_rate_at_k is compared above"),
-        Row("widest range of a recall by ties", max(high[m] - low[m] for m in low), "", note="capim, cold"),
-        Row("change of a recall from the first to the second run", apart(cold, warm), "", "<= 0"),
+        Row("largest range of a recall due to ties", max(high[m] - low[m] for m in low), "", note="capim, first run"),
+        Row("largest change of a recall between the first and the second run", apart(cold, warm), "", "<= 0"),
     ]  # fmt: skip
 
 
@@ -130,19 +131,22 @@ def write_data(folder: Path, *, n_photos: int, n_scenes: int) -> tuple[int, int]
         (folder / "images" / name).write_bytes((PHOTOS / "images" / name).read_bytes())
         texts[name] = [one["caption"] for one in written["annotations"] if one["image_id"] == photo["id"]]
     scenes = open_corpus({"name": "scenes", "reader": "shapes", "n_scenes": n_scenes})
+    source = cast("ImageSource", scenes.source)
     by_image: dict[str, list[str]] = {}
     for row in scenes.captions.select(["image_id", "text"]).to_pylist():
         by_image.setdefault(row["image_id"], []).append(row["text"])
     for row in scenes.images.select(["id", "key"]).to_pylist():
         name = f"{row['id']}.jpg"
         drawn = folder / "drawn.png"
-        drawn.write_bytes(scenes.source.read(row["key"]))
+        drawn.write_bytes(source.read(row["key"]))
         Image.open(drawn).convert("RGB").save(folder / "images" / name, quality=95)
         texts[name] = by_image[row["id"]]
     seen: set[str] = set()
     for name, captions in texts.items():
         # CLIP_benchmark's form has a caption per line
-        texts[name] = [new for text in captions if (new := " ".join(text.split())) not in seen and not seen.add(new)]
+        lines = dict.fromkeys(" ".join(text.split()) for text in captions)
+        texts[name] = [line for line in lines if line not in seen]
+        seen.update(lines)
     places = list(texts)
     annotations = [(name, text) for name, captions in texts.items() for text in captions]
     content: dict[str, Any] = {
@@ -152,8 +156,8 @@ def write_data(folder: Path, *, n_photos: int, n_scenes: int) -> tuple[int, int]
         ],
     }
     (folder / "captions.json").write_text(json.dumps(content))
-    lines = ["image,caption", *(f"{name},{text}" for name, text in annotations)]
-    (folder / "captions.txt").write_text("\n".join(lines) + "\n")
+    rows = ["image,caption", *(f"{name},{text}" for name, text in annotations)]
+    (folder / "captions.txt").write_text("\n".join(rows) + "\n")
     return len(texts), len(annotations)
 
 

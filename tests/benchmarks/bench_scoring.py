@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from tasks.scoring.protocols.selection import build_tasks, protocols_of, select_
 from tests.benchmarks.planted import karpathy
 from tests.benchmarks.rows import Row
 
+T = TypeVar("T")
 DIM = 1024
 LARGE_BATCH = 512  # at which CLIP_benchmark's one-hot tensors take the 2 GB of issue 6; 64 is its default
 
@@ -57,21 +58,35 @@ def run(quick: bool = False) -> list[Row]:
     shape = f"{len(captions):,} x {len(images):,} x {DIM}, {len(tasks)} protocols"
     bar = "" if quick else "<= 3"
     return [
-        Row("dense: everything over the bare product", ours / product, "times", bar, "torch float32 product", shape),
-        Row("dense: seconds", ours, "s", note=f"bare product {product:.2f} s on {torch.get_num_threads()} threads"),
+        Row(
+            "dense: time of all protocols relative to the bare matrix product",
+            ours / product,
+            "times",
+            bar,
+            "torch float32 product",
+            shape,
+        ),
+        Row("dense: time", ours, "s", note=f"bare product {product:.2f} s on {torch.get_num_threads()} threads"),
         Row("dense: peak memory beyond the embeddings", peak / 2**30, "GiB", "" if quick else "<= 1", note=shape),
         *(
             Row(
-                f"dense: speed over CLIP_benchmark, batches of {batch}",
+                f"dense: speed relative to CLIP_benchmark, batches of {batch}",
                 peer.seconds / ours,
                 "times",
                 ">= 20" if batch == LARGE_BATCH and not quick else "",
                 "clip_benchmark",
-                f"its six recalls alone, {peer.seconds / product:.0f} bare products; two batches, scaled up",
+                f"the peer's six recalls take {peer.seconds / product:.0f} bare products; two batches, scaled up",
             )
             for batch, peer in peers.items()
         ),
-        Row("dense: largest difference of a recall", apart, "", "<= 1e-6", "clip_benchmark", "on these queries"),
+        Row(
+            "dense: largest difference of a recall",
+            apart,
+            "",
+            "<= 1e-6",
+            "clip_benchmark",
+            "on the queries that the peer was run on",
+        ),
         *languages(quick),
     ]
 
@@ -107,12 +122,11 @@ def languages(quick: bool) -> list[Row]:
     product = fastest(lambda: torch.from_numpy(english) @ torch.from_numpy(vectors).T) * len(codes) * len(translators)
     reading, n_protocols = 0.0, 0
 
-    def everything() -> dict[str, object]:
+    def everything() -> None:
         nonlocal n_protocols
         for way in translators:
             protocols = select_protocols(corpus, [f"t2i/*/{way}", f"i2t/*/{way}"])
             n_protocols += len(evaluate(corpus, protocols, images=vectors, captions=CaptionParts(read)))
-        return {}
 
     begun = time.perf_counter()
     _, peak = with_peak(everything)
@@ -121,14 +135,20 @@ def languages(quick: bool) -> list[Row]:
     shape = f"{size}, {n_protocols} protocols with nDCG@20 and RBO; {seconds:.0f} s, bare products {product:.0f} s"
     return [
         Row(
-            "languages: everything over the bare products",
+            "languages: time of all protocols relative to the bare matrix products",
             seconds / product,
             "times",
             "" if quick else "<= 3",
             "torch float32 product",
             shape,
         ),
-        Row("languages: peak memory", peak / 2**30, "GiB", "" if quick else "<= 2", note="with a language's vectors"),
+        Row(
+            "languages: peak memory",
+            peak / 2**30,
+            "GiB",
+            "" if quick else "<= 2",
+            note="vectors of one language included",
+        ),
     ]
 
 
@@ -192,7 +212,7 @@ def fastest(work: Callable[[], object], runs: int = 3) -> float:
     return min(taken)
 
 
-def with_peak(work: Callable[[], dict[str, object]]) -> tuple[dict[str, object], int]:
+def with_peak(work: Callable[[], T]) -> tuple[T, int]:
     """What the work gives, and how far the process' memory rose above where it stood."""
 
     def read() -> int:

@@ -120,11 +120,32 @@ def speed(replicates: int) -> list[Row]:
     what = f"{replicates:,} replicates, {N_ENCODERS} encoders x {N_PROTOCOLS} protocols x R@1/5/10, {N_IMAGES:,} images"
     peer_note = f"vectorised, on the same cluster sums, metric by metric: {peer:.0f} s for {n_metrics}"
     return [
-        Row("result rows of a COCO run, encoder by encoder", rows, "s", "<= 10", "", what),
-        Row("their intervals alone", intervals, "s", "<= 10", "", what),
-        Row("peak memory of the process", max(peak_rows, peak_intervals), "GiB", "<= 1", "", "imports included"),
-        Row("intervals, times faster than SciPy", peer / intervals, "x", ">= 100", "scipy.stats.bootstrap", peer_note),
-        Row("rows, times faster than SciPy's intervals", peer / rows, "x", "", "scipy.stats.bootstrap", peer_note),
+        Row("result rows with intervals: time", rows, "s", "<= 10", "", what),
+        Row("intervals alone: time", intervals, "s", "<= 10", "", what),
+        Row(
+            "result rows with intervals: peak memory",
+            max(peak_rows, peak_intervals),
+            "GiB",
+            "<= 1",
+            "",
+            "imports included",
+        ),
+        Row(
+            "intervals: speed relative to SciPy",
+            peer / intervals,
+            "times",
+            ">= 100",
+            "scipy.stats.bootstrap",
+            peer_note,
+        ),
+        Row(
+            "result rows with intervals: speed relative to SciPy's intervals",
+            peer / rows,
+            "times",
+            "",
+            "scipy.stats.bootstrap",
+            peer_note,
+        ),
     ]
 
 
@@ -142,14 +163,17 @@ def validity(n_datasets: int, *, n_clusters: int) -> list[Row]:
             fewer = replace(many, n_clusters=n_clusters // 5)
             rates = study(many, n_datasets=n_datasets, seed=7, methods=("percentile",))
             rates += [r for r in study(fewer, n_datasets=n_datasets // 2, seed=7, methods=("bca",)) if "bca" in r.name]
-            for kind, title, promised in (("coverage", "95 % intervals", 95), ("error", "tests at 5 %", 5)):
+            for kind, title, quantity, promised in (
+                ("coverage", "95 % intervals", "the coverage", 95),
+                ("error", "tests at 5 %", "the type-I error rate", 5),
+            ):
                 of_kind = {r.name.removeprefix(f"{kind}/"): 100 * r.rate for r in rates if r.name.startswith(kind)}
                 found = ", ".join(f"{name} {value:.2f} %" for name, value in of_kind.items())
                 rows.append(
                     Row(
-                        f"{title}: {kind} off by, correlation {correlation}, {per_cluster} per image",
+                        f"{title}: largest error of {quantity}, correlation {correlation}, {per_cluster} per image",
                         max(abs(value - promised) for value in of_kind.values()),
-                        "points",
+                        "percentage points",
                         "<= 1",
                         note=f"{found}; {n_datasets:,} data sets of {n_clusters:,} images",
                     )

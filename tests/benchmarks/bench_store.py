@@ -57,40 +57,40 @@ def dense(folder: Path, divide: int) -> list[Row]:
     found = measured("store", "dense", folder, size)
     name = f"{size['n']:,} × {size['dim']} float16"
     return [
-        Row(f"bytes on disk per vector byte, {name}", found["bytes"], "×", "<= 1.06", "raw vectors"),
+        Row(f"bytes on disk per byte of vectors, {name}", found["bytes"], "times", "<= 1.06", "raw vectors"),
         Row(
-            f"write speed over Parquet, {name}",
+            f"write speed relative to Parquet, {name}",
             found["store_speed"] / found["parquet_speed"],
-            "×",
+            "times",
             ">= 0.5",
             "pyarrow, fixed-size binary column, same rows",
             f"{found['store_speed']:.0f} and {found['parquet_speed']:.0f} MB/s from float32 blocks to files; the store "
-            f"also checks every value, sums every row and commits every block; Parquet with a list column "
+            f"also checks every value, computes checksums and commits every block; Parquet with a list column "
             f"{found['parquet_list_speed']:.0f} MB/s",
         ),
         Row(
-            f"the same by processor time, {name}",
+            f"write speed relative to Parquet by CPU time, {name}",
             found["store_busy_speed"] / found["parquet_busy_speed"],
-            "×",
+            "times",
             "",
-            "as above",
-            "the store writes a block by two threads",
+            "pyarrow, fixed-size binary column, same rows",
+            "the store writes a block with two threads",
         ),
         Row(
-            f"the same with the seal, {name}",
+            f"write speed relative to Parquet with sealing, {name}",
             found["sealed_speed"] / found["parquet_speed"],
-            "×",
+            "times",
             "",
-            "as above",
-            f"{found['sealed_speed']:.0f} MB/s: files put together, every row read again and compared, tagged",
+            "pyarrow, fixed-size binary column, same rows",
+            f"{found['sealed_speed']:.0f} MB/s: files are merged, all rows read again and compared, the version tagged",
         ),
         Row(
-            f"read into a float32 matrix, {name}",
+            f"time to read a float32 matrix relative to np.load, {name}",
             found["read_seconds"] / found["load_seconds"],
-            "×",
+            "times",
             "<= 6",
             "np.load and cast",
-            f"{found['read_seconds']:.3f} and {found['load_seconds']:.3f} s; every row's checksum compared",
+            f"{found['read_seconds']:.3f} and {found['load_seconds']:.3f} s; the store compares every row's checksum",
         ),
     ]
 
@@ -101,9 +101,9 @@ def multi(folder: Path, divide: int) -> list[Row]:
     read = measured("store", "multi_read", folder, size)
     name = f"{size['n']:,} × {size['vectors']:,} × {size['dim']} float16"
     return [
-        Row(f"bytes on disk per vector byte, {name}", written["bytes"], "×", "<= 1.02", "raw vectors"),
+        Row(f"bytes on disk per byte of vectors, {name}", written["bytes"], "times", "<= 1.02", "raw vectors"),
         Row(
-            f"memory above the start while streaming {name}",
+            f"memory added by streaming {name}",
             read["extra_mb"],
             "MB",
             "< 300",
@@ -111,7 +111,7 @@ def multi(folder: Path, divide: int) -> list[Row]:
             f"{read['seconds']:.1f} s",
         ),
         Row(
-            f"memory above the start while writing and sealing {name}",
+            f"memory added by writing and sealing {name}",
             written["extra_mb"],
             "MB",
             "",
@@ -136,16 +136,16 @@ def kills(folder: Path, divide: int) -> list[Row]:
     equal = crashes.same_contents(torn, whole)
     damaged = [f"{finding.what}: {finding.detail}" for finding in verify(torn) if finding.state == "damaged"]
     return [
-        Row("kills -9 of two racing writers at work", killed, "kills", f">= {2 * rounds}"),
+        Row("kill -9 of two concurrent writers", killed, "kills", f">= {2 * rounds}"),
         Row(
-            "sets bit-equal to an uninterrupted store after them",
+            "sets identical to an uninterrupted store after the kills",
             float(equal),
             "",
             ">= 1",
             "",
             "dense and multi-vector",
         ),
-        Row("findings of damage by `store verify` after them", len(damaged), "", "<= 0", "", "; ".join(damaged)),
+        Row("damage found by `store verify` after the kills", len(damaged), "", "<= 0", "", "; ".join(damaged)),
     ]
 
 
@@ -202,19 +202,20 @@ def write_parquet(path: Path, blocks: list[Block], kind: str) -> Iterator[tuple[
         n, dim = block.embeddings.values.shape
         # Arrow's cast is the fastest rounding to float16 that pyarrow documents
         values = pc.cast(pa.array(block.embeddings.values.reshape(-1)), pa.float16())
+        vectors: pa.Array
         if kind == "parquet_list":
             vectors = pa.FixedSizeListArray.from_arrays(values, dim)
         else:
             vectors = pa.FixedSizeBinaryArray.from_buffers(pa.binary(dim * 2), n, [None, values.buffers()[1]])
         table = pa.table(
             {
-                "item_id": block.ids,
-                "ord": block.ords,
+                "item_id": pa.array(block.ids),
+                "ord": pa.array(block.ords),
                 "vector": vectors,
-                "norm": block.embeddings.norms,
-                "n_tokens": block.embeddings.n_tokens,
-                "truncated": block.embeddings.truncated,
-                "input_sha": block.input_shas,
+                "norm": pa.array(block.embeddings.norms),
+                "n_tokens": pa.array(block.embeddings.n_tokens),
+                "truncated": pa.array(block.embeddings.truncated),
+                "input_sha": pa.array(block.input_shas),
             }
         )
         writer = writer or pq.ParquetWriter(path, table.schema, compression="none")

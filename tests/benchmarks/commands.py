@@ -1,6 +1,6 @@
-"""Commands in processes of their own: how long they take, what memory they and their children hold, and where it goes.
+"""Runs commands as separate processes and measures their time by step and their memory, children included.
 
-As a program it runs one ``capim`` command with stopwatches in it:
+As a program it runs one ``capim`` command and times its steps:
 ``python -m tests.benchmarks.commands RESULT.json evaluate --workspace …``.
 """
 
@@ -23,7 +23,7 @@ import psutil
 REPOSITORY = Path(__file__).resolve().parents[2]
 EVERY_SECONDS = 0.05
 
-# function -> step; a step's time is without that of the steps inside it
+# function -> step; the time of a step excludes the steps inside it
 STEPS = {
     "tasks.runtime.open_corpora:open_corpus": "reading the corpus",
     "tasks.runtime.open_corpora:index_images": "reading the corpus",
@@ -38,13 +38,13 @@ STEPS = {
     "tasks.publish:write_report": "report",
     "store.embedding_store:EmbeddingStore.vectors": "reading vectors",
     "store.embedding_store:EmbeddingStore.multivectors": "reading vectors",
-    "store.tables.catalogue:Catalogue.rows": "reading rows",
-    "store.tables.catalogue:Catalogue.corpus": "reading rows",
-    "store.tables.catalogue:Catalogue.write_rows": "writing rows",
+    "store.embedding_store:EmbeddingStore.rows": "reading rows",
+    "store.embedding_store:EmbeddingStore.corpus": "reading rows",
+    "store.embedding_store:EmbeddingStore.write_rows": "writing rows",
 }
 
 
-# command -> modules of its steps, so that none is imported for a stopwatch's sake; others use all
+# command -> modules of its steps, so that timing imports no others; a command that is not listed uses all
 STEPS_OF = {
     "evaluate": ("tasks.runtime.scoring", "tasks.runtime.result_writer", "store."),
     "compare": ("tasks.compare", "tasks.diagnose", "store."),
@@ -53,7 +53,7 @@ STEPS_OF = {
 
 
 class Taken(NamedTuple):
-    """What a command took: by the clock, of all processors, and at most in memory with its children."""
+    """Cost of a command: wall-clock seconds, CPU seconds, and peak memory, children included."""
 
     seconds: float
     processor: float
@@ -66,10 +66,10 @@ class Taken(NamedTuple):
 
 
 def watched(command: Sequence[str | Path]) -> Taken:
-    """Runs a command to its end.
+    """Runs a command to its end and returns its cost.
 
     Raises:
-        RuntimeError: It failed; says its last lines.
+        RuntimeError: The command failed; the message holds the last lines of its standard error.
     """
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         # modules stay compiled from run to run, as they do for a user
@@ -93,7 +93,7 @@ def _held_and_used(process: psutil.Process) -> tuple[int, float]:
     """Bytes and processor seconds of a process and its children; what they share is counted once."""
     try:
         family = [process, *process.children(recursive=True)]
-        # reading PSS walks all pages: only where there is somebody to share with
+        # reading PSS walks all pages: only where memory can be shared
         held = sum(one.memory_full_info().pss if len(family) > 1 else one.memory_info().rss for one in family)
         own = process.cpu_times()
         living = sum(sum(one.cpu_times()[:2]) for one in family[1:])
@@ -103,7 +103,7 @@ def _held_and_used(process: psutil.Process) -> tuple[int, float]:
 
 
 class Stepwise(NamedTuple):
-    """A command by its steps: step -> seconds, and processor seconds; what no step took is ``the rest``."""
+    """Cost of a command by step: wall-clock and CPU seconds; time outside all steps is ``the rest``."""
 
     taken: Taken
     seconds: dict[str, float]
@@ -122,14 +122,14 @@ def capim(*words: str | Path) -> Stepwise:
 
 
 def planted_store(folder: Path, **how: object) -> dict[str, float]:
-    """What ``tests.benchmarks.planted`` found while it made a store in a process of its own."""
+    """Makes a store with ``tests.benchmarks.planted`` in a separate process; returns the cost of writing it."""
     made = watched([sys.executable, "-m", "tests.benchmarks.planted", folder, json.dumps(how)])
     found: dict[str, float] = json.loads(made.output.splitlines()[-1])
     return found
 
 
 class Stopwatch:
-    """Time by step, of the innermost step that is on."""
+    """Wall-clock and CPU seconds by step, counted for the innermost running step."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
@@ -166,7 +166,7 @@ class Stopwatch:
 
 
 def main(target: str, words: Sequence[str]) -> int:
-    """Runs the command with the stopwatches in it; writes what they show."""
+    """Runs the command with its steps timed; writes their seconds to a file."""
     watch = Stopwatch()
     from flows.cli import main as command
 

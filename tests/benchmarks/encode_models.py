@@ -1,4 +1,4 @@
-"""Checkpoints with random weights, of true sizes and with CLIP's own tokenizer."""
+"""Checkpoints with random weights, in the sizes of real models and with CLIP's tokenizer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def linear_layers(checkpoint: Path) -> list[Any]:
-    """Those of a transformers CLIP's text tower."""
+    """The linear layers of the text tower of a transformers CLIP."""
     import torch
     from transformers import CLIPModel
 

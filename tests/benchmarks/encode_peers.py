@@ -1,17 +1,19 @@
-"""The photographs and captions that everybody encodes, and the loops of those who encode them beside capim."""
+"""The photographs and captions that capim and its peers encode, and the encoding loops of the peers."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tasks.encoders.device import choose_device
 from tasks.encoders.memory import usable_cores
+from tests.shared_data import SHARED_DATA
 
-PHOTOS = Path(__file__).resolve().parents[3] / "shared" / "data" / "coco_photos"
+PHOTOS = SHARED_DATA / "coco_photos"
 BATCH = 32
 
 
@@ -26,7 +28,7 @@ def photographs() -> list[Path]:
 
 
 def mixed_captions(n: int = 512) -> list[str]:
-    """COCO's captions, one in nine of them longer: two to five of them in a row."""
+    """COCO's captions and, as every ninth, two to five captions joined into a longer one."""
     written = json.loads((PHOTOS / "captions.json").read_text())["annotations"]
     captions = [entry["caption"] for entry in written]
     long = [" ".join(captions[i : i + 2 + i // 8 % 4]) for i in range(0, len(captions), 8)]
@@ -35,7 +37,7 @@ def mixed_captions(n: int = 512) -> list[str]:
 
 
 def opened(files: Sequence[Path]) -> list[object]:
-    """What sentence-transformers is given: opened pictures, which it decodes in its loop."""
+    """Opened pictures, which sentence-transformers decodes in its loop."""
     from PIL import Image
 
     return [Image.open(file) for file in files]
@@ -74,14 +76,14 @@ def clip_benchmark_captions(folder: Path, captions: Sequence[str]) -> Callable[[
     return lambda: their_loop(model, loader, tokenizer)
 
 
-def their_loop(model: object, loader: object, tokenizer: object) -> object:
+def their_loop(model: Any, loader: Any, tokenizer: Any) -> object:
     """CLIP_benchmark's own ``evaluate``."""
     from clip_benchmark.metrics.zeroshot_retrieval import evaluate
 
     return evaluate(model, loader, tokenizer, device(), amp=False, recall_k_list=[1])
 
 
-def open_clip_model(folder: Path) -> tuple[object, object, object]:
+def open_clip_model(folder: Path) -> tuple[Any, Any, Any]:
     """The same weights as an open_clip model."""
     import open_clip
 

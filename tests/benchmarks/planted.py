@@ -1,8 +1,8 @@
 """A store that looks like an encoded benchmark, made without a model: COCO's own captions, planted vectors.
 
-All encoders see the same hidden images and the same ambiguous captions, each through noise of its own, so that recalls,
-the agreement between encoders and the spread over queries look like those of real ones. Run with a folder and a JSON of
-:func:`plant`'s arguments it prints what the writing took.
+All encoders see the same hidden images and the same ambiguous captions, each through independent noise, so that
+recalls, the agreement between encoders and the spread over queries look like those of real encoders. Run with a folder
+and a JSON object of :func:`plant`'s arguments it prints the cost of writing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -27,8 +28,9 @@ from tasks.corpora.readers.coco_karpathy import read_coco_karpathy
 from tasks.corpora.subset import sample_corpus
 from tests.reports.large import MODELS, noisy_jpeg
 from tests.reports.stand_in import StandIn, batches, spec
+from tests.shared_data import SHARED_DATA
 
-SPLIT = Path(__file__).parents[2].parent / "shared/data/coco_karpathy/test_5k.json"
+SPLIT = SHARED_DATA / "coco_karpathy" / "test_5k.json"
 HIDDEN = 64
 ASPECTS = 16  # of an image, that its patches and a caption's tokens are about
 TOKENS = (12, 28)  # fewest and most vectors of a caption
@@ -46,7 +48,7 @@ def karpathy(limit: int | None = None) -> Corpus:
 
 
 def plant(folder: Path, *, n_images: int, encoders: list[str], n_patches: int, pictures: bool) -> dict[str, float]:
-    """A sealed store; what writing and sealing the embeddings took: wall and processor seconds, bytes, GiB at most."""
+    """Makes a store of sealed sets; returns the wall-clock and CPU seconds of writing, the bytes and the peak GiB."""
     corpus = karpathy(n_images)
     shas = [digest16([corpus.name, id_]) * 2 for id_ in corpus.images["id"].to_pylist()]
     at = corpus.images.schema.get_field_index("sha")
@@ -88,7 +90,8 @@ def _fill(
         encoder_fingerprint=model.fingerprint,
         vectors=model.vectors,
     )
-    ids = (corpus.images if modality == "image" else corpus.captions)["id"].to_pylist()
+    items = corpus.images if modality == "image" else corpus.captions
+    ids = cast("list[str]", items["id"].to_pylist())
     start = 0
     for values, offsets, n in made:
         embeddings = Embeddings(
@@ -115,7 +118,7 @@ def _fill(
 
 
 class Hidden:
-    """What is to be seen in the images of a corpus and what its captions say of it, before any encoder."""
+    """Latent vectors of the images of a corpus and of its captions, before any encoder."""
 
     def __init__(self, corpus: Corpus) -> None:
         rng = np.random.default_rng(0)
@@ -124,9 +127,9 @@ class Hidden:
         n = len(place)
         topics = rng.standard_normal((n // 20 + 1, HIDDEN), dtype=np.float32)
         self.images = topics[rng.integers(len(topics), size=n)] + rng.standard_normal((n, HIDDEN), dtype=np.float32)
-        vague = rng.gamma(4.0, 0.25, size=(len(image_of), 1)).astype(np.float32)  # some captions say little
-        said = rng.standard_normal((len(image_of), HIDDEN), dtype=np.float32)
-        self.captions = self.images[image_of] + 0.75 * vague * said
+        vague = rng.gamma(4.0, 0.25, size=(len(image_of), 1)).astype(np.float32)  # some captions are vague
+        noise = rng.standard_normal((len(image_of), HIDDEN), dtype=np.float32)
+        self.captions = self.images[image_of] + 0.75 * vague * noise
 
     def blocks(
         self, model: EncoderSpec, modality: Modality, n_patches: int

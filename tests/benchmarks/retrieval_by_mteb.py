@@ -11,20 +11,22 @@ import sys
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import mteb
 from datasets import Dataset, Image
 from mteb.abstasks.retrieval import AbsTaskRetrieval
+from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
 from mteb.abstasks.task_metadata import TaskMetadata
 from mteb.models.cache_wrappers import CachedEmbeddingWrapper
 from mteb.models.model_implementations.openclip_models import openclip_loader
-from mteb.models.model_meta import ModelMeta
+from mteb.models.model_meta import ModelMeta, ScoringFunction
+from mteb.models.models_protocols import EncoderProtocol
 
 CUTOFFS = (1, 5, 10)
 
 
-def task_of(folder: Path, direction: str) -> AbsTaskRetrieval:
+def task_of(folder: Path, direction: Literal["t2i", "i2t"]) -> AbsTaskRetrieval:
     """``t2i`` or ``i2t`` over a folder with ``images`` and a COCO-format ``captions.json``."""
     written = json.loads((folder / "captions.json").read_text())
     images = {f"i{one['id']}": str(folder / "images" / one["file_name"]) for one in written["images"]}
@@ -54,13 +56,18 @@ def task_of(folder: Path, direction: str) -> AbsTaskRetrieval:
         )
 
         def load_data(self, *_: Any, **__: Any) -> None:
-            data = {"corpus": sides[direction[-1]], "queries": sides[direction[0]]}
-            self.dataset = {"default": {"test": data | {"relevant_docs": dict(relevant), "top_ranked": None}}}
+            split = RetrievalSplitData(
+                corpus=sides[direction[-1]],
+                queries=sides[direction[0]],
+                relevant_docs=dict(relevant),
+                top_ranked=None,
+            )
+            self.dataset = {"default": {"test": split}}
             self.data_loaded = True
 
         def task_specific_scores(self, scores: dict[str, dict[str, float]], *_: Any, **__: Any) -> dict[str, float]:
             # its means are rounded to five digits; its values per query are not
-            kept = {}
+            kept: dict[str, float] = {}
             for k in CUTOFFS:
                 hits = [one[f"success_{k}"] for one in scores.values()]
                 shares = [one[f"recall_{k}"] for one in scores.values()]
@@ -76,10 +83,10 @@ def main(model: str, folder: Path, cache: Path, target: Path) -> None:
         loader=openclip_loader, name=model, revision="local", release_date=None, languages=["eng-Latn"],
         modalities=["image", "text"], n_parameters=None, memory_usage_mb=None, max_tokens=77, embed_dim=512,
         license=None, open_weights=True, public_training_code=None, public_training_data=None, framework=["PyTorch"],
-        similarity_fn_name="cosine", use_instructions=False, training_datasets=None,
+        similarity_fn_name=ScoringFunction.COSINE, use_instructions=False, training_datasets=None,
     )  # fmt: skip
-    loaded = CachedEmbeddingWrapper(meta.load_model(device="cpu"), cache)
-    tasks = [task_of(folder, direction) for direction in ("t2i", "i2t")]
+    loaded = CachedEmbeddingWrapper(cast("EncoderProtocol", meta.load_model(device="cpu")), cache)
+    tasks = [task_of(folder, "t2i"), task_of(folder, "i2t")]
     begun = time.perf_counter()
     found = mteb.evaluate(loaded, tasks, cache=None, encode_kwargs={"batch_size": 64}, show_progress_bar=False)
     seconds = time.perf_counter() - begun

@@ -1,4 +1,4 @@
-"""What the benchmarks of the store are made of: corpora, blocks, and measurements in processes of their own."""
+"""Corpora and blocks for the benchmarks of the store, and measurements in separate processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,33 +15,31 @@ import pyarrow as pa
 
 from store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, SetKey
 from store.schema import CAPTIONS, IMAGES
+from store.types import Modality, VectorKind
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 POOL = 4096  # different vectors; their order differs from block to block
 
 
 def images(n: int) -> Corpus:
-    nothing = {"sha": pa.string(), "width": pa.int32(), "height": pa.int32(), "objects": pa.list_(pa.string())}
-    columns = {"id": [f"i{i:08d}" for i in range(n)], "key": pa.repeat("", n)}
-    table = pa.table(columns | {name: pa.nulls(n, kind) for name, kind in nothing.items()}, schema=IMAGES)
+    filled = {"id": pa.array([f"i{i:08d}" for i in range(n)]), "key": pa.array([""] * n)}
+    table = pa.table([filled.get(field.name, pa.nulls(n, field.type)) for field in IMAGES], schema=IMAGES)
     return Corpus(name="bench", images=table, captions=CAPTIONS.empty_table())
 
 
 def captioned(n: int) -> Corpus:
-    columns = {
-        "id": [f"i{i:08d}" for i in range(n)],
-        "image_id": pa.nulls(n, pa.string()),
-        "text": pa.nulls(n, pa.string()),
+    filled: dict[str, pa.Array] = {
+        "id": pa.array([f"i{i:08d}" for i in range(n)]),
         "ordinal": pa.array(np.zeros(n, np.int32)),
-        "language": pa.repeat("en", n),
-        "translator": pa.repeat("human", n),
-        "annotation_id": pa.nulls(n, pa.string()),
+        "language": pa.array(["en"] * n),
+        "translator": pa.array(["human"] * n),
     }
-    return Corpus(name="bench", images=IMAGES.empty_table(), captions=pa.table(columns, schema=CAPTIONS))
+    table = pa.table([filled.get(field.name, pa.nulls(n, field.type)) for field in CAPTIONS], schema=CAPTIONS)
+    return Corpus(name="bench", images=IMAGES.empty_table(), captions=table)
 
 
 def opened(
-    folder: Path, corpus: Corpus, dim: int, *, vectors: str = "single", modality: str = "image"
+    folder: Path, corpus: Corpus, dim: int, *, vectors: VectorKind = "single", modality: Modality = "image"
 ) -> tuple[EmbeddingStore, EncoderSpec, SetKey]:
     store = EmbeddingStore.open(folder, create=True)
     store.write_corpus(corpus)
@@ -64,7 +62,7 @@ def unit(n: int, dim: int) -> np.ndarray:
 
 
 def dense_blocks(n: int, dim: int, block: int, modality: str, start: int = 0) -> Iterator[Block]:
-    """Blocks over all positions from ``start`` on; what a row holds depends on its position alone."""
+    """Blocks over all positions from ``start`` on; the content of a row depends on its position alone."""
     pool = unit(POOL, dim)
     for first in range(start, n, block):
         ords = np.arange(first, min(n, first + block), dtype=np.int32)
@@ -103,8 +101,8 @@ def resident_mb() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
 
 
-def measured(group: str, step: str, folder: Path, size: dict[str, object]) -> dict[str, float]:
-    """What a measurement in a process of its own found."""
+def measured(group: str, step: str, folder: Path, size: Mapping[str, object]) -> dict[str, float]:
+    """Results of a measurement that runs in a separate process."""
     done = subprocess.run(
         command(group, step, folder, size), stdout=subprocess.PIPE, text=True, check=True, cwd=REPOSITORY
     )
@@ -112,6 +110,6 @@ def measured(group: str, step: str, folder: Path, size: dict[str, object]) -> di
     return found
 
 
-def command(group: str, step: str, folder: Path, size: dict[str, object]) -> list[str]:
-    """How ``measure_STEP`` of a group is run alone; it prints what it found as JSON in its last line."""
+def command(group: str, step: str, folder: Path, size: Mapping[str, object]) -> list[str]:
+    """The command that runs ``measure_STEP`` of a group alone; it prints its results as JSON in the last line."""
     return [sys.executable, "-m", f"tests.benchmarks.bench_{group}", step, str(folder), json.dumps(size)]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from prefect import Flow
 
 DEPLOYMENTS: list[dict[str, Any]] = yaml.safe_load(
     (Path(__file__).resolve().parents[2] / "deployments" / "prefect.yaml").read_text()
@@ -18,7 +19,7 @@ def test_a_deployment_names_a_real_flow_with_valid_parameters(deployment: dict[s
     from prefect.flows import load_flow_from_entrypoint
 
     # a placeholder flow, parsed from a broken module's source, would hide the fault
-    flow = load_flow_from_entrypoint(deployment["entrypoint"], use_placeholder_flow=False)
+    flow: Flow[..., Any] = load_flow_from_entrypoint(deployment["entrypoint"], use_placeholder_flow=False)
     flow.validate_parameters(deployment["parameters"])
 
 

@@ -19,12 +19,14 @@ import httpx
 import pytest
 
 from store import EmbeddingStore
+from store.types import Modality
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(600)]
 
 CAPIM = str(Path(sys.executable).with_name("capim"))
 SCENES = 160  # of the runs that are stopped in the middle
-ITEMS = 6 * SCENES  # five captions each
+N_ITEMS: dict[Modality, int] = {"image": SCENES, "caption": 5 * SCENES}
+ITEMS = 6 * SCENES
 FEW = {
     "corpora": [{"name": "few", "reader": "shapes", "n_scenes": 8}],
     "encoders": ["tiny-clip"],
@@ -43,7 +45,7 @@ def stored(installation: Any, corpus: str) -> int:
     """Images and captions of the corpus that the store has, sealed or not."""
     store = EmbeddingStore.open(f"{installation.workspace}/store")
     total = 0
-    for modality, n_items in (("image", SCENES), ("caption", 5 * SCENES)):
+    for modality, n_items in N_ITEMS.items():
         key = store.key(encoder="tiny-clip", corpus=corpus, modality=modality)
         total += n_items - len(store.missing(key, n_items))
     return total
@@ -52,7 +54,7 @@ def stored(installation: Any, corpus: str) -> int:
 def is_whole(installation: Any, corpus: str) -> bool:
     """Both sets are sealed and have every item exactly once."""
     store = EmbeddingStore.open(f"{installation.workspace}/store")
-    for modality, n_items in (("image", SCENES), ("caption", 5 * SCENES)):
+    for modality, n_items in N_ITEMS.items():
         vectors = store.vectors(encoder="tiny-clip", corpus=corpus, modality=modality)
         if not len(vectors.ids) == len(set(vectors.ids)) == n_items:
             return False

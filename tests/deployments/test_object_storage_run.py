@@ -10,6 +10,7 @@ import pytest
 
 from flows.config import DEMO_CORPORA, DEMO_ENCODERS
 from store import EmbeddingStore
+from store.types import Modality
 from tests.deployments.object_storage import WORKSPACE, bucket, run_at_once
 
 SUITE = """
@@ -25,7 +26,7 @@ name = "few"
 reader = "shapes"
 n_scenes = 12
 """
-WHOLE_DEMO = "CAPIM_TEST_WHOLE_DEMO"  # half a minute of two idle cores: `make bench ONLY=orchestration` does it too
+WHOLE_DEMO = "CAPIM_TEST_WHOLE_DEMO"
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def reach(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
 
 
 def check_reports(pages: list[str]) -> None:
-    """Both reports are whole, and in the bucket."""
+    """Both reports are complete and in the bucket."""
     import boto3
 
     objects = boto3.client("s3")
@@ -65,7 +66,7 @@ def test_two_runs_write_one_store_and_their_reports_to_s3(reach: dict[str, str],
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.skipif(WHOLE_DEMO not in os.environ, reason=f"{WHOLE_DEMO}=1 runs it; the benchmarks run it too")
+@pytest.mark.skipif(WHOLE_DEMO not in os.environ, reason=f"takes minutes; {WHOLE_DEMO}=1 runs it")
 def test_two_whole_demos_at_once_leave_one_store_on_s3(reach: dict[str, str]) -> None:
     check_reports(run_at_once([["demo", "--workspace", WORKSPACE]] * 2, reach, seconds=1700))
     store = EmbeddingStore.open(f"{WORKSPACE}/store")
@@ -73,7 +74,8 @@ def test_two_whole_demos_at_once_leave_one_store_on_s3(reach: dict[str, str]) ->
     assert store.rows("runs")["state"].to_pylist() == ["completed"] * 2
     for corpus in DEMO_CORPORA:
         whole = store.corpus(corpus)
+        sizes: dict[Modality, int] = {"image": len(whole.images), "caption": len(whole.captions)}
         for encoder in ("tiny-clip", "tiny-clip-plain"):
-            for modality, n_items in (("image", len(whole.images)), ("caption", len(whole.captions))):
+            for modality, n_items in sizes.items():
                 ids = store.vectors(encoder=encoder, corpus=corpus, modality=modality).ids
                 assert len(ids) == len(set(ids)) == n_items

@@ -42,8 +42,7 @@ def test_vectors_that_a_model_no_longer_gives_fail_the_watch_and_its_record(
     start(watch, config)
     import tasks.runtime.watching
     import tasks.watch
-
-    encode = tasks.runtime.watching.encode_images
+    from tasks.encoders import encode_images as encode
 
     def drifted(encoder: object, images: object) -> object:
         made = encode(encoder, images)  # type: ignore[arg-type]

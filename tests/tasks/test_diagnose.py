@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -50,7 +51,8 @@ def store(tmp_path: Path, corpus: Corpus) -> EmbeddingStore:
     for spec in SPECS:
         store.write_encoder(spec)
         for modality in modalities:
-            ids = (corpus.images if modality == "image" else corpus.captions)["id"].to_pylist()
+            items = corpus.images if modality == "image" else corpus.captions
+            ids = cast("list[str]", items["id"].to_pylist())
             key = store.key(encoder=spec.fingerprint, corpus=corpus.fingerprint, modality=modality)
             block = Block(
                 ords=np.arange(len(ids), dtype=np.int32),
