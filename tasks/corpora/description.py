@@ -253,7 +253,8 @@ def _faults(
     for fault in error.errors(include_url=False):
         option = str(fault["loc"][0])
         if fault["type"] == "missing":
-            line = f"missing option {option!r}; reader {content['reader']!r} needs {_needs(content)}"
+            needs = CORPORA[str(content["reader"])].needs
+            line = f"missing option {option!r}; reader {content['reader']!r} needs {needs}"
         elif fault["type"] == "extra_forbidden":
             near = _near(option, model.model_fields)
             takes = ", ".join(each for each in model.model_fields if each != "reader")
@@ -262,10 +263,6 @@ def _faults(
             line = f"{option} must be {_expected(fault, model)}, got {content[option]!r}"
         lines.setdefault(option, f"{where}: {line}")
     return tuple(lines.values())
-
-
-def _needs(content: Mapping[str, object]) -> str:
-    return CORPORA[str(content["reader"])].needs
 
 
 def _expected(fault: Mapping[str, Any], model: type[BaseModel]) -> str:

@@ -54,9 +54,8 @@ def hard_negatives_corpus(
             has one negative, and the ids are ``item`` and ``item/negative``.
     """
     box_of = {item.image.id: item.box for item in items}
-    located = locate_images(
-        {item.image.id: item.image for item in items}.values(), images, missing=missing, origin=origin
-    )
+    image_rows = {item.image.id: item.image for item in items}.values()
+    located = locate_images(image_rows, images, missing=missing, origin=origin)
     rows = [
         row if (box := box_of[row.id]) is None else row._replace(key=crop_key(row.key, *box)) for row in located.rows
     ]
