@@ -10,7 +10,7 @@ from typing import Any
 
 from reports import format as show
 from reports.destination import write_files
-from reports.elements.cells import POINTS, RANKS, metric_title, range_text, value_text
+from reports.elements.cells import NOT_FRACTIONS, metric_title, range_text, value_text
 from reports.elements.page import Block, Cell, Mark, Notice, Report, Section, Table, Text
 from reports.elements.tables import numbers, pivot, texts, value
 from reports.render import render_html, render_markdown
@@ -132,33 +132,27 @@ def _table(name: str, caption: str, moved: list[FigureChange], *, folded: bool =
 
 
 def _difference(c: FigureChange) -> str:
-    return show.number(c.difference) if c.key[2] in RANKS | POINTS else show.points(c.difference, 2)
+    return show.number(c.difference) if c.key[2] in NOT_FRACTIONS else show.points(c.difference, 2)
 
 
 def _causes(old: Snapshot, new: Snapshot, moved: list[FigureChange]) -> Section | None:
     changes = changed_settings(old, new)
-    if not changes:
-        if not moved:
-            return None
-        text = "The reports record the same models, corpora, libraries and devices."
-        return Section(
-            id="causes", title="Possible causes", lead=text, blocks=(Text(text="Look for a change of the code."),)
+    lead = "The reports record the same models, corpora, libraries and devices."
+    block: Block = Text(text="Look for a change of the code.")
+    if changes:
+        lead = "Differences of models, corpora, libraries, devices and settings that the two reports record."
+        block = pivot(
+            "differences",
+            "Differences besides the figures",
+            changes,
+            texts("subject", lambda c: c.subject),
+            texts("setting", lambda c: c.setting),
+            texts("old", lambda c: _setting(c.old)),
+            texts("new", lambda c: _setting(c.new)),
         )
-    table = pivot(
-        "differences",
-        "Differences besides the figures",
-        changes,
-        texts("subject", lambda c: c.subject),
-        texts("setting", lambda c: c.setting),
-        texts("old", lambda c: _setting(c.old)),
-        texts("new", lambda c: _setting(c.new)),
-    )
-    return Section(
-        id="causes",
-        title="Possible causes",
-        lead="Differences of models, corpora, libraries, devices and settings that the two reports record.",
-        blocks=(table,),
-    )
+    elif not moved:
+        return None
+    return Section(id="causes", title="Possible causes", lead=lead, blocks=(block,))
 
 
 def _setting(value: object) -> str:

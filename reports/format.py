@@ -7,7 +7,7 @@ Intervals have an en dash between their ends, or ``to`` where an end is negative
 from __future__ import annotations
 
 import math
-from datetime import datetime, timedelta
+from datetime import datetime
 
 ABSENT = "–"
 PERCENT = "\N{NO-BREAK SPACE}%"  # never at the beginning of a line
@@ -151,13 +151,6 @@ def moment(when: datetime | None) -> str:
         '2026-11-20 21:05 UTC'
     """
     return when.strftime("%Y-%m-%d %H:%M UTC") if when is not None else ABSENT
-
-
-def elapsed(started: datetime | None, finished: datetime | None) -> str:
-    """The time between two moments; a dash while the second is missing."""
-    if started is None or finished is None:
-        return ABSENT
-    return duration((finished - started) / timedelta(seconds=1))
 
 
 def exact(value: float | None) -> str:

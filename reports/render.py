@@ -27,8 +27,7 @@ LIGHT_INK, DARK_INK = "#1c211e", "#e5e9e4"
 
 def render_html(report: Report) -> str:
     """The page as one HTML file that needs no network."""
-    pictures = any(isinstance(block, Chart) for section in report.sections for block in section.blocks)
-    library = _script_text(charts.script()) if pictures else ""
+    library = _script_text(charts.script()) if any(_charts(report)) else ""
     script = _script_text((TEMPLATES / "page.js").read_text("utf-8"))
     return (
         _html()

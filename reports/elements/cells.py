@@ -7,13 +7,12 @@ from collections.abc import Collection, Sequence
 from reports import format as show
 from reports.elements.page import Bar, Cell, Mark
 from reports.elements.tables import ColumnOf, absent, numbers, value
-from reports.rows.report_data import ReportData, Row
+from reports.rows.report_data import SMALLER_IS_BETTER, ReportData, Row
 
 UNITS = frozenset(  # metrics of analyses that are not fractions
     {"skewness", "score margin", "negative log likelihood", "mean cosine", "distance of the centres"}
 )
-RANKS = frozenset({"median_rank", "mean_rank"})  # metrics that are ranks, not fractions
-POINTS = frozenset({"RSUM"})  # in points 0..600 as stored
+NOT_FRACTIONS = SMALLER_IS_BETTER | {"RSUM"}  # ranks, and points 0..600
 
 METRIC_TITLES = {
     "median_rank": "median rank",
@@ -35,12 +34,12 @@ def metric_title(metric: str) -> str:
 
 def value_text(metric: str, number: float | None) -> str:
     """A value as displayed: percent, a rank, or points."""
-    return show.number(number) if metric in RANKS | POINTS else show.percent(number)
+    return show.number(number) if metric in NOT_FRACTIONS else show.percent(number)
 
 
 def range_text(metric: str, low: float | None, high: float | None) -> str:
     """An interval in the unit of its metric."""
-    return show.span(low, high) if metric in RANKS | POINTS else show.percent_range(low, high)
+    return show.span(low, high) if metric in NOT_FRACTIONS else show.percent_range(low, high)
 
 
 def result_column(
@@ -55,18 +54,10 @@ def result_column(
     plain: bool = False,
     tied: Collection[str] = (),
 ) -> ColumnOf[str]:
-    """A column with the result of every encoder.
+    """A column with the result of every encoder, under the name of the metric unless a ``heading`` is given.
 
-    Args:
-        data: The rows of the report.
-        corpus: Corpus name.
-        protocol: Protocol id.
-        metric: Metric name; also the heading unless one is given.
-        heading: Other text for the heading.
-        group: Heading above several columns.
-        explain: One sentence for a tooltip.
-        plain: Without the interval bar and the mark of the best value.
-        tied: Encoders that get the mark of those statistically tied with the best.
+    ``plain`` leaves out the interval bar and the mark of the best value; ``tied`` are the encoders that get the mark
+    of those statistically tied with the best.
     """
     ranked = data.ranked(corpus, protocol, metric)
     axis = None if plain else axis_of(ranked)
@@ -80,13 +71,7 @@ def result_column(
 
 
 def result_cell(row: Row | None, *, mark: Mark = "", axis: tuple[float, float] | None = None) -> Cell:
-    """One result as a cell.
-
-    Args:
-        row: ``schema.RESULTS``, or None where there is no such row.
-        mark: How the cell is emphasised.
-        axis: Ends of the axis on which to draw the interval; no bar without one.
-    """
+    """One row of ``schema.RESULTS`` as a cell; ``axis``: the ends of the axis on which to draw the interval."""
     if row is None:
         return absent("not evaluated")
     metric = row["metric"]

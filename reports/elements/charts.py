@@ -57,13 +57,9 @@ def tooltips(*fields: str) -> list[alt.Tooltip]:
 
 
 def interval_point(row: Mapping[str, Any], *, scale: float = 100.0, text: str = "", **fields: Any) -> dict[str, Any]:
-    """The data of one value with its interval in a chart.
+    """The data of one stored value with its interval in a chart; without an interval, both ends are the value.
 
-    Args:
-        row: A stored row with a value; without an interval, its ends are the value.
-        scale: 100 for percent, 1 for a value in a unit of its own.
-        text: The value as displayed; by default in percent with its interval.
-        **fields: Further fields of the data.
+    ``scale`` is 100 for percent, 1 for other units; ``text`` is the value as displayed, by default in percent.
     """
     low, high = (row["value"] if row[end] is None else row[end] for end in ("ci_low", "ci_high"))
     return {
@@ -79,25 +75,15 @@ def interval_point(row: Mapping[str, Any], *, scale: float = 100.0, text: str = 
 def intervals(
     base: alt.Chart, axis: alt.X | alt.Y, *, size: int, opacity: float = 0.75, **encodings: Any
 ) -> tuple[alt.Chart, alt.Chart]:
-    """Two layers: a line from ``ci_low`` to ``ci_high`` and a point at ``value``.
+    """Two layers: a line from ``ci_low`` to ``ci_high`` along the ``axis``, and a point at ``value``.
 
-    Args:
-        base: The chart with its data and all other encodings.
-        axis: The axis along which the intervals run, for the field ``ci_low``.
-        size: Area of a point.
-        opacity: Of the lines.
-        **encodings: Of the points only.
+    ``base`` has the data and all other encodings; ``opacity`` is that of the lines, ``encodings`` are of the points.
     """
     along = "x" if isinstance(axis, alt.X) else "y"
     return (
         base.mark_rule(strokeWidth=2, opacity=opacity).encode(**{along: axis, f"{along}2": "ci_high:Q"}),
         base.mark_point(filled=True, size=size, opacity=1).encode(**{along: "value:Q"}, **encodings),
     )
-
-
-def values(rows: Sequence[Mapping[str, Any]]) -> alt.Data:
-    """Rows as inline data; nothing is ever loaded."""
-    return alt.Data(values=[dict(row) for row in rows])
 
 
 def finish(

@@ -13,9 +13,9 @@ from reports.rows.languages import (
     NDCG,
     RBO,
     cross_lingual,
-    deviation,
     languages,
     mean,
+    mean_text,
     over_languages,
     translators,
 )
@@ -114,7 +114,7 @@ def reduced(lines: Sequence[Line]) -> list[dict[str, str]]:
     groups = {"all": {column: [per_language[c][column] for c in codes] for column in columns}}
     for way in [*(w for w in TRANSLATORS if w in ways), *sorted(ways - set(TRANSLATORS))]:
         groups[way] = {column: numbers(column, "meta", way) for column in columns}
-    return rows + [{"language": label, **{c: _spread(of[c]) for c in columns}} for label, of in groups.items()]
+    return rows + [{"language": label, **{c: mean_text(of[c]) for c in columns}} for label, of in groups.items()]
 
 
 def summary(data: ReportData, corpus: str, encoder: str) -> list[dict[str, str]]:
@@ -132,11 +132,6 @@ def summary(data: ReportData, corpus: str, encoder: str) -> list[dict[str, str]]
         for label, suffix, metric_suffix in over_languages(data, corpus)
     ]
     return [row for row in rows if any(text for column, text in row.items() if column != "over")]
-
-
-def _spread(values: Sequence[float | None]) -> str:
-    centre, sd = mean(values), deviation(values)
-    return f"{centre:.3f} ± {sd:.3f}" if centre is not None and sd is not None else _fraction(centre)
 
 
 def _fraction(value: float | None) -> str:

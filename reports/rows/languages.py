@@ -116,15 +116,16 @@ def mean(values: Sequence[float | None]) -> float | None:
     return fmean(present) if present else None
 
 
-def deviation(values: Sequence[float | None]) -> float | None:
-    """Standard deviation with n - 1 of the values that are not None; None below two.
+def mean_text(values: Sequence[float | None]) -> str:
+    """Mean ± standard deviation with n - 1 of the values that are not None, as COCO-SM prints them.
 
     Examples:
-        >>> deviation([1.0, 3.0, None]), deviation([1.0])
-        (1.4142135623730951, None)
+        >>> mean_text([0.1, 0.3, None]), mean_text([0.1]), mean_text([None])
+        ('0.200 ± 0.141', '0.100', '')
     """
     present = [v for v in values if v is not None]
-    return stdev(present) if len(present) > 1 else None
+    text = f"{fmean(present):.3f}" if present else ""
+    return f"{text} ± {stdev(present):.3f}" if len(present) > 1 else text
 
 
 def mteb_language(code: str) -> str:

@@ -18,14 +18,6 @@ PROTOCOL = "t2i/all"
 LIST_LENGTH = 5  # items kept of each ranked list
 MOST = 24  # queries per corpus
 
-MISSED_BY_ALL, ONLY_ONE_MISSES, ONLY_ONE_FINDS, TIED, NEAR = (
-    "missed by all",
-    "missed by only one",
-    "found by only one",
-    "decided by a tie",
-    "near miss",
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class RankedList:
@@ -104,17 +96,18 @@ def _candidates(low: NDArray[np.int32], high: NDArray[np.int32]) -> list[tuple[s
     """Per kind (and encoder, for the kinds about a single one) the rows of its queries, hardest first."""
     missed, first = low > 1, high == 1
     by_all: NDArray[np.bool_] = np.logical_and.reduce(missed, axis=0)
-    candidates = [(MISSED_BY_ALL, _by(low.min(axis=0), by_all))]
+    candidates = [("missed by all", _by(low.min(axis=0), by_all))]
     if len(low) > 1:
         for i in range(len(low)):
             others = np.arange(len(low)) != i
             candidates += [
-                (ONLY_ONE_MISSES, _by(low[i], missed[i] & np.all(first[others], axis=0))),
-                (ONLY_ONE_FINDS, _by(low[others].min(axis=0), first[i] & missed[others].all(axis=0))),
+                ("missed by only one", _by(low[i], missed[i] & np.all(first[others], axis=0))),
+                ("found by only one", _by(low[others].min(axis=0), first[i] & missed[others].all(axis=0))),
             ]
     tied: NDArray[np.bool_] = np.logical_or.reduce((low == 1) & (high > 1), axis=0)
     near: NDArray[np.bool_] = np.logical_or.reduce((low > 1) & (low <= 10), axis=0)
-    return [*candidates, (TIED, _by((high - low).max(axis=0), tied)), (NEAR, _by(-low.sum(axis=0), near))]
+    candidates.append(("decided by a tie", _by((high - low).max(axis=0), tied)))
+    return [*candidates, ("near miss", _by(-low.sum(axis=0), near))]
 
 
 def _by(weight: NDArray[np.int32], mask: NDArray[np.bool_]) -> NDArray[np.intp]:

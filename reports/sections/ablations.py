@@ -80,11 +80,6 @@ def section(data: ReportData) -> Section:
     )
 
 
-def title_of(analysis: str) -> str:
-    """The title of an ablation; made from its name if it has none."""
-    return TITLES.get(analysis, analysis.replace("-", " ").capitalize())
-
-
 def _label(row: Row) -> str:
     return row["level_name"] if row["feature"] in ("", row["level_name"]) else f"{row['feature']} {row['level_name']}"
 
@@ -92,6 +87,7 @@ def _label(row: Row) -> str:
 def _table(data: ReportData, corpus: str, analysis: str, protocol: str, metric: str, rows: Sequence[Row]) -> Table:
     names = order(data, corpus, protocol, metric, rows)
     details = {id(r): detail_of(r) for r in rows}
+    title = TITLES.get(analysis, analysis.replace("-", " ").capitalize())
 
     def change(r: Row) -> Cell:
         own = details[id(r)]
@@ -103,7 +99,7 @@ def _table(data: ReportData, corpus: str, analysis: str, protocol: str, metric: 
 
     return pivot(
         anchor("ablation", analysis, corpus, protocol, metric),
-        f"{title_of(analysis)} · {corpus} · {protocol} · {metric_title(metric)}",
+        f"{title} · {corpus} · {protocol} · {metric_title(metric)}",
         sorted(rows, key=lambda r: names.index(r["encoder"])),
         texts("Encoder", lambda r: r["encoder"]),
         texts("setting", _label),
@@ -155,7 +151,7 @@ def _chart(table: Table, y_title: str, points: list[dict[str, Any]], cost: str, 
     logarithmic = min(costs) > 0 and max(costs) / min(costs) > LOGARITHMIC
     fit = {"nice": False, "padding": 20}
     scale = alt.Scale(type="log", **fit) if logarithmic else alt.Scale(zero=False, **fit)
-    base = alt.Chart(charts.values(points)).encode(
+    base = alt.Chart(alt.Data(values=points)).encode(
         x=alt.X("cost:Q", title=f"{cost} (logarithmic)" if logarithmic else cost, scale=scale),
         color=charts.colour(names, everyone, legend=charts.legend()),
         tooltip=charts.tooltips("encoder", "setting", "text"),

@@ -95,7 +95,7 @@ def _winoground_chart(data: ReportData, corpus: str, table: Table) -> Chart | No
         )
         .properties(width=170, height=max(60, 26 * len(names)))
         .facet(
-            data=charts.values(points),
+            data=alt.Data(values=points),
             column=alt.Column("score:N", sort=[metric_title(m) for m in metrics], title=None),
         )
     )

@@ -101,7 +101,7 @@ def _ground_truths(data: ReportData, corpus: str) -> Chart | None:
         if name in ranks[truth]
     ]
     everyone = data.encoder_names()
-    base = alt.Chart(charts.values(points)).encode(
+    base = alt.Chart(alt.Data(values=points)).encode(
         x=alt.X(
             "truth:N",
             sort=list(truths),

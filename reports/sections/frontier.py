@@ -120,7 +120,7 @@ def _points(rows: list[Row], rates: dict[str, Speed]) -> list[dict[str, Any]]:
 
 def _picture(points: list[dict[str, Any]], y_title: str, metric: str, everyone: list[str]) -> alt.LayerChart:
     names = [p["encoder"] for p in points]
-    base = alt.Chart(charts.values(points)).encode(
+    base = alt.Chart(alt.Data(values=points)).encode(
         x=alt.X(
             "rate:Q",
             title="images per second (forward pass, logarithmic)",

@@ -106,12 +106,10 @@ def _cost_columns(data: ReportData, corpus: str) -> list[ColumnOf[str]]:
     """Speed and size, where they were measured."""
     rates, sizes = image_rate(data, corpus), bytes_per_image(data, corpus)
 
-    def rate(name: str) -> Cell:
-        return rate_cell(rates.get(name))
-
-    columns = []
+    columns: list[ColumnOf[str]] = []
     if rates:
-        columns.append(numbers("images/s", rate, group="cost", explain="Forward pass, median of batches"))
+        explain = "Forward pass, median of batches"
+        columns.append(numbers("images/s", lambda name: rate_cell(rates.get(name)), group="cost", explain=explain))
     if sizes:
         columns.append(measures("size/image", sizes.get, show.size, group="cost", explain="As stored"))
     return columns

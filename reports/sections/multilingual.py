@@ -15,11 +15,11 @@ from reports.rows.languages import (
     NDCG,
     RBO,
     cross_lingual,
-    deviation,
     language_mean,
     language_name,
     languages,
     mean,
+    mean_text,
     over_languages,
     over_translators,
     translators,
@@ -33,6 +33,8 @@ MEASURES = (
     ("t2i", RBO),
     ("i2t", RBO),
 )
+
+LANGUAGE: ColumnOf[str] = texts("Language", lambda code: Cell(text=language_name(code), title=code))
 
 
 def section(data: ReportData) -> Section:
@@ -97,7 +99,7 @@ def _heat_table(data: ReportData, corpus: str, encoders: list[str]) -> Table:
         f"{corpus} · t2i/<language>/<translator> · R@1, mean over "
         f"{show.count(len(translators(data, corpus)), 'translator')}",
         codes,
-        texts("Language", _language_cell),
+        LANGUAGE,
         *map(encoder_column, encoders),
         extra_rows=[
             mean_row(f"mean without {language_name(reference)}", reference),
@@ -107,10 +109,6 @@ def _heat_table(data: ReportData, corpus: str, encoders: list[str]) -> Table:
         "The tables below have the intervals of every language and translator.",
         sortable=True,
     )
-
-
-def _language_cell(code: str) -> Cell:
-    return Cell(text=language_name(code), title=code)
 
 
 def _code_cell(code: str) -> Cell:
@@ -127,7 +125,7 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
         if (row := data.row(corpus, f"t2i/{code}/{way}", "R@1", name)) is not None and row["value"] is not None
     ]
     picture = (
-        alt.Chart(charts.values(points))
+        alt.Chart(alt.Data(values=points))
         .mark_rect(stroke="currentColor", strokeOpacity=0.15)
         .encode(
             x=alt.X("encoder:N", sort=encoders, title=None, axis=alt.Axis(labelAngle=-35)),
@@ -157,7 +155,7 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
             f"languages-{corpus}-data",
             "R@1, t2i, per language and translator",
             codes,
-            texts("Language", _language_cell),
+            LANGUAGE,
             *(column(name, way) for name in encoders for way in ways),
             dense=True,
         ),
@@ -201,9 +199,7 @@ def _reduced(data: ReportData, corpus: str, encoder: str) -> Table:
             else over_translators(data, corpus, encoder, direction, code, metric)
             for code in kept
         ]
-        centre, sd = mean(values), deviation(values)
-        text = show.number(centre, 3)
-        return value(centre, text if sd is None else f"{text} ± {show.number(sd, 3)}")
+        return value(mean(values), mean_text(values) or show.ABSENT)
 
     return pivot(
         f"languages-{corpus}-{encoder}-reduced",

@@ -109,7 +109,10 @@ def _runs(data: ReportData) -> Table:
         data.runs,
         texts("Run", lambda r: Cell(text=r["name"], title=r["run"])),
         texts("Started", lambda r: show.moment(r["started"])),
-        texts("Duration", lambda r: show.elapsed(r["started"], r["finished"])),
+        texts(
+            "Duration",
+            lambda r: show.duration((r["finished"] - r["started"]).total_seconds() if r["finished"] else None),
+        ),
         texts("State", lambda r: Cell(text=r["state"], title=r["message"] or "")),
         texts("Host", lambda r: r["host"]),
         texts("Command", lambda r: r["command"]),

@@ -72,7 +72,7 @@ def _contrast_chart(
         for r in sorted(differences, key=lambda r: (r["encoder"], r["feature"]))
     ]
     everyone, legend = data.encoder_names(), charts.legend()
-    base = alt.Chart(charts.values(points)).encode(
+    base = alt.Chart(alt.Data(values=points)).encode(
         y=alt.Y("feature:N", sort=features, title=None),
         yOffset=alt.YOffset("encoder:N", sort=names),
         color=charts.colour(names, everyone, legend=legend, sort=names),
@@ -82,7 +82,7 @@ def _contrast_chart(
         "ci_low:Q", title=f"{metric_title(metric)}, {protocol}: with minus without, points", scale=alt.Scale(zero=True)
     )
     picture = alt.layer(
-        alt.Chart(charts.values([{"zero": 0}])).mark_rule(opacity=0.5).encode(x="zero:Q"),
+        alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(opacity=0.5).encode(x="zero:Q"),
         *charts.intervals(base, x, size=55, shape=charts.shape(names, everyone, legend=legend, sort=names)),
     ).properties(width=charts.WIDTH, height=max(120, len(features) * (14 + 9 * len(names))))
     title = f"{TITLES.get(analysis, analysis)} · {corpus}"

@@ -152,13 +152,9 @@ def _smallest(data: ReportData, corpus: str, protocol: str, metric: str) -> Choi
 
 
 def _compositional(data: ReportData) -> Choice | None:
-    question = "Word order and binding"
-    for corpus in data.corpus_names(lambda p: p == "winoground"):
-        return _best(data, question, corpus, "winoground", "winoground_group")
-    for corpus in data.corpus_names():
-        if protocols := pair_protocols(data, corpus):
-            return _best(data, question, corpus, protocols[-1], PAIRS)
-    return None
+    winoground = [(c, "winoground", "winoground_group") for c in data.corpus_names(lambda p: p == "winoground")]
+    pairs = [(c, protocols[-1], PAIRS) for c in data.corpus_names() if (protocols := pair_protocols(data, c))]
+    return next((_best(data, "Word order and binding", *leading) for leading in winoground + pairs), None)
 
 
 def _multilingual(data: ReportData) -> Choice | None:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from reports.build import report_of
 from reports.elements.page import Report
 from reports.rows.reading import read_report_data
 from store import schema
+from store.sets.seal import SealedSet
 from store.types import Corpus, EncoderSpec, SetKey, canonical_json, digest16
 
 SCHEMAS = {
@@ -32,16 +33,6 @@ SCHEMAS = {
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 
-class SealedRow(NamedTuple):
-    key: SetKey
-    tag: str
-    version: int
-    n_rows: int
-    digest: str
-    sealed_at: datetime
-    n_bytes: int
-
-
 @dataclass
 class StandIn:
     """Reads like ``store.EmbeddingStore``."""
@@ -50,7 +41,7 @@ class StandIn:
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: {name: [] for name in SCHEMAS})
     specs: dict[str, EncoderSpec] = field(default_factory=dict)
     contents: dict[str, Corpus] = field(default_factory=dict)
-    sets: list[SealedRow] = field(default_factory=list)
+    sets: list[SealedSet] = field(default_factory=list)
     pictures: dict[str, bytes] = field(default_factory=dict)
     arrow: dict[str, pa.Table] = field(default_factory=dict)  # outcomes by evaluation, where there are many
 
@@ -63,7 +54,7 @@ class StandIn:
 
         return pa.Table.from_pylist([r for r in self.tables[table] if fits(r)], schema=SCHEMAS[table])
 
-    def sealed_sets(self) -> list[SealedRow]:
+    def sealed_sets(self) -> list[SealedSet]:
         return self.sets
 
     def encoder(self, name_or_fingerprint: str) -> EncoderSpec:
@@ -297,8 +288,21 @@ def seal(store: StandIn, encoder: str, corpus_name: str) -> None:
             encoder_fingerprint=model.fingerprint,
             vectors=model.vectors,
         )
-        n_bytes = n * model.dim * 2 * (16 if model.vectors == "multi" else 1)
-        store.sets.append(SealedRow(key, f"sealed-{encoder}-{modality}", 3, n, digest16(str(key)) * 4, START, n_bytes))
+        per_item = 16 if model.vectors == "multi" else 1
+        store.sets.append(
+            SealedSet(
+                key=key,
+                tag=f"sealed-{encoder}-{modality}",
+                version=3,
+                n_rows=n,
+                n_vectors=n * per_item,
+                digest=digest16(str(key)) * 4,
+                sealed_at=START,
+                n_bytes=2 * n * model.dim * per_item,
+                dim=model.dim,
+                storage="float16",
+            )
+        )
 
 
 def demo(*, encoders: Iterable[str] = ("tiny-clip", "tiny-clip-plain", "tiny-colpali")) -> StandIn:
