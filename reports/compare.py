@@ -30,15 +30,10 @@ LONG = 40  # rows above which the changes that are not significant are folded
 
 
 def write_comparison(old: str | Path, new: str | Path, target: str | Path) -> str:
-    """Writes ``compare.html`` and ``compare.md`` about two reports.
+    """Writes ``compare.html`` and ``compare.md`` about two reports; returns the path or address of the first.
 
-    Args:
-        old: The folder of a report, its page or its ``results.json``.
-        new: Likewise.
-        target: A folder, made if need be, or an address.
-
-    Returns:
-        The path or address of ``compare.html``.
+    ``old`` and ``new`` are folders of reports, their pages or their ``results.json``; ``target`` is a folder, made if
+    need be, or an address.
 
     Raises:
         RequestError: ``old`` or ``new`` is not a report.

@@ -41,19 +41,10 @@ def write_search(
     picture: bytes | None = None,
     indexed: bool = False,
 ) -> Path:
-    """Writes the gallery of one search as one self-contained HTML file.
+    """Writes the gallery of one search as one self-contained HTML file; returns its path.
 
-    Args:
-        target: The file.
-        query: A text, or the name of an image file.
-        hits: Best first.
-        encoder: Its name.
-        corpus: Its name.
-        picture: Small encoded picture of a query that is an image.
-        indexed: Whether the search used an approximate index instead of comparing all items.
-
-    Returns:
-        The path of the file.
+    ``query`` is a text, or the name of an image file with its small encoded ``picture``; ``hits`` are best first;
+    ``indexed`` says that the search used an approximate index instead of comparing all items.
 
     Raises:
         WorkError: The file cannot be written.

@@ -54,24 +54,19 @@ def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
 
 
 def _entry(data: ReportData, corpus: str, protocol: str, rows: list[Row]) -> tuple[str, dict[str, object]]:
-    by_metric = {r["metric"]: r for r in rows}
+    by_metric: dict[str, Row] = {r["metric"]: r for r in rows}
     main = next((by_metric[m] for m in MAIN if m in by_metric), rows[0])
     parts = cross_lingual(protocol)
     language = parts.language if parts else data.corpora[corpus].languages_reference
     entry: dict[str, object] = {
         "main_score": main["value"],
-        "main_score_name": _name(main["metric"]),
+        "main_score_name": NAMES.get(main["metric"], main["metric"]),
         "main_score_low": main["ci_low"],
         "main_score_high": main["ci_high"],
         "hf_subset": f"{parts.language}-{parts.translator}" if parts else "default",
         "languages": [mteb_language(language)],
         "corpus": corpus,
         "protocol": protocol,
-        **{_name(r["metric"]): r["value"] for r in rows},
+        **{NAMES.get(metric, metric): row["value"] for metric, row in by_metric.items()},
     }
     return f"capim-{corpus}-{parts.direction if parts else protocol}".replace("/", "-"), entry
-
-
-def _name(metric: str) -> str:
-    """MTEB's name of a metric; the name here if it has none."""
-    return NAMES.get(metric, metric)

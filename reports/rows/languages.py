@@ -74,13 +74,11 @@ def over_translators(
     return mean([data.value(corpus, protocol, metric, encoder) for protocol in ids])
 
 
-def language_mean(
-    data: ReportData, corpus: str, encoder: str, direction: str, metric: str, *, without: str | None = None
-) -> float | None:
-    """Mean over languages of the mean over translators; None without any value."""
+def language_mean(data: ReportData, corpus: str, encoder: str, *, without: str | None = None) -> float | None:
+    """Mean over languages of the mean of t2i R@1 over translators; None without any value."""
     return mean(
         [
-            over_translators(data, corpus, encoder, direction, language, metric)
+            over_translators(data, corpus, encoder, "t2i", language, "R@1")
             for language in languages(data, corpus)
             if language != without
         ]

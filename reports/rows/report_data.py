@@ -9,20 +9,28 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from reports.rows.selected_queries import SelectedQuery
-from store.types import Corpus, EncoderSpec, canonical_json
+from store.types import Corpus, EncoderSpec, SetKey, canonical_json
 from tasks.statistics.ranks import EncoderRank, PairTest, rank_encoders
-
-if TYPE_CHECKING:
-    from store.sets.seal import SealedSet
 
 Row: TypeAlias = Mapping[str, Any]
 
 TABLES = ("results", "comparisons", "slices", "batches", "runs")
+
+
+class Sealed(Protocol):
+    """What a report shows of a sealed embedding set (``store.SealedSet``)."""
+
+    key: SetKey
+    tag: str
+    version: int
+    n_rows: int
+    digest: str
+    n_bytes: int
 
 
 class Source(Protocol):
@@ -35,8 +43,8 @@ class Source(Protocol):
     def rows(self, table: str, **equals: str | Sequence[str]) -> pa.Table:
         """The rows of a table whose columns have the given values."""
 
-    def sealed_sets(self) -> list[SealedSet]:
-        """All sealed embedding sets."""
+    def sealed_sets(self) -> list[Any]:
+        """All sealed embedding sets, as :class:`Sealed`."""
 
     def encoder(self, name_or_fingerprint: str) -> EncoderSpec:
         """One encoder's spec."""
@@ -74,7 +82,7 @@ class ReportData:
     slices: tuple[Row, ...]
     batches: tuple[Row, ...]
     runs: tuple[Row, ...]
-    sets: tuple[SealedSet, ...]
+    sets: tuple[Sealed, ...]
     specs: Mapping[str, EncoderSpec]
     corpora: Mapping[str, Corpus]
     queries: tuple[SelectedQuery, ...] = ()

@@ -42,10 +42,7 @@ class Snapshot:
 
 
 def load_snapshot(path: str | Path) -> Snapshot:
-    """The snapshot of a report.
-
-    Args:
-        path: A report's folder, its ``report.html`` or its ``results.json``.
+    """The snapshot of a report, given as its folder, its ``report.html`` or its ``results.json``.
 
     Raises:
         RequestError: There is no such report, or it was not written by capim.

@@ -47,7 +47,7 @@ class Speed:
     n_batches: int
     n_items: int
     stages: dict[str, Rate]
-    latency: tuple[float, float, float] | None
+    latency: list[float] | None
     peak_memory_bytes: int | None
 
 
@@ -68,7 +68,6 @@ def _speed(encoder: str, corpus: str, modality: str, device: str, precision: str
             lower, median, upper = np.quantile(per_second, [0.25, 0.5, 0.75]).tolist()
             rates[stage] = Rate(median=median, lower=lower, upper=upper)
     forward = [r["forward_seconds"] for r in rows if r["forward_seconds"]]
-    p50, p95, p99 = np.quantile(forward, [0.5, 0.95, 0.99]).tolist() if forward else (0.0, 0.0, 0.0)
     sizes = [r["batch_size"] for r in rows]
     memory = [r["peak_memory_bytes"] for r in rows if r["peak_memory_bytes"] is not None]
     return Speed(
@@ -81,7 +80,7 @@ def _speed(encoder: str, corpus: str, modality: str, device: str, precision: str
         n_batches=len(rows),
         n_items=sum(r["n_items"] for r in rows),
         stages=rates,
-        latency=(p50, p95, p99) if forward else None,
+        latency=np.quantile(forward, [0.5, 0.95, 0.99]).tolist() if forward else None,
         peak_memory_bytes=max(memory, default=None),
     )
 

@@ -28,14 +28,10 @@ def pareto(points: list[tuple[float, float]]) -> list[bool]:
 
 
 def label_positions(points: Sequence[tuple[float, float]]) -> list[str]:
-    """The position of the label of each point, such that the labels of close points do not overlap.
+    """The position of the label of each point (speed, accuracy), such that labels of close points do not overlap.
 
-    Args:
-        points: Speed (drawn on a logarithmic axis) and accuracy.
-
-    Returns:
-        ``"right above"``, ``"right below"``, ``"left above"`` or ``"left below"``: left in the last third of the
-        picture; below for the lower of two points closer than a line of text.
+    Left of the point in the last third of the logarithmic speed axis, else right; below it for the lower of two
+    points closer than a line of text, else above.
 
     Examples:
         >>> label_positions([(10.0, 0.5), (10.5, 0.499), (1.0, 0.3)])

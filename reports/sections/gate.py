@@ -56,12 +56,8 @@ def _table(rows: list[Row]) -> Table:
     def here(row: Row) -> Cell:
         return value(row["value"], show.percent(row["value"]), note=show.percent_range(row["ci_low"], row["ci_high"]))
 
-    def published(row: Row) -> float | None:
-        figure: float | None = detail_of(row).get("published")
-        return figure
-
     def difference(row: Row) -> float | None:
-        figure = published(row)
+        figure = detail_of(row).get("published")
         return None if figure is None or row["value"] is None else row["value"] - figure
 
     def verdict(row: Row) -> Cell:
@@ -78,7 +74,7 @@ def _table(rows: list[Row]) -> Table:
         texts("protocol", protocol),
         texts("metric", lambda r: metric_title(r["metric"])),
         numbers("here", here),
-        measures("published", published, show.percent),
+        measures("published", lambda r: detail_of(r).get("published"), show.percent),
         measures("difference", difference, show.points, explain="Percentage points"),
         texts("verdict", verdict),
         texts("source", _source),

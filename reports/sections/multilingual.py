@@ -58,7 +58,7 @@ def section(data: ReportData) -> Section:
 def _encoders(data: ReportData, corpus: str) -> list[str]:
     """Encoders with results per language, best mean over the other languages first."""
     reference = data.corpora[corpus].languages_reference
-    means = {n: language_mean(data, corpus, n, "t2i", "R@1", without=reference) for n in data.encoder_names(corpus)}
+    means = {n: language_mean(data, corpus, n, without=reference) for n in data.encoder_names(corpus)}
     return sorted((n for n in means if means[n] is not None), key=lambda n: (-(means[n] or 0.0), n)) or sorted(means)
 
 
@@ -91,7 +91,7 @@ def _heat_table(data: ReportData, corpus: str, encoders: list[str]) -> Table:
         return numbers(name, cell)
 
     def mean_row(label: str, without: str | None) -> list[Cell]:
-        means = [language_mean(data, corpus, n, "t2i", "R@1", without=without) for n in encoders]
+        means = [language_mean(data, corpus, n, without=without) for n in encoders]
         return [Cell(text=label, mark="muted"), *(value(m, show.percent(m), mark="muted") for m in means)]
 
     return pivot(

@@ -163,7 +163,7 @@ def _multilingual(data: ReportData) -> Choice | None:
         means = {
             name: mean
             for name in data.encoder_names(corpus)
-            if (mean := language_mean(data, corpus, name, "t2i", "R@1", without=reference)) is not None
+            if (mean := language_mean(data, corpus, name, without=reference)) is not None
         }
         if not means:
             continue
