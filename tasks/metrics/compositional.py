@@ -61,9 +61,7 @@ def _winoground(score: Score, title: str, guess: float) -> Metric:
         name=f"winoground_{score}",
         title=title,
         directions=frozenset({"quadruples"}),
-        per_query=lambda o: winoground(_scores(o), score).astype(np.float64),
-        per_query_low=lambda o: winoground(_scores(o), score).astype(np.float64),
-        per_query_high=lambda o: winoground(_scores(o), score, ties_win=True).astype(np.float64),
+        values=lambda o, ties: winoground(_scores(o), score, ties_win=ties == "won").astype(np.float64),
         guess=lambda _: guess,
     )
 
@@ -84,8 +82,6 @@ PAIR_ACCURACY = Metric(
     name="pair_accuracy",
     title="The caption scores higher than its hard negatives",
     directions=frozenset({"pairs"}),
-    per_query=lambda o: pair_won(_scores(o)).astype(np.float64),
-    per_query_low=lambda o: pair_won(_scores(o)).astype(np.float64),
-    per_query_high=lambda o: pair_won(_scores(o), ties_win=True).astype(np.float64),
+    values=lambda o, ties: pair_won(_scores(o), ties_win=ties == "won").astype(np.float64),
     guess=lambda o: float(np.average(1 / o.n_gallery, weights=o.weights)),
 )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.types import EvalProtocol
-from tasks.metrics.metric import RETRIEVAL, Metric
+from tasks.metrics.metric import RETRIEVAL, Metric, Ties
 from tasks.scoring.outcomes import Outcomes
 
 Figures: TypeAlias = Mapping[tuple[str, str], float]  # (language, translator) -> one metric's value
@@ -23,21 +23,13 @@ SPEAKERS: dict[str, int] = {
 
 
 def _reference(name: str, title: str, of: Callable[[Outcomes], NDArray[np.float64] | None]) -> Metric:
-    def per_query(outcomes: Outcomes) -> NDArray[np.float64]:
+    def per_query(outcomes: Outcomes, _: Ties) -> NDArray[np.float64]:
         values = of(outcomes)
         if values is None:
             raise ValueError(f"protocol {outcomes.protocol.id!r}: {name} needs captions in the reference language")
         return values
 
-    return Metric(
-        name=name,
-        title=title,
-        directions=RETRIEVAL,
-        per_query=per_query,
-        per_query_low=per_query,
-        per_query_high=per_query,
-        reference=True,
-    )
+    return Metric(name=name, title=title, directions=RETRIEVAL, values=per_query, reference=True)
 
 
 CONSISTENCY_NDCG = _reference(

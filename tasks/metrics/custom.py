@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from store.errors import RequestError
 from store.types import Direction
-from tasks.metrics.metric import RETRIEVAL, Metric
+from tasks.metrics.metric import RETRIEVAL, Metric, Ties
 from tasks.scoring.outcomes import Outcomes
 
 _ARGUMENTS: tuple[Literal["outcomes"], Literal["block"]] = ("outcomes", "block")
@@ -60,7 +60,7 @@ class CustomMetric:
             ValueError: When computed: a result that is not one finite number per query.
         """
 
-        def per_query(outcomes: Outcomes) -> NDArray[np.float64]:
+        def per_query(outcomes: Outcomes, _: Ties) -> NDArray[np.float64]:
             if self.takes == "outcomes":
                 return self._checked(self.function(outcomes), len(outcomes))
             if blocks is None:
@@ -77,9 +77,7 @@ class CustomMetric:
             name=self.name,
             title=self.title,
             directions=_ALL_DIRECTIONS if self.takes == "outcomes" else RETRIEVAL,
-            per_query=per_query,
-            per_query_low=per_query,
-            per_query_high=per_query,
+            values=per_query,
             reference=True,
         )
 

@@ -13,7 +13,7 @@ from store.ragged import positions_within
 from store.types import Direction
 from tasks.scoring.outcomes import Outcomes
 
-PerQuery: TypeAlias = Callable[[Outcomes], NDArray[np.float64]]
+Ties: TypeAlias = Literal["lost", "expected", "won"]
 
 RETRIEVAL: frozenset[Direction] = frozenset({"t2i", "i2t"})
 
@@ -26,9 +26,7 @@ class Metric:
         name: Name in every table and report.
         title: One line that explains it.
         directions: Protocols that it can be computed for.
-        per_query: float64, shape ``(n_queries,)``: expected value, equal scores in random order.
-        per_query_low: The same with every tie lost.
-        per_query_high: The same with every tie won.
+        values: Computes :meth:`per_query`.
         reduce: How values of queries become one figure: their mean, weighted by ``Outcomes.weights``, or their median.
         several: Whether it differs from other metrics only where queries have several relevant items.
         higher_is_better: False for ranks.
@@ -39,14 +37,16 @@ class Metric:
     name: str
     title: str
     directions: frozenset[Direction]
-    per_query: PerQuery
-    per_query_low: PerQuery
-    per_query_high: PerQuery
+    values: Callable[[Outcomes, Ties], NDArray[np.float64]]
     reduce: Literal["mean", "median"] = "mean"
     several: bool = False
     higher_is_better: bool = True
     guess: Callable[[Outcomes], float] | None = None
     reference: bool = False
+
+    def per_query(self, outcomes: Outcomes, ties: Ties = "expected") -> NDArray[np.float64]:
+        """float64, shape ``(n_queries,)``: expected with equal scores in random order, or every tie lost or won."""
+        return self.values(outcomes, ties)
 
     def value(self, outcomes: Outcomes) -> float:
         """The figure: weighted mean, or median, of the expected values per query."""

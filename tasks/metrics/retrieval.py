@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.metrics.metric import RETRIEVAL, Metric
+from tasks.metrics.metric import RETRIEVAL, Metric, Ties
 from tasks.scoring.outcomes import Outcomes
 
 
@@ -46,51 +48,39 @@ def expected_hit(
     return np.where(relevant == 1, places / (irrelevant + 1), 1 - miss)
 
 
-def expected_rank(outcomes: Outcomes) -> NDArray[np.float64]:
-    """Expected rank of the first relevant item: ``a + (b + c + 1) / (c + 1)``, shape ``(n_queries,)``.
+def rank_of_first(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
+    """Rank of the first relevant item, shape ``(n_queries,)``: ``a + (b + c + 1) / (c + 1)`` in expectation.
 
     The first of ``c`` items placed at random among ``b + c`` stands at ``(b + c + 1) / (c + 1)`` on average.
     """
+    if ties != "expected":
+        return (outcomes.rank_worst if ties == "lost" else outcomes.rank_best).astype(np.float64)
     tied = (outcomes.rank_worst - outcomes.rank_best).astype(np.float64) + outcomes.n_tied_relevant
     return outcomes.rank_best - 1 + (tied + 1) / (outcomes.n_tied_relevant + 1)
 
 
 def hit_at(k: int) -> Metric:
     """``R@k``: share of queries with any relevant item in the top ``k`` (not true recall; see ``recall_all@k``)."""
-    return Metric(
-        name=f"R@{k}",
-        title=f"Any relevant item in the top {k}",
-        directions=RETRIEVAL,
-        per_query=lambda o: expected_hit(o.rank_best, o.rank_worst, o.n_tied_relevant, k=k),
-        per_query_low=lambda o: (o.rank_worst <= k).astype(np.float64),
-        per_query_high=lambda o: (o.rank_best <= k).astype(np.float64),
-    )
+
+    def hits(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
+        if ties == "expected":
+            return expected_hit(outcomes.rank_best, outcomes.rank_worst, outcomes.n_tied_relevant, k=k)
+        return (rank_of_first(outcomes, ties) <= k).astype(np.float64)
+
+    return Metric(name=f"R@{k}", title=f"Any relevant item in the top {k}", directions=RETRIEVAL, values=hits)
 
 
 MRR = Metric(
     name="MRR",
     title="Mean reciprocal rank",
     directions=RETRIEVAL,
-    per_query=lambda o: 1 / expected_rank(o),
-    per_query_low=lambda o: 1 / o.rank_worst.astype(np.float64),
-    per_query_high=lambda o: 1 / o.rank_best.astype(np.float64),
+    values=lambda o, ties: 1 / rank_of_first(o, ties),
 )
 MEAN_RANK = Metric(
     name="mean_rank",
     title="Mean rank of the first relevant item",
     directions=RETRIEVAL,
-    per_query=expected_rank,
-    per_query_low=lambda o: o.rank_worst.astype(np.float64),
-    per_query_high=lambda o: o.rank_best.astype(np.float64),
+    values=rank_of_first,
     higher_is_better=False,
 )
-MEDIAN_RANK = Metric(
-    name="median_rank",
-    title="Median rank of the first relevant item",
-    directions=RETRIEVAL,
-    per_query=expected_rank,
-    per_query_low=lambda o: o.rank_worst.astype(np.float64),
-    per_query_high=lambda o: o.rank_best.astype(np.float64),
-    reduce="median",
-    higher_is_better=False,
-)
+MEDIAN_RANK = replace(MEAN_RANK, name="median_rank", title="Median rank of the first relevant item", reduce="median")

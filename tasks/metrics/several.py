@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.ragged import positions_within
-from tasks.metrics.metric import RETRIEVAL, Metric
+from tasks.metrics.metric import RETRIEVAL, Metric, Ties
 from tasks.scoring.outcomes import Outcomes
 
 
@@ -130,14 +130,16 @@ def _several(name: str, title: str, measure: Callable[[Outcomes], NDArray[np.flo
         name=name,
         title=title,
         directions=RETRIEVAL,
-        per_query=measure,
-        per_query_low=lambda o: measure(_decided(o, o.relevant_rank_worst)),
-        per_query_high=lambda o: measure(_decided(o, o.relevant_rank_best)),
+        values=lambda o, ties: measure(_decided(o, ties)),
         several=True,
     )
 
 
-def _decided(outcomes: Outcomes, ranks: NDArray[np.int32]) -> Outcomes:
+def _decided(outcomes: Outcomes, ties: Ties) -> Outcomes:
+    """The outcomes with every tie lost or won; unchanged for the expectation."""
+    if ties == "expected":
+        return outcomes
+    ranks = outcomes.relevant_rank_worst if ties == "lost" else outcomes.relevant_rank_best
     return replace(outcomes, relevant_rank_best=ranks, relevant_rank_worst=ranks)
 
 

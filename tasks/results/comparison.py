@@ -143,4 +143,4 @@ def _check_same_queries(encoders: Sequence[EncoderOutcomes]) -> None:
 
 def _is_share(metric: Metric, encoders: Sequence[EncoderOutcomes]) -> bool:
     """Whether the metric is a share of hits: with every tie lost, each query is 0 or 1."""
-    return all(bool(np.isin(metric.per_query_low(c.outcomes), (0.0, 1.0)).all()) for c in encoders)
+    return all(bool(np.isin(metric.per_query(c.outcomes, "lost"), (0.0, 1.0)).all()) for c in encoders)

@@ -173,7 +173,7 @@ def known_metrics(outcomes: Outcomes) -> list[Metric]:
     metrics = metrics_of(outcomes)
     if np.isfinite(outcomes.best_score).all():
         return metrics
-    return [m for m in metrics if np.array_equal(m.per_query_low(outcomes), m.per_query_high(outcomes))]
+    return [m for m in metrics if np.array_equal(m.per_query(outcomes, "lost"), m.per_query(outcomes, "won"))]
 
 
 class ImportedRows(NamedTuple):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from store.errors import RequestError
-from tasks.metrics import Metric
-from tasks.metrics.metric import PerQuery
+from tasks.metrics.metric import Ties
 from tasks.metrics.retrieval import hit_at
 from tasks.results.summary import Evaluated, Provenance, result_row, results_table
 from tasks.scoring.outcomes import Outcomes
@@ -67,9 +65,9 @@ def rsum_row(
         summed: NDArray[np.float64] = 100 * means(weights).sum(axis=0, keepdims=True)
         return summed
 
-    def points(values: Callable[[Metric], PerQuery]) -> float:
-        """The sum of the six means of these per-query values."""
-        return 100 * math.fsum(each.clusters.mean(values(m)(each.outcomes)) for each in both for m in RECALLS)
+    def points(ties: Ties) -> float:
+        """The sum of the six means."""
+        return 100 * math.fsum(each.clusters.mean(m.per_query(each.outcomes, ties)) for each in both for m in RECALLS)
 
     n_occupied = len(np.union1d(t2i.clusters, i2t.clusters))
     [interval] = bootstrap_statistic(total, resampling, n_clusters=n_clusters, occupied=[n_occupied])
@@ -81,12 +79,12 @@ def rsum_row(
             interval,
             protocol=f"{t2i.protocol.id}+{i2t.protocol.id}",
             metric="RSUM",
-            value=points(lambda metric: metric.per_query),
+            value=points("expected"),
             n_queries=len(t2i) + len(i2t),
             n_clusters=n_occupied,
         ),
-        "value_ties_lost": points(lambda metric: metric.per_query_low),
-        "value_ties_won": points(lambda metric: metric.per_query_high),
+        "value_ties_lost": points("lost"),
+        "value_ties_won": points("won"),
         "tie_share": float(np.concatenate([t2i.tied, i2t.tied]).mean()),
         "chance": 100 * math.fsum(chances) if len(chances) == 2 * len(RECALLS) else None,
     }

@@ -149,8 +149,8 @@ def _metric_rows(evaluated: Evaluated, intervals: Sequence[Interval], resampling
             ),
             "robust_error": _robust_error(metric, values, clusters),
             **_wilson(values, clusters, resampling.level),
-            "value_ties_lost": _reduced(metric.per_query_low(outcomes), metric, clusters),
-            "value_ties_won": _reduced(metric.per_query_high(outcomes), metric, clusters),
+            "value_ties_lost": _reduced(metric.per_query(outcomes, "lost"), metric, clusters),
+            "value_ties_won": _reduced(metric.per_query(outcomes, "won"), metric, clusters),
             "tie_share": float(outcomes.tied.mean()) if scored else None,
             "chance": metric.chance(outcomes),
         }

@@ -68,7 +68,7 @@ def test_expected_values_are_the_mean_over_every_order_of_the_tied_items(
         values = [measure(hits) for hits in lists]
         metric = METRICS[name]
         assert metric.per_query(outcomes)[0] == pytest.approx(np.mean(values), abs=1e-12), name
-        extremes = metric.per_query_low(outcomes)[0], metric.per_query_high(outcomes)[0]
+        extremes = metric.per_query(outcomes, "lost")[0], metric.per_query(outcomes, "won")[0]
         assert sorted(extremes) == pytest.approx([min(values), max(values)], abs=1e-12), name
 
 
@@ -93,7 +93,7 @@ def test_a_tie_is_wrong_in_winoground_and_shown_by_the_highest_value() -> None:
     outcomes = quadruples_of([[1, 1, 1, 1]])
     for score in ("text", "image", "group"):
         metric = METRICS[f"winoground_{score}"]
-        assert (metric.value(outcomes), metric.per_query_high(outcomes)[0]) == (0, 1)
+        assert (metric.value(outcomes), metric.per_query(outcomes, "won")[0]) == (0, 1)
 
 
 def test_weights_make_unequal_groups_count_alike() -> None:

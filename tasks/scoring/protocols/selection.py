@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from store.errors import RequestError
 from store.types import Corpus, EvalProtocol, VectorKind
 from tasks.scoring.protocols.layout import CorpusLayout, layout_of
-from tasks.scoring.protocols.orientations import with_orientations
+from tasks.scoring.protocols.orientations import ORIENTATIONS, with_orientations
 from tasks.scoring.protocols.table import ProtocolRule, rules_for
 from tasks.scoring.protocols.tasks import ScoringTask
 
@@ -38,7 +38,7 @@ def select_protocols(
     """
     if ids:
         layout = layout_of(corpus)
-        plain = tuple(rule.protocol for rule in _matching(layout, _without_orientation(ids)).values())
+        plain = tuple(rule.protocol for rule in _matching(layout, ids).values())
     else:
         plain = protocols_of(corpus)
     if vectors == "single":
@@ -58,23 +58,23 @@ def build_tasks(corpus: Corpus, protocols: Iterable[EvalProtocol]) -> list[Scori
         RequestError: A protocol does not fit; gives the reason for every such protocol.
     """
     layout, wanted = layout_of(corpus), list(protocols)
-    plain = _without_orientation([protocol.id for protocol in wanted])
-    rules = _matching(layout, plain)
-    return [rules[id_].build(layout, protocol) for id_, protocol in zip(plain, wanted, strict=True)]
-
-
-def _without_orientation(ids: Iterable[str]) -> list[str]:
-    return [id_.partition("@")[0] for id_ in ids]
+    rules = _matching(layout, [protocol.id for protocol in wanted])
+    return [rules[protocol.id.partition("@")[0]].build(layout, protocol) for protocol in wanted]
 
 
 def _matching(layout: CorpusLayout, ids: Collection[str]) -> dict[str, ProtocolRule]:
-    """Protocol id -> rule, of every protocol that the ids or patterns name and that fits the corpus."""
+    """Protocol id without orientation -> rule, of every protocol that is named and that fits the corpus."""
     rules = {rule.protocol.id: rule for rule in rules_for(layout)}
     name = layout.corpus.name
     matching: dict[str, ProtocolRule] = {}
     faults = []
+    oriented = [f"i2t/any@{orientation}" for orientation in ORIENTATIONS]
     for id_ in ids:
-        matches = [id_] if id_ in rules else [other for other in rules if fnmatchcase(other, id_)]
+        if "@" in id_ and id_ not in oriented:
+            faults.append(f"protocol {id_!r} is unknown; known with an orientation: {', '.join(oriented)}")
+            continue
+        plain = id_.partition("@")[0]
+        matches = [plain] if plain in rules else [other for other in rules if fnmatchcase(other, plain)]
         obstacles = {match: rules[match].obstacle(layout) for match in matches}
         if not matches:
             faults.append(f"protocol {id_!r} is unknown for corpus {name!r}; known: {', '.join(rules)}")
