@@ -73,12 +73,9 @@ def thresholds(data: AnalysisInput) -> Iterator[Slice]:
 
 
 def calibration_error(confidence: NDArray[np.float64], hits: NDArray[np.float64], bins: int = BINS) -> float:
-    """Expected calibration error over bins of equally many queries (Nguyen and O'Connor 2015: adaptive bins).
+    """Expected calibration error over at most ``bins`` bins of equally many queries (Nguyen and O'Connor 2015).
 
-    Args:
-        confidence: Probability given to the first item, shape ``(n_queries,)``.
-        hits: Expected hit at 1, same shape.
-        bins: Largest number of bins.
+    ``confidence`` is the probability given to the first item, ``hits`` the expected hit at 1; shape ``(n_queries,)``.
 
     Examples:
         Two queries at 0.9 of which one is right, two at 0.5 of which one is right: errors 0.4 and 0.

@@ -60,10 +60,7 @@ def confusable_images(data: AnalysisInput) -> Iterator[Slice]:
 def mutual_confusions(own: NDArray[np.int32], first: NDArray[np.int64], n_images: int) -> list[Confusion]:
     """The pairs confused both ways, the most frequently confused first.
 
-    Args:
-        own: The image of each query.
-        first: The wrong image in first place, or -1.
-        n_images: Images of the corpus.
+    ``own`` is the image of each query, ``first`` the wrong image in first place, or -1.
 
     Examples:
         Image 0 is taken for 1 twice, 1 for 0 once; 2 is taken for 0, but not 0 for 2.

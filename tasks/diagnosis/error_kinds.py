@@ -49,12 +49,8 @@ def error_kinds(data: AnalysisInput) -> Iterator[Slice]:
 def kinds_of(outcomes: Outcomes, corpus: Corpus, positives: NDArray[np.int64] | None) -> dict[str, NDArray[np.bool_]]:
     """Kind -> which queries are of it, shape ``(n_queries,)``; every query is of exactly one.
 
-    ``false negative`` is absent without an extra ground truth, ``hub`` without result lists.
-
-    Args:
-        outcomes: Outcomes of one encoder.
-        corpus: Their corpus.
-        positives: From :func:`extra_positives`.
+    ``false negative`` is absent without an extra ground truth (``positives``, from :func:`extra_positives`), ``hub``
+    without result lists.
     """
     n_items = len(corpus.images if outcomes.protocol.direction == "t2i" else corpus.captions)
     tests = {"hit": outcomes.rank_worst == 1, "tie": outcomes.rank_best == 1}
@@ -86,13 +82,7 @@ def extra_positives(corpus: Corpus, direction: str) -> NDArray[np.int64] | None:
 
 
 def clearest(outcomes: Outcomes, chosen: NDArray[np.bool_], rank: NDArray[np.integer]) -> list[str]:
-    """Ids of at most ``N_EXAMPLES`` chosen queries, the highest rank first.
-
-    Args:
-        outcomes: Of the queries.
-        chosen: Which queries to choose from, shape ``(n_queries,)``.
-        rank: Best rank of a relevant item, shape ``(n_queries,)``.
-    """
+    """Ids of at most ``N_EXAMPLES`` chosen queries, the highest ``rank`` (best rank of a relevant item) first."""
     places = np.flatnonzero(chosen)
     order = np.argsort(-rank[places].astype(np.int64), kind="stable")[:N_EXAMPLES]
     return [str(outcomes.query_ids[place]) for place in places[order]]

@@ -52,12 +52,9 @@ def hubs(data: AnalysisInput) -> Iterator[Slice]:
 
 
 def k_occurrence(top_ords: NDArray[np.int32], k: int, n_items: int) -> NDArray[np.int64]:
-    """``N_k`` of every item: int64, shape ``(n_items,)``.
+    """``N_k`` of every item of the corpus, searched or not: int64, shape ``(n_items,)``.
 
-    Args:
-        top_ords: Best items of every query, shape ``(n_queries, width)``, -1 beyond the gallery.
-        k: Length of the lists.
-        n_items: Number of items in the corpus, searched or not.
+    ``top_ords`` are the best items of every query, shape ``(n_queries, width)``, -1 beyond the gallery.
 
     Examples:
         >>> k_occurrence(np.int32([[0, 1], [0, 2], [1, 0]]), 2, 4).tolist()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from store.ragged import positions_within
 from tasks.diagnosis.analysis_input import AnalysisInput
 from tasks.diagnosis.slice_means import part_slices
 from tasks.diagnosis.slices import Slice
@@ -37,16 +38,12 @@ def score_margins(data: AnalysisInput) -> Iterator[Slice]:
 def score_margin(outcomes: Outcomes, top_scores: NDArray[np.float32]) -> NDArray[np.float64]:
     """The best relevant score minus the best irrelevant one, shape ``(n_queries,)``.
 
-    Positive for a hit, zero for a tie, negative for a miss; NaN where the stored list holds relevant items only.
-
-    Args:
-        outcomes: Outcomes of one encoder.
-        top_scores: Their result lists, best first, shape ``(n_queries, width)``. The best irrelevant score is at the
-            first position that no relevant item takes.
+    Positive for a hit, zero for a tie, negative for a miss; NaN where the stored list holds relevant items only. The
+    best irrelevant score is at the first position of ``top_scores``, the lists, that no relevant item takes.
     """
     n_queries, width = top_scores.shape
     query = np.repeat(np.arange(n_queries), outcomes.n_relevant)
-    nth = np.arange(len(query)) - np.repeat(outcomes.offsets[:-1], outcomes.n_relevant)
+    nth = positions_within(outcomes.n_relevant)
     # the n-th relevant item (from 0) has rank n + 1 exactly while only relevant items precede it
     leading = np.bincount(query, weights=outcomes.relevant_rank_best == nth + 1, minlength=n_queries).astype(np.int64)
     best_irrelevant = top_scores[np.arange(n_queries), np.minimum(leading, width - 1)]

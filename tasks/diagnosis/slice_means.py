@@ -16,7 +16,7 @@ from tasks.statistics.bootstrap import Interval, paired_intervals
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.multiplicity import adjusted
 from tasks.statistics.resampling import Resampling
-from tasks.statistics.slices import PartMeans, part_means
+from tasks.statistics.slices import part_means
 
 METRIC = "R@1"
 
@@ -34,30 +34,25 @@ class QueryValues(NamedTuple):
 def contrast_slices(
     data: AnalysisInput, analysis: str, features: Mapping[str, NDArray[np.bool_]], *, among: NDArray[np.bool_]
 ) -> Iterator[Slice]:
-    """``R@1`` with each feature, without it, and the difference.
+    """``R@1`` with each feature, without it, and the difference, over the queries ``among`` which features are known.
 
     The p-values of the differences are adjusted (Holm) over the features of an encoder. A feature that all or none of
-    the queries have gives no slice.
-
-    Args:
-        data: Encoders and queries.
-        analysis: Name of the analysis.
-        features: Name -> which queries have the feature, shape ``(n_queries,)``.
-        among: Queries for which the features are known; only these are counted.
+    the queries have gives no slice. ``features``: name -> which queries have it, shape ``(n_queries,)``.
     """
     features = {name: has & among for name, has in features.items()}
     features = {name: has for name, has in features.items() if has.any() and (among & ~has).any()}
     if not features:
         return
     has_it, n = np.stack(list(features.values())), len(features)
-    means = _means(data, data.values(METRIC), np.concatenate([has_it, among & ~has_it]))
+    parts = np.concatenate([has_it, among & ~has_it])
+    means = part_means(data.values(METRIC), parts, data.clusters, data.resampling)
     n_clusters = int(np.unique(data.queries.clusters[among]).size)
     for row, encoder in enumerate(data.encoders):
         p_values = adjusted([means.p_value(row, at, n + at) for at in range(n)])
         for at, feature in enumerate(features):
             make = partial(data.slice, encoder, analysis, feature, METRIC)
-            yield make(means.interval(row, at), level_name="with", counts=_counts(means, at))
-            yield make(means.interval(row, n + at), level_name="without", counts=_counts(means, n + at))
+            yield make(means.interval(row, at), level_name="with", counts=means.counts(at))
+            yield make(means.interval(row, n + at), level_name="without", counts=means.counts(n + at))
             difference = means.difference(row, at, n + at)
             counts = int(among.sum()), n_clusters
             yield make(difference, level_name="difference", counts=counts, p_adjusted=p_values[at])
@@ -72,21 +67,16 @@ def part_slices(
     values: Mapping[str, NDArray[np.float64]] | None = None,
     details: Mapping[tuple[str, str], Mapping[str, object]] | None = None,
 ) -> Iterator[Slice]:
-    """The mean over each part of the queries, for every encoder.
+    """The mean of a metric over each part of the queries, for every encoder.
 
-    Args:
-        data: Encoders and queries.
-        analysis: Name of the analysis.
-        parts: Feature and level name -> which queries are in the part; a part without a query gives no slice.
-        metric: Key of ``METRICS``, or the name of ``values``.
-        values: Encoder -> one value per query; None: the metric of all encoders.
-        details: Feature and level name -> detail.
+    The keys of ``parts`` and ``details`` are feature and level name; a part without a query gives no slice. ``values``
+    (encoder -> one value per query) replace the metric of all encoders, and ``metric`` is then their name.
     """
     parts = {name: inside for name, inside in parts.items() if inside.any()}
     if not parts:
         return
     table = data.values(metric) if values is None else np.stack(list(values.values()))
-    means = _means(data, table, np.stack(list(parts.values())))
+    means = part_means(table, np.stack(list(parts.values())), data.clusters, data.resampling)
     for row, encoder in enumerate(data.encoders if values is None else values):
         for part, (feature, level_name) in enumerate(parts):
             yield data.slice(
@@ -96,7 +86,7 @@ def part_slices(
                 metric,
                 means.interval(row, part),
                 level_name=level_name,
-                counts=_counts(means, part),
+                counts=means.counts(part),
                 detail=(details or {}).get((feature, level_name)),
             )
 
@@ -106,7 +96,7 @@ def mean_slices(data: AnalysisInput, analysis: str, rows: Sequence[QueryValues],
     if not rows:
         return
     table = np.stack([np.asarray(row.values, dtype=np.float64) for row in rows])
-    means = _means(data, table, np.ones((1, len(data.queries)), dtype=bool))
+    means = part_means(table, np.ones((1, len(data.queries)), dtype=bool), data.clusters, data.resampling)
     for at, (encoder, feature, _, detail, level_name) in enumerate(rows):
         interval = means.interval(at, 0)
         yield data.slice(encoder, analysis, feature, metric, interval, level_name=level_name, detail=detail)
@@ -115,18 +105,7 @@ def mean_slices(data: AnalysisInput, analysis: str, rows: Sequence[QueryValues],
 def paired_difference(values: NDArray[np.float64], clusters: Clusters, resampling: Resampling) -> Interval:
     """The mean of the first row minus that of the second, with its paired percentile interval.
 
-    Args:
-        values: One value per query, shape ``(2, n_queries)``.
-        clusters: Clusters of the queries.
-        resampling: Draws and level.
+    ``values`` hold one value per query, shape ``(2, n_queries)``.
     """
     [interval] = paired_intervals(values, clusters, [(0, 1)], replace(resampling, method="percentile"))
     return interval
-
-
-def _means(data: AnalysisInput, values: NDArray[np.float64], parts: NDArray[np.bool_]) -> PartMeans:
-    return part_means(values, parts, data.clusters, data.resampling)
-
-
-def _counts(means: PartMeans, part: int) -> tuple[int, int]:
-    return int(means.n_queries[part]), int(means.n_clusters[part])

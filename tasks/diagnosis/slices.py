@@ -19,14 +19,10 @@ class Slice:
     """One figure of an analysis.
 
     Attributes:
-        encoder: Name of the encoder.
         analysis: ``complexity``, ``errors`` …: what reports group by.
         feature: The property or part: ``spatial``, ``person``, ``near miss`` …
         level_name: ``with``, ``without``, ``difference``, a bin or a variant; may be empty.
-        metric: Name of the metric or quantity.
-        interval: Its value and interval.
-        n_queries: Number of queries behind it.
-        n_clusters: Number of images that these belong to.
+        n_clusters: Number of images that the queries belong to.
         p_adjusted: p-value of a difference, adjusted over the features of one encoder.
         detail: Further values of the analysis, of JSON types.
     """
@@ -46,14 +42,9 @@ class Slice:
 def slice_rows(
     slices: Iterable[Slice], *, corpus: Corpus, protocol: str, fingerprints: Mapping[str, str], run: str
 ) -> pa.Table:
-    """Rows of ``schema.SLICES``; the column ``slice`` identifies a row, so that a later run replaces it.
+    """Rows of ``schema.SLICES``, of one corpus and protocol; ``fingerprints`` is encoder name -> fingerprint.
 
-    Args:
-        slices: Slices of one corpus and protocol.
-        corpus: The corpus.
-        protocol: Id of the protocol.
-        fingerprints: Encoder name -> fingerprint.
-        run: Id of the run.
+    The column ``slice`` identifies a row, so that a later run replaces it.
     """
     created = datetime.now(UTC)
     rows = []

@@ -74,9 +74,7 @@ def check_analyses(names: Sequence[str]) -> None:
 def diagnose(data: AnalysisInput, names: Sequence[str] = ()) -> Iterator[Slice]:
     """The slices of the named analyses that apply to the protocol of the input.
 
-    Args:
-        data: Encoders with their outcomes under one protocol of one corpus.
-        names: Keys of ``ANALYSES``; empty: all, except those that run on request only.
+    No names: all analyses, except those that run on request only.
 
     Raises:
         RequestError: An unknown name.

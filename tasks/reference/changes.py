@@ -23,7 +23,6 @@ class FigureChange:
     """One figure in both states.
 
     Attributes:
-        key: Corpus, protocol, metric, encoder.
         old: Its result row in the old state, empty where only the test is known.
         new: Its result row in the new state.
         difference: New minus old; None where one has no value.
@@ -75,11 +74,8 @@ def figure_changes(
 ) -> list[FigureChange]:
     """Every figure that both states have, by corpus, protocol, metric and encoder, with adjusted p-values.
 
-    Args:
-        old: Rows of ``schema.RESULTS`` by key.
-        new: The same of the other state.
-        comparisons: Rows of ``schema.COMPARISONS`` of either state, whose paired tests are preferred.
-        lower_is_better: Metrics that are ranks.
+    ``old`` and ``new`` are rows of ``schema.RESULTS``; ``comparisons`` are rows of ``schema.COMPARISONS`` of either
+    state, of which a paired test is preferred; ``lower_is_better`` names the metrics that are ranks.
     """
     tests = {
         (r["corpus"], r["protocol"], r["metric"], *sorted((r["fingerprint_a"], r["fingerprint_b"]))): r["p_sign_flip"]
@@ -150,11 +146,5 @@ def _change(
             p = unpaired_bound(difference, old["standard_error"], new["standard_error"])
             basis = "none" if p is None else "unpaired bound"
     return FigureChange(
-        key=key,
-        old=old,
-        new=new,
-        difference=difference,
-        p=p,
-        basis=basis,
-        lower_is_better=lower_is_better,
+        key=key, old=old, new=new, difference=difference, p=p, basis=basis, lower_is_better=lower_is_better
     )

@@ -94,15 +94,9 @@ def judge_figure(
     metric: str,
     references: Sequence[Published],
 ) -> ReferenceCheck:
-    """Compare one figure with the published ones of its model.
+    """Compare one figure, a fraction, with the published ones of its model on the complete data set ``corpus``.
 
-    Args:
-        value: A fraction.
-        checkpoint: The model, by its name in the table (:func:`published_name`).
-        corpus: Name of the complete data set.
-        protocol: Of the figure.
-        metric: Of the figure.
-        references: From :func:`published`.
+    ``checkpoint`` is the model by its name in the table (:func:`published_name`).
 
     Returns:
         ``reproduced``: within tolerance of a figure of the same protocol. ``suspect``: outside the tolerance of all of

@@ -51,9 +51,7 @@ class WatchRule:
 def cosines(stored: Sequence[NDArray[np.float32]], again: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
     """The lowest cosine among the vectors of each item, shape ``(n_items,)``; 0 where the number of vectors changed.
 
-    Args:
-        stored: The vectors of each item, shape ``(n_vectors, dim)``; any length.
-        again: The same items, encoded again.
+    An item's vectors have the shape ``(n_vectors, dim)`` and any length; ``again`` are the items encoded again.
 
     Examples:
         >>> one, other = np.float32([[1, 0]]), np.float32([[0, 2]])
@@ -112,9 +110,7 @@ def judge_settings(changes: Iterable[SettingChange]) -> list[WatchFinding]:
     """
     return [
         WatchFinding(
-            "note",
-            c.subject,
-            f"{c.setting}: {'none' if c.old is None else c.old} -> {'none' if c.new is None else c.new}",
+            "note", subject, f"{setting}: {'none' if old is None else old} -> {'none' if new is None else new}"
         )
-        for c in changes
+        for subject, setting, old, new in changes
     ]

@@ -44,16 +44,10 @@ def comparison_rows(
     n_clusters: int,
     resampling: Resampling,
 ) -> pa.Table:
-    """One row of ``schema.COMPARISONS`` per metric and pair of encoders.
+    """One row of ``schema.COMPARISONS`` per metric and pair of encoders; no rows for fewer than two encoders.
 
-    Args:
-        encoders: Outcomes under the same protocol of the same corpus; fewer than two give no rows.
-        metrics: Compared one by one; p-values are adjusted over all pairs of one metric.
-        corpus: Its name.
-        corpus_fingerprint: Its fingerprint.
-        run: The run that made the rows.
-        n_clusters: Images of the corpus, so that the draws are those of the results.
-        resampling: How intervals and flips are drawn, and p-values adjusted.
+    p-values are adjusted over all pairs of one metric. ``n_clusters`` is the number of images of the corpus, so that
+    the draws are those of the results.
 
     Raises:
         RequestError: Encoders under different protocols, or with different queries.

@@ -19,6 +19,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from store.errors import RequestError
+from store.ragged import positions_within
 from store.types import Corpus, EncoderSpec, digest16
 from tasks.metrics import Metric, metrics_of
 from tasks.results.summary import Evaluated, Provenance, result_rows
@@ -105,10 +106,9 @@ def outcomes_of_hits(hits: HitLists, task: RetrievalTask) -> Outcomes:
         low[~hit] = cutoff + 1
     for cutoff, hit in reversed(hit_at_cutoff.items()):
         high[hit] = np.minimum(cutoff, worst)[hit]
-    offsets = task.offsets
-    order = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], n_relevant)).astype(np.int32)
+    order = positions_within(n_relevant).astype(np.int32)
     relevant_rank_worst = np.repeat(worst, n_relevant) + order
-    relevant_rank_worst[offsets[:-1]] = high
+    relevant_rank_worst[task.offsets[:-1]] = high
     return Outcomes(
         protocol=task.protocol,
         query_ids=task.query_ids,

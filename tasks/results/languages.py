@@ -28,7 +28,7 @@ from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.bootstrap import Interval, bootstrap_statistic
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import ClusteredValues, stacked_means
+from tasks.statistics.statistic import ClusteredValues, stacked_statistic
 
 RowOf: TypeAlias = Callable[..., dict[str, Any]]
 SUMMARISED = ("R@1", "R@5", "R@10", "consistency_nDCG@20", "consistency_RBO")
@@ -81,16 +81,14 @@ def language_rows(
 ) -> pa.Table:
     """Rows over all languages, for each direction and each metric that every part has.
 
-    All parts see the same draws of images, so an interval is that of the mean, not of a typical language.
+    All parts see the same draws of images, so an interval is that of the mean, not of a typical language. A direction
+    with fewer than two languages has no rows; an undefined figure is null with a ``reason``.
 
     Args:
         parts: All parts of one encoder on one corpus, of one or both directions.
         provenance: Of all of them; ``evaluation`` must identify them together.
         reference: The corpus' reference language.
         resampling: How the intervals are drawn.
-
-    Returns:
-        No rows for a direction with fewer than two languages; null with a ``reason`` where a figure is undefined.
     """
     row_of = partial(result_row, provenance, resampling)
     rows: list[dict[str, Any]] = []
@@ -148,7 +146,7 @@ def _means(
     weights_or_reasons = dict(_weights(table, direction, reference))
     weights_of = {protocol: w for protocol, w in weights_or_reasons.items() if not isinstance(w, str)}
     matrix = np.stack(list(weights_of.values()))
-    of_parts = stacked_means(
+    of_parts = stacked_statistic(
         [ClusteredValues([part.values[metric] for metric in table.metrics], part.clusters) for part in table.parts]
     )
     n_images = max(part.clusters.n_occupied for part in table.parts)

@@ -15,7 +15,7 @@ from tasks.results.summary import Evaluated, Provenance, result_row, results_tab
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.bootstrap import bootstrap_statistic
 from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import ClusteredValues, stacked_means
+from tasks.statistics.statistic import ClusteredValues, stacked_statistic
 
 RECALLS = (hit_at(1), hit_at(5), hit_at(10))
 
@@ -23,19 +23,10 @@ RECALLS = (hit_at(1), hit_at(5), hit_at(10))
 def rsum_row(
     t2i: Outcomes, i2t: Outcomes, provenance: Provenance, *, n_clusters: int, resampling: Resampling
 ) -> pa.Table:
-    """The row of ``schema.RESULTS`` of two protocols together; its protocol is ``<t2i>+<i2t>``.
+    """The row of ``schema.RESULTS`` of two protocols together, in points, 0..600; its protocol is ``<t2i>+<i2t>``.
 
-    Both directions share the draws, so the interval is that of the sum: narrower than the sum of six intervals.
-
-    Args:
-        t2i: Outcomes of the text-to-image direction.
-        i2t: Outcomes of the image-to-text direction, of the same encoder and corpus.
-        provenance: Of both; ``evaluation`` must identify the two together.
-        n_clusters: Images of the corpus.
-        resampling: How the interval is drawn.
-
-    Returns:
-        One row; ``value`` in points, 0..600.
+    Both directions share the draws, so the interval is that of the sum: narrower than the sum of six intervals. They
+    must be of the same encoder and corpus, and ``provenance.evaluation`` must identify the two together.
 
     Raises:
         RequestError: ``t2i`` or ``i2t`` is of another direction.
@@ -59,7 +50,7 @@ def rsum_row(
         Evaluated(outcomes=outcomes, metrics=RECALLS, provenance=provenance, n_clusters=n_clusters)
         for outcomes in (t2i, i2t)
     ]
-    means = stacked_means([ClusteredValues(each.per_query, each.clusters) for each in both])
+    means = stacked_statistic([ClusteredValues(each.per_query, each.clusters) for each in both])
 
     def total(weights: NDArray[np.uint8]) -> NDArray[np.float64]:
         summed: NDArray[np.float64] = 100 * means(weights).sum(axis=0, keepdims=True)

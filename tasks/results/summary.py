@@ -29,15 +29,8 @@ AT_THE_EDGE = "all queries have the same outcome: Wilson interval over the {n} c
 class Provenance:
     """Where the rows of one evaluation come from; the columns of the same names.
 
-    Attributes:
-        evaluation: Digest of the embedding sets, the protocol and the scorer version.
-        encoder: Its name.
-        encoder_fingerprint: Its fingerprint.
-        corpus: Its name.
-        corpus_fingerprint: Its fingerprint.
-        image_tag: Sealed set of image embeddings; empty for outcomes from elsewhere.
-        caption_tag: Sealed set of caption embeddings; empty for outcomes from elsewhere.
-        run: The run that made the rows.
+    ``evaluation`` is a digest of the embedding sets, the protocol and the scorer version. ``image_tag`` and
+    ``caption_tag`` name the sealed embedding sets; they are empty for outcomes from elsewhere.
     """
 
     evaluation: str
@@ -147,7 +140,9 @@ def _metric_rows(evaluated: Evaluated, intervals: Sequence[Interval], resampling
                 n_queries=clusters.n_queries,
                 n_clusters=clusters.n_occupied,
             ),
-            "robust_error": _robust_error(metric, values, clusters),
+            "robust_error": cluster_robust_error(values, clusters)
+            if metric.reduce == "mean" and clusters.n_occupied > 1
+            else None,
             **_wilson(values, clusters, resampling.level),
             "value_ties_lost": _reduced(metric.per_query(outcomes, "lost"), metric, clusters),
             "value_ties_won": _reduced(metric.per_query(outcomes, "won"), metric, clusters),
@@ -183,13 +178,6 @@ def _intervals(evaluated: Sequence[Evaluated], resampling: Resampling) -> list[l
         ]
         for each, of_protocol in zip(evaluated, intervals, strict=True)
     ]
-
-
-def _robust_error(metric: Metric, values: NDArray[np.float64], clusters: Clusters) -> float | None:
-    """The clustered standard error of a mean over at least two clusters."""
-    if metric.reduce != "mean" or clusters.n_occupied < 2:
-        return None
-    return cluster_robust_error(values, clusters)
 
 
 def _reduced(values: NDArray[np.float64], metric: Metric, clusters: Clusters) -> float:

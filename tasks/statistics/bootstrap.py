@@ -50,11 +50,6 @@ def bootstrap_samples(
 ) -> list[list[Interval]]:
     """Intervals of many samples of one corpus at once, in one pass over the draws that they share.
 
-    Args:
-        samples: Values and clusters; all clusters with the same ``n_clusters``.
-        resampling: How the intervals are drawn.
-        reduce: How a row of values becomes one number.
-
     Returns:
         For each sample one :class:`Interval` per row of its values, the same as for the sample alone. Its ends are
         None, with the reason, for fewer than two clusters and for a mean that is identical in every replicate. A
@@ -98,14 +93,8 @@ def paired_intervals(
     """The difference of each pair of rows with its paired cluster-bootstrap interval.
 
     With shared draws the difference of the replicates of two rows is the replicate of their difference, and the
-    variation that the queries have in common cancels.
-
-    Args:
-        values: Per-query values, shape ``(n_rows, n_queries)``.
-        clusters: Of those queries.
-        pairs: Rows to subtract: the first minus the second.
-        resampling: How the intervals are drawn.
-        reduce: How a row becomes one number.
+    variation that the queries have in common cancels. ``values`` have the shape ``(n_rows, n_queries)``; of each pair,
+    the second row is subtracted from the first.
 
     Examples:
         >>> values = np.array([[1.0, 1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 1.0]])

@@ -88,13 +88,9 @@ class Clusters:
         return float(np.average(values, weights=self.weights))
 
     def sums(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sum of each cluster's values, every query times its weight.
+        """Sum of each cluster's values, shape ``(n_rows, n_queries)``, every query times its weight.
 
-        Args:
-            values: Shape ``(n_rows, n_queries)``.
-
-        Returns:
-            float64, shape ``(n_clusters, n_rows)``: one column per row of ``values``.
+        The result is float64 of the shape ``(n_clusters, n_rows)``: one column per row of ``values``.
 
         Examples:
             >>> Clusters.of([0, 0, 1]).sums(np.array([[1.0, 0.0, 1.0], [3.0, 4.0, 5.0]])).tolist()
@@ -106,15 +102,10 @@ class Clusters:
         return columns
 
     def counts_up_to(self, levels: NDArray[np.intp], first: int, last: int) -> NDArray[np.float64]:
-        """Queries of each cluster at or below each of some levels; every query counts once.
+        """Queries of each cluster at or below each level from ``first`` to ``last``; every query counts once.
 
-        Args:
-            levels: The level of every query, from 0, shape ``(n_queries,)``.
-            first: The lowest level to count.
-            last: The highest.
-
-        Returns:
-            Whole numbers, float64, shape ``(n_clusters, last - first + 1)``.
+        ``levels`` holds the level of every query, from 0. The result has whole numbers, float64, of the shape
+        ``(n_clusters, last - first + 1)``.
 
         Examples:
             >>> Clusters.of([0, 0, 1]).counts_up_to(np.array([0, 2, 1]), 1, 2).tolist()

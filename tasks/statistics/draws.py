@@ -105,11 +105,8 @@ def on_grid(columns: NDArray[np.float64], *, weight: float) -> NDArray[np.float6
 
     The grid is as fine as 53 bits allow while ``weight`` times the largest absolute value still fits: for
     recalls over 5,000 clusters of 5 captions a step of 2^-38, about 4e-12. Zeros, ones and other short
-    binary fractions are not changed at all. All columns get the same grid, so differences of sums are exact.
-
-    Args:
-        columns: float64, any shape.
-        weight: The largest total of whole-number weights that a sum will give them.
+    binary fractions are not changed at all. All columns get the same grid, so differences of sums are exact. ``weight``
+    is the largest total of whole-number weights that a sum will give them.
 
     Examples:
         >>> third = on_grid(np.array([1 / 3, 1.0]), weight=1000.0)
@@ -126,11 +123,8 @@ def on_grid(columns: NDArray[np.float64], *, weight: float) -> NDArray[np.float6
 def narrowed(columns: NDArray[np.float64], *, weight: float) -> NDArray[np.floating]:
     """The columns in single precision where their weighted sums are exact in it, at twice the speed; else as they are.
 
-    That is so for whole numbers (hits, counts of queries) whose sums stay below 2^24.
-
-    Args:
-        columns: float64, any shape; on a grid (:func:`on_grid`) if they are not whole numbers.
-        weight: The largest total of whole-number weights that a sum will give them.
+    That is so for whole numbers (hits, counts of queries) whose sums stay below 2^24; other columns must be on a grid
+    (:func:`on_grid`), with the same ``weight``.
 
     Examples:
         >>> narrowed(np.array([1.0, 5.0]), weight=1000.0).dtype, narrowed(np.array([0.5]), weight=1.0).dtype
@@ -141,11 +135,6 @@ def narrowed(columns: NDArray[np.float64], *, weight: float) -> NDArray[np.float
 
 
 def weighted_sums(weights: NDArray[np.uint8], table: NDArray[np.floating]) -> NDArray[np.float64]:
-    """``weights @ table`` in the table's precision, as float64.
-
-    Args:
-        weights: Whole numbers, shape ``(n_samples, n_clusters)``.
-        table: From :func:`on_grid` or :func:`narrowed`, shape ``(n_clusters, n_columns)``, so that nothing rounds.
-    """
+    """``weights @ table`` in the table's precision, as float64; nothing rounds in a table that was :func:`narrowed`."""
     sums: NDArray[np.floating] = np.matmul(weights.astype(table.dtype), table)
     return sums.astype(np.float64)

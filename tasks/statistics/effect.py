@@ -1,4 +1,4 @@
-"""Per-query effect sizes of two encoders: wins and losses, McNemar's test, Cohen's d and h, odds ratio."""
+"""Effect sizes of two encoders: wins and losses, McNemar's test, Cohen's d and h, odds ratio, detectable effect."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 from scipy.stats import binom
 
 from tasks.statistics.clusters import Clusters
 
 IDENTICAL = "no test: the encoders have the same value on every query"
 SEVERAL_QUERIES = "no McNemar test: images have several queries, which are not independent"
+POWER = 0.8  # of a detectable effect
 NEVER_LOSES = "no odds ratio: the second encoder wins on no query, the ratio is infinite"
 
 
@@ -34,7 +36,7 @@ class Effect:
         p_mcnemar: Exact; None where images have several queries or outcomes are not plain hits and misses.
         cohen_dz: Mean difference in standard deviations of the differences.
         cohen_h: For shares: difference on the arcsine scale.
-        odds_ratio: Wins over losses.
+        odds_ratio: Wins over losses; None without a loss, where it would be infinite.
         reasons: Why something is None.
     """
 
@@ -56,12 +58,9 @@ def effect_of(
 ) -> Effect:
     """Every effect size that is defined for these per-query values.
 
-    Args:
-        a: Values of the first encoder, shape ``(n_queries,)``.
-        b: Values of the second, the same queries in the same order.
-        clusters: Of those queries.
-        lower_is_better: For ranks: the lower value wins.
-        share: Values are expected hits, not plain zeros and ones, because scores tie.
+    ``a`` and ``b`` are the values of both encoders on the same queries, shape ``(n_queries,)``. With
+    ``lower_is_better`` (for ranks) the lower value wins. ``share``: values are expected hits, not plain zeros and
+    ones, because scores tie.
 
     Examples:
         >>> effect = effect_of(np.array([1.0, 1.0, 1.0, 0.0]), np.array([0.0, 1.0, 0.0, 1.0]), Clusters.of(range(4)))
@@ -81,7 +80,7 @@ def effect_of(
         p_mcnemar=mcnemar_exact(counts.wins, counts.losses) if binary and clusters.independent else None,
         cohen_dz=cohen_dz(a, b),
         cohen_h=cohen_h(clusters.mean(a), clusters.mean(b)) if share or binary else None,
-        odds_ratio=odds_ratio(counts.wins, counts.losses),
+        odds_ratio=counts.wins / counts.losses if counts.losses else None,
         reasons=tuple(reason for reason, holds in reasons.items() if holds),
     )
 
@@ -118,16 +117,6 @@ def mcnemar_exact(wins: int, losses: int) -> float | None:
     return min(1.0, 2 * float(binom.cdf(min(wins, losses), n, 0.5)))
 
 
-def odds_ratio(wins: int, losses: int) -> float | None:
-    """Odds of a win among the discordant pairs; None if there are none, or none lost (it would be infinite).
-
-    Examples:
-        >>> odds_ratio(30, 20)
-        1.5
-    """
-    return wins / losses if losses else None
-
-
 def cohen_dz(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
     """The mean difference in standard deviations of the per-query differences (Cohen 1988, section 2.3.5).
 
@@ -144,6 +133,18 @@ def cohen_dz(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
     if len(difference) < 2 or np.ptp(difference) == 0:
         return None
     return float(difference.mean() / difference.std(ddof=1))
+
+
+def detectable_effect(standard_error: float, *, alpha: float) -> float:
+    """The true difference that a two-sided test at ``alpha`` finds with 80 % power, in the unit of the error.
+
+    Examples:
+        The familiar 2.8 standard errors: 1.96 to be significant and 0.84 to be so four times in five.
+
+        >>> round(detectable_effect(1.0, alpha=0.05), 3)
+        2.802
+    """
+    return float(ndtri(1 - alpha / 2) + ndtri(POWER)) * standard_error
 
 
 def cohen_h(share_a: float, share_b: float) -> float:

@@ -49,7 +49,7 @@ def median_flip_tests(
     for exchange in exchanges:
         n = len(exchange.differs)
         if exchange in n_extreme:
-            tests.append(random_test(n_extreme[exchange], n, resampling.permutations))
+            tests.append(random_test(n_extreme[exchange], resampling.permutations))
         else:
             n_all = sum(exchange.n_extreme(flipped) for flipped in _all_flips(n))
             tests.append(enumerated_test(n_all / 2**n, n))

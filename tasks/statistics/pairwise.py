@@ -18,11 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from tasks.statistics.bootstrap import Interval, paired_intervals
 from tasks.statistics.clusters import Clusters, checked_values
-from tasks.statistics.effect import IDENTICAL, Effect, effect_of
+from tasks.statistics.effect import IDENTICAL, Effect, detectable_effect, effect_of
 from tasks.statistics.median_flip import median_flip_tests
 from tasks.statistics.multiplicity import adjusted
 from tasks.statistics.permutation import FlipTest, sign_flip_tests
-from tasks.statistics.power import detectable_effect
 from tasks.statistics.proportion import cluster_robust_error
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.statistic import Reduce
@@ -33,14 +32,9 @@ class Comparison:
     """Two encoders, ``a`` minus ``b``, under one metric.
 
     Attributes:
-        a: The first encoder.
-        b: The second encoder.
-        difference: ``a`` minus ``b`` with the paired interval, in the metric's unit.
-        flip_test: The sign-flip test over clusters.
+        difference: With the paired interval, in the metric's unit.
         p_adjusted: The sign-flip p-value adjusted over all pairs compared together.
-        effect: Wins and losses, McNemar's test, effect sizes.
         detectable_effect: True difference that this comparison detects with 80 % power.
-        n_queries: Shared queries.
         n_clusters: Images that they belong to.
         reason: Why something is None; several reasons are joined by ``"; "``.
     """

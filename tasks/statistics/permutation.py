@@ -29,26 +29,21 @@ class FlipTest:
         p: Two-sided p-value; None where the encoders agree on every cluster.
         flips: Number of flips examined.
         exact: Whether these were all there are.
-        n_nonzero: Clusters on which the encoders differ.
     """
 
     p: float | None
     flips: int
     exact: bool
-    n_nonzero: int
 
 
 def enumerated_test(p: float, n_nonzero: int) -> FlipTest:
     """The test that examined all flips of ``n_nonzero`` clusters; without a p-value if there are none."""
-    if n_nonzero == 0:
-        return FlipTest(p=None, flips=0, exact=True, n_nonzero=0)
-    return FlipTest(p=p, flips=2**n_nonzero, exact=True, n_nonzero=n_nonzero)
+    return FlipTest(p=p, flips=2**n_nonzero, exact=True) if n_nonzero else FlipTest(p=None, flips=0, exact=True)
 
 
-def random_test(n_extreme: int, n_nonzero: int, permutations: int) -> FlipTest:
+def random_test(n_extreme: int, permutations: int) -> FlipTest:
     """The test by random flips, of which ``n_extreme`` were extreme: p = (b + 1) / (m + 1) (Phipson and Smyth 2010)."""
-    p = (n_extreme + 1) / (permutations + 1)
-    return FlipTest(p=p, flips=permutations, exact=False, n_nonzero=n_nonzero)
+    return FlipTest(p=(n_extreme + 1) / (permutations + 1), flips=permutations, exact=False)
 
 
 def sign_flip_tests(
@@ -71,7 +66,7 @@ def sign_flip_tests(
 
         >>> [test] = sign_flip_tests([[1, 1, 1], [0, 0, 0]], Clusters.of([0, 1, 2]), [(0, 1)], Resampling())
         >>> test
-        FlipTest(p=0.25, flips=8, exact=True, n_nonzero=3)
+        FlipTest(p=0.25, flips=8, exact=True)
     """
     sums = on_grid(clusters.sums(checked_values(values, clusters)), weight=2 * clusters.n_clusters)
     differences = [sums[:, a] - sums[:, b] for a, b in pairs]
@@ -80,7 +75,7 @@ def sign_flip_tests(
     extreme = _extreme_flips(sums, [pairs[i] for i in drawn], resampling) if drawn else []
     n_extreme = dict(zip(drawn, extreme, strict=True))
     return [
-        random_test(n_extreme[i], n, resampling.permutations)
+        random_test(n_extreme[i], resampling.permutations)
         if i in n_extreme
         else enumerated_test(_exact_p(difference[difference != 0]), n)
         for i, (difference, n) in enumerate(zip(differences, nonzero, strict=True))

@@ -39,6 +39,10 @@ class PartMeans:
     n_clusters: NDArray[np.int64]
     level: float
 
+    def counts(self, part: int) -> tuple[int, int]:
+        """The numbers of queries and of images of a part."""
+        return int(self.n_queries[part]), int(self.n_clusters[part])
+
     def interval(self, encoder: int, part: int) -> Interval:
         """The mean of one part; its ends are None, with the reason, where there is no interval."""
         return self._interval(self.estimates[encoder, part], self.replicates[encoder, part], part)
@@ -62,19 +66,11 @@ class PartMeans:
         return two_sided_p(self.replicates[encoder, part] - self.replicates[encoder, other])
 
 
-def part_means(
-    values: ArrayLike,
-    parts: NDArray[np.bool_],
-    clusters: Clusters,
-    resampling: Resampling,
-) -> PartMeans:
+def part_means(values: ArrayLike, parts: NDArray[np.bool_], clusters: Clusters, resampling: Resampling) -> PartMeans:
     """Means of the encoders' values over parts of their queries, bootstrapped over images.
 
-    Args:
-        values: Per-query values, shape ``(n_encoders, n_queries)``.
-        parts: Which queries are in which part, shape ``(n_parts, n_queries)``; parts may overlap or leave queries out.
-        clusters: Of those queries.
-        resampling: How the intervals are drawn.
+    ``values`` have the shape ``(n_encoders, n_queries)``; ``parts`` tell which queries are in which part, shape
+    ``(n_parts, n_queries)``, and may overlap or leave queries out.
 
     Examples:
         >>> hits = [[1.0, 1.0, 0.0, 0.0]]

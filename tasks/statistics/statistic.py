@@ -46,30 +46,24 @@ def statistic_of(values: ArrayLike, clusters: Clusters, reduce: Reduce = "mean")
 
 
 def stacked_statistic(samples: Sequence[ClusteredValues], reduce: Reduce = "mean") -> ClusterStatistic:
-    """The means or medians of several samples of one corpus, one after the other.
+    """The means or medians of several samples of one corpus, one after the other; means by one product of matrices.
 
     Raises:
         ValueError: Samples of corpora with different numbers of clusters, or values that do not fit their clusters.
+
+    Examples:
+        >>> first, second = Clusters.of([0, 0, 1]), Clusters.of([0, 1])
+        >>> means = stacked_statistic([ClusteredValues([1, 0, 1], first), ClusteredValues([[1, 0], [0, 0]], second)])
+        >>> means(np.uint8([[0, 2]])).tolist()
+        [[1.0], [0.0], [0.0]]
     """
     if len({sample.clusters.n_clusters for sample in samples}) != 1:
         raise ValueError("samples that share their draws must have the same n_clusters: the images of one corpus")
     if reduce not in REDUCTIONS:
         raise ValueError(f"reduce must be 'mean' or 'median', got {reduce!r}")
-    if reduce == "mean":
-        return stacked_means(samples)
-    medians = [cluster_medians(values, clusters) for values, clusters in samples]
-    return lambda weights: np.concatenate([of_sample(weights) for of_sample in medians])
-
-
-def stacked_means(samples: Sequence[ClusteredValues]) -> ClusterStatistic:
-    """The means of several samples of one corpus, one after the other, by one product of matrices.
-
-    Examples:
-        >>> captions, images = Clusters.of([0, 0, 1]), Clusters.of([0, 1])
-        >>> means = stacked_means([ClusteredValues([[1, 0, 1]], captions), ClusteredValues([[1, 0], [0, 0]], images)])
-        >>> means(np.uint8([[0, 2]])).tolist()
-        [[1.0], [0.0], [0.0]]
-    """
+    if reduce == "median":
+        medians = [cluster_medians(values, clusters) for values, clusters in samples]
+        return lambda weights: np.concatenate([of_sample(weights) for of_sample in medians])
     n_clusters = samples[0].clusters.n_clusters
     columns: list[NDArray[np.float64]] = []
     positions: dict[bytes, int] = {}  # samples of the same queries share the column of their total weights
@@ -119,12 +113,7 @@ def _weighted_median(
     """Medians of one metric, from counts of queries at or below each of its distinct values.
 
     Only the levels near the middle are counted; the window doubles until it holds the middle of every sample.
-
-    Args:
-        levels: The distinct values, ascending, shape ``(n_levels,)``.
-        at: The level of every query, shape ``(n_queries,)``.
-        clusters: Of those queries.
-        weights: Shape ``(n_samples, n_clusters)``.
+    ``levels`` are the distinct values, ascending; ``at`` is the level of every query, shape ``(n_queries,)``.
     """
     total = weights @ clusters.sizes  # whole numbers in int64
     middle, half = int(np.median(at)), 8

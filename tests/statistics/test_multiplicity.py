@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
 
 from tasks.statistics.multiplicity import adjusted
+from tasks.statistics.resampling import Resampling
 
 
 @settings(max_examples=30, deadline=None)
@@ -32,4 +33,4 @@ def test_impossible_p_values_are_refused(wrong: list[float]) -> None:
 
 def test_an_unknown_adjustment_lists_the_known_ones() -> None:
     with pytest.raises(ValueError, match="holm, benjamini-hochberg, got 'bonferroni'"):
-        adjusted([0.1], "bonferroni")  # type: ignore[arg-type]
+        Resampling(adjustment="bonferroni")  # type: ignore[arg-type]

@@ -82,7 +82,7 @@ def test_clusters_without_a_difference_leave_the_test_exact() -> None:
     values = np.ones((2, 5_000))
     values[1, :4] = 0
     [test] = sign_flip_tests(values, Clusters.of(range(5_000)), [(0, 1)], Resampling(seed=3))
-    assert (test.exact, test.flips, test.n_nonzero, test.p) == (True, 16, 4, 0.125)
+    assert (test.exact, test.flips, test.p) == (True, 2**4, 0.125)
 
 
 def test_sums_that_differ_only_by_rounding_are_equal() -> None:
@@ -137,4 +137,4 @@ def test_medians_far_from_each_other_widen_the_window_that_is_counted() -> None:
         swapped = [np.median(np.where(flips, values[two], values[one]), axis=1) for one, two in ((a, b), (b, a))]
         seen = abs(np.median(values[a]) - np.median(values[b]))
         assert test.p == ((np.abs(swapped[0] - swapped[1]) >= seen).sum() + 1) / 301
-        assert (test.exact, test.flips, test.n_nonzero) == (False, 300, 40)
+        assert (test.exact, test.flips) == (False, 300)

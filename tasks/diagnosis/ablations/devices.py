@@ -14,13 +14,8 @@ from tasks.statistics.bootstrap import Interval
 def device_rows(batches: pa.Table, *, corpus: Corpus, run: str) -> pa.Table:
     """Items per second of the forward pass per encoder, modality and device: rows of analysis ``hardware``.
 
-    The value is the median over batches without warm-up, the ends are the quartiles. An encoder that ran on one device
-    only has no rows.
-
-    Args:
-        batches: Rows of ``schema.BATCHES`` of the corpus.
-        corpus: The corpus.
-        run: Id of the run.
+    ``batches`` are rows of ``schema.BATCHES``. The value is the median over batches without warm-up, the ends are the
+    quartiles. An encoder that ran on one device only has no rows.
     """
     rates: dict[tuple[str, str, str], dict[str, list[float]]] = {}
     for row in batches.to_pylist():

@@ -79,9 +79,7 @@ def vector_forms(data: AnalysisInput) -> Iterator[Slice]:
 def restricted(task: RetrievalTask, images: NDArray[np.int32]) -> RetrievalTask:
     """The task of searching only some images, numbered from 0, with the queries whose relevant images are all there.
 
-    Args:
-        task: Text to image, with one gallery.
-        images: Ords of the images, ascending.
+    ``task`` is text to image with one gallery; ``images`` are ords, ascending.
     """
     missing = np.add.reduceat(~np.isin(task.relevant, images), task.offsets[:-1])
     kept = _with_queries(task, np.flatnonzero(missing == 0))

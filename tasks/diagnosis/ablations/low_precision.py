@@ -35,11 +35,8 @@ class Scored(NamedTuple):
 def hits_scored_in(kind: str, images: Matrix, captions: Matrix, task: RetrievalTask) -> Scored:
     """The outcome of single vectors when they and their scores are kept in a lower precision.
 
-    Args:
-        kind: ``float32``, ``bfloat16`` or ``float16``.
-        images: Unit rows, numbered as in ``task``.
-        captions: Unit rows, numbered as in ``task``.
-        task: Queries, their gallery (a single one) and relevant items.
+    ``kind`` is ``float32``, ``bfloat16`` or ``float16``. Vectors are unit rows, numbered as in the task, which has one
+    gallery.
     """
     started = time.perf_counter()
     images, captions = rounded(images, kind), rounded(captions, kind)
