@@ -11,10 +11,14 @@ from __future__ import annotations
 import hashlib
 import itertools
 import zlib
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from store.ragged import offsets_of
+from store.schema import texts
 
 _MIX = np.uint32(2654435761)  # Knuth's multiplicative constant: spreads small integers over 32 bits
 
@@ -100,12 +104,13 @@ def _words(column: pa.Array) -> NDArray[np.uint64]:
     """One number for every value: its bits, or the CRC-32 of a text or list; any number for a null."""
     if pa.types.is_string(column.type):
         encoded = column.dictionary_encode()
-        sums = np.array([zlib.crc32(text.encode()) for text in encoded.dictionary.to_pylist()] or [0], dtype=np.uint64)
+        sums = np.array([zlib.crc32(text.encode()) for text in texts(encoded.dictionary)] or [0], dtype=np.uint64)
         of_rows: NDArray[np.uint64] = sums[encoded.indices.fill_null(0).to_numpy()]
         return of_rows
     if pa.types.is_list(column.type):
-        flat = _words(column.flatten()).data.cast("B")
-        bounds = (8 * np.cumsum([0, *column.value_lengths().fill_null(0).to_pylist()])).tolist()
+        lists = cast(pa.ListArray, column)
+        flat = _words(lists.flatten()).data.cast("B")
+        bounds = (8 * offsets_of(lists.value_lengths().fill_null(0).to_numpy())).tolist()
         pieces = (zlib.crc32(flat[start:stop]) for start, stop in itertools.pairwise(bounds))
         return np.fromiter(pieces, dtype=np.uint64, count=len(column))
     if pa.types.is_temporal(column.type):

@@ -6,6 +6,8 @@ nullable can be null.
 
 from __future__ import annotations
 
+from typing import cast
+
 import pyarrow as pa
 
 FORMAT = 1
@@ -16,6 +18,16 @@ TOP = 100  # the longest result list that is stored
 def required(name: str, kind: pa.DataType) -> pa.Field:
     """A column that is never null."""
     return pa.field(name, kind, nullable=False)
+
+
+def optional(kind: pa.DataType, *names: str) -> list[pa.Field]:
+    """Columns of one type, which can be null."""
+    return [pa.field(name, kind) for name in names]
+
+
+def texts(column: pa.Array | pa.ChunkedArray) -> list[str]:
+    """The texts of a column that has no nulls."""
+    return cast("list[str]", column.to_pylist())
 
 
 def _columns(*fields: pa.Field) -> pa.Schema:

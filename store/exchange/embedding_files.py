@@ -20,7 +20,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from store.errors import RequestError
 from store.files import replacing
+from store.ragged import offsets_of
 
 SUFFIXES = (".npy", ".npz", ".safetensors", ".parquet", ".csv")
 _TYPES = {"offsets": np.int64, "norm": np.float32, "n_tokens": np.int32, "truncated": np.bool_}
@@ -183,21 +184,19 @@ def _read_parquet(path: Path) -> EmbeddingFile:
     names = [name for name in _VECTOR_COLUMNS if name in table.column_names]
     if len(names) != 1:
         raise ValueError(f"expected a column named 'embedding', got {', '.join(table.column_names)}")
-    column = table.column(names[0]).combine_chunks()
-    lists = column.flatten()
+    vectors = cast(pa.ListArray, table.column(names[0]).combine_chunks())
     offsets = None
-    if pa.types.is_nested(lists.type):
-        counts = column.value_lengths().to_numpy(zero_copy_only=False)
-        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        column, lists = lists, lists.flatten()
-    widths = np.unique(column.value_lengths().to_numpy(zero_copy_only=False))
+    if pa.types.is_nested(vectors.flatten().type):
+        offsets = offsets_of(vectors.value_lengths().to_numpy(zero_copy_only=False))
+        vectors = cast(pa.ListArray, vectors.flatten())
+    widths = np.unique(vectors.value_lengths().to_numpy(zero_copy_only=False))
     if len(widths) != 1:
         raise ValueError(f"vectors have different lengths: {', '.join(map(str, widths[:5].tolist()))}")
     ids = next((table.column(name).to_pylist() for name in _ID_COLUMNS if name in table.column_names), None)
     others: dict[str, Any] = {
         name: table.column(name).to_numpy().astype(kind) for name, kind in _TYPES.items() if name in table.column_names
     }
-    values = lists.to_numpy(zero_copy_only=False).reshape(-1, int(widths[0]))
+    values = vectors.flatten().to_numpy(zero_copy_only=False).reshape(-1, int(widths[0]))
     return EmbeddingFile(
         values=values, ids=None if ids is None else list(map(str, ids)), **others | {"offsets": offsets}
     )

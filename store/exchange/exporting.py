@@ -11,6 +11,7 @@ from store.embedding_store import EmbeddingStore
 from store.exchange.embedding_files import EmbeddingFile, write_embedding_file
 from store.exchange.row_files import write_row_file
 from store.files import replacing
+from store.schema import texts
 from store.sets.decoding import StoredRows, joined
 from store.types import Modality
 
@@ -48,7 +49,7 @@ def export_embeddings(
     contents = EmbeddingFile(
         values=rows.vectors.values,
         offsets=rows.vectors.offsets if multi else None,
-        ids=ids.take(rows.ords).to_pylist(),
+        ids=texts(ids.take(rows.ords)),
         norm=rows.norms,
         n_tokens=rows.n_tokens,
         truncated=rows.truncated,
@@ -66,13 +67,13 @@ def _write_parquet(path: Path, blocks: Iterator[StoredRows], ids: pa.Array, mult
             for rows in blocks:
                 values, offsets = rows.vectors.values, rows.vectors.offsets
                 vectors = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
-                columns = {
+                columns: dict[str, pa.Array] = {
                     "id": ids.take(rows.ords),
-                    "ord": rows.ords,
+                    "ord": pa.array(rows.ords),
                     "embedding": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), vectors) if multi else vectors,
-                    "norm": rows.norms,
-                    "n_tokens": rows.n_tokens,
-                    "truncated": rows.truncated,
+                    "norm": pa.array(rows.norms),
+                    "n_tokens": pa.array(rows.n_tokens),
+                    "truncated": pa.array(rows.truncated),
                 }
                 table = pa.table(columns)
                 writer = writer or pq.ParquetWriter(temporary, table.schema, compression="none")

@@ -15,6 +15,7 @@ from store.errors import RequestError
 from store.exchange.embedding_files import EmbeddingFile, read_embedding_file
 from store.keys import is_fingerprint, set_key
 from store.ragged import Ragged
+from store.schema import texts
 from store.sets.checks import UNIT_TOLERANCE, Block, check_block, check_key
 from store.sets.seal import SealedSet
 from store.types import Embeddings, EncoderSpec, Modality, Storage
@@ -61,7 +62,7 @@ def import_embeddings(
     spec = spec or _spec_of(encoder, files, contents, storage)
     stored = store.corpus(corpus)
     keys = {modality: set_key(spec, stored.name, stored.fingerprint, modality) for modality in contents}
-    ids = {modality: store.item_index(key).ids.to_pylist() for modality, key in keys.items()}
+    ids = {modality: texts(store.item_index(key).ids) for modality, key in keys.items()}
     orders: dict[Modality, NDArray[np.int64]] = {}
     faults: list[str] = []
     for modality, key in keys.items():

@@ -7,6 +7,7 @@ from functools import partial
 
 from store.embedding_store import EmbeddingStore
 from store.keys import CORPUS_PREFIX, SET_PREFIXES
+from store.schema import texts
 from store.sets.seal import drop_repeats
 from store.tables.compaction import (
     HISTORY_AGE,
@@ -60,7 +61,7 @@ def _drop_repeats_of(connection: Connection, name: str) -> None:
 
 def _drop_unfinished_corpora(connection: Connection, age: timedelta) -> int:
     """Drops tables of corpora that have no row in ``corpora``: their write was interrupted and not repeated."""
-    finished = tuple(read(connection, "corpora").column("fingerprint").to_pylist())
+    finished = tuple(texts(read(connection, "corpora").column("fingerprint")))
     freed = 0
     for name in connection.names():
         if name.startswith(CORPUS_PREFIX) and not name.endswith(finished):

@@ -9,6 +9,7 @@ import numpy as np
 from store.embedding_store import EmbeddingStore
 from store.errors import RequestError
 from store.keys import table_of
+from store.schema import texts
 from store.sets.reading import open_set, read_blocks
 from store.tables.schemas import vector_type
 from store.types import SetKey
@@ -59,7 +60,7 @@ def diff(store: EmbeddingStore, a: SetKey, b: SetKey, *, other: EmbeddingStore |
         )
     items = [one.item_index(key) for one, key in zip(stores, keys, strict=True)]
     ords = [np.unique(table.to_table(columns=["ord"]).column("ord").to_numpy()) for table in tables]
-    ids = [index.ids.take(positions).to_pylist() for index, positions in zip(items, ords, strict=True)]
+    ids = [texts(index.ids.take(positions)) for index, positions in zip(items, ords, strict=True)]
     in_b = set(ids[1])
     shared = [identifier for identifier in ids[0] if identifier in in_b]
     blocks = [

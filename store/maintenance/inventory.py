@@ -11,7 +11,7 @@ import pyarrow as pa
 from store.embedding_store import EmbeddingStore
 from store.errors import RequestError, WorkError
 from store.keys import SET_PREFIXES, key_columns, key_from_json, table_of
-from store.schema import FORMAT, TIME
+from store.schema import FORMAT, TIME, optional
 from store.sets.seal import SealedSet, storage_of
 from store.tables.compaction import data_bytes
 from store.tables.connection import Connection, storage_faults
@@ -21,19 +21,19 @@ from store.types import SetKey
 _SIZES = ("n_rows", "n_bytes")  # of the data files of the current version
 SETS_INFO = pa.schema(
     [
-        *((name, pa.string()) for name in ("set_name", "encoder", "corpus", "modality", "vectors", "storage")),
-        ("state", pa.string()),  # sealed, partial, damaged
-        *((name, pa.int64()) for name in (*_SIZES, "n_items", "dim", "version")),
-        *((name, pa.string()) for name in ("tag", "digest", "encoder_fingerprint", "corpus_fingerprint")),
-        ("written_by", pa.string()),  # hosts and devices of its batches
-        ("sealed_at", TIME),
+        *optional(pa.string(), "set_name", "encoder", "corpus", "modality", "vectors", "storage"),
+        *optional(pa.string(), "state"),  # sealed, partial, damaged
+        *optional(pa.int64(), *_SIZES, "n_items", "dim", "version"),
+        *optional(pa.string(), "tag", "digest", "encoder_fingerprint", "corpus_fingerprint"),
+        *optional(pa.string(), "written_by"),  # hosts and devices of its batches
+        *optional(TIME, "sealed_at"),
     ]
 )
 TABLES_INFO = pa.schema(
     [
-        ("table_name", pa.string()),
-        *((name, pa.int64()) for name in (*_SIZES, "n_versions", "n_files")),
-        ("disk_bytes", pa.int64()),  # everything in its folder; null in object storage
+        *optional(pa.string(), "table_name"),
+        *optional(pa.int64(), *_SIZES, "n_versions", "n_files"),
+        *optional(pa.int64(), "disk_bytes"),  # everything in its folder; null in object storage
     ]
 )
 

@@ -15,6 +15,7 @@ from store.embedding_store import EmbeddingStore
 from store.errors import RequestError
 from store.keys import table_of
 from store.ragged import Ragged
+from store.schema import required
 from store.sets.reading import read_blocks, subset_condition
 from store.tables.connection import storage_faults
 from store.tables.schemas import vector_column
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 
 HITS = pa.schema(
     [
-        pa.field("query", pa.int32(), nullable=False),  # position among the queries
-        pa.field("rank", pa.int32(), nullable=False),  # from 1; equal scores in corpus order
-        pa.field("item_id", pa.string(), nullable=False),
-        pa.field("ord", pa.int32(), nullable=False),
-        pa.field("score", pa.float32(), nullable=False),  # cosine, or MaxSim; higher is closer
+        required("query", pa.int32()),  # position among the queries
+        required("rank", pa.int32()),  # from 1; equal scores in corpus order
+        required("item_id", pa.string()),
+        required("ord", pa.int32()),
+        required("score", pa.float32()),  # cosine, or MaxSim; higher is closer
     ]
 )
 

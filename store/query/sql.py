@@ -18,13 +18,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
 from store.errors import RequestError, WorkError
 from store.keys import key_columns
-from store.schema import CORPUS_PARTS
+from store.schema import CORPUS_PARTS, optional
 from store.sets.reading import open_set
 from store.sets.seal import sealed_sets
 from store.tables.connection import Connection, storage_faults
@@ -40,16 +40,15 @@ _CORPUS = ("corpus", "corpus_fingerprint")
 _HEAVY = frozenset({"vector", "vectors", "thumbnail"})
 _EMBEDDINGS = pa.schema(
     [
-        *((name, pa.string()) for name in ("set_name", *_CORPUS, "encoder", "encoder_fingerprint", "modality")),
-        ("item_id", pa.string()),
-        ("ord", pa.int32()),
-        ("vector", pa.list_(pa.float32())),
-        ("vectors", pa.list_(pa.list_(pa.float32()))),
-        ("n_vectors", pa.int32()),
-        ("norm", pa.float32()),
-        ("n_tokens", pa.int32()),
-        ("truncated", pa.bool_()),
-        *((name, pa.string()) for name in ("input_sha", "batch_id", "language", "translator")),
+        *optional(pa.string(), "set_name", *_CORPUS, "encoder", "encoder_fingerprint", "modality", "item_id"),
+        *optional(pa.int32(), "ord"),
+        *optional(pa.list_(pa.float32()), "vector"),
+        *optional(pa.list_(pa.list_(pa.float32())), "vectors"),
+        *optional(pa.int32(), "n_vectors"),
+        *optional(pa.float32(), "norm"),
+        *optional(pa.int32(), "n_tokens"),
+        *optional(pa.bool_(), "truncated"),
+        *optional(pa.string(), "input_sha", "batch_id", "language", "translator"),
     ]
 )
 VIEWS = {
@@ -95,7 +94,8 @@ class Stream:
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """A new stream (Arrow PyCapsule interface)."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.batches()).__arrow_c_stream__(requested_schema)
+        reader: Any = pa.RecordBatchReader.from_batches(self.schema, self.batches())
+        return reader.__arrow_c_stream__(requested_schema)
 
 
 def select(connection: Connection, statement: str) -> pa.Table:
@@ -115,7 +115,7 @@ def select(connection: Connection, statement: str) -> pa.Table:
             _refuse_changes(database, statement)
             for name in _needed(words):
                 _offer(connection, database, name, wanted, everything=_selects_all(statement), faults=faults)
-            return database.sql(statement).to_arrow_table()
+            return cast(pa.Table, database.sql(statement).to_arrow_table())
         except duckdb.Error as fault:
             if faults:
                 raise faults[0] from fault
@@ -212,8 +212,7 @@ def _schema_of(name: str) -> pa.Schema:
     if name == "embeddings":
         return _EMBEDDINGS
     if name in CORPUS_PARTS:
-        columns = [*((column, pa.string()) for column in _CORPUS), ("ord", pa.int32())]
-        return pa.schema([*pa.schema(columns), *CORPUS_PARTS[name]])
+        return pa.schema([*optional(pa.string(), *_CORPUS), *optional(pa.int32(), "ord"), *CORPUS_PARTS[name]])
     return {**METADATA_TABLES, **ANALYSES}[name]
 
 
@@ -250,9 +249,9 @@ def _completed(batch: pa.RecordBatch, chosen: pa.Schema, constants: Mapping[str,
 
     def column(field: pa.Field) -> pa.Array:
         if field.name in batch.schema.names:
-            return batch.column(field.name).cast(field.type)
+            return cast(pa.Array, batch.column(field.name).cast(field.type))
         if field.name in constants:
-            return pa.repeat(pa.scalar(constants[field.name], field.type), batch.num_rows)
-        return pa.nulls(batch.num_rows, field.type)
+            return cast(pa.Array, pa.repeat(pa.scalar(constants[field.name], field.type), batch.num_rows))
+        return cast(pa.Array, pa.nulls(batch.num_rows, field.type))
 
     return pa.RecordBatch.from_arrays([column(field) for field in chosen], schema=chosen)

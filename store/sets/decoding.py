@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from store.checksums import row_checksums, row_seeds
 from store.errors import WorkError
 from store.ragged import Ragged
-from store.tables.schemas import vector_column
+from store.tables.schemas import vector_column, vector_type
 from store.types import SetKey
 
 if TYPE_CHECKING:
@@ -65,12 +65,13 @@ def unpack(batch: pa.RecordBatch | pa.Table) -> StoredRows:
         batch = batch.combine_chunks().to_batches()[0]
     ords = batch.column("ord").to_numpy()
     if "vector" in batch.schema.names:
-        lists = batch.column("vector")
+        vectors = batch.column("vector")
         counts = np.ones(len(ords), dtype=np.int64)
     else:
-        lists = batch.column("vectors").flatten()
-        counts = batch.column("vectors").value_lengths().to_numpy(zero_copy_only=False)
-    values = lists.flatten().to_numpy(zero_copy_only=True).reshape(-1, lists.type.list_size)
+        lists = cast(pa.ListArray, batch.column("vectors"))
+        vectors, counts = lists.flatten(), lists.value_lengths().to_numpy(zero_copy_only=False)
+    flat = cast(pa.FixedSizeListArray, vectors).flatten()
+    values = flat.to_numpy(zero_copy_only=True).reshape(-1, vector_type(batch.schema).list_size)
     return StoredRows(
         vectors=Ragged.from_counts(values, counts, ords),
         norms=batch.column("norm").to_numpy(),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from store.checksums import digest
 from store.errors import RequestError, WorkError
 from store.keys import table_of
+from store.schema import texts
 from store.sets.decoding import StoredRows, columns_of, joined, refuse_damage, scan, unpack
 from store.sets.seal import SealedSet, missing_table
 from store.tables.compaction import row_bytes
@@ -64,11 +65,11 @@ class Vectors:
         return pa.table(
             {
                 "id": self.ids,
-                "ord": self.ords,
+                "ord": pa.array(self.ords),
                 "vector": vector,
-                "norm": self.norms,
-                "n_tokens": self.n_tokens,
-                "truncated": self.truncated,
+                "norm": pa.array(self.norms),
+                "n_tokens": pa.array(self.n_tokens),
+                "truncated": pa.array(self.truncated),
             }
         )
 
@@ -137,7 +138,7 @@ def read_matrix(
     kept = slice(None) if present.all() else np.flatnonzero(present)
     ords = wanted[kept]
     return Vectors(
-        ids=items.ids.take(ords).to_pylist(),
+        ids=texts(items.ids.take(ords)),
         ords=ords,
         matrix=matrix[kept],
         norms=norms[kept],

@@ -140,8 +140,8 @@ def to_rows(
     truncated = embeddings.truncated[chosen].astype(bool)
     n = len(ords)
     flat = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), kind.list_size)
-    columns = {
-        "item_id": items.ids.take(pa.array(ords)),
+    columns: dict[str, pa.Array] = {
+        "item_id": items.ids.take(ords),
         "ord": pa.array(ords),
         "norm": pa.array(norms),
         "n_tokens": pa.array(n_tokens),
@@ -152,13 +152,13 @@ def to_rows(
         "write_number": pa.repeat(pa.scalar(number, pa.int64()), n),
     }
     if "vectors" in schema.names:
-        columns["vectors"] = pa.ListArray.from_arrays(pa.array(vectors.offsets.astype(np.int32)), flat)
+        columns["vectors"] = pa.ListArray.from_arrays(pa.array(vectors.offsets, pa.int32()), flat)
         columns["n_vectors"] = pa.array(vectors.counts.astype(np.int32))
     else:
         columns["vector"] = flat
     if items.languages is not None and items.translators is not None:
-        columns["language"] = items.languages.take(pa.array(ords))
-        columns["translator"] = items.translators.take(pa.array(ords))
+        columns["language"] = items.languages.take(ords)
+        columns["translator"] = items.translators.take(ords)
     arrays = [columns[field.name].cast(field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from store.checksums import column_checksums
 from store.errors import RequestError, WorkError
+from store.schema import texts
 from store.tables.compaction import compact
 from store.tables.connection import Connection, storage_faults
 from store.tables.rows import merge, one_of, read
@@ -34,7 +35,7 @@ def write_rows(connection: Connection, table: str, rows: pa.Table, replace: str 
         return 0
     replaced = None
     if replace is not None and [replace] != primary_key(schema):
-        replaced = one_of(replace, sorted(pc.unique(rows.column(replace)).to_pylist()))
+        replaced = one_of(replace, sorted(texts(pc.unique(rows.column(replace)))))
     rows = rows.append_column(CHECKSUM, pa.array(column_checksums(rows)))
     written = merge(connection, table, schema.append(CHECKSUM), rows, update=replace is not None, replaced=replaced)
     # Every write adds a file, and every read opens all of them.
@@ -117,7 +118,7 @@ def _conform(table: str, schema: pa.Schema, rows: pa.Table) -> pa.Table:
             if not field.nullable:
                 faults.append(f"table {table!r}: column {field.name!r} is missing")
         elif not field.nullable and rows.column(field.name).null_count:
-            row = pc.index(pc.is_null(rows.column(field.name)), True).as_py()
+            row = pc.index(pc.is_null(rows.column(field.name)), pa.scalar(True)).as_py()
             faults.append(f"table {table!r}: column {field.name!r} is null at row {row}")
     if faults:
         raise RequestError(faults)
@@ -133,7 +134,7 @@ def _conform(table: str, schema: pa.Schema, rows: pa.Table) -> pa.Table:
     conformed = pa.Table.from_arrays(arrays, schema=schema)
     key = primary_key(schema)
     counted = conformed.group_by(key).aggregate([([], "count_all")])
-    repeated = counted.filter(pc.greater(counted.column("count_all"), 1))
+    repeated = counted.filter(pc.greater(counted.column("count_all"), pa.scalar(1)))
     if repeated.num_rows:
         raise RequestError(f"table {table!r}: {repeated.select(key).slice(0, 1).to_pylist()[0]} comes more than once")
     return conformed

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 STORAGE_VERSION = "2.2"  # 2.3 cannot be read across releases; 2.0 to 2.2 can
-_PRIMARY_KEY = {b"lance-schema:unenforced-primary-key": b"true"}
+_PRIMARY_KEY: dict[bytes | str, bytes | str] = {b"lance-schema:unenforced-primary-key": b"true"}
 _SOURCE = re.compile(r",? ?(?:/home/|/rustc/|/root/\.cargo/|rust/)\S*\.rs")  # a position in the source code of Lance
 LANCE_FAULTS = (OSError, RuntimeError, ValueError)
 
@@ -44,8 +44,9 @@ def with_primary_key(schema: pa.Schema, *columns: str) -> pa.Schema:
     Two merges of the same new key are seen as a conflict (and one is repeated) only where the key is declared and
     carries no index; without it both insert.
     """
-    fields = [field.with_metadata(_PRIMARY_KEY) if field.name in columns else field for field in schema]
-    return pa.schema(fields, metadata=schema.metadata)
+    for position in map(schema.get_field_index, columns):
+        schema = schema.set(position, schema.field(position).with_metadata(_PRIMARY_KEY))
+    return schema
 
 
 def storage_options(environment: Mapping[str, str]) -> dict[str, str]:

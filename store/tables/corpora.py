@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from store.errors import RequestError, WorkError
 from store.keys import corpus_table, is_fingerprint
-from store.schema import CORPUS_PARTS
+from store.schema import CORPUS_PARTS, texts
 from store.tables.connection import Connection, storage_faults
 from store.tables.metadata import read, write
 from store.tables.rows import now, quoted
@@ -51,7 +52,7 @@ def write_corpus(connection: Connection, corpus: Corpus) -> None:
         "name": corpus.name,
         "fingerprint": corpus.fingerprint,
         **{f"n_{part}": parts[part].num_rows for part in _COUNTED},
-        "languages": sorted(pc.unique(corpus.captions.column("language")).to_pylist()),
+        "languages": sorted(texts(pc.unique(corpus.captions.column("language")))),
         "licence": corpus.licence,
         "origin": corpus.origin,
         "reference_language": corpus.languages_reference,
@@ -68,7 +69,7 @@ def corpus_row(connection: Connection, name: str, fingerprint: str | None = None
         condition = f"name = {quoted(name)}" + (f" AND fingerprint = {quoted(fingerprint)}" if fingerprint else "")
     rows: list[dict[str, object]] = read(connection, "corpora", condition).to_pylist()
     if not rows:
-        names = sorted(set(read(connection, "corpora").column("name").to_pylist()))
+        names = sorted(set(texts(read(connection, "corpora").column("name"))))
         wanted = f"corpus {name!r}" + (f" with fingerprint {fingerprint}" if fingerprint else "")
         raise RequestError(
             f"{wanted} is not in the store {connection.uri}; it holds {', '.join(names) or 'none'}. "
@@ -84,14 +85,17 @@ def corpus_part(connection: Connection, part: str, name: str, fingerprint: str) 
     if table is None:
         return schema.empty_table()
     with storage_faults(f"reading the {part} of corpus {name!r}"):
-        return table.scanner(columns=schema.names, scan_in_order=True).to_table().cast(schema)
+        rows: pa.Table = table.scanner(columns=schema.names, scan_in_order=True).to_table()
+        return rows.cast(schema)
 
 
 def read_corpus(connection: Connection, name: str, fingerprint: str | None = None) -> Corpus:
     """A stored corpus, without image bytes (``source`` is None)."""
     row = corpus_row(connection, name, fingerprint)
     stored_name, stored_fingerprint = str(row["name"]), str(row["fingerprint"])
-    parts = {part: corpus_part(connection, part, stored_name, stored_fingerprint) for part in CORPUS_PARTS}
+    parts: dict[str, Any] = {
+        part: corpus_part(connection, part, stored_name, stored_fingerprint) for part in CORPUS_PARTS
+    }
     for part in _COUNTED:
         if parts[part].num_rows != row[f"n_{part}"]:
             raise WorkError(
@@ -135,7 +139,7 @@ class ItemIndex:
     @cached_property
     def ord_of(self) -> dict[str, int]:
         """Item id -> position."""
-        return {item: position for position, item in enumerate(self.ids.to_pylist())}
+        return {item: position for position, item in enumerate(texts(self.ids))}
 
     def subset(self, language: str | None, translator: str | None) -> NDArray[np.int32]:
         """Positions of the captions in one language and by one translator, ascending; None means any.
@@ -150,7 +154,7 @@ class ItemIndex:
         chosen = np.ones(len(self), dtype=bool)
         for wanted, column in ((language, self.languages), (translator, self.translators)):
             if wanted is not None:
-                chosen &= pc.equal(column, wanted).to_numpy(zero_copy_only=False)
+                chosen &= pc.equal(column, pa.scalar(wanted)).to_numpy(zero_copy_only=False)
         if not chosen.any():
             both = pa.table({"language": self.languages, "translator": self.translators})
             stored = both.group_by(["language", "translator"]).aggregate([]).to_pylist()

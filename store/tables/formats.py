@@ -25,7 +25,7 @@ def open_format(connection: Connection, *, create: bool) -> None:
             "or make a store with `capim demo` or `capim run`"
         )
     try:
-        formats = set(read(connection, "formats").column("format").to_pylist())
+        formats = {int(row["format"]) for row in read(connection, "formats").to_pylist()}
     except WorkError as fault:  # all else can still be read
         log.warning("the format of store %s is unknown: %s. Run `capim store repair formats`", connection.uri, fault)
         return

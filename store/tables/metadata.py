@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from store.errors import RequestError
 from store.keys import is_fingerprint, spec_from_json, spec_to_json
+from store.schema import texts
 from store.tables import rows as table_rows
 from store.tables.connection import Connection, storage_faults
 from store.tables.rows import now, one_of, quoted
@@ -62,7 +63,7 @@ def encoder(connection: Connection, name_or_fingerprint: str) -> EncoderSpec:
     column = "fingerprint" if is_fingerprint(name_or_fingerprint) else "name"
     rows = read(connection, "encoders", f"{column} = {quoted(name_or_fingerprint)}").to_pylist()
     if not rows:
-        names = sorted(set(read(connection, "encoders").column("name").to_pylist()))
+        names = sorted(set(texts(read(connection, "encoders").column("name"))))
         raise RequestError(
             f"encoder {name_or_fingerprint!r} is not in the store {connection.uri}; "
             f"it holds {', '.join(names) or 'none'}. Run `capim embed` with this encoder first"

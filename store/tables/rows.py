@@ -17,7 +17,8 @@ def read(connection: Connection, name: str, schema: pa.Schema, condition: str | 
     if table is None:
         return schema.empty_table()
     with storage_faults(f"reading table {name!r}"):
-        return table.to_table(columns=schema.names, filter=condition).cast(schema)
+        rows: pa.Table = table.to_table(columns=schema.names, filter=condition)
+        return rows.cast(schema)
 
 
 def merge(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pyarrow as pa
 
 from store.keys import key_to_json, spec_to_json
@@ -111,7 +113,8 @@ def vector_column(vectors: VectorKind) -> str:
 
 def vector_type(schema: pa.Schema) -> pa.FixedSizeListType:
     """The Arrow type of one vector of an embedding set."""
-    return schema.field("vector").type if "vector" in schema.names else schema.field("vectors").type.value_type
+    kind = schema.field("vector").type if "vector" in schema.names else schema.field("vectors").type.value_type
+    return cast(pa.FixedSizeListType, kind)
 
 
 def set_schema(key: SetKey, spec: EncoderSpec) -> pa.Schema:
@@ -136,5 +139,6 @@ def set_schema(key: SetKey, spec: EncoderSpec) -> pa.Schema:
             else []
         ),
     ]
-    metadata = {"capim.format": str(FORMAT), "capim.set": key_to_json(key), "capim.encoder": spec_to_json(spec)}
+    metadata: dict[bytes | str, bytes | str] = {"capim.format": str(FORMAT), "capim.set": key_to_json(key)}
+    metadata["capim.encoder"] = spec_to_json(spec)
     return with_primary_key(pa.schema(fields, metadata=metadata), "item_id")

@@ -61,12 +61,12 @@ def _first(content: dict[str, Any], table: str, **fields: object) -> None:
 
 
 # Name of the folder -> what is done to its captions file.
-BAD_FILES: dict[str, Callable[[Path], None]] = {
-    "emptied": lambda file: file.write_bytes(b"") and None,
-    "cut-short": lambda file: file.write_bytes(file.read_bytes()[:-40]) and None,
-    "not-text": lambda file: file.write_bytes(b"\xff\xfe\x00\x01" * 20) and None,
-    "a-list": lambda file: file.write_text("[1, 2]") and None,
-    "too-deep": lambda file: file.write_text("[" * 200_000) and None,
+BAD_FILES: dict[str, Callable[[Path], object]] = {
+    "emptied": lambda file: file.write_bytes(b""),
+    "cut-short": lambda file: file.write_bytes(file.read_bytes()[:-40]),
+    "not-text": lambda file: file.write_bytes(b"\xff\xfe\x00\x01" * 20),
+    "a-list": lambda file: file.write_text("[1, 2]"),
+    "too-deep": lambda file: file.write_text("[" * 200_000),
     "surrogates": _changed(lambda content: _first(content, "annotations", caption="a \ud800 half")),
     "caption-a-number": _changed(lambda content: _first(content, "annotations", caption=7)),
     "caption-null": _changed(lambda content: _first(content, "annotations", caption=None)),

@@ -6,6 +6,7 @@ A flipped byte may also be one that nobody reads; then all vectors and figures h
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 from tests.faults.fault import Failed, Fault, Scene, expect
@@ -80,7 +81,7 @@ def heal(scene: Scene, found: dict[str, str]) -> str:
 
 def _faults(table: str, hurts: tuple[str, ...] = tuple(HURTS), part: str = "data/*", what: str = "") -> list[Fault]:
     return [
-        Fault("damaged files", f"{hurt}: {what or table}", lambda s, h=hurt: corrupt(s, table, h, part))
+        Fault("damaged files", f"{hurt}: {what or table}", partial(corrupt, table=table, hurt=hurt, part=part))
         for hurt in hurts
     ]
 

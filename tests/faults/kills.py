@@ -31,16 +31,20 @@ def files(folder: str | Path) -> set[str]:
     return {f"{where}/{name}" for where, _, names in os.walk(folder) for name in names}
 
 
+def _has_written(watch: Watch, n: int) -> bool:
+    return watch.new() >= n
+
+
 def kill(scene: Scene, *words: str, base: str | None, more: int = 0) -> str:
     """Kill a command after some of its files, and ``more`` of its successors on what it left."""
     most = {"embed": 80, "run": 200, "evaluate": 60, "compare": 10, "report": 12, "store": 12}[words[0]]
-    moments = []
+    moments: list[int] = []
     while not moments:
         scene.begin_from(None if base is None else getattr(scene.ground, base))
         for _ in range(1 + more):
             n = scene.random.randint(1, most)
             watch = Watch(scene.workspace)
-            if scene.start(*words).kill_when(lambda watch=watch, n=n: watch.new() >= n):
+            if scene.start(*words).kill_when(partial(_has_written, watch, n)):
                 moments.append(n)
         most //= 2
         if not most and not moments:

@@ -62,7 +62,7 @@ class Bucket:
 
 def bucket(scene: Scene) -> Bucket:
     """The workspace at ``s3://…`` in a bucket of its own."""
-    import boto3
+    import boto3  # type: ignore[import-untyped]
 
     made = Bucket(f"capim-{secrets.token_hex(4)}")
     made.up()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, SetKey
-from store.schema import CAPTIONS, IMAGES
+from store.schema import CAPTIONS, IMAGES, texts
 from store.types import Modality
 
 
@@ -106,7 +106,7 @@ def make_embeddings() -> Callable[..., Embeddings]:
 def _block(corpus: Corpus, spec: EncoderSpec, ords: Any, modality: Modality = "image", batch_id: str = "b0") -> Block:
     table = corpus.images if modality == "image" else corpus.captions
     ords = np.asarray(ords, dtype=np.int32)
-    ids = table.column("id").take(pa.array(ords)).to_pylist()
+    ids = texts(table.column("id").take(ords))
     return Block(
         ords=ords, ids=ids, embeddings=_embeddings(ords, spec), input_shas=["ab" * 16] * len(ords), batch_id=batch_id
     )

@@ -34,14 +34,14 @@ def kill_racing_writers(uri: Path, n_items: int, rounds: int, seed: int) -> int:
     for number in range(rounds):
         pair = [start(uri, n_items, seed=2 * number + which, pause=0.02) for which in range(2)]
         for writer in pair:
+            assert writer.stdout is not None
             assert writer.stdout.readline() == "writing\n"
         for writer in pair:
             time.sleep(moments.uniform(0, 0.25))
             writer.send_signal(signal.SIGKILL)
         for writer in pair:
-            killed += writer.wait() == -signal.SIGKILL
-            writer.stdout.close()
-            writer.stderr.close()
+            with writer:  # closes its pipes
+                killed += writer.wait() == -signal.SIGKILL
     return killed
 
 
@@ -69,6 +69,7 @@ def test_killed_writers_lose_and_double_nothing(tmp_path):
     assert same_contents(torn, whole)
     for sealed in torn.sealed_sets():
         rows = torn.connection.find(table_of(sealed.key), version=sealed.tag)
+        assert rows is not None
         assert np.array_equal(np.sort(rows.to_table(columns=["ord"]).column("ord").to_numpy()), np.arange(n_items))
     assert {finding.state for finding in verify(torn) if finding.what != "temporary files"} == {"ok"}
 

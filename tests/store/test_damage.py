@@ -19,7 +19,7 @@ from store.maintenance.disk_space import check_disk_space
 from store.maintenance.health import verify
 from store.maintenance.removal import drop
 from store.maintenance.repair import repair, repair_table
-from store.schema import OUTCOMES, RUNS
+from store.schema import OUTCOMES, RUNS, texts
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -148,7 +148,9 @@ def test_after_a_repair_only_the_damaged_rows_are_made_again(
     assert writing.missing().tolist() == [7, 123], "a writer that was there before sees it too"
     assert embed_again(fresh, key, make_corpus, make_spec, make_block) == 2
     np.testing.assert_array_equal(read(store).matrix, before.matrix)
-    assert fresh.sealed(key).digest == state.digest
+    sealed = fresh.sealed(key)
+    assert sealed is not None
+    assert sealed.digest == state.digest
     assert "damaged" not in {finding.state for finding in verify(fresh)}
 
 
@@ -187,7 +189,7 @@ def test_of_a_table_only_the_unreadable_files_go(store, damage):
     fresh = EmbeddingStore.open(store.uri)
     assert repair_table(fresh, "runs") == (1, 0)
     assert repair_table(fresh, "runs") == (0, 0)
-    assert sorted(fresh.rows("runs")["run"].to_pylist()) == ["r1", "r3"]
+    assert sorted(texts(fresh.rows("runs")["run"])) == ["r1", "r3"]
     assert state_of(store, "runs").state == "ok"
     with pytest.raises(RequestError, match="no table 'rums' to repair; the tables are batches,"):
         repair_table(fresh, "rums")
@@ -209,7 +211,7 @@ def test_a_figure_that_was_changed_on_disk_is_named_never_read_and_repaired(stor
         fresh.rows("runs")
     assert fresh.rows("runs", run="r1")["state"].to_pylist() == ["completed r1"]
     assert repair_table(fresh, "runs") == (0, 1)
-    assert sorted(fresh.rows("runs")["run"].to_pylist()) == ["r1", "r3"]
+    assert sorted(texts(fresh.rows("runs")["run"])) == ["r1", "r3"]
 
 
 def test_with_a_changed_outcome_goes_its_whole_evaluation(store):

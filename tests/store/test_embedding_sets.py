@@ -92,7 +92,7 @@ def test_a_second_put_of_the_same_rows_writes_nothing(store, make_corpus, make_s
 
 
 def test_two_writers_that_do_not_see_each_other_leave_every_row_once(
-    store, make_corpus, make_spec, make_key, make_block
+    store, monkeypatch, make_corpus, make_spec, make_key, make_block
 ):
     corpus, spec = make_corpus(20), make_spec()
     store.write_corpus(corpus)
@@ -102,7 +102,7 @@ def test_two_writers_that_do_not_see_each_other_leave_every_row_once(
     store.put(key, spec, make_block(corpus, spec, range(5)))
     other.missing(key, 20)
     writer = other._writer(key)
-    writer._refresh = lambda: None  # the moment between looking and writing
+    monkeypatch.setattr(writer, "_refresh", lambda: None)  # the moment between looking and writing
     store.put(key, spec, make_block(corpus, spec, range(5, 20), batch_id="first"))
     assert other.put(key, spec, make_block(corpus, spec, range(5, 20), batch_id="second")) == 15
 

@@ -16,7 +16,7 @@ from store import EmbeddingStore, RequestError
 from store.exchange.embedding_files import read_embedding_file
 from store.exchange.exporting import export_embeddings, export_rows
 from store.exchange.importing import import_embeddings
-from store.schema import OUTCOMES, RESULTS
+from store.schema import OUTCOMES, RESULTS, texts
 
 
 @pytest.fixture
@@ -54,9 +54,8 @@ def test_plain_formats_keep_the_vectors_and_the_ids(store, other, tmp_path, make
 def test_one_language_can_be_exported(store, tmp_path, make_corpus, make_spec, fill):
     fill(store, make_corpus(5, languages=("en", "de")), make_spec(), "caption")
     file = tmp_path / "german.parquet"
-    whose = {"encoder": "enc", "corpus": "toy", "modality": "caption"}
-    assert export_embeddings(store, file, **whose, language="de") == 10
-    assert all(identifier.startswith("de/") for identifier in pq.read_table(file).column("id").to_pylist())
+    assert export_embeddings(store, file, encoder="enc", corpus="toy", modality="caption", language="de") == 10
+    assert all(identifier.startswith("de/") for identifier in texts(pq.read_table(file).column("id")))
 
 
 def test_with_ids_the_order_of_the_file_does_not_matter_and_norms_are_kept(other, tmp_path):

@@ -181,12 +181,12 @@ def test_compaction_frees_history_and_keeps_every_sealed_state(
 
 
 def test_rows_added_again_beside_a_sealed_state_are_removed_and_it_stays(
-    store, make_corpus, make_spec, make_key, make_block, fill
+    store, monkeypatch, make_corpus, make_spec, make_key, make_block, fill
 ):
     corpus, spec = make_corpus(20), make_spec()
     key = fill(store, corpus, spec)
     unaware = EmbeddingStore.open(store.uri)._writer(key)
-    unaware._refresh = lambda: None
+    monkeypatch.setattr(unaware, "_refresh", lambda: None)
     unaware._table = store.connection.find(table_of(key))
     unaware.put(spec, make_block(corpus, spec, range(20)))
     assert store.connection.find(table_of(key)).count_rows() == 40

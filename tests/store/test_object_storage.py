@@ -32,7 +32,7 @@ def endpoint():
 @pytest.fixture
 def bucket(endpoint, monkeypatch):
     """Address of an empty bucket; credentials and endpoint are in the environment, as a user would have them."""
-    import boto3
+    import boto3  # type: ignore[import-untyped]
 
     environment = {
         "AWS_ACCESS_KEY_ID": "testing",
@@ -65,7 +65,10 @@ def test_everything_works_in_a_bucket(bucket, tmp_path, make_corpus, make_spec, 
     compact_store(again)
     local = EmbeddingStore.open(tmp_path / "local", create=True)
     fill(local, corpus, spec)
-    assert local.sealed(key).digest == again.sealed(key).digest, "the same set, wherever it is"
+    here, there = local.sealed(key), again.sealed(key)
+    assert here is not None
+    assert there is not None
+    assert here.digest == there.digest, "the same set, wherever it is"
     assert drop(again, encoder="late", dry_run=False).done
     assert again.sealed(late) is None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from store import Embeddings, RequestError
 from store.keys import table_of
 from store.maintenance.health import verify
 from store.query.search import build_index, search
+from store.schema import texts
 
 
 def maxsim(tokens, patches):
@@ -81,7 +83,7 @@ def test_captions_can_be_searched_in_one_language(store, make_corpus, make_spec,
     fill(store, make_corpus(10, languages=("en", "de")), spec, "caption")
     hits = search(store, make_embeddings([1], spec), encoder="enc", corpus="toy", modality="caption", language="de")
     assert hits.num_rows == 10
-    assert all(item.startswith("de/") for item in hits.column("item_id").to_pylist())
+    assert all(item.startswith("de/") for item in texts(hits.column("item_id")))
 
 
 @pytest.mark.parametrize("vectors", ["single", "multi"])
@@ -90,16 +92,16 @@ def test_an_index_finds_the_nearest_item_and_its_scores_are_exact(
 ):
     spec = make_spec(vectors=vectors, dim=32)
     fill(store, make_corpus(400), spec, step=200)
-    whose = {"encoder": "enc", "corpus": "toy", "modality": "image"}
+    images: dict[str, Any] = {"encoder": "enc", "corpus": "toy", "modality": "image"}
     queries = make_embeddings([3, 77, 399], spec)
     with pytest.raises(RequestError, match="has no index"):
-        search(store, queries, **whose, use_index=True)
-    build_index(store, **whose)
-    indexed = store.connection.database.open_table(table_of(store.key(**whose))).version
-    build_index(store, **whose)
-    assert store.connection.database.open_table(table_of(store.key(**whose))).version == indexed, "made once"
-    exact = search(store, queries, **whose, k=3).to_pylist()
-    approximate = search(store, queries, **whose, k=3, use_index=True).to_pylist()
+        search(store, queries, **images, use_index=True)
+    build_index(store, **images)
+    indexed = store.connection.database.open_table(table_of(store.key(**images))).version
+    build_index(store, **images)
+    assert store.connection.database.open_table(table_of(store.key(**images))).version == indexed, "made once"
+    exact = search(store, queries, **images, k=3).to_pylist()
+    approximate = search(store, queries, **images, k=3, use_index=True).to_pylist()
     scores = {(row["query"], row["ord"]): row["score"] for row in exact}
     firsts = [row["ord"] for row in approximate if row["rank"] == 1]
     assert firsts == [row["ord"] for row in exact if row["rank"] == 1]
