@@ -61,13 +61,9 @@ def max_length_of(spec: EncoderSpec, *, default: int, limit: int) -> int:
 
 
 def tokenize(tokenizer: Any, texts: Sequence[str], *, max_length: int, width: int | None) -> Tokens:
-    """Token ids of a transformers tokenizer; only captions that are too long are tokenised again, truncated.
+    """Token ids of a transformers tokenizer; captions of more than ``max_length`` tokens are truncated.
 
-    Args:
-        tokenizer: A transformers tokenizer.
-        texts: The captions.
-        max_length: Tokens of the longest caption that is not truncated.
-        width: Columns of the result; None: as many as the longest caption has tokens.
+    ``width`` is the number of columns; None: as many as the longest caption has tokens.
     """
     rows = tokenizer(list(texts), verbose=False)["input_ids"]
     truncated = np.asarray([len(row) > max_length for row in rows], dtype=np.bool_)
@@ -83,12 +79,9 @@ def tokenize(tokenizer: Any, texts: Sequence[str], *, max_length: int, width: in
 def pad_rows(
     rows: Sequence[Sequence[int]], *, pad: int, width: int | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Token rows as one rectangle, padded on the right, and its mask (1: token, 0: padding).
+    """Token rows as one rectangle, padded on the right with ``pad``, and its mask (1: token, 0: padding).
 
-    Args:
-        rows: Token ids, one row per caption.
-        pad: Id of the padding.
-        width: Columns; None: as many as the longest row has.
+    ``width`` is the number of columns; None: as many as the longest row has.
 
     Examples:
         >>> ids, mask = pad_rows([[5], [6, 7]], pad=0, width=None)

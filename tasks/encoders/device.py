@@ -22,7 +22,14 @@ def device_name(device: str) -> str:
         import torch
 
         return str(torch.cuda.get_device_name(device))
-    return _processor()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:  # noqa: PTH123 - read line by line
+            for line in file:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
 
 
 def device_identity(device: str) -> str:
@@ -35,14 +42,3 @@ def device_identity(device: str) -> str:
 
         return f"cuda-{torch.cuda.get_device_properties(device).uuid}"
     return device
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:  # noqa: PTH123 - read line by line
-            for line in file:
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()

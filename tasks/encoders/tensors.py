@@ -52,11 +52,9 @@ def move(inputs: Inputs, device: torch.device, dtype: torch.dtype) -> dict[str, 
 
 
 def join(parts: Sequence[Prepared], *, pinned: bool) -> Prepared:
-    """Several prepared batches as one, in their order; tensors must agree in all but the first axis.
+    """Several prepared batches, at least one, as one, in their order; tensors must agree in all but the first axis.
 
-    Args:
-        parts: At least one.
-        pinned: Put the tensors in pinned memory, so that copying them to a GPU is asynchronous.
+    ``pinned`` puts the tensors in pinned memory, so that copying them to a GPU is asynchronous.
     """
     inputs: dict[str, Any] = {}
     for name, first in parts[0].inputs.items():
@@ -103,8 +101,6 @@ def ragged_embeddings(features: Tensor, keep: Tensor, prepared: Prepared, spec: 
     Args:
         features: Unnormalised, shape ``(n, longest, dim)``.
         keep: bool, shape ``(n, longest)``: False for padding.
-        prepared: The batch they came from.
-        spec: The encoder that they came from.
 
     Raises:
         WorkError: As :func:`dense_embeddings`, and if an item keeps no vector.

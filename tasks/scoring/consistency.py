@@ -93,12 +93,7 @@ class Shared(NamedTuple):
 
 
 def shared_items(one: NDArray[np.int32], other: NDArray[np.int32]) -> Shared:
-    """Find the items that are in both lists of a row.
-
-    Args:
-        one: Items, shape ``(n_rows, depth)``, no item twice in a row.
-        other: Same shape.
-    """
+    """The items that are in both lists of a row; lists have shape ``(n_rows, depth)``, no item twice in a row."""
     depth = one.shape[1]
     # item, place and list as one number: sorted, an item of both lists stands beside itself, list 0 first
     wide = np.int64 if max(int(one.max()), int(other.max())) >= (1 << 30) // depth else np.int32
@@ -139,11 +134,7 @@ def rank_biased_overlap(
 ) -> NDArray[np.float64]:
     """Extrapolated rank-biased overlap of two lists per row, 0..1 (RBO_ext of Webber et al. 2010, equation 32).
 
-    Args:
-        shared: What the lists have in common.
-        n_rows: How many pairs of lists there are.
-        depth: Length of every list.
-        persistence: Probability of looking one item further.
+    ``n_rows`` pairs of lists of length ``depth``; ``persistence`` is the probability of looking one item further.
 
     Examples:
         The lists (7, 8) and (8, 7) agree on nothing at depth 1 and on everything at depth 2:

@@ -72,11 +72,6 @@ def reciprocal_rank_fusion(
     Only the stored lists are fused: an item in none of them scores 0, and all of these tie. Hits in the top k are
     therefore exact as far as the lists are long enough; ranks beyond them are intervals.
 
-    Args:
-        outcomes: Per encoder, of the same task, with best lists.
-        task: The task of these outcomes.
-        constant: Damps the top ranks.
-
     Raises:
         ValueError: The outcomes are not of one task, or have no lists.
     """

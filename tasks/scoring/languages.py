@@ -52,15 +52,8 @@ def score_parts(
     """Outcomes of tasks that each stay within one part, with consistency with the reference language.
 
     The reference of a part is the reference language by the same translator, else by people. Where the corpus has
-    neither, or a caption has no counterpart, the two measures stay empty and a warning says so.
-
-    Args:
-        layout: The corpus.
-        tasks: The captions of each belong to one part.
-        images: float32 unit vectors, shape ``(n_images, dim)``.
-        captions: Read part by part.
-        device: Any torch device.
-        memory_bytes: What scoring a part may allocate beyond the embeddings.
+    neither, or a caption has no counterpart, the two measures stay empty and a warning says so. The captions of a task
+    belong to one part; the other arguments are those of :func:`tasks.scoring.dense.score_dense`, for one part.
     """
 
     def score(vectors: NDArray[np.float32], of_part: Sequence[RetrievalTask]) -> dict[str, Outcomes]:

@@ -39,10 +39,10 @@ def two_stage(first: Outcomes, task: RetrievalTask, second: SecondScores, depths
     """Outcomes of ordering the first N again, for every N; the second encoder scores each pair once.
 
     Args:
-        first: Outcomes of the first encoder, with best lists at least as long as the largest N.
-        task: The task of these outcomes.
+        first: Outcomes of the first encoder on the task, with best lists at least as long as the largest N.
+        task: The queries.
         second: Scores of the second encoder.
-        depths: The re-ranking depths N, each at least 1.
+        depths: Every N, at least 1.
 
     Returns:
         One entry per N, in the order given. ``seconds_per_query`` is measured on the largest N and proportional to N.

@@ -73,10 +73,7 @@ def folder_of(spec: EncoderSpec) -> Path:
 def related_folder(spec: EncoderSpec, repository: str, weights: Sequence[str] = ()) -> Path:
     """The folder of another repository that a resolved spec needs, at its pinned commit, downloaded if necessary.
 
-    Args:
-        spec: Resolved.
-        repository: Hub id or folder of the other repository.
-        weights: Patterns of its weights to download; none where only its configuration or code is needed.
+    ``weights`` are patterns of its weights; none where only its configuration or code is needed.
     """
     return local_path(repository) or snapshot(repository, str(spec.options[PIN + repository]), weights)
 

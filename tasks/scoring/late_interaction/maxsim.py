@@ -66,14 +66,9 @@ def score_maxsim(
 def outcomes_of_scores(
     scores: NDArray[np.float32], captions: Ragged, tasks: Sequence[ScoringTask], *, memory_bytes: int, top: int
 ) -> dict[str, Outcomes]:
-    """Outcomes of tasks that read the same scores: by row, by column, or by column and per token.
+    """Outcomes of tasks that read the same scores: by row, by column, or by column and divided by caption tokens.
 
-    Args:
-        scores: float32, shape ``(n_captions, n_images)``.
-        captions: Their numbers of tokens divide the scores of ``transposed-per-token``.
-        tasks: Of one corpus.
-        memory_bytes: Bounds the rows that are ranked at once.
-        top: Length of the best lists.
+    ``scores`` are float32, shape ``(n_captions, n_images)``; ``memory_bytes`` bounds the rows that are ranked at once.
     """
     to_images: list[RetrievalTask] = []
     to_captions: list[RetrievalTask] = []

@@ -32,12 +32,7 @@ def maxsim_scores(
 ) -> NDArray[np.float32]:
     """Sum over a caption's tokens of the best patch of the image, shape ``(n_captions, n_images)``.
 
-    Args:
-        images: Multi-vectors of all images.
-        captions: float32 multi-vectors of all captions.
-        n_images: Number of images to score.
-        device: Any torch device.
-        memory_bytes: Half of it for the scores; a larger table is kept in a temporary file.
+    The captions are float32. Scores that take more than half of ``memory_bytes`` are kept in a temporary file.
     """
     tokens = _padded(torch.from_numpy(captions.values).to(device))
 

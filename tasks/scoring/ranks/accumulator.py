@@ -49,15 +49,9 @@ def rows_of_table(
 def retrieval_outcomes(
     score_rows: Iterable[ScoreRows], tasks: Sequence[RetrievalTask], *, top: int = TOP
 ) -> dict[str, Outcomes]:
-    """Outcomes of all tasks of one direction.
+    """Protocol id -> outcomes of all tasks of one direction, in the order of the tasks, with lists of length ``top``.
 
-    Args:
-        score_rows: Together they hold every query of the tasks, with every item of the corpus.
-        tasks: All ``t2i`` or all ``i2t``.
-        top: Length of the best lists.
-
-    Returns:
-        Protocol id -> outcomes, in the order of ``tasks``.
+    The rows together hold every query of the tasks, with every item of the corpus.
     """
     accumulator = OutcomeAccumulator(tasks, top=top)
     for rows in score_rows:

@@ -32,11 +32,7 @@ class TopK(NamedTuple):
         return TopK(self.scores[queries, :k], self.positions[queries, :k])
 
     def among(self, members: NDArray[np.bool_], k: int) -> tuple[TopK, NDArray[np.bool_]]:
-        """The first ``k`` items that are members, and for which queries the lists hold that many.
-
-        Args:
-            members: Which columns count.
-            k: At most the number of members.
+        """The first ``k`` items that are members (at least ``k`` columns), and which lists hold that many.
 
         Examples:
             >>> best = TopK(np.float32([[0.9, 0.8, 0.7], [0.9, 0.8, 0.7]]), np.array([[2, 0, 1], [0, 2, 3]]))
@@ -112,11 +108,8 @@ def count_above_and_tied(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """How many scores of a query are above a threshold, and how many are equal to it, by a pass over all its scores.
 
-    Args:
-        scores: float32, shape ``(n_queries, n_items)``.
-        rows: int64, shape ``(n,)``: the query of each threshold.
-        thresholds: float32, shape ``(n,)``.
-        members: Which items count; all by default.
+    ``scores`` have shape ``(n_queries, n_items)``; ``rows`` names the query of each threshold, ``members`` the items
+    that count (all by default).
     """
     above, reached = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
     if scores.device.type == "cpu":
