@@ -1,7 +1,7 @@
-"""Flow `benchmark`: embed -> evaluate -> compare -> publish.
+"""Flow `benchmark`: embed -> evaluate -> compare -> publish, in one flow run.
 
-Each step is a flow that can also run, be scheduled and be repeated alone. Steps exchange references, never arrays: what
-a step makes is in the store when it ends.
+Each step can also run alone, as a flow. Steps exchange references, never arrays: what a step makes is in the store when
+it ends.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from dataclasses import dataclass
 
 from prefect import flow
 
-from flows.compare import compare
+from flows.compare import compare_step
 from flows.config import RunConfig
-from flows.embed import embed
-from flows.evaluate import evaluate
-from flows.execution import call, timeout_seconds
-from flows.publish import publish
+from flows.embed import embed_step
+from flows.evaluate import evaluate_step
+from flows.execution import call, task_runner, timeout_seconds
+from flows.publish import publish_step
 from flows.request import check_request
 from flows.runs import recorded_run
+from tasks.discover import find_evaluations, find_sets
 from tasks.runtime.open_corpora import OpenCorpora
 from tasks.runtime.references import EmbedRef
 
@@ -34,17 +35,20 @@ class BenchmarkRef:
 @flow(
     name="benchmark",
     flow_run_name="benchmark {config.title}",
+    task_runner=task_runner(),
     timeout_seconds=timeout_seconds(96),
 )
 def benchmark(config: RunConfig) -> BenchmarkRef:
     """Run the whole pipeline; without encoders, evaluate what is stored."""
     opened = OpenCorpora()
-    if config.encoders or config.corpora:
-        check_request(config, opened)
+    encoders = check_request(config, opened) if config.encoders or config.corpora else ()
     with recorded_run(config, "benchmark") as run:
-        embedded = call(embed, config, run, opened=opened) if config.encoders else ()
-        sets = tuple(reference.sets for reference in embedded) or None
-        evaluated = call(evaluate, config, run, sets)
-        call(compare, config, run, tuple({reference.sets.corpus: None for reference in evaluated}))
-        report = call(publish, config, run)
+        embedded = embed_step(config, run, encoders, opened) if encoders else ()
+        sets = tuple(reference.sets for reference in embedded) or call(
+            find_sets, config.store_uri, corpora=config.corpora, encoders=config.encoders
+        )
+        evaluate_step(config, run, sets)
+        corpora = tuple(dict.fromkeys(pair.corpus for pair in sets))
+        compare_step(config, run, call(find_evaluations, config.store_uri, corpora=corpora))
+        report = publish_step(config, run)
     return BenchmarkRef(run=run, embedded=embedded, report=report)

@@ -13,7 +13,6 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from flows.commands import add_commands
-from flows.config import default_workspace
 from store.errors import RequestError, WorkError
 
 DONE, FAILED, WRONG_REQUEST, INTERRUPTED = 0, 1, 2, 130
@@ -24,9 +23,9 @@ def build_parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
         "--workspace",
-        default=default_workspace(),
         metavar="DIR",
-        help="folder or URI that holds store/ and reports/ (default: $CAPIM_WORKSPACE or ./workspace)",
+        help="folder or URI that holds store/ and reports/ (default: the suite file's, else $CAPIM_WORKSPACE, else "
+        "./workspace)",
     )
     common.add_argument("--debug", action="store_true", help="show a traceback on errors")
     common.add_argument("--verbose", action="store_true", help="show log lines of the libraries")

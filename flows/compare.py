@@ -22,35 +22,31 @@ PROTOCOLS_AT_ONCE = 4  # in one task: enough that opening the store is little of
     task_runner=task_runner(),
     timeout_seconds=timeout_seconds(24),
 )
-def compare(
-    config: RunConfig, run: str | None = None, corpora: tuple[str, ...] | None = None
-) -> tuple[CompareRef, ...]:
-    """Compare all encoders that were evaluated on a corpus, imported ones too, and slice their outcomes.
+def compare(config: RunConfig) -> tuple[CompareRef, ...]:
+    """Compare the run's encoders on its corpora; all that were evaluated, imported ones too, where none is named."""
+    check_analyses(config.analyses)
+    evaluations = call(find_evaluations, config.store_uri, corpora=config.corpora, encoders=config.encoders)
+    with recorded_run(config, "compare") as run:
+        return compare_step(config, run, evaluations)
 
-    Args:
-        config: What to run.
-        run: Id of the larger run that this is a step of.
-        corpora: Names in the store; None: those of the configuration, or all where it names none.
+
+def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, ...]) -> tuple[CompareRef, ...]:
+    """Compare these evaluations corpus by corpus, and slice their outcomes.
 
     Returns:
         One reference per corpus and a few of its protocols.
     """
-    check_analyses(config.analyses)
-    evaluations = call(find_evaluations, config.store_uri, corpora=config.corpora if corpora is None else corpora)
-    with recorded_run(config, "compare", run) as run_id:
-        by_corpus: dict[str, list[EvaluationRef]] = {}
-        for evaluation in evaluations:
-            by_corpus.setdefault(evaluation.sets.corpus_fingerprint, []).append(evaluation)
-        arguments = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run_id}
-        groups = [tuple(members) for members in by_corpus.values()]
-        compared = call_each(
-            compare_corpus,
-            [{"evaluations": g, "protocols": part, **arguments} for g in groups for part in _families(g)],
-        )
-        call_each(
-            diagnose_corpus, [{"evaluations": group, "analyses": config.analyses, **arguments} for group in groups]
-        )
-        return tuple(compared)
+    by_corpus: dict[str, list[EvaluationRef]] = {}
+    for evaluation in evaluations:
+        by_corpus.setdefault(evaluation.sets.corpus_fingerprint, []).append(evaluation)
+    arguments = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
+    groups = [tuple(members) for members in by_corpus.values()]
+    compared = call_each(
+        compare_corpus,
+        [{"evaluations": group, "protocols": part, **arguments} for group in groups for part in _families(group)],
+    )
+    call_each(diagnose_corpus, [{"evaluations": group, "analyses": config.analyses, **arguments} for group in groups])
+    return tuple(compared)
 
 
 def _families(evaluations: tuple[EvaluationRef, ...]) -> list[tuple[str, ...]]:

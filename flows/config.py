@@ -162,11 +162,10 @@ def default_workspace() -> str:
     return os.environ.get(WORKSPACE_VARIABLE) or DEFAULT_WORKSPACE
 
 
-def demo_config(workspace: str) -> RunConfig:
+def demo_config(workspace: str | None) -> RunConfig:
     """The embedded corpora and models."""
-    return RunConfig(
-        name="demo", workspace=workspace, corpora=DEMO_CORPORA, encoders=DEMO_ENCODERS, replicates=2000, device="cpu"
-    )
+    options = {"corpora": DEMO_CORPORA, "encoders": DEMO_ENCODERS, "replicates": 2000, "device": "cpu"}
+    return run_config({"name": "demo", "workspace": workspace, **options})
 
 
 def run_config(options: Mapping[str, Any], suite: str | Path | None = None) -> RunConfig:
@@ -175,7 +174,7 @@ def run_config(options: Mapping[str, Any], suite: str | Path | None = None) -> R
     Raises:
         RequestError: Lists everything that is wrong with the options and with the suite file.
     """
-    fields = {} if suite is None else read_suite(suite)
+    fields = {"workspace": default_workspace(), **({} if suite is None else read_suite(suite))}
     given = {name: value for name, value in options.items() if value is not None}
     try:
         return RunConfig(**{**fields, **given})
@@ -216,6 +215,9 @@ def read_suite(path: str | Path) -> dict[str, Any]:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise RequestError(f"suite file {path} is not valid TOML: {error}") from error
+    workspace = fields.get("workspace")
+    if isinstance(workspace, str) and "://" not in workspace:
+        fields["workspace"] = str(path.parent / workspace)
     for several, one in (("corpora", "corpus"), ("encoders", "encoder")):
         entries, tables = fields.get(several, []), fields.pop(one, [])
         if isinstance(entries, list) and isinstance(tables, list):

@@ -12,7 +12,7 @@ from prefect import flow
 
 from flows.config import RunConfig
 from flows.execution import announce, call, call_each, task_runner, timeout_seconds
-from flows.request import check_request, checked_encoders, entry_named
+from flows.request import check_request, entry_named
 from flows.runs import recorded_run
 from store.errors import RequestError
 from store.types import EncoderSpec
@@ -45,50 +45,52 @@ def encode_settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:
     task_runner=task_runner(),
     timeout_seconds=timeout_seconds(72),
 )
-def embed(
-    config: RunConfig, run: str | None = None, shard: int | None = None, opened: OpenCorpora | None = None
-) -> tuple[EmbedRef, ...]:
+def embed(config: RunConfig, shard: int | None = None) -> tuple[EmbedRef, ...]:
     """Encode the run's corpora with the run's encoders.
 
     Args:
         config: What to run.
-        run: Id of the larger run that this is a step of.
         shard: Encode only this one of ``config.shards`` shards, from 1. The run that finds all shards stored seals the
             sets. None: all shards, on the task runner.
-        opened: Corpora that the larger run has read.
 
     Returns:
         One reference per encoder and corpus, in the order of the encoders; empty while other shards are missing.
     """
     if shard is not None and not 1 <= shard <= config.shards:
         raise RequestError(f"shard must be between 1 and {config.shards} (--shards), got {shard}")
-    opened = opened or OpenCorpora()
-    # before anything is written: a wrong name costs nothing
-    encoders = check_request(config, opened) if run is None else checked_encoders(config)
-    with recorded_run(config, "embed", run) as run_id:
-        corpora = tuple(
-            call(register_corpus, what, opened, store_uri=config.store_uri, sample=config.sample, seed=config.seed)
-            for what in config.corpora
-        )
-        works = [
-            EncodeWork(
-                spec=spec,
-                corpora=corpora,
-                opened=opened,
-                store_uri=config.store_uri,
-                settings=encode_settings(config, spec),
-                run=run_id,
-            )
-            for spec in encoders
-        ]
-        encoded = _encode_shards(config, works, shard)
-        if shard is not None and not call(is_complete, encoders, corpora, store_uri=config.store_uri):
-            return ()
-        done = [call(embed_corpora, work, encoded.get(work.spec.fingerprint, [])) for work in works]
-    embedded = tuple(reference for references in done for reference in references)
-    if run is None:  # a larger run continues by itself with what was encoded
+    opened = OpenCorpora()
+    encoders = check_request(config, opened)
+    with recorded_run(config, "embed") as run:
+        embedded = embed_step(config, run, encoders, opened, shard)
+    if embedded:
         announce("capim.embedded", config.workspace, n_encoded=sum(reference.n_encoded for reference in embedded))
     return embedded
+
+
+def embed_step(
+    config: RunConfig, run: str, encoders: tuple[EncoderSpec, ...], opened: OpenCorpora, shard: int | None = None
+) -> tuple[EmbedRef, ...]:
+    """Register the run's corpora and encode them with these encoders; ``opened`` has the corpora read so far."""
+    corpora = tuple(
+        call(register_corpus, what, opened, store_uri=config.store_uri, sample=config.sample, seed=config.seed)
+        for what in config.corpora
+    )
+    works = [
+        EncodeWork(
+            spec=spec,
+            corpora=corpora,
+            opened=opened,
+            store_uri=config.store_uri,
+            settings=encode_settings(config, spec),
+            run=run,
+        )
+        for spec in encoders
+    ]
+    encoded = _encode_shards(config, works, shard)
+    if shard is not None and not call(is_complete, encoders, corpora, store_uri=config.store_uri):
+        return ()
+    done = [call(embed_corpora, work, encoded.get(work.spec.fingerprint, [])) for work in works]
+    return tuple(reference for references in done for reference in references)
 
 
 def _encode_shards(config: RunConfig, works: list[EncodeWork], shard: int | None) -> dict[str, list[Encoded]]:

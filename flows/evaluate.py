@@ -19,38 +19,31 @@ from tasks.score import score
     task_runner=task_runner(),
     timeout_seconds=timeout_seconds(24),
 )
-def evaluate(
-    config: RunConfig, run: str | None = None, sets: tuple[SetsRef, ...] | None = None
-) -> tuple[EvaluationRef, ...]:
-    """Score embedding sets.
+def evaluate(config: RunConfig) -> tuple[EvaluationRef, ...]:
+    """Score the newest sets of the run's encoders and corpora (all where none is named); one reference per pair."""
+    sets = call(find_sets, config.store_uri, corpora=config.corpora, encoders=config.encoders)
+    with recorded_run(config, "evaluate") as run:
+        return evaluate_step(config, run, sets)
 
-    Args:
-        config: What to run.
-        run: Id of the larger run that this is a step of.
-        sets: Which sets; None: the store's newest of the run's encoders and corpora (all where none is named).
 
-    Returns:
-        One reference per encoder and corpus.
-    """
-    if sets is None:
-        sets = call(find_sets, config.store_uri, corpora=config.corpora, encoders=config.encoders)
-    with recorded_run(config, "evaluate", run) as run_id:
-        arguments = {
-            "store_uri": config.store_uri,
-            "protocols": config.protocols,
-            "device": config.device.partition(",")[0],
-            "resampling": config.resampling,
-            "keep_replicates": config.keep_replicates,
-            "run": run_id,
-        }
-        return tuple(call_each(score, [{"sets": pair, **arguments} for pair in sets]))
+def evaluate_step(config: RunConfig, run: str, sets: tuple[SetsRef, ...]) -> tuple[EvaluationRef, ...]:
+    """Score these sets under the run's protocols; one reference per pair."""
+    arguments = {
+        "store_uri": config.store_uri,
+        "protocols": config.protocols,
+        "device": config.device.partition(",")[0],
+        "resampling": config.resampling,
+        "keep_replicates": config.keep_replicates,
+        "run": run,
+    }
+    return tuple(call_each(score, [{"sets": pair, **arguments} for pair in sets]))
 
 
 @flow(name="custom-metric", flow_run_name="custom-metric {metric} {config.title}", timeout_seconds=timeout_seconds(24))
 def evaluate_custom(config: RunConfig, metric: str) -> list[str]:
     """Evaluate a user's metric (``module:function``) on stored evaluations; returns the ids of its result rows."""
     evaluations = call(find_evaluations, config.store_uri, corpora=config.corpora, encoders=config.encoders)
-    with recorded_run(config, "custom-metric") as run_id:
+    with recorded_run(config, "custom-metric") as run:
         return [
             result
             for evaluation in evaluations
@@ -61,6 +54,6 @@ def evaluate_custom(config: RunConfig, metric: str) -> list[str]:
                 store_uri=config.store_uri,
                 protocols=config.protocols,
                 resampling=config.resampling,
-                run=run_id,
+                run=run,
             )
         ]

@@ -1,8 +1,8 @@
-"""Runs a step with Prefect or without it.
+"""Runs flows and tasks with Prefect or without it.
 
-Inside a flow run every step is a Prefect flow or task run, with its state, its retries and its place in the UI.
-Outside one the same step is an ordinary function call: ``capim run`` on a laptop starts no server (a temporary
-one takes 10-20 s to come up) and gives the same rows.
+Inside a flow run every task is a Prefect task run, with its state, its retries and its place in the UI. Outside one
+it is an ordinary function call: ``capim run`` on a laptop starts no server (a temporary one takes 10-20 s to come up)
+and gives the same rows.
 """
 
 from __future__ import annotations
@@ -26,22 +26,18 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def call(step: Flow[P, R] | Task[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run a flow or task: under Prefect inside a flow run, as the plain function outside one."""
-    if FlowRunContext.get() is None:
-        return step.fn(*args, **kwargs)
-    if isinstance(step, Task):
-        return cast("Callable[P, R]", step)(*args, **kwargs)
-    with tags(step.name):
-        return cast("Callable[P, R]", step)(*args, **kwargs)
+def call(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run a task: as a task run inside a flow run, as the plain function outside one."""
+    run = task.fn if FlowRunContext.get() is None else cast("Callable[P, R]", task)
+    return run(*args, **kwargs)
 
 
-def call_each(step: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R]:
+def call_each(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R]:
     """Run a task once per set of arguments: on the task runner inside a flow run, else one after the other."""
-    run = cast("Callable[..., R]", step.fn)
+    run = cast("Callable[..., R]", task.fn)
     if FlowRunContext.get() is None:
         return [run(**arguments) for arguments in calls]
-    submit = cast("Callable[..., Any]", step.submit)
+    submit = cast("Callable[..., Any]", task.submit)
     futures = [submit(**arguments) for arguments in calls]
     return [cast("R", future.result()) for future in futures]
 
@@ -103,6 +99,6 @@ def start(flow: Flow[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """
     if PREFECT_API_URL.value() is None:
         return flow.fn(*args, **kwargs)
-    with tags("from-a-shell", flow.name):
+    with tags("from-a-shell"):
         state = cast("Callable[..., Any]", flow)(*args, **kwargs, return_state=True)
     return cast("R", state.result(raise_on_failure=True))

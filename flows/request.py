@@ -41,18 +41,6 @@ def check_request(config: RunConfig, opened: OpenCorpora) -> tuple[EncoderSpec, 
     return encoders
 
 
-def checked_encoders(config: RunConfig) -> tuple[EncoderSpec, ...]:
-    """The encoders of a step of a larger run, which has checked the corpora.
-
-    Raises:
-        RequestError: As for :func:`check_request`.
-    """
-    encoders, faults = _resolved(config)
-    if faults:
-        raise RequestError(faults)
-    return encoders
-
-
 def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], list[str]]:
     """The encoders that can be resolved, and the faults of the others.
 

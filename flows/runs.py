@@ -26,15 +26,11 @@ _ENCODING = ("benchmark", "embed", "import", "watch")  # kinds of runs that crea
 
 
 @contextmanager
-def recorded_run(config: RunConfig, kind: str, run: str | None = None) -> Iterator[str]:
+def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
     """Write a ``runs`` row with the state running, then completed or failed; gives the id of the run.
 
-    A step of a larger run passes the id of that run, which keeps the record, and writes nothing. Ids sort by time:
-    ``20261120T192233-benchmark-3f9a``.
+    Ids sort by time: ``20261120T192233-benchmark-3f9a``.
     """
-    if run is not None:
-        yield run
-        return
     _check_workspace(config.workspace)
     started = datetime.now(UTC)
     run = f"{started:%Y%m%dT%H%M%S}-{kind}-{secrets.token_hex(2)}"

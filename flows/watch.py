@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from prefect import flow
 
 from flows.config import RunConfig
-from flows.embed import embed
-from flows.evaluate import evaluate
-from flows.execution import announce, call, timeout_seconds
+from flows.embed import embed_step
+from flows.evaluate import evaluate_step
+from flows.execution import announce, call, task_runner, timeout_seconds
 from flows.request import check_request
 from flows.runs import recorded_run
 from store.errors import WorkError
@@ -47,6 +47,7 @@ class RegressionError(WorkError):
 @flow(
     name="watch",
     flow_run_name="watch {config.title}",
+    task_runner=task_runner(),
     timeout_seconds=timeout_seconds(24),
 )
 def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa: B008 - frozen; the form shows it
@@ -63,7 +64,7 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
     specs = check_request(config, opened)
     with recorded_run(config, "watch") as run:
         findings: list[WatchFinding] = call(watch_libraries, store_uri=config.store_uri, run=run)
-        embedded = call(embed, config, run, opened=opened)
+        embedded = embed_step(config, run, specs, opened)
         corpora = {reference.corpus.name: reference.corpus for reference in embedded}.values()
         findings += [WatchFinding("note", f"data of {c.name}", change) for c in corpora for change in c.changes]
         for spec in specs:
@@ -79,7 +80,7 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
                 seed=config.seed,
             )
             findings += vectors
-        for evaluation in call(evaluate, config, run, tuple(reference.sets for reference in embedded)):
+        for evaluation in evaluate_step(config, run, tuple(reference.sets for reference in embedded)):
             metrics: list[WatchFinding] = call(
                 watch_metrics,
                 evaluation,

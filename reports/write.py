@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,15 @@ from reports.rows.report_data import ReportData, Source, plain
 SCHEMA = "capim-report/1"
 
 
-def write_report(store: Source, target: str | Path, *, run: str | None = None, describe: Describe | None = None) -> str:
+def write_report(
+    store: Source,
+    target: str | Path,
+    *,
+    run: str | None = None,
+    corpora: Sequence[str] = (),
+    encoders: Sequence[str] = (),
+    describe: Describe | None = None,
+) -> str:
     """Writes ``report.html``, ``report.md``, ``figures/`` and ``results.json`` into a folder or to an address.
 
     All files are made before the first is written, and each replaces its predecessor in one step, so that a failure
@@ -28,6 +37,8 @@ def write_report(store: Source, target: str | Path, *, run: str | None = None, d
         target: A folder, made if need be, or ``s3://…``; figures of an earlier report that the new one does not have
             are removed.
         run: Only the results of this run; by default the newest of each.
+        corpora: Only the results on these corpora; by default on all.
+        encoders: Only the results of these encoders; by default of all.
         describe: See :func:`reports.rows.reading.read_report_data`.
 
     Returns:
@@ -37,7 +48,7 @@ def write_report(store: Source, target: str | Path, *, run: str | None = None, d
         RequestError: The store has no results.
         WorkError: The target cannot be written.
     """
-    data = read_report_data(store, run=run, describe=describe)
+    data = read_report_data(store, run=run, corpora=corpora, encoders=encoders, describe=describe)
     report = report_of(data)
     files = {f"figures/{name}": text for name, text in figure_files(report).items()}
     files["results.json"] = json.dumps(results_json(data, report), ensure_ascii=False, separators=(",", ":")) + "\n"

@@ -15,7 +15,7 @@ from tasks.scoring.approximate import measure
 from tasks.statistics.bootstrap import Interval
 
 
-@shell("approximate", kind="analyse", run_name="approximate-{exact.sets.encoder}-{exact.sets.corpus}")
+@shell("approximate", run_name="approximate-{exact.sets.encoder}-{exact.sets.corpus}")
 def approximate(exact: EvaluationRef, *, store_uri: str, kinds: Sequence[str] = KINDS, run: str) -> int:
     """Measure what LanceDB's indexes lose in R@k and gain in speed; returns the number of slices stored.
 

@@ -15,7 +15,7 @@ from tasks.scoring.protocols.selection import select_protocols
 from tasks.statistics.resampling import Resampling
 
 
-@shell("compare", kind="analyse", run_name="compare-{evaluations[0].sets.corpus}-{protocols[0]}")
+@shell("compare", run_name="compare-{evaluations[0].sets.corpus}-{protocols[0]}")
 def compare_corpus(
     evaluations: tuple[EvaluationRef, ...],
     *,

@@ -24,7 +24,7 @@ from tasks.scoring.score_blocks import score_blocks
 from tasks.statistics.resampling import Resampling
 
 
-@shell("custom-metric", kind="score", run_name="{metric}-{evaluation.sets.encoder}-{evaluation.sets.corpus}")
+@shell("custom-metric", run_name="{metric}-{evaluation.sets.encoder}-{evaluation.sets.corpus}")
 def custom_metric(
     evaluation: EvaluationRef,
     metric: str,

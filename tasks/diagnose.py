@@ -21,7 +21,7 @@ from tasks.scoring.protocols.selection import select_protocols
 from tasks.statistics.resampling import Resampling
 
 
-@shell("diagnose", kind="analyse", run_name="diagnose-{evaluations[0].sets.corpus}")
+@shell("diagnose", run_name="diagnose-{evaluations[0].sets.corpus}")
 def diagnose_corpus(
     evaluations: tuple[EvaluationRef, ...],
     *,

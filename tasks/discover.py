@@ -14,7 +14,7 @@ Named = str | dict[str, Any]
 SEVERAL_PROTOCOLS = frozenset("+*")  # characters in the protocol of a figure over several protocols
 
 
-@shell("find-sets", kind="read")
+@shell("find-sets")
 def find_sets(store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Named]) -> tuple[SetsRef, ...]:
     """The newest sealed pairs of embedding sets of these names; all pairs where no name is given.
 
@@ -51,7 +51,7 @@ def find_sets(store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Na
     return tuple(found)
 
 
-@shell("find-evaluations", kind="read")
+@shell("find-evaluations")
 def find_evaluations(
     store_uri: str, *, corpora: Sequence[Named] = (), encoders: Sequence[Named] = ()
 ) -> tuple[EvaluationRef, ...]:
@@ -60,11 +60,22 @@ def find_evaluations(
     In the order of the given names, else sorted by name, so that comparisons do not depend on the order of writing.
 
     Raises:
-        RequestError: The store has no results of these names.
+        RequestError: A name has no results, or these names have none together.
     """
     store = EmbeddingStore.open(store_uri)
     wanted = {"corpus": [corpus_name(c) for c in corpora], "encoder": [encoder_name(e) for e in encoders]}
     rows = store.rows("results", **{name: names for name, names in wanted.items() if names})
+    if any(not set(names) <= set(rows[column].to_pylist()) for column, names in wanted.items()):
+        everything = store.rows("results")
+        with_results = {column: sorted(set(everything[column].to_pylist())) for column in wanted}
+        faults = [
+            f"{column} {name!r} has no results in {store.uri}; those with results: {', '.join(with_results[column])}"
+            for column, names in wanted.items()
+            for name in names
+            if everything.num_rows and name not in with_results[column]
+        ]
+        if faults:
+            raise RequestError(faults)
     newest: dict[tuple[str, str], EvaluationRef] = {}
     for row in rows.sort_by("created").select([*SetsRef.__dataclass_fields__, "protocol", "evaluation"]).to_pylist():
         if not SEVERAL_PROTOCOLS.isdisjoint(row["protocol"]):

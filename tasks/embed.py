@@ -16,7 +16,7 @@ from tasks.runtime.shell import shell
 Encoded = list[list[EncodedSet]]  # by corpus and modality
 
 
-@shell("embed", kind="encode", run_name="embed-{work.spec.name}")
+@shell("embed", encodes=True, run_name="embed-{work.spec.name}")
 def embed_corpora(work: EncodeWork, shards: Sequence[Encoded] = ()) -> tuple[EmbedRef, ...]:
     """Encode images and captions of corpora block by block into the store, and seal the sets.
 
@@ -28,20 +28,20 @@ def embed_corpora(work: EncodeWork, shards: Sequence[Encoded] = ()) -> tuple[Emb
     return tuple(_reference(work.spec, corpus, [part[at] for part in parts]) for at, corpus in enumerate(work.corpora))
 
 
-@shell("embed-shard", kind="encode", run_name="embed-{work.spec.name}-shard-{work.shard}-of-{work.n_shards}")
+@shell("embed-shard", encodes=True, run_name="embed-{work.spec.name}-shard-{work.shard}-of-{work.n_shards}")
 def embed_shard(work: EncodeWork) -> Encoded:
     """Encode one shard wherever the task runner puts it; seals nothing."""
     with shown_progress():
         return encode_work(work)
 
 
-@shell("embed-on-devices", kind="encode", run_name="embed-{works[0].spec.name}-on-devices")
+@shell("embed-on-devices", encodes=True, run_name="embed-{works[0].spec.name}-on-devices")
 def embed_on_devices(works: Sequence[EncodeWork]) -> list[Encoded]:
     """Encode the shards of one model in parallel on this machine, each on its own device; seals nothing."""
     return encode_in_processes(works)
 
 
-@shell("is-complete", kind="read")
+@shell("is-complete")
 def is_complete(specs: Sequence[EncoderSpec], corpora: Sequence[CorpusRef], *, store_uri: str) -> bool:
     """Whether every item of these sets is stored, sealed or not."""
     store = EmbeddingStore.open(store_uri)

@@ -11,7 +11,7 @@ from tasks.scoring.fusion import reciprocal_rank_fusion, weighted_sum
 from tasks.statistics.resampling import Resampling
 
 
-@shell("fuse", kind="analyse", run_name="fuse-{members[0].sets.corpus}")
+@shell("fuse", run_name="fuse-{members[0].sets.corpus}")
 def fuse(
     members: tuple[EvaluationRef, ...],
     *,

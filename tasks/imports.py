@@ -15,7 +15,7 @@ from tasks.runtime.shell import shell
 from tasks.statistics.resampling import Resampling
 
 
-@shell("import-embeddings", kind="read", run_name="import-embeddings-{encoder}")
+@shell("import-embeddings", run_name="import-embeddings-{encoder}")
 def import_embedding_files(
     corpus: str | dict[str, Any], *, store_uri: str, encoder: str, images: str | None, captions: str | None
 ) -> list[SealedSet]:
@@ -30,7 +30,7 @@ def import_embedding_files(
     )
 
 
-@shell("import-outcomes", kind="read")
+@shell("import-outcomes")
 def import_hit_lists(
     corpus: str | dict[str, Any],
     folder: str,

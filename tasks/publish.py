@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from tasks.runtime.shell import shell
 LEADERBOARD = ("t2i/all", "R@1")  # protocol and metric of the artifact; the report has all
 
 
-@shell("publish", kind="report", run_name="publish-{run}", timeout_hours=2)
-def publish_report(*, store_uri: str, reports_uri: str, run: str) -> str:
-    """Writes the report into a folder named after the run; returns the path or URI of its HTML page."""
+@shell("publish", run_name="publish-{run}", timeout_hours=2)
+def publish_report(
+    *, store_uri: str, reports_uri: str, run: str, corpora: Sequence[str] = (), encoders: Sequence[str] = ()
+) -> str:
+    """Write the report of these corpora and encoders (all where none is named); returns the path or URI of its page."""
     store = EmbeddingStore.open(store_uri)
-    page = write_report(store, f"{reports_uri}/{run}", describe=caption_features)
+    page = write_report(store, f"{reports_uri}/{run}", corpora=corpora, encoders=encoders, describe=caption_features)
     show_table("leaderboard", leaderboard(store), "{1} of {0}, in percent, with intervals".format(*LEADERBOARD))
     link = page if "://" in page else Path(page).resolve().as_uri()
     show_text("report", f"# Report of {run}\n\n[{page}]({link})")

@@ -17,7 +17,7 @@ from tasks.runtime.shell import shell
 SKIPPED_SHOWN = 5
 
 
-@shell("check-corpora", kind="read", timeout_hours=12)
+@shell("check-corpora", timeout_hours=12)
 def check_corpora(
     corpora: Sequence[str | dict[str, Any]], opened: OpenCorpora, *, sample: int | None, seed: int
 ) -> list[str]:
@@ -39,7 +39,7 @@ def check_corpora(
     return faults
 
 
-@shell("register-corpus", kind="read", timeout_hours=24)
+@shell("register-corpus", timeout_hours=24)
 def register_corpus(
     what: str | dict[str, Any], opened: OpenCorpora, *, store_uri: str, sample: int | None, seed: int
 ) -> CorpusRef:

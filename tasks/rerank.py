@@ -12,7 +12,7 @@ from tasks.scoring.two_stage import two_stage
 from tasks.statistics.resampling import Resampling
 
 
-@shell("rerank", kind="analyse", run_name="rerank-{first.sets.encoder}-{second.sets.encoder}-{first.sets.corpus}")
+@shell("rerank", run_name="rerank-{first.sets.encoder}-{second.sets.encoder}-{first.sets.corpus}")
 def rerank(
     first: EvaluationRef,
     second: EvaluationRef,

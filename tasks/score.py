@@ -19,7 +19,7 @@ from tasks.statistics.resampling import Resampling
 HEADLINES = ("t2i/all", "i2t/any")
 
 
-@shell("score", kind="score", run_name="score-{sets.encoder}-{sets.corpus}")
+@shell("score", run_name="score-{sets.encoder}-{sets.corpus}")
 def score(
     sets: SetsRef,
     *,

@@ -24,7 +24,7 @@ from tasks.statistics.resampling import Resampling
 MODALITIES: tuple[Modality, ...] = ("image", "caption")
 
 
-@shell("watch-vectors", kind="encode", run_name="watch-vectors-{spec.name}", timeout_hours=6)
+@shell("watch-vectors", encodes=True, run_name="watch-vectors-{spec.name}", timeout_hours=6)
 def watch_vectors(
     spec: EncoderSpec,
     embedded: Sequence[EmbedRef],
@@ -65,7 +65,7 @@ def watch_vectors(
     return findings
 
 
-@shell("watch-metrics", kind="analyse", run_name="watch-metrics-{now.sets.encoder}-{now.sets.corpus}")
+@shell("watch-metrics", run_name="watch-metrics-{now.sets.encoder}-{now.sets.corpus}")
 def watch_metrics(
     now: EvaluationRef, *, store_uri: str, run: str, rule: WatchRule, resampling: Resampling
 ) -> list[WatchFinding]:
@@ -90,7 +90,7 @@ def watch_metrics(
     return list(dict.fromkeys(findings))
 
 
-@shell("watch-libraries", kind="read")
+@shell("watch-libraries")
 def watch_libraries(*, store_uri: str, run: str) -> list[WatchFinding]:
     """Compare library versions with those of the last completed run."""
     rows = EmbeddingStore.open(store_uri).rows("runs", state="completed").sort_by("started").to_pylist()

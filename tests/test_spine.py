@@ -142,6 +142,31 @@ def test_another_interval_and_another_adjustment_can_be_asked_for_and_taken_back
 
 
 @pytest.mark.slow
+def test_compare_and_report_take_only_the_named_encoders_and_corpora(
+    workspace: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    copy = tmp_path / "workspace"
+    shutil.copytree(workspace, copy)
+    store = EmbeddingStore.open(copy / "store")
+    store.connection.find("comparisons").delete("true")
+    two = ["--encoders", "tiny-clip,tiny-colpali", "--corpora", "shapes-winoground", "--workspace", str(copy)]
+    assert main(["compare", *two, "--replicates", "500", "--quiet"]) == 0
+    compared = EmbeddingStore.open(copy / "store").rows("comparisons").to_pylist()
+    assert {(row["encoder_a"], row["encoder_b"]) for row in compared} == {("tiny-clip", "tiny-colpali")}
+    assert {row["corpus"] for row in compared} == {"shapes-winoground"}
+    capsys.readouterr()
+    assert main(["report", *two]) == 0
+    written = json.loads(Path(capsys.readouterr().out.strip()).with_name("results.json").read_text())
+    assert {row["encoder"] for row in written["results"]} == {"tiny-clip", "tiny-colpali"}
+    assert {row["corpus"] for row in written["results"]} == {"shapes-winoground"}
+    for command in ("compare", "report"):
+        assert main([command, "--encoders", "tiny-clap", "--workspace", str(copy)]) == 2
+        message = capsys.readouterr().err
+        assert "'tiny-clap' has no results" in message
+        assert "tiny-clip, tiny-clip-plain, tiny-colpali" in message
+
+
+@pytest.mark.slow
 def test_the_report_is_one_page_with_markdown_and_numbers_beside_it(workspace: Path) -> None:
     [report] = sorted((workspace / "reports").glob("*/report.html"))[:1]
     html = report.read_text()

@@ -25,12 +25,21 @@ ENCODER_COLUMNS = (
 )
 
 
-def read_report_data(source: Source, *, run: str | None = None, describe: Describe | None = None) -> ReportData:
+def read_report_data(
+    source: Source,
+    *,
+    run: str | None = None,
+    corpora: Sequence[str] = (),
+    encoders: Sequence[str] = (),
+    describe: Describe | None = None,
+) -> ReportData:
     """All rows that a report of this store shows.
 
     Args:
         source: The store.
         run: Only the results that this run wrote; by default the newest of each, from all runs.
+        corpora: Only the results on these corpora; by default on all.
+        encoders: Only the results of these encoders; by default of all.
         describe: Gives the features of English captions (``tasks.diagnosis.content.caption_features.caption_features``)
             for the filter of the gallery; reports import no diagnosis.
 
@@ -39,7 +48,7 @@ def read_report_data(source: Source, *, run: str | None = None, describe: Descri
         corpus. ``left_out`` lists the others.
 
     Raises:
-        RequestError: There are no results.
+        RequestError: There are no results, or none of a named corpus or encoder.
     """
     tables: dict[str, list[Row]] = {name: [*source.rows(name).to_pylist()] for name in TABLES}
     results = [r for r in tables["results"] if run in (None, r["run"])]
@@ -53,16 +62,17 @@ def read_report_data(source: Source, *, run: str | None = None, describe: Descri
         )
         raise RequestError(f"store {source.uri}: {fault}; {step}")
 
-    corpora = _newest(results, "corpus", "corpus_fingerprint")
-    on_current = [r for r in results if corpora[r["corpus"]] == r["corpus_fingerprint"]]
-    encoders = _newest(on_current, "encoder", "encoder_fingerprint")
+    results = _named(_named(results, "corpus", corpora), "encoder", encoders)
+    corpus_of = _newest(results, "corpus", "corpus_fingerprint")
+    on_current = [r for r in results if corpus_of[r["corpus"]] == r["corpus_fingerprint"]]
+    encoder_of = _newest(on_current, "encoder", "encoder_fingerprint")
 
     def current(row: Row) -> bool:
-        corpus = corpora.get(row["corpus"])
+        corpus = corpus_of.get(row["corpus"])
         return (
             corpus is not None
             and row.get("corpus_fingerprint", corpus) == corpus
-            and all(encoders.get(row[name]) == row[column] for name, column in ENCODER_COLUMNS if name in row)
+            and all(encoder_of.get(row[name]) == row[column] for name, column in ENCODER_COLUMNS if name in row)
         )
 
     def newest(table: str, *key: str) -> tuple[Row, ...]:
@@ -75,7 +85,7 @@ def read_report_data(source: Source, *, run: str | None = None, describe: Descri
     slices = newest("slices", "corpus", "protocol", "analysis", "metric", "feature", "level_name", "encoder")
     batches = sorted(filter(current, tables["batches"]), key=lambda r: (r["created"], r["batch_id"]))
     named = {r["run"] for r in (*kept, *comparisons, *slices, *batches)}
-    contents = {name: source.corpus(name, fingerprint) for name, fingerprint in sorted(corpora.items())}
+    contents = {name: source.corpus(name, fingerprint) for name, fingerprint in sorted(corpus_of.items())}
     queries = _queries(source, kept, slices)
     return ReportData(
         uri=source.uri,
@@ -87,16 +97,32 @@ def read_report_data(source: Source, *, run: str | None = None, describe: Descri
         sets=tuple(
             s
             for s in sorted(source.sealed_sets(), key=lambda s: (s.key.corpus, s.key.encoder, s.key.modality))
-            if corpora.get(s.key.corpus) == s.key.corpus_fingerprint
-            and encoders.get(s.key.encoder) == s.key.encoder_fingerprint
+            if corpus_of.get(s.key.corpus) == s.key.corpus_fingerprint
+            and encoder_of.get(s.key.encoder) == s.key.encoder_fingerprint
         ),
-        specs={name: source.encoder(fingerprint) for name, fingerprint in sorted(encoders.items())},
+        specs={name: source.encoder(fingerprint) for name, fingerprint in sorted(encoder_of.items())},
         corpora=contents,
         queries=queries,
         features=_features(queries, contents, describe) if describe is not None else {},
         thumbnails=_thumbnails(source, queries, contents),
-        left_out=tuple(_left_out(results, corpora, encoders)),
+        left_out=tuple(_left_out(results, corpus_of, encoder_of)),
     )
+
+
+def _named(rows: list[Row], column: str, names: Sequence[str]) -> list[Row]:
+    """The rows of these names; all where none is named.
+
+    Raises:
+        RequestError: A name has no row.
+    """
+    with_results = sorted({row[column] for row in rows})
+    if faults := [
+        f"{column} {name!r} has no results; those with results: {', '.join(with_results)}"
+        for name in names
+        if name not in with_results
+    ]:
+        raise RequestError(faults)
+    return [row for row in rows if row[column] in names] if names else rows
 
 
 def _queries(source: Source, results: Sequence[Row], slices: Iterable[Row]) -> tuple[SelectedQuery, ...]:

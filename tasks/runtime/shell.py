@@ -1,9 +1,9 @@
-"""The decorator of all tasks: retries, tags, time limits, no result cache."""
+"""The decorator of all tasks: retries, the tag of encode tasks, time limits, no result cache."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
@@ -13,17 +13,16 @@ from tasks.runtime.retries import DELAYS_SECONDS, JITTER, may_help
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Kind = Literal["read", "encode", "score", "analyse", "report"]
-
 
 def shell(
-    name: str, *, kind: Kind, run_name: str | None = None, timeout_hours: float | None = None
+    name: str, *, encodes: bool = False, run_name: str | None = None, timeout_hours: float | None = None
 ) -> Callable[[Callable[P, R]], Task[P, R]]:
     """Make a function a Prefect task that can be repeated; its results are kept in the store only.
 
     Args:
         name: Name of the task.
-        kind: Its tag, ``capim-<kind>``; ``prefect concurrency-limit create capim-encode 1`` limits all of a kind.
+        encodes: Whether it gets the tag ``capim-encode``; ``prefect concurrency-limit create capim-encode 1`` limits
+            all such tasks together. Other tasks have no tag: each set of tags costs requests to the server.
         run_name: Name of its runs, a template over the parameters.
         timeout_hours: A run that takes longer fails. Only for tasks that flows call in their own thread: Prefect
             cannot interrupt others in the middle of a system call.
@@ -31,7 +30,7 @@ def shell(
     return task(
         name=name,
         task_run_name=run_name,
-        tags=[f"capim-{kind}"],
+        tags=["capim-encode"] if encodes else None,
         cache_policy=NO_CACHE,
         retries=len(DELAYS_SECONDS),
         retry_delay_seconds=DELAYS_SECONDS,

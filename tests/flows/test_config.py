@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flows.config import RunConfig, read_suite, run_config
-from flows.request import check_request, checked_encoders
+from flows.request import check_request
 from store.errors import RequestError, WorkError
 from tasks.runtime.open_corpora import OpenCorpora
 
@@ -85,6 +85,19 @@ def test_a_run_is_called_after_what_it_runs() -> None:
 def test_what_is_wrong_with_a_request_comes_before_a_hub_that_does_not_answer() -> None:
     far = {"name": "far", "adapter": "hf_dual", "checkpoint": "nobody/nothing", "dim": 4}
     with pytest.raises(RequestError, match="adapter 'nope' is unknown"):
-        checked_encoders(RunConfig(encoders=(far, far | {"name": "wrong", "adapter": "nope"})))
+        check_request(RunConfig(encoders=(far, far | {"name": "wrong", "adapter": "nope"})), OpenCorpora())
     with pytest.raises(WorkError, match="nobody/nothing"):
-        checked_encoders(RunConfig(encoders=(far,)))
+        check_request(RunConfig(encoders=(far,)), OpenCorpora())
+
+
+def test_the_workspace_is_that_of_the_option_else_of_the_suite_else_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = tmp_path / "suite.toml"
+    suite.write_text('workspace = "results"\n')
+    monkeypatch.setenv("CAPIM_WORKSPACE", "/from/environment")
+    assert run_config({"workspace": "/from/option"}, suite).workspace == "/from/option"
+    assert run_config({"workspace": None}, suite).workspace == str(tmp_path / "results")
+    assert run_config({"workspace": None}).workspace == "/from/environment"
+    monkeypatch.delenv("CAPIM_WORKSPACE")
+    assert run_config({}).workspace == "workspace"
