@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -59,7 +60,7 @@ def custom_metric(
         )
         rows = result_rows([evaluated], resampling)
         store.write_rows("results", rows, replace="result")
-        written += rows["result"].to_pylist()
+        written += cast("list[str]", rows["result"].to_pylist())
     if not written:
         raise RequestError(
             f"metric {metric!r} takes score blocks, which need a single-vector encoder and a retrieval protocol; "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from store import EmbeddingStore
 from store.errors import RequestError
@@ -23,8 +23,12 @@ def find_sets(store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Na
     """
     store = EmbeddingStore.open(store_uri)
     sealed = {(s.key.encoder_fingerprint, s.key.corpus_fingerprint, s.key.modality) for s in store.sealed_sets()}
-    encoder_names = [encoder_name(e) for e in encoders] or sorted(set(store.encoders()["name"].to_pylist()))
-    corpus_names = [corpus_name(c) for c in corpora] or sorted(set(store.corpora()["name"].to_pylist()))
+    encoder_names = [encoder_name(e) for e in encoders] or sorted(
+        set(cast("list[str]", store.encoders()["name"].to_pylist()))
+    )
+    corpus_names = [corpus_name(c) for c in corpora] or sorted(
+        set(cast("list[str]", store.corpora()["name"].to_pylist()))
+    )
     found, faults = [], []
     for corpus in corpus_names:
         for encoder in encoder_names:
@@ -67,7 +71,7 @@ def find_evaluations(
     rows = store.rows("results", **{name: names for name, names in wanted.items() if names})
     if any(not set(names) <= set(rows[column].to_pylist()) for column, names in wanted.items()):
         everything = store.rows("results")
-        with_results = {column: sorted(set(everything[column].to_pylist())) for column in wanted}
+        with_results = {column: sorted(set(cast("list[str]", everything[column].to_pylist()))) for column in wanted}
         faults = [
             f"{column} {name!r} has no results in {store.uri}; those with results: {', '.join(with_results[column])}"
             for column, names in wanted.items()

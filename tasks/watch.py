@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import cast
 
 from store import EmbeddingStore
 from store.types import EncoderSpec, Modality
@@ -56,7 +57,7 @@ def watch_vectors(
                 similarities = cosines(before, fresh_vectors(encoder, corpus, modality, ords))
                 findings += judge_vectors(f"{subject}, {modality}s", similarities, rule)
             batches = store.rows("batches", encoder_fingerprint=spec.fingerprint, corpus=corpus.name)
-            devices = sorted(set(batches["device"].to_pylist()))[:3]
+            devices = sorted(set(cast("list[str]", batches["device"].to_pylist())))[:3]
             if devices:
                 change = setting_changes(
                     f"device of {subject}", {"device": ", ".join(devices)}, {"device": device_name(device)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from flows.commands.declare import declare, names
 from flows.commands.output import RESULT_COLUMNS, print_rows
@@ -48,6 +48,7 @@ def results(args: argparse.Namespace) -> None:
         print_rows(_against_published(store.rows("slices", analysis="reference", **wanted)), form=args.format)
         return
     rows = store.rows("results", **wanted)
+    order: list[tuple[str, Literal["ascending", "descending"]]]
     order = [("corpus", "ascending"), ("protocol", "ascending"), ("metric", "ascending"), ("value", "descending")]
     print_rows(rows.sort_by(order).to_pylist(), form=args.format, columns=RESULT_COLUMNS)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 from store import EmbeddingStore
 from store.errors import WorkError
@@ -40,7 +40,7 @@ class OpenCorpora:
     def index(self, store: EmbeddingStore, what: str | dict[str, Any], *, sample: int | None, seed: int) -> Corpus:
         """The corpus without images that cannot be decoded; images that the store has not seen are decoded."""
         corpus = self.read(what, sample=sample, seed=seed)
-        shas = corpus.images["sha"].drop_null().unique().to_pylist()
+        shas = cast("list[str]", corpus.images["sha"].drop_null().unique().to_pylist())
         indexed = store.indexed_images(shas)
         with track(f"{corpus.name} · decoding", total=len(shas) - len(indexed), unit="images") as advance:
             done = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pyarrow as pa
 
 from store import EmbeddingStore
@@ -9,7 +11,7 @@ from store.errors import WorkError
 from store.types import EvalProtocol
 from tasks.scoring.outcomes import Outcomes
 
-_QUERY = [("query_ord", "ascending"), ("query_id", "ascending")]
+_QUERY: list[tuple[str, Literal["ascending", "descending"]]] = [("query_ord", "ascending"), ("query_id", "ascending")]
 
 
 def in_query_order(rows: pa.Table) -> pa.Table:
