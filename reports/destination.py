@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow.fs
 
 from store.errors import WorkError
+from store.files import replacing
 
 
 def write_files(target: str | Path, files: Mapping[str, str | bytes], *, replace_folder: str = "") -> None:
@@ -28,18 +29,20 @@ def write_files(target: str | Path, files: Mapping[str, str | bytes], *, replace
         system, root = (pyarrow.fs.LocalFileSystem(), root) if local else pyarrow.fs.FileSystem.from_uri(root)
         for name, contents in files.items():
             path = f"{root}/{name}"
+            data = contents.encode() if isinstance(contents, str) else contents
             if local:
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
-            with system.open_output_stream(f"{path}.new" if local else path) as stream:  # objects appear when complete
-                stream.write(contents.encode() if isinstance(contents, str) else contents)
-            if local:
-                Path(f"{path}.new").replace(path)
+                with replacing(Path(path)) as temporary:
+                    temporary.write_bytes(data)
+            else:
+                with system.open_output_stream(path) as stream:  # an object appears when it is complete
+                    stream.write(data)
         if replace_folder:
             folder = pyarrow.fs.FileSelector(f"{root}/{replace_folder}", allow_not_found=True)
             for old in system.get_file_info(folder):
                 if f"{replace_folder}/{old.base_name}" not in files:
                     system.delete_file(old.path)
-    except OSError as fault:
+    except (OSError, WorkError) as fault:
         raise WorkError(
             f"cannot write to {target}: {fault}; no result is lost; make the target writable and repeat the command"
         ) from fault

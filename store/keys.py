@@ -57,16 +57,6 @@ def key_of_row(row: Mapping[str, Any]) -> SetKey:
     return SetKey(**{field.name: row[field.name] for field in fields(SetKey)})
 
 
-def key_to_json(key: SetKey) -> str:
-    """A set's identity as canonical JSON, for the metadata of its table."""
-    return canonical_json(asdict(key))
-
-
-def key_from_json(text: str) -> SetKey:
-    """The identity that :func:`key_to_json` wrote."""
-    return key_of_row(json.loads(text))
-
-
 def spec_to_json(spec: EncoderSpec) -> str:
     """An encoder spec as canonical JSON."""
     return canonical_json({**asdict(spec), "options": dict(spec.options)})

@@ -15,9 +15,9 @@ TIME = pa.timestamp("us", tz="UTC")
 TOP = 100  # the longest result list that is stored
 
 
-def required(name: str, kind: pa.DataType) -> pa.Field:
-    """A column that is never null."""
-    return pa.field(name, kind, nullable=False)
+def required(kind: pa.DataType, *names: str) -> list[pa.Field]:
+    """Columns of one type, which are never null."""
+    return [pa.field(name, kind, nullable=False) for name in names]
 
 
 def optional(kind: pa.DataType, *names: str) -> list[pa.Field]:
@@ -36,44 +36,34 @@ def _columns(*fields: pa.Field) -> pa.Schema:
 
 # --- a corpus in memory -------------------------------------------------------------------------------------
 IMAGES = _columns(
-    required("id", pa.string()),
-    required("key", pa.string()),  # what ImageSource.read takes; not part of the identity
-    pa.field("sha", pa.string()),  # blake2b-128 of the encoded bytes, hexadecimal; null: no bytes (ids only)
-    pa.field("width", pa.int32()),
-    pa.field("height", pa.int32()),
-    pa.field("objects", pa.list_(pa.string())),  # categories present, sorted; null: not annotated
+    *required(pa.string(), "id"),
+    *required(pa.string(), "key"),  # what ImageSource.read takes; not part of the identity
+    *optional(pa.string(), "sha"),  # blake2b-128 of the encoded bytes, hexadecimal; null: no bytes (ids only)
+    *optional(pa.int32(), "width", "height"),
+    *optional(pa.list_(pa.string()), "objects"),  # categories present, sorted; null: not annotated
 )
 CAPTIONS = _columns(
-    required("id", pa.string()),
-    pa.field("image_id", pa.string()),  # null: describes no image of the corpus (a negative)
-    pa.field("text", pa.string()),  # null: ids only
-    required("ordinal", pa.int32()),  # 0, 1, 2 … within its image, language and translator
-    required("language", pa.string()),  # BCP-47
-    required("translator", pa.string()),  # human, google, bing, nllb …
-    pa.field("annotation_id", pa.string()),  # the data set's own id, for extra ground truths
+    *required(pa.string(), "id"),
+    *optional(pa.string(), "image_id"),  # null: describes no image of the corpus (a negative)
+    *optional(pa.string(), "text"),  # null: ids only
+    *required(pa.int32(), "ordinal"),  # 0, 1, 2 … within its image, language and translator
+    *required(pa.string(), "language"),  # BCP-47
+    *required(pa.string(), "translator"),  # human, google, bing, nllb …
+    *optional(pa.string(), "annotation_id"),  # the data set's own id, for extra ground truths
 )
 PAIRS = _columns(
-    required("id", pa.string()),
-    required("image_id", pa.string()),
-    required("caption_id", pa.string()),
-    required("negative_id", pa.string()),
-    required("category", pa.string()),
+    *required(pa.string(), "id", "image_id", "caption_id", "negative_id", "category"),
 )
 QUADRUPLES = _columns(
-    required("id", pa.string()),
-    required("image_0", pa.string()),
-    required("image_1", pa.string()),
-    required("caption_0", pa.string()),
-    required("caption_1", pa.string()),
-    required("tags", pa.list_(pa.string())),
+    *required(pa.string(), "id", "image_0", "image_1", "caption_0", "caption_1"),
+    *required(pa.list_(pa.string()), "tags"),
 )
 RELEVANCE = _columns(
-    required("ground_truth", pa.string()),  # cxc, eccv
-    required("direction", pa.string()),  # t2i: query is a caption; i2t: query is an image
-    required("query_id", pa.string()),
-    required("item_id", pa.string()),
+    *required(pa.string(), "ground_truth"),  # cxc, eccv
+    *required(pa.string(), "direction"),  # t2i: query is a caption; i2t: query is an image
+    *required(pa.string(), "query_id", "item_id"),
 )
-SKIPPED = pa.schema([required("image_id", pa.string()), required("reason", pa.string())])
+SKIPPED = _columns(*required(pa.string(), "image_id", "reason"))
 CORPUS_PARTS = {
     "images": IMAGES,
     "captions": CAPTIONS,
@@ -86,159 +76,123 @@ CORPUS_PARTS = {
 
 # --- rows that analyses write ---------------------------------------------------------------------------------
 _SUBJECT = [
-    required("encoder", pa.string()),
-    required("encoder_fingerprint", pa.string()),
-    required("corpus", pa.string()),
-    required("corpus_fingerprint", pa.string()),
-    required("protocol", pa.string()),
+    *required(pa.string(), "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "protocol"),
 ]
 OUTCOMES = _columns(
-    required("evaluation", pa.string()),  # digest of the sets' digests, the protocol and the scorer version
+    *required(pa.string(), "evaluation"),  # digest of the sets' digests, the protocol and the scorer version
     *_SUBJECT,
-    required("query_id", pa.string()),
-    required("query_ord", pa.int32()),  # of a quadruple or pair: its position in that table
-    required("cluster", pa.int32()),  # ord of the image that the query belongs to (quadruples: own position)
-    required("rank_best", pa.int32()),  # 1 + items strictly above the best relevant one
-    required("rank_worst", pa.int32()),  # rank_best + irrelevant items tied with it
-    required("n_relevant", pa.int32()),
-    required("n_tied_relevant", pa.int32()),  # relevant items tied with the best relevant one, itself included
-    required("n_gallery", pa.int32()),
-    required("weight", pa.float64()),  # of the query in a mean; 1 except where groups of unequal size count alike
-    required("best_score", pa.float32()),  # score of the best relevant item
-    pa.field("relevant_rank_best", pa.list_(pa.int32())),  # of all relevant items, ascending; null if there is one
-    pa.field("relevant_rank_worst", pa.list_(pa.int32())),
-    pa.field("top_ords", pa.list_(pa.int32())),  # gallery positions, best first, ties by position; at most TOP
-    pa.field("top_scores", pa.list_(pa.float32())),
-    pa.field("reference_ndcg", pa.float64()),  # consistency with the same query in the reference language
-    pa.field("reference_rbo", pa.float64()),
-    pa.field("scores", pa.list_(pa.float32())),  # quadruples: c0i0 c0i1 c1i0 c1i1; pairs: caption, negative
+    *required(pa.string(), "query_id"),
+    *required(pa.int32(), "query_ord"),  # of a quadruple or pair: its position in that table
+    *required(pa.int32(), "cluster"),  # ord of the image that the query belongs to (quadruples: own position)
+    *required(pa.int32(), "rank_best"),  # 1 + items strictly above the best relevant one
+    *required(pa.int32(), "rank_worst"),  # rank_best + irrelevant items tied with it
+    *required(pa.int32(), "n_relevant"),
+    *required(pa.int32(), "n_tied_relevant"),  # relevant items tied with the best relevant one, itself included
+    *required(pa.int32(), "n_gallery"),
+    *required(pa.float64(), "weight"),  # of the query in a mean; 1 except where groups of unequal size count alike
+    *required(pa.float32(), "best_score"),  # score of the best relevant item
+    *optional(pa.list_(pa.int32()), "relevant_rank_best"),  # of all relevant items, ascending; null if there is one
+    *optional(pa.list_(pa.int32()), "relevant_rank_worst"),
+    *optional(pa.list_(pa.int32()), "top_ords"),  # gallery positions, best first, ties by position; at most TOP
+    *optional(pa.list_(pa.float32()), "top_scores"),
+    *optional(pa.float64(), "reference_ndcg"),  # consistency with the same query in the reference language
+    *optional(pa.float64(), "reference_rbo"),
+    *optional(pa.list_(pa.float32()), "scores"),  # quadruples: c0i0 c0i1 c1i0 c1i1; pairs: caption, negative
 )
 RESULTS = _columns(
-    required("result", pa.string()),  # digest of what identifies the row
-    required("evaluation", pa.string()),
+    *required(pa.string(), "result"),  # digest of what identifies the row
+    *required(pa.string(), "evaluation"),
     *_SUBJECT,
-    required("metric", pa.string()),
-    pa.field("value", pa.float64()),  # null with a reason
-    pa.field("ci_low", pa.float64()),
-    pa.field("ci_high", pa.float64()),
-    pa.field("standard_error", pa.float64()),  # standard deviation of the bootstrap replicates
-    pa.field("robust_error", pa.float64()),  # clustered standard error without resampling; means only
-    pa.field("wilson_low", pa.float64()),  # where queries are independent hits and misses
-    pa.field("wilson_high", pa.float64()),
-    pa.field("value_ties_lost", pa.float64()),  # if all ties are lost
-    pa.field("value_ties_won", pa.float64()),  # if all ties are won
+    *required(pa.string(), "metric"),
+    *optional(pa.float64(), "value"),  # null with a reason
+    *optional(pa.float64(), "ci_low", "ci_high"),
+    *optional(pa.float64(), "standard_error"),  # standard deviation of the bootstrap replicates
+    *optional(pa.float64(), "robust_error"),  # clustered standard error without resampling; means only
+    *optional(pa.float64(), "wilson_low"),  # where queries are independent hits and misses
+    *optional(pa.float64(), "wilson_high"),
+    *optional(pa.float64(), "value_ties_lost"),  # if all ties are lost
+    *optional(pa.float64(), "value_ties_won"),  # if all ties are won
     # share of queries whose best relevant item is tied with an irrelevant one; null: no scores (hit lists)
-    pa.field("tie_share", pa.float64()),
-    required("n_queries", pa.int64()),
-    required("n_clusters", pa.int64()),
-    pa.field("chance", pa.float64()),
-    required("interval_method", pa.string()),  # percentile, bca, wilson, none
-    required("level", pa.float64()),
-    required("replicates", pa.int64()),
-    required("seed", pa.int64()),
-    pa.field("reason", pa.string()),
-    required("image_tag", pa.string()),  # of the embedding sets that it was computed from
-    required("caption_tag", pa.string()),
-    required("run", pa.string()),
-    required("created", TIME),
+    *optional(pa.float64(), "tie_share"),
+    *required(pa.int64(), "n_queries", "n_clusters"),
+    *optional(pa.float64(), "chance"),
+    *required(pa.string(), "interval_method"),  # percentile, bca, wilson, none
+    *required(pa.float64(), "level"),
+    *required(pa.int64(), "replicates", "seed"),
+    *optional(pa.string(), "reason"),
+    *required(pa.string(), "image_tag"),  # of the embedding sets that it was computed from
+    *required(pa.string(), "caption_tag", "run"),
+    *required(TIME, "created"),
 )
 REPLICATES = _columns(
-    required("result", pa.string()),  # key of the row of results that they belong to
-    required("evaluation", pa.string()),
+    *required(pa.string(), "result"),  # key of the row of results that they belong to
+    *required(pa.string(), "evaluation"),
     *_SUBJECT,
-    required("metric", pa.string()),
-    required("value", pa.float64()),  # the metric of the sample
-    required("replicate_values", pa.list_(pa.float64())),  # the metric of every bootstrap draw, in order
-    required("n_clusters", pa.int64()),  # the draws depend on this number and the seed alone
-    required("seed", pa.int64()),
-    required("run", pa.string()),
-    required("created", TIME),
+    *required(pa.string(), "metric"),
+    *required(pa.float64(), "value"),  # the metric of the sample
+    *required(pa.list_(pa.float64()), "replicate_values"),  # the metric of every bootstrap draw, in order
+    *required(pa.int64(), "n_clusters"),  # the draws depend on this number and the seed alone
+    *required(pa.int64(), "seed"),
+    *required(pa.string(), "run"),
+    *required(TIME, "created"),
 )
 COMPARISONS = _columns(
-    required("comparison", pa.string()),
-    required("corpus", pa.string()),
-    required("corpus_fingerprint", pa.string()),
-    required("protocol", pa.string()),
-    required("metric", pa.string()),
-    required("encoder_a", pa.string()),
-    required("fingerprint_a", pa.string()),
-    required("encoder_b", pa.string()),
-    required("fingerprint_b", pa.string()),
-    pa.field("difference", pa.float64()),  # a minus b
-    pa.field("ci_low", pa.float64()),
-    pa.field("ci_high", pa.float64()),
-    required("interval_method", pa.string()),  # percentile, bca, none
-    pa.field("p_sign_flip", pa.float64()),
-    required("p_exact", pa.bool_()),  # whether the sign-flip test enumerated every flip
-    pa.field("p_mcnemar", pa.float64()),
-    pa.field("p_adjusted", pa.float64()),  # of p_sign_flip, over all pairs of this metric
-    required("adjustment", pa.string()),  # holm, benjamini-hochberg
-    required("wins", pa.int64()),
-    required("ties", pa.int64()),
-    required("losses", pa.int64()),
-    pa.field("cohen_dz", pa.float64()),
-    pa.field("cohen_h", pa.float64()),
-    pa.field("odds_ratio", pa.float64()),
-    pa.field("detectable_effect", pa.float64()),  # at 80 % power
-    required("n_queries", pa.int64()),
-    required("n_clusters", pa.int64()),
-    required("level", pa.float64()),
-    required("replicates", pa.int64()),
-    required("permutations", pa.int64()),
-    required("seed", pa.int64()),
-    pa.field("reason", pa.string()),
-    required("run", pa.string()),
-    required("created", TIME),
+    *required(pa.string(), "comparison", "corpus", "corpus_fingerprint", "protocol", "metric", "encoder_a"),
+    *required(pa.string(), "fingerprint_a", "encoder_b", "fingerprint_b"),
+    *optional(pa.float64(), "difference"),  # a minus b
+    *optional(pa.float64(), "ci_low", "ci_high"),
+    *required(pa.string(), "interval_method"),  # percentile, bca, none
+    *optional(pa.float64(), "p_sign_flip"),
+    *required(pa.bool_(), "p_exact"),  # whether the sign-flip test enumerated every flip
+    *optional(pa.float64(), "p_mcnemar"),
+    *optional(pa.float64(), "p_adjusted"),  # of p_sign_flip, over all pairs of this metric
+    *required(pa.string(), "adjustment"),  # holm, benjamini-hochberg
+    *required(pa.int64(), "wins", "ties", "losses"),
+    *optional(pa.float64(), "cohen_dz", "cohen_h", "odds_ratio"),
+    *optional(pa.float64(), "detectable_effect"),  # at 80 % power
+    *required(pa.int64(), "n_queries", "n_clusters"),
+    *required(pa.float64(), "level"),
+    *required(pa.int64(), "replicates", "permutations", "seed"),
+    *optional(pa.string(), "reason"),
+    *required(pa.string(), "run"),
+    *required(TIME, "created"),
 )
 SLICES = _columns(
-    required("slice", pa.string()),
+    *required(pa.string(), "slice"),
     *_SUBJECT,
-    required("metric", pa.string()),
-    required("analysis", pa.string()),  # complexity, category, length, errors, tags, hubs, precision …
-    required("feature", pa.string()),  # spatial, colour, person …
-    required("level_name", pa.string()),  # with, without, difference, or the bin
-    pa.field("value", pa.float64()),
-    pa.field("ci_low", pa.float64()),
-    pa.field("ci_high", pa.float64()),
-    pa.field("p_adjusted", pa.float64()),
-    required("n_queries", pa.int64()),
-    required("n_clusters", pa.int64()),
-    pa.field("reason", pa.string()),
-    pa.field("detail", pa.string()),  # JSON: examples, cost, what else the analysis adds
-    required("run", pa.string()),
-    required("created", TIME),
+    *required(pa.string(), "metric"),
+    *required(pa.string(), "analysis"),  # complexity, category, length, errors, tags, hubs, precision …
+    *required(pa.string(), "feature"),  # spatial, colour, person …
+    *required(pa.string(), "level_name"),  # with, without, difference, or the bin
+    *optional(pa.float64(), "value", "ci_low", "ci_high", "p_adjusted"),
+    *required(pa.int64(), "n_queries", "n_clusters"),
+    *optional(pa.string(), "reason"),
+    *optional(pa.string(), "detail"),  # JSON: examples, cost, what else the analysis adds
+    *required(pa.string(), "run"),
+    *required(TIME, "created"),
 )
 BATCHES = _columns(
-    required("batch_id", pa.string()),
-    required("set_name", pa.string()),  # table name of the embedding set
-    required("encoder", pa.string()),
-    required("encoder_fingerprint", pa.string()),
-    required("corpus", pa.string()),
-    required("modality", pa.string()),
-    required("n_items", pa.int32()),
-    required("warmup", pa.bool_()),
-    pa.field("decode_seconds", pa.float64()),
-    pa.field("preprocess_seconds", pa.float64()),
-    pa.field("forward_seconds", pa.float64()),
-    pa.field("write_seconds", pa.float64()),
-    pa.field("peak_memory_bytes", pa.int64()),
-    required("batch_size", pa.int32()),
-    required("forward_precision", pa.string()),
-    required("device", pa.string()),  # name of the hardware
-    required("host", pa.string()),
-    required("versions", pa.string()),  # JSON: library -> version
-    required("run", pa.string()),
-    required("created", TIME),
+    *required(pa.string(), "batch_id"),
+    *required(pa.string(), "set_name"),  # table name of the embedding set
+    *required(pa.string(), "encoder", "encoder_fingerprint", "corpus", "modality"),
+    *required(pa.int32(), "n_items"),
+    *required(pa.bool_(), "warmup"),
+    *optional(pa.float64(), "decode_seconds", "preprocess_seconds", "forward_seconds", "write_seconds"),
+    *optional(pa.int64(), "peak_memory_bytes"),
+    *required(pa.int32(), "batch_size"),
+    *required(pa.string(), "forward_precision"),
+    *required(pa.string(), "device"),  # name of the hardware
+    *required(pa.string(), "host"),
+    *required(pa.string(), "versions"),  # JSON: library -> version
+    *required(pa.string(), "run"),
+    *required(TIME, "created"),
 )
 RUNS = _columns(
-    required("run", pa.string()),
-    required("name", pa.string()),
-    required("config", pa.string()),  # JSON of the RunConfig, without secrets
-    required("command", pa.string()),
-    required("versions", pa.string()),
-    required("host", pa.string()),
-    required("started", TIME),
-    pa.field("finished", TIME),
-    required("state", pa.string()),  # running, completed, failed
-    pa.field("message", pa.string()),
+    *required(pa.string(), "run", "name"),
+    *required(pa.string(), "config"),  # JSON of the RunConfig, without secrets
+    *required(pa.string(), "command", "versions", "host"),
+    *required(TIME, "started"),
+    *optional(TIME, "finished"),
+    *required(pa.string(), "state"),  # running, completed, failed
+    *optional(pa.string(), "message"),
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TextIO
+
+from store.exchange.row_files import write_csv, write_json
 
 Row = Mapping[str, Any]
 
@@ -52,14 +52,11 @@ def print_rows(
     out = out or sys.stdout
     listed = [dict(row) for row in rows]
     if form == "json":
-        json.dump(listed, out, indent=1, ensure_ascii=False, default=_jsonable)
-        out.write("\n")
+        write_json(listed, out)
         return
     names = list(listed[0]) if listed else list(columns or [])
     if form == "csv":
-        writer = csv.DictWriter(out, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({k: _csv_safe(v) for k, v in row.items()} for row in listed)
+        write_csv(listed, names, out)
         return
     if not listed:
         sys.stderr.write("no rows\n")
@@ -76,19 +73,3 @@ def print_rows(
     out.write(line(names))
     out.write("  ".join("─" * width for width in widths) + "\n")
     out.writelines(line(row) for row in cells)
-
-
-def _jsonable(value: object) -> object:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return f"<{len(value)} bytes>"
-    return str(value)
-
-
-def _csv_safe(value: object) -> object:
-    if isinstance(value, (list, dict)):
-        return json.dumps(value, ensure_ascii=False, default=_jsonable)
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return value

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pyarrow as pa
 
@@ -26,24 +27,33 @@ def write_row_file(path: Path, rows: pa.Table) -> None:
 
             pq.write_table(rows, temporary, compression="zstd")
         elif path.suffix == ".json":
-            temporary.write_text(json.dumps(_plain(rows), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+            with temporary.open("w", encoding="utf-8") as file:
+                write_json(rows.to_pylist(), file)
         else:
             with temporary.open("w", newline="", encoding="utf-8") as file:
-                writer = csv.writer(file)
-                writer.writerow(rows.column_names)
-                writer.writerows([_cell(value) for value in row.values()] for row in _plain(rows))
+                write_csv(rows.to_pylist(), rows.column_names, file)
 
 
-def _plain(rows: pa.Table) -> list[dict[str, Any]]:
-    """Rows with times as text in ISO 8601."""
-    return [
-        {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
-        for row in rows.to_pylist()
-    ]
+def write_json(rows: Sequence[Mapping[str, Any]], out: TextIO) -> None:
+    """Writes rows as an array of objects; times in ISO 8601, bytes as their number."""
+    json.dump(rows, out, indent=1, ensure_ascii=False, default=_text)
+    out.write("\n")
+
+
+def write_csv(rows: Sequence[Mapping[str, Any]], names: Sequence[str], out: TextIO) -> None:
+    """Writes rows under a header; null is empty, lists and objects are JSON, times are ISO 8601."""
+    writer = csv.DictWriter(out, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return f"<{len(value)} bytes>" if isinstance(value, bytes) else str(value)
 
 
 def _cell(value: object) -> object:
-    """A CSV cell: null is empty, lists are JSON."""
-    if value is None:
-        return ""
-    return json.dumps(value) if isinstance(value, list) else value
+    if isinstance(value, (list, dict)):
+        return json.dumps(value, ensure_ascii=False, default=_text)
+    return value.isoformat() if isinstance(value, datetime) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from store.embedding_store import EmbeddingStore
 from store.errors import RequestError, WorkError
-from store.keys import SET_PREFIXES, key_columns, key_from_json, table_of
+from store.keys import SET_PREFIXES, key_columns, table_of
 from store.schema import FORMAT, TIME, optional
 from store.sets.seal import SealedSet, storage_of
 from store.tables.compaction import data_bytes
@@ -78,7 +79,7 @@ def stored_key(connection: Connection, name: str) -> SetKey:
     metadata = (table.schema.metadata if table is not None else None) or {}
     if b"capim.set" not in metadata:
         raise WorkError(f"table {name!r} has no key of an embedding set in its metadata")
-    return key_from_json(metadata[b"capim.set"].decode())
+    return SetKey(**json.loads(metadata[b"capim.set"]))
 
 
 def find_set(store: EmbeddingStore, reference: str) -> SetKey:
@@ -120,8 +121,8 @@ def _set_row(store: EmbeddingStore, name: str, sealed: SealedSet | None, writers
 
 def _table_row(connection: Connection, name: str) -> dict[str, object]:
     row: dict[str, object] = {"table_name": name}
-    if connection.is_local:
-        row["disk_bytes"] = disk_bytes(Path(connection.table_uri(name)))
+    if folder := connection.folder(name):
+        row["disk_bytes"] = disk_bytes(folder)
     with suppress(WorkError):  # the other columns are null then; `capim store verify` names the fault
         table = connection.find(name)
         if table is not None:

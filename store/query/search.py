@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 HITS = pa.schema(
     [
-        required("query", pa.int32()),  # position among the queries
-        required("rank", pa.int32()),  # from 1; equal scores in corpus order
-        required("item_id", pa.string()),
-        required("ord", pa.int32()),
-        required("score", pa.float32()),  # cosine, or MaxSim; higher is closer
+        *required(pa.int32(), "query"),  # position among the queries
+        *required(pa.int32(), "rank"),  # from 1; equal scores in corpus order
+        *required(pa.string(), "item_id"),
+        *required(pa.int32(), "ord"),
+        *required(pa.float32(), "score"),  # cosine, or MaxSim; higher is closer
     ]
 )
 

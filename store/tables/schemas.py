@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import cast
 
 import pyarrow as pa
 
-from store.keys import key_to_json, spec_to_json
+from store.keys import spec_to_json
 from store.schema import (
     BATCHES,
     COMPARISONS,
@@ -17,10 +18,11 @@ from store.schema import (
     RUNS,
     SLICES,
     TIME,
+    optional,
     required,
 )
 from store.tables.connection import with_primary_key
-from store.types import EncoderSpec, SetKey, VectorKind
+from store.types import EncoderSpec, SetKey, VectorKind, canonical_json
 
 
 def _table(key: tuple[str, ...], *fields: pa.Field) -> pa.Schema:
@@ -28,55 +30,39 @@ def _table(key: tuple[str, ...], *fields: pa.Field) -> pa.Schema:
 
 
 METADATA_TABLES = {
-    "formats": _table(("format",), required("format", pa.int32()), required("written", TIME)),
+    "formats": _table(("format",), *required(pa.int32(), "format"), *required(TIME, "written")),
     "encoders": _table(
         ("name", "fingerprint"),
-        required("name", pa.string()),
-        required("fingerprint", pa.string()),
-        required("spec", pa.string()),  # canonical JSON of the EncoderSpec
-        required("written", TIME),  # of several rows with one name, the newest is what the name means
+        *required(pa.string(), "name", "fingerprint"),
+        *required(pa.string(), "spec"),  # canonical JSON of the EncoderSpec
+        *required(TIME, "written"),  # of several rows with one name, the newest is what the name means
     ),
     "corpora": _table(
         ("fingerprint",),
-        required("name", pa.string()),
-        required("fingerprint", pa.string()),
-        required("n_images", pa.int64()),
-        required("n_captions", pa.int64()),
-        required("n_pairs", pa.int64()),
-        required("n_quadruples", pa.int64()),
-        required("n_skipped", pa.int64()),
-        required("languages", pa.list_(pa.string())),
-        required("licence", pa.string()),
-        required("origin", pa.string()),
-        required("reference_language", pa.string()),
-        required("written", TIME),  # when it was last written under this name
+        *required(pa.string(), "name", "fingerprint"),
+        *required(pa.int64(), "n_images", "n_captions", "n_pairs", "n_quadruples", "n_skipped"),
+        *required(pa.list_(pa.string()), "languages"),
+        *required(pa.string(), "licence", "origin", "reference_language"),
+        *required(TIME, "written"),  # when it was last written under this name
     ),
     "image_index": _table(
         ("sha",),
-        required("sha", pa.string()),
-        pa.field("width", pa.int32()),  # null: the image cannot be decoded
-        pa.field("height", pa.int32()),
-        pa.field("thumbnail", pa.binary()),  # JPEG or PNG
-        pa.field("reason", pa.string()),  # why the image cannot be decoded; null if it can
+        *required(pa.string(), "sha"),
+        *optional(pa.int32(), "width"),  # null: the image cannot be decoded
+        *optional(pa.int32(), "height"),
+        *optional(pa.binary(), "thumbnail"),  # JPEG or PNG
+        *optional(pa.string(), "reason"),  # why the image cannot be decoded; null if it can
     ),
     "sets": _table(
         ("set_name",),
-        required("set_name", pa.string()),  # name of the table
-        required("encoder", pa.string()),
-        required("encoder_fingerprint", pa.string()),
-        required("corpus", pa.string()),
-        required("corpus_fingerprint", pa.string()),
-        required("modality", pa.string()),
-        required("vectors", pa.string()),
-        required("dim", pa.int32()),
-        required("storage", pa.string()),
-        required("tag", pa.string()),
-        required("version", pa.int64()),
-        required("n_rows", pa.int64()),
-        required("n_vectors", pa.int64()),
-        required("n_bytes", pa.int64()),
-        required("digest", pa.string()),  # SHA-256 of the checksums in corpus order
-        required("sealed_at", TIME),
+        *required(pa.string(), "set_name"),  # name of the table
+        *required(pa.string(), "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "modality"),
+        *required(pa.string(), "vectors"),
+        *required(pa.int32(), "dim"),
+        *required(pa.string(), "storage", "tag"),
+        *required(pa.int64(), "version", "n_rows", "n_vectors", "n_bytes"),
+        *required(pa.string(), "digest"),  # SHA-256 of the checksums in corpus order
+        *required(TIME, "sealed_at"),
     ),
 }
 """Tables about the whole store."""
@@ -92,7 +78,7 @@ ANALYSES = {
 }
 """Tables that ``EmbeddingStore.write_rows`` writes, with the primary key of each."""
 
-CHECKSUM = required("checksum", pa.uint64())
+(CHECKSUM,) = required(pa.uint64(), "checksum")
 """One more column of every table of ``ANALYSES``: ``store.checksums.column_checksums`` of the row."""
 
 
@@ -122,23 +108,19 @@ def set_schema(key: SetKey, spec: EncoderSpec) -> pa.Schema:
     multi = spec.vectors == "multi"
     vector = pa.list_(pa.float16() if spec.storage == "float16" else pa.float32(), spec.dim)
     fields = [
-        required("item_id", pa.string()),
-        required("ord", pa.int32()),  # position in the corpus; rows are stored in any order
-        required(vector_column(spec.vectors), pa.list_(vector) if multi else vector),
-        *([required("n_vectors", pa.int32())] if multi else []),
-        required("norm", pa.float32()),  # before normalisation
-        required("n_tokens", pa.int32()),
-        required("truncated", pa.bool_()),
-        required("input_sha", pa.string()),  # of the encoded bytes or text; empty where unknown (imports)
-        required("crc", pa.uint32()),  # store.checksums
-        required("batch_id", pa.string()),
-        required("write_number", pa.int64()),  # of rows with the same item, the one with the lowest number stays
-        *(
-            [required("language", pa.string()), required("translator", pa.string())]
-            if key.modality == "caption"
-            else []
-        ),
+        *required(pa.string(), "item_id"),
+        *required(pa.int32(), "ord"),  # position in the corpus; rows are stored in any order
+        *required(pa.list_(vector) if multi else vector, vector_column(spec.vectors)),
+        *required(pa.int32(), *(["n_vectors"] if multi else [])),
+        *required(pa.float32(), "norm"),  # before normalisation
+        *required(pa.int32(), "n_tokens"),
+        *required(pa.bool_(), "truncated"),
+        *required(pa.string(), "input_sha"),  # of the encoded bytes or text; empty where unknown (imports)
+        *required(pa.uint32(), "crc"),  # store.checksums
+        *required(pa.string(), "batch_id"),
+        *required(pa.int64(), "write_number"),  # of rows with the same item, the one with the lowest number stays
+        *required(pa.string(), *(["language", "translator"] if key.modality == "caption" else [])),
     ]
-    metadata: dict[bytes | str, bytes | str] = {"capim.format": str(FORMAT), "capim.set": key_to_json(key)}
+    metadata: dict[bytes | str, bytes | str] = {"capim.format": str(FORMAT), "capim.set": canonical_json(asdict(key))}
     metadata["capim.encoder"] = spec_to_json(spec)
     return with_primary_key(pa.schema(fields, metadata=metadata), "item_id")

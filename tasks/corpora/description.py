@@ -44,7 +44,7 @@ from typing import Annotated, Any, get_type_hints
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from store.errors import RequestError
-from store.types import Corpus
+from store.types import Corpus, name_fault
 from tasks.corpora import CORPORA
 from tasks.corpora.files import corpus_name
 from tasks.corpora.readers.table import NAMES, SUFFIXES
@@ -191,8 +191,8 @@ def _from_file(path: Path) -> ReaderCall:
 
 
 def _valid_name(name: str) -> str:
-    if corpus_name(Path(name)) != name:
-        raise ValueError("made of ASCII letters, digits, '.', '_' and '-' only")
+    if fault := name_fault(name):
+        raise ValueError(fault.removeprefix("expected "))
     return name
 
 

@@ -60,7 +60,7 @@ def test_all_faults_of_a_description_are_reported_together(tmp_path: Path) -> No
     )
     message = refusal(tmp_path / "c.toml")
     for expected in (
-        "name must be made of ASCII letters, digits, '.', '_' and '-' only, got 'a b'",
+        "name must be 1 to 120 ASCII letters, digits, '.', '_' or '-', the first a letter or digit, got 'a b'",
         "sample must be greater than or equal to 1, got 0",
         "sample_seed must be a whole number, got 'x'",
         "unknown option 'image' of reader 'coco-captions'; did you mean 'images'?",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
 
+from store.files import replacing
 from tasks.corpora.images.source import Folder
 
 CACHE = Path("~/.cache/capim/images")
@@ -36,9 +36,8 @@ class Downloads:
             return path.read_bytes()
         data = self._fetch(f"{self.address}/{key}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(data)
-        Path(file.name).replace(path)
+        with replacing(path) as temporary:
+            temporary.write_bytes(data)
         return data
 
     def _fetch(self, url: str) -> bytes:
