@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,10 @@ def shared_data() -> Path:
     return SHARED_DATA
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Count the tests that were skipped because the real data are missing."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None, None, None]:
+    """Count, below everything else, the tests that were skipped because the real data are missing."""
+    yield
     skipped = sum(NEEDS_DATA in str(report.longrepr) for report in terminalreporter.getreports("skipped"))
     if skipped:
         terminalreporter.write_line(f"{skipped} tests need the real data in {SHARED_DATA}, which is not here: skipped")
