@@ -9,7 +9,7 @@ from tasks.results.comparison import EncoderOutcomes, comparison_rows, shared_me
 from tasks.runtime.progress import track
 from tasks.runtime.references import CompareRef, EvaluationRef
 from tasks.runtime.shell import shell
-from tasks.runtime.stored_outcomes import read_outcomes
+from tasks.runtime.stored import read_outcomes
 from tasks.scoring.protocols.layout import cluster_count
 from tasks.scoring.protocols.selection import select_protocols
 from tasks.statistics.resampling import Resampling
@@ -24,15 +24,7 @@ def compare_corpus(
     resampling: Resampling,
     run: str,
 ) -> CompareRef:
-    """Pairwise comparisons of encoders that were evaluated on one corpus, into the store.
-
-    Args:
-        evaluations: All of one corpus.
-        protocols: Under which; each is a family of its own, over which p-values are adjusted.
-        store_uri: Where outcomes are read and comparisons written.
-        resampling: How intervals and flips are drawn, and p-values adjusted.
-        run: Id of the run.
-    """
+    """Store pairwise comparisons of encoders that were evaluated on one corpus; p-values are adjusted per protocol."""
     store = EmbeddingStore.open(store_uri)
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)

@@ -16,7 +16,7 @@ from tasks.metrics.custom import CustomMetric, load_metric
 from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.runtime.references import EvaluationRef
 from tasks.runtime.shell import shell
-from tasks.runtime.stored_outcomes import read_outcomes
+from tasks.runtime.stored import read_outcomes
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.layout import cluster_count
 from tasks.scoring.protocols.selection import build_tasks, select_protocols

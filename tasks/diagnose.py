@@ -15,8 +15,7 @@ from tasks.reference.published import published
 from tasks.runtime.progress import track
 from tasks.runtime.references import EvaluationRef
 from tasks.runtime.shell import shell
-from tasks.runtime.stored_outcomes import read_outcomes
-from tasks.runtime.stored_vectors import vector_reader
+from tasks.runtime.stored import read_outcomes, vector_reader
 from tasks.scoring.protocols.selection import select_protocols
 from tasks.statistics.resampling import Resampling
 
@@ -30,14 +29,9 @@ def diagnose_corpus(
     run: str,
     analyses: Sequence[str] = (),
 ) -> int:
-    """Write the slices of encoders that were evaluated on one corpus; return the number of rows.
+    """Store the slices of encoders that were evaluated on one corpus; returns the number of rows.
 
-    Args:
-        evaluations: Evaluations on the corpus.
-        store_uri: Location of the store.
-        resampling: How the intervals are drawn, as for the results.
-        run: Id of the run.
-        analyses: Keys of ``ANALYSES``; empty: all, except those that run on request only.
+    ``analyses`` are keys of ``ANALYSES``; empty: all, except those that run on request only.
     """
     store = EmbeddingStore.open(store_uri)
     sets = evaluations[0].sets

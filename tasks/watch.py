@@ -16,7 +16,7 @@ from tasks.runtime.device_lock import held
 from tasks.runtime.open_corpora import OpenCorpora
 from tasks.runtime.references import EmbedRef, EvaluationRef
 from tasks.runtime.shell import shell
-from tasks.runtime.stored_vectors import chosen
+from tasks.runtime.stored import chosen
 from tasks.runtime.versions import library_versions
 from tasks.runtime.watching import earlier_evaluations, figure_changes, fresh_vectors, stored_vectors
 from tasks.scoring.protocols.selection import select_protocols

@@ -148,7 +148,9 @@ def test_compare_and_report_take_only_the_named_encoders_and_corpora(
     copy = tmp_path / "workspace"
     shutil.copytree(workspace, copy)
     store = EmbeddingStore.open(copy / "store")
-    store.connection.find("comparisons").delete("true")
+    comparisons = store.connection.find("comparisons")
+    assert comparisons is not None
+    comparisons.delete("true")
     two = ["--encoders", "tiny-clip,tiny-colpali", "--corpora", "shapes-winoground", "--workspace", str(copy)]
     assert main(["compare", *two, "--replicates", "500", "--quiet"]) == 0
     compared = EmbeddingStore.open(copy / "store").rows("comparisons").to_pylist()

@@ -124,7 +124,7 @@ def _order(contents: EmbeddingFile, ids: list[str], corpus: str) -> NDArray[np.i
     if contents.ids is None:
         if len(contents) != len(ids):
             raise RequestError(
-                f"{len(contents)} items without ids, {corpus} has {len(ids)}: give ids, or exactly these items"
+                f"expected the {len(ids)} items of {corpus}, got {len(contents)} without ids; give ids or all items"
             )
         return np.arange(len(ids))
     row_of = {identifier: row for row, identifier in enumerate(contents.ids)}

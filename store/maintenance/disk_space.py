@@ -14,12 +14,7 @@ _MARGIN = 1.3  # new files beside the old ones while a set is compacted, and wha
 
 
 def bytes_needed(spec: EncoderSpec, n_items: int, vectors_per_item: float = 1.0) -> int:
-    """Disk space that a set takes while it is written and sealed: rows × bytes × 1.3.
-
-    Args:
-        spec: The encoder.
-        n_items: Rows to be written.
-        vectors_per_item: Mean number of vectors of an item, for a multi-vector encoder.
+    """Disk space in bytes that a set of ``n_items`` rows takes while it is written and sealed: rows × bytes × 1.3.
 
     Examples:
         >>> spec = EncoderSpec(name="e", adapter="a", checkpoint="c", revision="r", dim=1024)

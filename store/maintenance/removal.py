@@ -43,14 +43,7 @@ def drop(
     """Drops the embedding sets of an encoder, of a corpus, or of both; by default only plans it.
 
     With only a corpus given, the corpus is dropped too; with only an encoder, its registration. Results are kept: they
-    name the sets that they were computed from.
-
-    Args:
-        store: The store.
-        encoder: Name or fingerprint.
-        corpus: Name or fingerprint.
-        modality: Only sets of images or only sets of captions.
-        dry_run: Change nothing and return the plan.
+    name the sets that they were computed from. Encoder and corpus are names or fingerprints.
 
     Raises:
         RequestError: The encoder or corpus is not in the store, or neither was given.

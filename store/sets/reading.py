@@ -101,15 +101,9 @@ def read_matrix(
     language: str | None = None,
     translator: str | None = None,
 ) -> Vectors:
-    """The items of a single-vector set as one matrix.
+    """The items of a single-vector set as one matrix, of one language and translator where these are given.
 
-    Args:
-        connection: The database.
-        key: Identity of the set.
-        items: All items of the corpus.
-        sealed: The version to read; without one, items that have no row are left out.
-        language: Only captions in this language.
-        translator: Only captions by this translator.
+    Without ``sealed``, the version to read, items that have no row are left out.
     """
     name = table_of(key)
     wanted = items.subset(language, translator)

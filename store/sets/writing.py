@@ -121,15 +121,7 @@ class SetWriter:
 def to_rows(
     schema: pa.Schema, block: Block, items: ItemIndex, chosen: NDArray[np.int64], number: int
 ) -> pa.RecordBatch:
-    """The chosen rows of a checked block as they are stored, with their checksums.
-
-    Args:
-        schema: Columns of the set.
-        block: Checked.
-        items: Of the corpus.
-        chosen: Rows of the block, ascending.
-        number: From :func:`write_number`.
-    """
+    """Chosen rows (ascending) of a checked block as stored, with checksums; ``number`` is of :func:`write_number`."""
     ords = np.ascontiguousarray(block.ords[chosen], dtype=np.int32)
     embeddings = block.embeddings
     kind = vector_type(schema)

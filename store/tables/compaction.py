@@ -28,10 +28,7 @@ HISTORY_AGE = timedelta(days=14)  # `capim store compact` keeps younger versions
 def compact(connection: Connection, name: str, *, free: bool) -> None:
     """Rewrites small files of a table as files of about :data:`FILE_BYTES`; reading and writing may go on.
 
-    Args:
-        connection: Where the table is.
-        name: Of the table.
-        free: Remove the small files after each step; otherwise they stay until old versions are removed.
+    With ``free`` the small files are removed after each step; otherwise they stay until old versions are removed.
     """
     size = retrying(f"measuring {name!r}", lambda: row_bytes(_latest(connection, name)))
     rows = max(1, min(_MOST_ROWS, FILE_BYTES // size))

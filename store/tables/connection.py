@@ -64,11 +64,7 @@ def storage_options(environment: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def storage_faults(what: str) -> Iterator[None]:
-    """Turns a fault of the storage layer into a :class:`WorkError` that names the operation.
-
-    Args:
-        what: In the form "writing table 'runs'".
-    """
+    """Turns a fault of the storage layer into a :class:`WorkError` that names the operation, ``what``."""
     try:
         yield
     except (RequestError, WorkError):
@@ -97,9 +93,7 @@ def _explained(problem: str, fault: Exception) -> WorkError:
 def retrying(what: str, change: Callable[[], T]) -> T:
     """Runs a change, and repeats it after a pause when another process wrote to the table first.
 
-    Args:
-        what: In the form "writing table 'runs'"; part of the error.
-        change: Opens the latest version itself, so that a repetition sees what the other process wrote.
+    ``change`` opens the latest version itself, so that a repetition sees what the other process wrote.
     """
     attempt = 0
     while True:
@@ -192,9 +186,7 @@ class Connection:
     def append(self, table: lance.LanceDataset, parts: Sequence[Callable[[], pa.RecordBatch]]) -> lance.LanceDataset:
         """Adds rows in one commit: all of them or none. Appends of several processes never conflict.
 
-        Args:
-            table: At its latest version.
-            parts: Each makes some of the rows, in its own thread, and becomes one file.
+        Each of ``parts`` makes some of the rows, in its own thread, and becomes one file.
         """
         lance = load_lance()
 

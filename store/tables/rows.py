@@ -32,16 +32,11 @@ def merge(
 ) -> int:
     """Adds rows by their declared primary key in one commit; the table is made if it does not exist.
 
-    Args:
-        connection: The database.
-        name: Of the table.
-        schema: Its columns, with the primary key declared.
-        rows: With exactly these columns.
-        update: Whether a stored row with the same key is replaced; otherwise it stays and the new one is left out.
-        replaced: SQL condition on stored rows that are deleted in the same commit unless ``rows`` has their key.
+    With ``update`` a stored row with the same key is replaced; otherwise it stays and the new one is left out. Stored
+    rows that meet the SQL condition ``replaced`` are deleted in the same commit unless ``rows`` has their key.
 
     Returns:
-        Rows inserted or updated.
+        Number of rows inserted or updated.
     """
 
     def commit() -> int:

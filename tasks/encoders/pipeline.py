@@ -72,13 +72,11 @@ class Timings:
         decode_seconds: Reading and decoding, summed over worker threads; 0 for captions.
         preprocess_seconds: Resizing or tokenising, summed over worker threads.
         forward_seconds: The forward pass, until the vectors are back on the CPU.
-        wait_seconds: How long the forward pass waited for this batch: 0 when workers keep up.
     """
 
     decode_seconds: float
     preprocess_seconds: float
     forward_seconds: float
-    wait_seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +171,6 @@ def _encoded(
 ) -> Iterator[EncodedBatch]:
     """One forward pass after the other over prepared batches."""
     limit: int | None = None
-    waiting_since = time.perf_counter()
     for index, (batch, ready) in enumerate(batches):
         begun = time.perf_counter()
         embeddings, limit = _forward(encoder, ready.prepared, limit)
@@ -190,11 +187,9 @@ def _encoded(
                 decode_seconds=ready.decode_seconds,
                 preprocess_seconds=ready.preprocess_seconds,
                 forward_seconds=done - begun,
-                wait_seconds=begun - waiting_since,
             ),
             peak_memory_bytes=peak_bytes(encoder.device),
         )
-        waiting_since = time.perf_counter()
 
 
 def _forward(encoder: Encoder, prepared: Prepared, limit: int | None) -> tuple[Embeddings, int | None]:

@@ -98,9 +98,7 @@ def dense_embeddings(features: Tensor, prepared: Prepared, spec: EncoderSpec) ->
 def ragged_embeddings(features: Tensor, keep: Tensor, prepared: Prepared, spec: EncoderSpec) -> Embeddings:
     """Many unit vectors per item; padding is dropped, never stored as zeros.
 
-    Args:
-        features: Unnormalised, shape ``(n, longest, dim)``.
-        keep: bool, shape ``(n, longest)``: False for padding.
+    ``features`` are unnormalised, shape ``(n, longest, dim)``; ``keep``, shape ``(n, longest)``, is False for padding.
 
     Raises:
         WorkError: As :func:`dense_embeddings`, and if an item keeps no vector.

@@ -82,13 +82,8 @@ def language_rows(
     """Rows over all languages, for each direction and each metric that every part has.
 
     All parts see the same draws of images, so an interval is that of the mean, not of a typical language. A direction
-    with fewer than two languages has no rows; an undefined figure is null with a ``reason``.
-
-    Args:
-        parts: All parts of one encoder on one corpus, of one or both directions.
-        provenance: Of all of them; ``evaluation`` must identify them together.
-        reference: The corpus' reference language.
-        resampling: How the intervals are drawn.
+    with fewer than two languages has no rows; an undefined figure is null with a ``reason``. The parts are all of one
+    encoder on one corpus; ``provenance.evaluation`` must identify them together.
     """
     row_of = partial(result_row, provenance, resampling)
     rows: list[dict[str, Any]] = []

@@ -16,7 +16,7 @@ from tasks.diagnosis.slices import Slice, slice_rows
 from tasks.metrics import metrics_of
 from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.runtime.references import EvaluationRef, SetsRef
-from tasks.runtime.stored_outcomes import in_query_order, read_outcomes
+from tasks.runtime.stored import in_query_order, read_outcomes
 from tasks.scoring.dense import dense_score_rows
 from tasks.scoring.fusion import scores_per_token
 from tasks.scoring.late_interaction.multivectors import Blocks, gather

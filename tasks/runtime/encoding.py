@@ -20,7 +20,7 @@ from store import Block, EmbeddingStore
 from store.errors import RequestError
 from store.keys import set_key, table_of
 from store.maintenance.disk_space import check_disk_space
-from store.schema import BATCHES
+from store.schema import BATCHES, texts
 from store.types import Corpus, EncoderSpec, Modality, SetKey
 from tasks.corpora.images.decode import decode_image
 from tasks.encoders import Encoder, load_encoder
@@ -200,22 +200,19 @@ def _work(corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> tuple[
     from tasks.encoders.pipeline import CaptionWork, ImageWork
 
     if modality == "image":
-        chosen = corpus.images.take(pa.array(ords))
-        shas = chosen["sha"].to_pylist()
-        if corpus.source is None or None in shas:
+        chosen = corpus.images.take(ords)
+        if corpus.source is None or chosen["sha"].null_count:
             raise RequestError(
                 f"corpus {corpus.name!r} has images without files, which cannot be encoded; "
                 "import their embeddings with `capim import`"
             )
-        images = ImageWork(
-            ords=ords, keys=chosen["key"].to_pylist(), shas=shas, read=corpus.source.read, decode=decode_image
-        )
-        return images, shas
-    texts = corpus.captions["text"].take(pa.array(ords)).to_pylist()
-    if None in texts:
+        shas, keys = texts(chosen["sha"]), texts(chosen["key"])
+        return ImageWork(ords=ords, keys=keys, shas=shas, read=corpus.source.read, decode=decode_image), shas
+    captions = corpus.captions["text"].take(ords)
+    if captions.null_count:
         raise RequestError(
             f"corpus {corpus.name!r} has captions without text, which cannot be encoded; "
             "import their embeddings with `capim import`"
         )
-    shas = [blake2b(text.encode(), digest_size=16).hexdigest() for text in texts]
-    return CaptionWork(ords=ords, texts=texts), shas
+    shas = [blake2b(text.encode(), digest_size=16).hexdigest() for text in texts(captions)]
+    return CaptionWork(ords=ords, texts=texts(captions)), shas

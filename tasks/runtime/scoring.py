@@ -15,7 +15,7 @@ from store.types import Corpus, EvalProtocol, Modality, digest16
 from tasks.encoders.device import choose_device
 from tasks.metrics.crosslingual import language_part
 from tasks.runtime.references import SetsRef
-from tasks.runtime.stored_outcomes import in_query_order, read_outcomes
+from tasks.runtime.stored import in_query_order, read_outcomes
 from tasks.scoring.evaluate import SCORER_VERSION, evaluate
 from tasks.scoring.languages import CaptionParts
 from tasks.scoring.outcomes import Outcomes
@@ -93,14 +93,8 @@ def outcomes_of(
 ) -> Iterator[tuple[list[Outcomes], bool]]:
     """The outcomes of every protocol in query order, as many protocols at a time as are scored together.
 
-    Each list comes with whether it was scored now.
-
-    Args:
-        scored: The embedding sets.
-        protocols: Which of their protocols.
-        stored: Protocol id -> number of queries in the store. A protocol that has all its queries there is read; the
-            others are scored and stored.
-        device: Where scores are computed; ``auto`` is the best one there.
+    Each list comes with whether it was scored now. ``stored`` counts the queries in the store by protocol id: a
+    protocol that has all its queries there is read; the others are scored and stored.
     """
     begun = [protocol for protocol in protocols if protocol.id in stored]
     tasks = build_tasks(scored.corpus, begun) if begun else []

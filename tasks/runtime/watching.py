@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from store import EmbeddingStore
+from store.ragged import Ragged
+from store.schema import texts
 from store.types import Corpus, EvalProtocol, Modality
 from tasks.corpora.images.decode import decode_image
 from tasks.encoders import Encoder, encode_captions, encode_images
@@ -16,7 +17,7 @@ from tasks.metrics import METRICS
 from tasks.reference.changes import FigureChange, adjust
 from tasks.results.comparison import EncoderOutcomes, comparison_rows, shared_metrics
 from tasks.runtime.references import EvaluationRef, SetsRef
-from tasks.runtime.stored_outcomes import read_outcomes
+from tasks.runtime.stored import read_outcomes
 from tasks.scoring.protocols.layout import cluster_count
 from tasks.statistics.resampling import Resampling
 
@@ -29,23 +30,19 @@ def stored_vectors(store: EmbeddingStore, sets: SetsRef, modality: Modality, ord
     if store.encoder(encoder).vectors == "single":
         matrix = store.vectors(encoder=encoder, corpus=corpus, modality=modality).matrix
         return [matrix[i : i + 1] for i in ords]
-    wanted = set(ords.tolist())
-    vectors: dict[int, NDArray[np.float32]] = {}
-    for block in store.multivectors(encoder=encoder, corpus=corpus, modality=modality):
-        for at, position in enumerate(block.ords.tolist()):
-            if position in wanted:
-                vectors[position] = block.values[block.offsets[at] : block.offsets[at + 1]].astype(np.float32)
-    return [vectors[i] for i in ords.tolist()]
+    blocks = store.multivectors(encoder=encoder, corpus=corpus, modality=modality)
+    chosen = Ragged.concatenate(block.take(np.flatnonzero(np.isin(block.ords, ords))) for block in blocks)
+    return [chosen[row].astype(np.float32) for row in np.searchsorted(chosen.ords, ords)]
 
 
 def fresh_vectors(encoder: Encoder, corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> Vectors:
     """The same items encoded now in one batch; empty for images of a corpus without image bytes."""
     if modality == "caption":
-        embeddings = encode_captions(encoder, corpus.captions["text"].take(pa.array(ords)).to_pylist())
+        embeddings = encode_captions(encoder, texts(corpus.captions["text"].take(ords)))
     elif corpus.source is None:
         return []
     else:
-        keys = corpus.images["key"].take(pa.array(ords)).to_pylist()
+        keys = texts(corpus.images["key"].take(ords))
         embeddings = encode_images(encoder, [decode_image(corpus.source.read(key)) for key in keys])
     return np.split(embeddings.values, np.cumsum(embeddings.counts)[:-1])
 

@@ -30,7 +30,6 @@ class Approximation(NamedTuple):
         hit: Share of queries with a relevant item in the index' top ``k``.
         exact_hit: The same by exact search, ties in corpus order as in the index.
         queries_per_second: Over all queries, in batches as given.
-        p50_seconds: Median time of a batch.
         p95_seconds: 95th percentile of it.
         batch: Queries per call.
     """
@@ -41,7 +40,6 @@ class Approximation(NamedTuple):
     hit: float
     exact_hit: float
     queries_per_second: float
-    p50_seconds: float
     p95_seconds: float
     batch: int
 
@@ -106,7 +104,6 @@ def measure(
             hit=_hit(found[:, :k], task),
             exact_hit=_hit(exact.top_ords[:, :k], task),
             queries_per_second=len(queries) / sum(seconds),
-            p50_seconds=float(np.percentile(seconds, 50)),
             p95_seconds=float(np.percentile(seconds, 95)),
             batch=batch,
         )

@@ -98,7 +98,7 @@ IDS = np.array([f"i{position:05d}" for position in range(20)])
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (bad(GOOD[:19]), r"19 items without ids, corpus 'toy' has 20"),
+        (bad(GOOD[:19]), r"expected the 20 items of corpus 'toy', got 19 without ids"),
         (bad(GOOD, ids=IDS[:19]), "expected 20 ids, one per item, got 19"),
         (bad(GOOD[:19], ids=IDS[:19]), "1 of 20 items of corpus 'toy' are not in the file, first 'i00019'"),
         (bad(GOOD, ids=np.array([*IDS[:19], "nope"])), r"1 ids are not in corpus 'toy', first 'nope' at row 19"),
@@ -126,7 +126,9 @@ def test_a_wrong_file_is_named_and_nothing_is_kept(other, tmp_path, write, messa
 def test_faults_of_both_files_come_together(other, tmp_path):
     np.save(tmp_path / "a.npy", GOOD[:3])
     np.save(tmp_path / "b.npy", GOOD[:4])
-    with pytest.raises(RequestError, match=r"2 faults:[\s\S]*a\.npy: 3 items[\s\S]*b\.npy: 4 items"):
+    with pytest.raises(
+        RequestError, match=r"2 faults:[\s\S]*a\.npy: expected[^\n]* got 3 [\s\S]*b\.npy: expected[^\n]* got 4 "
+    ):
         import_embeddings(other, encoder="m", corpus="toy", images=tmp_path / "a.npy", captions=tmp_path / "b.npy")
     with pytest.raises(RequestError, match="give a file to import"):
         import_embeddings(other, encoder="m", corpus="toy")

@@ -14,7 +14,7 @@ from tasks.corpora.readers.shapes import read_shapes
 from tasks.diagnose import diagnose_corpus
 from tasks.diagnosis.vectors import LateInteractionVectors, SingleVectors
 from tasks.runtime.references import EvaluationRef, SetsRef
-from tasks.runtime.stored_vectors import chosen, vector_reader
+from tasks.runtime.stored import chosen, vector_reader
 from tasks.score import score
 from tasks.statistics.resampling import Resampling
 

@@ -6,11 +6,19 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from tasks.corpora.shapes.wording import TRANSLATORS, translated, wordings
-from tasks.corpora.shapes.world import Scene, training_scenes
+from tasks.corpora.shapes.world import Scene, held_out_orbits, scenes
 
 TRAINED_LANGUAGES = ("de", "fr", "es")  # besides English; Italian and Russian stay unseen on purpose
+
+
+@cache
+def training_scenes() -> tuple[Scene, ...]:
+    """The 5,760 scenes outside the held-out orbits, in a fixed order."""
+    held_out = {scene for orbit in held_out_orbits() for scene in orbit}
+    return tuple(scene for scene in scenes() if scene not in held_out)
 
 
 @dataclass(frozen=True, kw_only=True)

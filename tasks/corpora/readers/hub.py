@@ -80,12 +80,7 @@ def load_split(
 ) -> HubSplit:
     """One split of a data set on the hub, or of a folder in the hub's layout.
 
-    Args:
-        dataset: Hub id or folder.
-        split: Name of the split.
-        config: Name of the configuration if there are several.
-        revision: Branch, tag or commit.
-        need: Columns that must exist.
+    ``need`` names columns that must exist; ``revision`` is a branch, tag or commit.
 
     Raises:
         RequestError: It cannot be reached, is gated, or lacks the split or a column; the message says what to do.

@@ -130,10 +130,7 @@ def pooled(vectors: Ragged, trees: Sequence[NDArray[np.float64]], factor: int) -
     Clavié et al., Reducing the Footprint of Multi-Vector Retrieval with Minimal Performance Impact via Token Pooling,
     2024 (arXiv 2409.14683), section 3: hierarchical clustering over cosine distances.
 
-    Args:
-        vectors: All items.
-        trees: From :func:`token_trees`; they serve every factor.
-        factor: About how many vectors become one.
+    ``trees`` are those of :func:`token_trees`; they serve every factor.
     """
     items = []
     for item, tree in zip(vectors, trees, strict=True):

@@ -25,13 +25,7 @@ def gather(blocks: Iterable[Ragged], modality: str) -> Ragged:
 def checked(
     blocks: Iterable[Ragged], modality: str, dim: int | None = None, *, expected: int | None = None
 ) -> Iterator[Ragged]:
-    """The blocks, after a check that they can be scored.
-
-    Args:
-        blocks: In corpus order.
-        modality: Named in messages.
-        dim: Dimensions that each vector must have.
-        expected: Number of items needed, where that is known; items beyond them are left out.
+    """The blocks, in corpus order, after a check that they can be scored; items beyond ``expected`` are left out.
 
     Raises:
         ValueError: There are fewer, an item is missing, a vector is zero or not finite, or has not ``dim`` components.

@@ -19,8 +19,8 @@ from tasks.corpora.shapes.world import (
     held_out_scenes,
     parse_scene,
     scenes,
-    training_scenes,
 )
+from tests.tiny_models.curriculum import training_scenes
 
 
 def test_the_world_has_6960_scenes_and_300_orbits_of_four_are_held_out() -> None:

@@ -1,16 +1,46 @@
-"""Reads an encoder's stored vectors in the form that the analyses use."""
+"""Stored outcomes in query order, and stored vectors, in the form that analyses take."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from store import EmbeddingStore
+from store.errors import WorkError
 from store.ragged import Ragged
-from store.types import Modality
+from store.types import EvalProtocol, Modality
 from tasks.diagnosis.vectors import LateInteractionVectors, SingleVectors, StoredVectors
+from tasks.scoring.outcomes import Outcomes
+
+_QUERY: list[tuple[str, Literal["ascending", "descending"]]] = [("query_ord", "ascending"), ("query_id", "ascending")]
+
+
+def in_query_order(rows: pa.Table) -> pa.Table:
+    """Rows of one evaluation, sorted by query.
+
+    A store gives rows in any order. Encoders are compared query by query, and sums are the same to the last digit
+    only if they are added up in the same order.
+    """
+    return rows.sort_by(_QUERY)
+
+
+def read_outcomes(store: EmbeddingStore, evaluation: str, protocol: EvalProtocol) -> Outcomes:
+    """The outcomes of one evaluation.
+
+    Raises:
+        WorkError: They are not in the store, though results of them are.
+    """
+    rows = store.rows("outcomes", evaluation=evaluation)
+    if not rows.num_rows:
+        raise WorkError(
+            f"no outcomes of evaluation {evaluation} ({protocol.id}) in {store.uri}; run `capim evaluate` again"
+        )
+    return Outcomes.from_arrow(in_query_order(rows), protocol)
+
 
 WITHOUT_VECTORS = frozenset({"hit-lists", "two-stage", "fusion"})  # adapters of encoders that have outcomes only
 MOST_IMAGES = 1000  # of a late-interaction encoder: with a thousand vectors of 128 float32 each, half a GiB
@@ -19,13 +49,9 @@ MOST_IMAGES = 1000  # of a late-interaction encoder: with a thousand vectors of 
 def vector_reader(
     store: EmbeddingStore, fingerprints: Mapping[str, str], corpus: str, *, seed: int
 ) -> Callable[[str], StoredVectors | None]:
-    """A function that reads the vectors of an encoder; it returns None for encoders without vectors.
+    """A function that reads the vectors of an encoder by name; it returns None for encoders without vectors.
 
-    Args:
-        store: The store.
-        fingerprints: Encoder name -> fingerprint.
-        corpus: Fingerprint of the corpus.
-        seed: Seed of the sample of ``MOST_IMAGES`` images, where a late-interaction encoder has more.
+    Where a late-interaction encoder has more than ``MOST_IMAGES`` images, a sample of so many is drawn with ``seed``.
     """
 
     def late(encoder: str, modality: Modality, most: int | None = None) -> Ragged:

@@ -1,0 +1,94 @@
+"""The rooms of the product: their imports as a picture in ``docs/rooms.md``, and how much each may hold.
+
+After a change of imports: ``python -m tests.test_rooms`` writes the page again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import grimp
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "rooms.md"
+PACKAGES = ("deployments", "flows", "tasks", "reports", "store")
+MOST_FILES = 15
+MOST_LINES = 300
+TABLES = {"tasks/corpora/readers", "reports/sections"}  # one file per row of a table
+INTRODUCTION = """# Rooms
+
+Which room imports which, as found in the code. A room is a top-level package or a package in `tasks/`; `tasks` itself
+stands for the Prefect tasks, the files directly in that folder. Imports run downwards only. An arrow that follows from
+others is left out: every room may use what lies below it, and all use `store`.
+"""
+
+
+def room_of(module: str) -> str:
+    """The room of a module: its top-level package, or the package inside ``tasks``."""
+    package, _, rest = module.partition(".")
+    inside = rest.partition(".")[0]
+    return f"tasks/{inside}" if package == "tasks" and inside and (ROOT / "tasks" / inside).is_dir() else package
+
+
+def imported_rooms() -> dict[str, set[str]]:
+    """Room -> the other rooms that its modules import."""
+    graph = grimp.build_graph(*PACKAGES)
+    rooms: dict[str, set[str]] = {}
+    for module in graph.modules:
+        imported = {room_of(name) for name in graph.find_modules_directly_imported_by(module)}
+        rooms.setdefault(room_of(module), set()).update(imported - {room_of(module)})
+    return rooms
+
+
+def reachable(rooms: dict[str, set[str]], room: str) -> set[str]:
+    """Every room that a room imports, directly or through others; the room itself where imports run in a circle."""
+    found: set[str] = set()
+    left = [*rooms[room]]
+    while left:
+        if (following := left.pop()) not in found:
+            found.add(following)
+            left += rooms[following]
+    return found
+
+
+def page() -> str:
+    """The text of ``docs/rooms.md``."""
+    rooms = imported_rooms()
+    lines = [f'    {name.replace("/", "_")}["{name}"]' for name in sorted(rooms)]
+    for name, imported in sorted(rooms.items()):
+        through_others = {room for other in imported for room in reachable(rooms, other)}
+        lines += [
+            f"    {name.replace('/', '_')} --> {room.replace('/', '_')}" for room in sorted(imported - through_others)
+        ]
+    return "\n".join([INTRODUCTION, "```mermaid", "graph TD", *lines, "```", ""])
+
+
+def product_files() -> list[Path]:
+    """Every Python file of the product."""
+    return [file for package in PACKAGES for file in (ROOT / package).rglob("*.py")]
+
+
+def test_the_picture_shows_the_imports_of_the_code() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m tests.test_rooms"
+
+
+def test_no_room_imports_itself_through_another() -> None:
+    rooms = imported_rooms()
+    assert not [room for room in rooms if room in reachable(rooms, room)]
+
+
+def test_no_folder_holds_more_files_than_a_newcomer_can_look_over() -> None:
+    folders = Counter(str(file.parent.relative_to(ROOT)) for file in product_files() if file.name != "__init__.py")
+    assert not {folder: n for folder, n in folders.items() if n > MOST_FILES and folder not in TABLES}
+
+
+def test_no_file_of_the_product_is_too_long_to_read_at_once() -> None:
+    lengths = {file.relative_to(ROOT): len(file.read_text(encoding="utf-8").splitlines()) for file in product_files()}
+    assert not {file: n for file, n in lengths.items() if n > MOST_LINES}
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    sys.stdout.write(f"{PAGE}\n")
