@@ -180,7 +180,7 @@ def watch(args: argparse.Namespace) -> int:
 
 
 def report(args: argparse.Namespace) -> int:
-    """Write a report of everything in the store: HTML, Markdown and results.json.
+    """Write a report of the store, or of --corpora and --encoders: HTML, Markdown and results.json.
 
     With --compare, write a page about two reports instead: which figures differ, whether the difference is significant,
     and what changed between the runs.

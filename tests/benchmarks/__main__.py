@@ -140,10 +140,8 @@ def table(kept: dict[str, dict[str, object]]) -> str:
     for group, record in sorted(kept.items()):
         versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())  # type: ignore[attr-defined]
         lines += [f"## {group}", ""]
-        lines += [
-            f"{record['date']}, commit {record['commit']}, {record['seconds']} s. {record['machine']}; {versions}.",
-            "",
-        ]
+        made = f"commit {record['commit']}, {record['seconds']} s" if "commit" in record else "commit not recorded"
+        lines += [f"{record['date']}, {made}. {record['machine']}; {versions}.", ""]
         lines += ["| what | value | bar | | peer | note |", "|---|---:|---|---|---|---|"]
         for entry in record["rows"]:  # type: ignore[attr-defined]
             row = Row(**entry)
