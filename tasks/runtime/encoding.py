@@ -214,5 +214,6 @@ def _work(corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> tuple[
             f"corpus {corpus.name!r} has captions without text, which cannot be encoded; "
             "import their embeddings with `capim import`"
         )
-    shas = [blake2b(text.encode(), digest_size=16).hexdigest() for text in texts(captions)]
-    return CaptionWork(ords=ords, texts=texts(captions)), shas
+    captions_read = texts(captions)
+    shas = [blake2b(text.encode(), digest_size=16).hexdigest() for text in captions_read]
+    return CaptionWork(ords=ords, texts=captions_read), shas

@@ -57,12 +57,7 @@ def vector_reader(
     def late(encoder: str, modality: Modality, most: int | None = None) -> Ragged:
         sealed = store.sealed(store.key(encoder=encoder, corpus=corpus, modality=modality))
         wanted = chosen(0 if sealed is None else sealed.n_rows, most, seed)
-        return Ragged.concatenate(
-            Ragged(values=block.values.astype(np.float32), offsets=block.offsets, ords=block.ords).take(
-                np.flatnonzero(np.isin(block.ords, wanted))
-            )
-            for block in store.multivectors(encoder=encoder, corpus=corpus, modality=modality)
-        )
+        return read_multivectors(store, encoder, corpus, modality, wanted)
 
     def read(name: str) -> StoredVectors | None:
         encoder = fingerprints[name]
@@ -78,6 +73,15 @@ def vector_reader(
         )
 
     return read
+
+
+def read_multivectors(
+    store: EmbeddingStore, encoder: str, corpus: str, modality: Modality, ords: NDArray[np.int32]
+) -> Ragged:
+    """The float32 multi-vectors of the items at these positions, in corpus order."""
+    blocks = store.multivectors(encoder=encoder, corpus=corpus, modality=modality)
+    wanted = Ragged.concatenate(block.take(np.flatnonzero(np.isin(block.ords, ords))) for block in blocks)
+    return wanted.with_values(wanted.values.astype(np.float32))
 
 
 def chosen(n: int, most: int | None, seed: int) -> NDArray[np.int32]:

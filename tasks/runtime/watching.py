@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store import EmbeddingStore
-from store.ragged import Ragged
 from store.schema import texts
 from store.types import Corpus, EvalProtocol, Modality
 from tasks.corpora.images.decode import decode_image
@@ -17,7 +16,7 @@ from tasks.metrics import METRICS
 from tasks.reference.changes import FigureChange, adjust
 from tasks.results.comparison import EncoderOutcomes, comparison_rows, shared_metrics
 from tasks.runtime.references import EvaluationRef, SetsRef
-from tasks.runtime.stored import read_outcomes
+from tasks.runtime.stored import read_multivectors, read_outcomes
 from tasks.scoring.protocols.layout import cluster_count
 from tasks.statistics.resampling import Resampling
 
@@ -25,14 +24,12 @@ Vectors = list[NDArray[np.float32]]
 
 
 def stored_vectors(store: EmbeddingStore, sets: SetsRef, modality: Modality, ords: NDArray[np.int32]) -> Vectors:
-    """Stored vectors of these items, each of shape ``(n_vectors, dim)``."""
+    """Stored vectors of these items (``ords`` ascending), each of shape ``(n_vectors, dim)``."""
     encoder, corpus = sets.encoder_fingerprint, sets.corpus_fingerprint
     if store.encoder(encoder).vectors == "single":
         matrix = store.vectors(encoder=encoder, corpus=corpus, modality=modality).matrix
         return [matrix[i : i + 1] for i in ords]
-    blocks = store.multivectors(encoder=encoder, corpus=corpus, modality=modality)
-    chosen = Ragged.concatenate(block.take(np.flatnonzero(np.isin(block.ords, ords))) for block in blocks)
-    return [chosen[row].astype(np.float32) for row in np.searchsorted(chosen.ords, ords)]
+    return list(read_multivectors(store, encoder, corpus, modality, ords))
 
 
 def fresh_vectors(encoder: Encoder, corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> Vectors:
