@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from store import EmbeddingStore
+from store.maintenance.removal import drop_superseded
 from store.types import Corpus, EvalProtocol
 from tasks.metrics.crosslingual import language_part
 from tasks.results.languages import Part
@@ -60,6 +61,7 @@ def score(
         writer.write_rsum(headlines)
     if languages and (parts or not any("*" in protocol for protocol in renewed)):
         writer.write_languages(languages, parts)
+    drop_superseded(store, encoder_fingerprint=sets.encoder_fingerprint, corpus_fingerprint=scored.corpus.fingerprint)
     return EvaluationRef(sets=sets, evaluations=dict(evaluations), n_scored=n_scored)
 
 

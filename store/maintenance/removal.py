@@ -1,4 +1,4 @@
-"""Dropping embedding sets, corpora and encoders: a plan first, which changes nothing, then for good."""
+"""Dropping embedding sets, corpora and encoders: a plan first, which changes nothing; and superseded evaluations."""
 
 from __future__ import annotations
 
@@ -86,3 +86,15 @@ def drop(
         n_bytes=sum(size for _, size in sizes),
         done=not dry_run,
     )
+
+
+def drop_superseded(store: EmbeddingStore, *, encoder_fingerprint: str, corpus_fingerprint: str) -> None:
+    """Drops evaluations of embedding sets that are no longer stored, once the present sets are evaluated.
+
+    Nothing could compute their figures again, for example after damaged rows were encoded on another processor.
+    """
+    tags = {"", *(sealed.tag for sealed in store.sealed_sets())}
+    rows = store.rows("results", encoder_fingerprint=encoder_fingerprint, corpus_fingerprint=corpus_fingerprint)
+    gone = {row["evaluation"] for row in rows.to_pylist() if not {row["image_tag"], row["caption_tag"]} <= tags}
+    for name in ("outcomes", "results", "replicates"):
+        delete(store.connection, name, "evaluation", sorted(gone))

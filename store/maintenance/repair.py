@@ -1,4 +1,4 @@
-"""Removing damaged rows, so that the next run makes these rows again and no others."""
+"""Removing damaged rows, so that the next run makes them again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from store.sets.seal import delete_rows, missing_table
 from store.tables.analysis_rows import changed_rows
 from store.tables.connection import LANCE_FAULTS, load_lance, retrying
 from store.tables.corpora import ItemIndex
-from store.tables.rows import delete
+from store.tables.rows import delete, one_of
 from store.tables.schemas import ANALYSES, METADATA_TABLES
 from store.types import SetKey
 
@@ -37,9 +37,11 @@ class Repaired(NamedTuple):
 
 
 def repair(store: EmbeddingStore, key: SetKey) -> int:
-    """Removes the rows of a set that cannot be read or do not match their checksum; other rows stay as they are.
+    """Removes the rows of a set that cannot be read or do not match their checksum, and those of the same batches.
 
-    A sealed set that lost rows is no longer sealed; `capim embed` encodes what is missing and seals it again.
+    Batches are removed whole because the last bits of an embedding depend on its neighbours: the same batches give the
+    same set again, and with it the same results. A sealed set that lost rows is no longer sealed; `capim embed` encodes
+    what is missing and seals it again.
 
     Returns:
         Items that have no row now; 0 if nothing was damaged.
@@ -101,19 +103,24 @@ def repair_table(store: EmbeddingStore, name: str) -> Repaired:
 
 
 def _damage(table: lance.LanceDataset, key: SetKey, items: ItemIndex) -> tuple[list[int], list[int]]:
-    """Fragments that cannot be read, and the ids of changed rows in the others."""
-    unreadable, row_ids = [], []
+    """Fragments that cannot be read, and the ids of the rows in the others that share a batch with a changed row."""
+    unreadable, batches = [], set[str]()
     for part in table.get_fragments():
         try:
-            columns = [*columns_of(key), "item_id"]
-            for batch in part.to_batches(columns=columns, with_row_id=True, batch_size=64, batch_readahead=1):
+            columns = [*columns_of(key), "item_id", "batch_id"]
+            for batch in part.to_batches(columns=columns, batch_size=64, batch_readahead=1):
                 rows = unpack(batch)
                 wrong = (rows.ords < 0) | (rows.ords >= len(items)) | rows.damaged()
                 expected = items.ids.take(np.clip(rows.ords, 0, len(items) - 1))
                 wrong |= pc.not_equal(expected, batch.column("item_id")).to_numpy(zero_copy_only=False)
-                row_ids += batch.column("_rowid").to_numpy()[wrong].tolist()
+                batches |= {*batch.column("batch_id").filter(pa.array(wrong)).to_pylist()}
         except LANCE_FAULTS:
             unreadable.append(part.fragment_id)
+    row_ids: list[int] = []
+    for part in table.get_fragments():
+        if batches and part.fragment_id not in unreadable:
+            chosen = part.to_table(columns=[], filter=one_of("batch_id", sorted(batches)), with_row_id=True)
+            row_ids += chosen["_rowid"].to_pylist()
     return unreadable, row_ids
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -39,10 +38,3 @@ def outcomes_of(
         relevant_rank_best=flat,
         relevant_rank_worst=flat,
     )
-
-
-def quadruples_of(scores: Sequence[Sequence[float]]) -> Outcomes:
-    """Winoground outcomes from scores ``c0i0 c0i1 c1i0 c1i1`` per example; only what metrics read is filled in."""
-    n = len(scores)
-    outcomes = outcomes_of([[1]] * n, n_gallery=5, direction="quadruples", protocol="winoground")
-    return replace(outcomes, scores=np.asarray(scores, dtype=np.float32))

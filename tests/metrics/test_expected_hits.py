@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.metrics import METRICS, metrics_of
-from tasks.metrics.examples import outcomes_of, quadruples_of
+from tasks.metrics.examples import outcomes_of
 from tasks.scoring.outcomes import Outcomes
 
 
@@ -28,6 +29,13 @@ def tied(above: int, irrelevant: int, relevant: int, below_relevant: int = 0) ->
         n_tied_relevant=np.array([relevant], np.int32),
         relevant_rank_worst=np.array(high, np.int32),
     )
+
+
+def quadruples_of(scores: Sequence[Sequence[float]]) -> Outcomes:
+    """Winoground outcomes from scores ``c0i0 c0i1 c1i0 c1i1`` per example; only what metrics read is filled in."""
+    n = len(scores)
+    outcomes = outcomes_of([[1]] * n, n_gallery=5, direction="quadruples", protocol="winoground")
+    return replace(outcomes, scores=np.asarray(scores, dtype=np.float32))
 
 
 def every_order(above: int, irrelevant: int, relevant: int, below: int) -> list[list[int]]:

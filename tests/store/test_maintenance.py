@@ -16,7 +16,7 @@ from store.maintenance.cleaning import compact_store
 from store.maintenance.difference import diff
 from store.maintenance.health import verify
 from store.maintenance.inventory import find_set, info
-from store.maintenance.removal import drop
+from store.maintenance.removal import drop, drop_superseded
 from store.maintenance.repair import repair_table
 from store.schema import BATCHES, RESULTS
 
@@ -74,6 +74,10 @@ def test_verify_tells_ok_from_incomplete(store, make_corpus, make_spec, make_key
     tags = [finding for finding in verify(store) if finding.what == "results" and finding.state == "incomplete"]
     assert "1 embedding sets" in tags[0].detail
     assert "sealed-gone" in tags[0].detail
+    drop_superseded(store, encoder_fingerprint="x", corpus_fingerprint="y")
+    assert store.rows("results").num_rows == 1
+    drop_superseded(store, encoder_fingerprint="x", corpus_fingerprint="x")
+    assert store.rows("results").num_rows == 0
 
 
 def test_sets_are_found_by_table_tag_or_beginning(store, make_corpus, make_spec, fill):
