@@ -19,6 +19,7 @@ import re
 import shlex
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -89,8 +90,7 @@ def make_tree(text: str, folder: Path) -> None:
             path.mkdir(parents=True, exist_ok=True)
             above.append(path)
         elif path.suffix.lower() in IMAGES:
-            place = sum(map(ord, str(path.relative_to(folder))))
-            colour = (place * 37 % 256, place * 91 % 256, place * 53 % 256)
+            colour = tuple(zlib.crc32(str(path.relative_to(folder)).encode()).to_bytes(4)[:3])
             kind = "PNG" if path.suffix.lower() == ".png" else "JPEG"
             Image.new("RGB", (32, 24), colour).save(path, format=kind)
 

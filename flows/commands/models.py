@@ -1,4 +1,4 @@
-"""`list`, `check`, `corpora check`: what is available, and whether a model or a corpus can be used."""
+"""`list`, `check`, `corpora check`, `corpora ids`: what is available, and whether a model or a corpus can be used."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from flows.commands.declare import config_options, declare
 from flows.commands.output import plain, print_rows
+from flows.commands.workspace import open_store
 from store.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from flows.commands import Commands
+    from store.types import Corpus
+
+
+KINDS = ("image", "caption", "pair", "quadruple")
 
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -30,9 +35,12 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", metavar="FILE", help="suite file (TOML) that describes the encoder")
     parser.add_argument("--device", default="cpu", metavar="D", help="device that runs the model (default: cpu)")
     config_options(parser, "precision", "compile", "trust_remote_code")
-    group = declare(commands, common, "corpora", corpora)
-    parser = declare(group.add_subparsers(dest="part", metavar="PART"), common, "check", check_corpora)
-    parser.add_argument("what", help="a TOML file, a folder, a captions file or a name (capim list corpora)")
+    group = declare(commands, common, "corpora", corpora).add_subparsers(dest="part", metavar="PART")
+    parser = declare(group, common, "check", check_corpora)
+    parser.add_argument("what", help="a folder, a captions file, a TOML file or a name (capim list corpora)")
+    parser = declare(group, common, "ids", ids_of_corpus, rows=True)
+    parser.add_argument("what", help="a stored corpus, or what `capim corpora check` takes")
+    parser.add_argument("--modality", choices=KINDS, default="image", help="kind of items (default: image)")
 
 
 def _encoders() -> Iterator[dict[str, Any]]:
@@ -136,18 +144,19 @@ def check(args: argparse.Namespace) -> int:
 
 
 def corpora(args: argparse.Namespace) -> int:
-    """Check a corpus before a run (capim corpora check).
+    """Check a corpus before a run (check), or list the ids of its items (ids).
 
-    Example: capim corpora check photographs.toml
+    Example: capim corpora check ./photos
     """
-    sys.stderr.write("capim: give a command: capim corpora check FILE\n")
+    sys.stderr.write("capim: give a command: capim corpora check ./photos, or capim corpora ids ./photos\n")
     return 2
 
 
 def check_corpora(args: argparse.Namespace) -> int:
     """Read a corpus as a run would and print everything that is wrong with it; nothing is stored.
 
-    Exit code 2 if a run would refuse the corpus.
+    Says how a folder was recognised, and ends with the command to type next. Exit code 2 if a run would refuse the
+    corpus. The layouts that are recognised: docs/own_data.md.
 
     Example: capim corpora check ./photos
     """
@@ -156,3 +165,36 @@ def check_corpora(args: argparse.Namespace) -> int:
     checked = check_corpus(args.what)
     sys.stdout.writelines(f"{plain(line)}\n" for line in checked.lines())
     return 0 if checked.ok else 2
+
+
+def ids_of_corpus(args: argparse.Namespace) -> None:
+    """List the ids of a corpus in its order, with what they stand for; nothing is stored.
+
+    `capim import` needs these ids beside the vectors, or the vectors in this order. A corpus that is not stored is read
+    as a run would read it, without the images that cannot be decoded. For a corpus of ids and texts without image
+    files, set ids_only = true in its TOML file (docs/embeddings.md).
+
+    Example: capim corpora ids shapes --modality caption --format csv
+    """
+    from tasks.corpora import open_corpus
+    from tasks.corpora.images.image_index import index_images
+    from tasks.corpora.listing import corpus_items
+
+    stored = _stored_corpus(args.what, args.workspace)
+    corpus = stored or index_images(open_corpus(args.what), known={}, sink=lambda _: None)
+    rows = corpus_items(corpus, args.modality)
+    print_rows(rows, form=args.format)
+    others = ", ".join(f"--modality {k}" for k in KINDS if k != args.modality and corpus_items(corpus, k))
+    if not args.quiet and others:
+        sys.stderr.write(f"{len(rows):,} ids of {args.modality}s of {plain(corpus.name)}; others: {others}\n")
+
+
+def _stored_corpus(what: str, workspace: str | None) -> Corpus | None:
+    """The corpus of this name or fingerprint in the store; None if there is no such corpus, or no store."""
+    try:
+        store = open_store(workspace)
+    except RequestError:
+        return None
+    known = store.corpora()
+    names = {name for column in ("name", "fingerprint") for name in known[column].to_pylist()}
+    return store.corpus(what) if what in names else None

@@ -4,7 +4,7 @@ A description names a reader of ``CORPORA`` and its options; paths start from th
 
 .. code-block:: toml
 
-    reader = "table"                     # captions.csv, .tsv, .jsonl or .parquet
+    reader = "table"
     root = "catalogue/captions.csv"
     images = "catalogue/photos"
     columns = { image = "file", caption = "title_de" }
@@ -26,7 +26,8 @@ Options that several readers share:
 * ``licence`` of images and captions; ``language`` (BCP-47) of captions whose row has none; ``reference_language`` that
   cross-lingual metrics compare with;
 * ``form`` and ``columns`` of a table (role -> column, for roles whose column has none of the usual names):
-  :mod:`tasks.corpora.readers.forms`; ``ids_only``: read ids and texts without images, for embeddings made elsewhere.
+  :mod:`tasks.corpora.readers.columns`; ``ids_only``: read ids and texts without images, for embeddings made elsewhere
+  (``docs/embeddings.md``).
 """
 
 from __future__ import annotations
@@ -47,24 +48,9 @@ from store.errors import RequestError
 from store.types import Corpus, name_fault
 from tasks.corpora import CORPORA
 from tasks.corpora.files import corpus_name
-from tasks.corpora.readers.table import NAMES, SUFFIXES
+from tasks.corpora.layouts import Recognised, recognise_file, recognise_folder
+from tasks.corpora.readers.table import SUFFIXES
 from tasks.corpora.subset import sample_corpus
-
-# Reader -> files by which its folder is recognised; the first reader of which any pattern matches is used.
-FOLDER_LAYOUTS: dict[str, tuple[str, ...]] = {
-    "coco-captions": ("captions.json", "captions_*.json", "annotations/captions_*.json"),
-    "coco-karpathy": ("dataset_coco.json", "coco_karpathy_test.json", "test_5k.json"),
-    "flickr30k-karpathy": ("dataset_flickr30k.json", "flickr30k_test.json"),
-    "winoground": ("examples.jsonl", "data/examples.jsonl"),
-    "sugarcrepe": ("swap_obj.json",),
-    "crepe": ("prod_vg_hard_negs_*.csv", "syst_vg_hard_negs_*.csv"),
-    "coco-sm": ("google.json", "meta/google.json"),
-    "xtd10": ("test_image_names.txt", "XTD10/test_image_names.txt"),
-    "multi30k": ("image_splits", "data/task1/image_splits"),
-    "table": NAMES,
-    "xflickrco": ("en.jsonl",),
-    "webdataset": ("*.tar",),
-}
 
 # pydantic's error type -> what was expected, where its own message is not in the words of a TOML file
 _EXPECTED = {
@@ -87,6 +73,7 @@ class ReaderCall:
         name: Name that replaces the corpus' own; None to keep it.
         sample: Number of images to draw; None for all.
         seed: Random seed of the draw.
+        recognised: What a folder or file was recognised as; None for a name, a TOML file or a mapping.
     """
 
     reader: Callable[..., Corpus]
@@ -94,6 +81,7 @@ class ReaderCall:
     name: str | None = None
     sample: int | None = None
     seed: int = 0
+    recognised: Recognised | None = None
 
     def read(self) -> Corpus:
         """The corpus, or the sample of it."""
@@ -153,27 +141,16 @@ def _near(text: str, known: Mapping[str, object]) -> str:
 def _from_folder(folder: Path) -> ReaderCall:
     if (description := folder / "corpus.toml").is_file():
         return _from_file(description)
-    for reader, patterns in FOLDER_LAYOUTS.items():
-        if any(next(folder.glob(pattern), None) is not None for pattern in patterns):
-            return _from_mapping({"reader": reader, "root": str(folder)}, folder, f"folder {folder}")
-    if not any(folder.iterdir()):
-        raise RequestError(f"folder {folder} is empty; expected images with a captions file, or tar shards")
-    raise RequestError(
-        f"folder {folder}: no corpus found in it; looked for corpus.toml, "
-        f"{', '.join(patterns[0] for patterns in FOLDER_LAYOUTS.values())} and the like; describe it in a corpus.toml "
-        "(reader, root, …)"
-    )
+    return _from_recognised(recognise_folder(folder), folder, f"folder {folder}")
+
+
+def _from_recognised(found: Recognised, base: Path, where: str) -> ReaderCall:
+    return replace(_from_mapping(found.content, base, where), recognised=found)
 
 
 def _from_file(path: Path) -> ReaderCall:
-    if path.suffix in SUFFIXES:
-        return _from_mapping({"reader": "table", "root": str(path)}, path.parent, str(path))
-    if path.suffix == ".tar":
-        one = {"reader": "webdataset", "root": str(path.parent), "shards": path.name, "name": corpus_name(path)}
-        return _from_mapping(one, path.parent, str(path))
-    if path.suffix == ".json":
-        one = {"reader": "coco-captions", "root": str(path.parent), "captions": str(path)}
-        return _from_mapping(one, path.parent, str(path))
+    if (found := recognise_file(path)) is not None:
+        return _from_recognised(found, path.parent, str(path))
     if path.suffix != ".toml":
         raise RequestError(
             f"{path}: expected a .toml description, a table ({', '.join(SUFFIXES)}), a COCO-format .json or a "

@@ -10,6 +10,8 @@ from typing import Any
 
 from store.errors import RequestError
 
+_SUFFIXES = {".toml", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".token", ".parquet", ".tar"}
+
 
 def require_folder(path: str | Path, what: str) -> Path:
     """The folder, made absolute; raises ``RequestError`` if it does not exist."""
@@ -67,6 +69,21 @@ def require_files(folder: Path, names: Sequence[str], *, hint: str) -> list[Path
     return [folder / name for name in names]
 
 
+def choose_split(where: object, splits: Sequence[str], given: str | None = None) -> str:
+    """The given split, else the only one, else ``test``.
+
+    Raises:
+        RequestError: There is no such split, or several and none is called ``test``.
+    """
+    chosen = given or (splits[0] if len(splits) == 1 else "test")
+    if chosen in splits:
+        return chosen
+    has = ", ".join(splits) or "none"
+    if given is None:
+        raise RequestError(f'{where}: it has several splits; name one of {has}, as in split = "{splits[0]}"')
+    raise RequestError(f"{where}: no split {given!r}; it has {has}")
+
+
 def corpus_name(path: Path) -> str:
     """A corpus name from a file's or folder's name: anything but ASCII letters, digits, ``._-`` becomes ``-``.
 
@@ -74,9 +91,9 @@ def corpus_name(path: Path) -> str:
         >>> corpus_name(Path("data/my photos (2024).toml"))
         'my-photos-2024'
     """
-    stem = path.stem if path.suffix in {".toml", ".json", ".jsonl", ".csv", ".tsv", ".parquet", ".tar"} else path.name
+    stem = path.stem if path.suffix.lower() in _SUFFIXES else path.name
     words = "".join(c if c.isascii() and (c.isalnum() or c in "._") else " " for c in stem).split()
-    return "-".join(words) or "corpus"
+    return "-".join(words).lstrip("._-") or "corpus"
 
 
 def read_text(file: Path) -> str:

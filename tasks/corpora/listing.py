@@ -1,13 +1,42 @@
-"""The rows of ``capim list corpora``."""
+"""The rows of ``capim list corpora`` and ``capim corpora ids``."""
 
 from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from store.types import Corpus
 from tasks.corpora import CORPORA, CorpusEntry
 from tasks.corpora.description import load_reader
+
+# Columns that identify an item and say what it is; an image's key is its file.
+_ITEM_COLUMNS: dict[str, dict[str, str]] = {
+    "image": {"id": "id", "key": "file"},
+    "caption": {"id": "id", "image_id": "image_id", "language": "language", "text": "text"},
+    "pair": {name: name for name in ("id", "image_id", "caption_id", "negative_id", "category")},
+    "quadruple": {name: name for name in ("id", "image_0", "image_1", "caption_0", "caption_1")},
+}
+
+
+def corpus_items(corpus: Corpus, kind: str) -> list[dict[str, Any]]:
+    """The items of one kind (``image``, ``caption``, ``pair``, ``quadruple``) in the order of the corpus.
+
+    Examples:
+        >>> from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+        >>> corpus = build_corpus("c", [ImageRow("a", "a.jpg")], [CaptionRow("a0", "a", "red")], source=None)
+        >>> corpus_items(corpus, "image")
+        [{'id': 'a', 'file': 'a.jpg'}]
+    """
+    tables = {
+        "image": corpus.images,
+        "caption": corpus.captions,
+        "pair": corpus.pairs,
+        "quadruple": corpus.quadruples,
+    }
+    shown = _ITEM_COLUMNS[kind]
+    rows: list[dict[str, Any]] = tables[kind].select(list(shown)).rename_columns(list(shown.values())).to_pylist()
+    return rows
 
 
 class CorpusListing(NamedTuple):

@@ -81,12 +81,16 @@ class Faults:
         """Note a fault, e.g. ``("duplicate image ids", "'17'")``."""
         self._examples.setdefault(kind, []).append(example)
 
-    def raise_any(self) -> None:
-        """Raise all faults as one :class:`~store.errors.RequestError`; do nothing if there are none."""
+    def lines(self) -> list[str]:
+        """One line for every kind of fault."""
         lines = []
         for kind, examples in self._examples.items():
             shown = ", ".join(example for example in examples[:_SHOWN] if example)
             more = f" and {len(examples) - _SHOWN} more" if len(examples) > _SHOWN else ""
             lines.append(f"{self._where}: {kind}" + (f": {shown}{more}" if shown else ""))
-        if lines:
+        return lines
+
+    def raise_any(self) -> None:
+        """Raise all faults as one :class:`~store.errors.RequestError`; do nothing if there are none."""
+        if lines := self.lines():
             raise RequestError(lines)

@@ -312,6 +312,13 @@ def table(root: Path) -> Copy:
     return Copy(description, 2, 3, ("row1", "red, and more"), ("row3", "green"))
 
 
+def image_texts(root: Path) -> Copy:
+    write_images(root, ["a.jpg", "deep/b.jpg"])
+    (root / "a.txt").write_text("red, and more\n")
+    (root / "deep" / "b.txt").write_text("blue\n")
+    return Copy({"reader": "image-texts", "root": str(root)}, 2, 2, ("a#0", "red, and more"), ("deep/b#0", "blue"))
+
+
 def hub(root: Path) -> Copy:
     import datasets
 
@@ -379,6 +386,7 @@ COPIES: dict[str, Callable[[Path], Copy]] = {
     "cc3m": cc3m,
     "coco-captions": coco_captions,
     "table": table,
+    "image-texts": image_texts,
     "webdataset": webdataset,
     "hub": hub,
 }

@@ -9,40 +9,20 @@ An image's id is the value of its column, unless the form is ``captions`` and th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
 
 from store.errors import RequestError
 from store.types import Corpus, ImageSource
 from tasks.corpora.build import build_corpus
 from tasks.corpora.images.image_files import Missing, locate_images
-from tasks.corpora.rows import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow
+from tasks.corpora.readers.columns import Columns, FormName, columns_of_roles
+from tasks.corpora.rows import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, SkippedRow
 
-FormName: TypeAlias = Literal["captions", "pairs", "quadruples"]
-
-
-class Form(NamedTuple):
-    """The roles of columns in a form."""
-
-    required: tuple[str, ...]
-    optional: tuple[str, ...]
-
-
-FORMS: dict[FormName, Form] = {
-    "captions": Form(
-        ("image", "caption"), ("id", "caption_id", "language", "translator", "ordinal", "objects", "annotation_id")
-    ),
-    "pairs": Form(("image", "caption", "negative"), ("id", "category", "language")),
-    "quadruples": Form(("image_0", "image_1", "caption_0", "caption_1"), ("id", "tags", "language")),
-}
-
-# Column names by which a role is recognised if the description does not name its column.
-_USUAL_NAMES: dict[str, tuple[str, ...]] = {
-    "image": ("image", "file_name", "filename", "image_path", "img_path", "filepath", "path", "file", "image_id"),
-    "caption": ("caption", "captions", "text", "sentence", "sentences"),
-    "negative": ("negative", "negative_caption", "hard_negative", "false_caption"),
-}
+_LISTED = re.compile(r"""^\s*\[\s*(["']).*\1\s*\]\s*$""", re.DOTALL)
 
 
 def corpus_of_rows(
@@ -52,11 +32,12 @@ def corpus_of_rows(
     *,
     where: str,
     form: FormName,
-    columns: Mapping[str, str],
+    columns: Columns,
     language: str,
     ids_only: bool,
-    images: str | Path | None,
+    images: str | Path | Sequence[Path] | None,
     source: ImageSource | None = None,
+    absent: Collection[str] = (),
     missing: Missing,
     licence: str,
     origin: str,
@@ -70,6 +51,7 @@ def corpus_of_rows(
         where: File or data set, for messages.
         ids_only: Use no images, and accept caption ids in place of captions.
         source: Reads the images if they are not files in a folder.
+        absent: Keys of images that the source does not hold.
 
     Raises:
         RequestError: A column or file is missing, rows lack an image or a caption, or ids repeat; lists every fault.
@@ -79,59 +61,38 @@ def corpus_of_rows(
     table = _Rows(form, column_of, language, faults)
     for number, row in enumerate(rows, start=1):
         table.add(number, row)
+    for file, ids in table.ids_of_file().items():
+        shown = ", ".join(map(repr, ids[:3]))
+        faults.add(
+            'images with several ids; if the column holds caption ids, write columns.caption_id = "id"',
+            f"{file!r} ({shown})",
+        )
     faults.raise_any()
     located = locate_images(table.images.values(), None if ids_only else images, missing=missing, origin=where)
+    empty = [SkippedRow(row.id, "the data set holds no image") for row in located.rows if row.key in absent]
+    if empty and missing == "error":
+        raise RequestError(
+            f"{where}: {len(empty)} rows hold no image, the first {empty[0].image_id!r}; leave them out with "
+            'missing = "skip"'
+        )
     return build_corpus(
         name,
-        located.rows,
+        [row for row in located.rows if row.key not in absent],
         table.captions,
         source=None if ids_only else located.source or source,
         pairs=table.pairs,
         quadruples=table.quadruples,
-        skipped=located.skipped,
+        skipped=[*located.skipped, *empty],
         licence=licence,
         origin=origin,
         languages_reference=reference_language,
     )
 
 
-def columns_of_roles(
-    form: FormName, columns: Mapping[str, str], available: Sequence[str], *, where: str, ids_only: bool
-) -> dict[str, str]:
-    """Role -> column, for the roles of a form that have one; the arguments are those of :func:`corpus_of_rows`.
-
-    Raises:
-        RequestError: A role or a column is unknown, or a required role has no column.
-    """
-    roles = (*FORMS[form].required, *FORMS[form].optional)
-    has = ", ".join(available) or "none"
-    usual = {role: next((n for n in _USUAL_NAMES.get(role, (role,)) if n in available), None) for role in roles}
-    column_of = {role: column for role, column in {**usual, **columns}.items() if column is not None}
-    faults = [
-        f"columns has the unknown role {role!r}; form {form!r} has {', '.join(roles)}"
-        for role in columns
-        if role not in roles
-    ]
-    faults += [
-        f"no column {column!r} for role {role!r}; it has {has}"
-        for role, column in columns.items()
-        if column not in available
-    ]
-    by_id = ids_only and "caption_id" in column_of
-    faults += [
-        f'no column for {role}; it has {has}; name it with columns.{role} = "…"'
-        for role in FORMS[form].required
-        if role not in column_of and not (by_id and role == "caption")
-    ]
-    if faults:
-        raise RequestError([f"{where}: {fault}" for fault in faults])
-    return column_of
-
-
 class _Rows:
     """What the rows of a table hold, collected row by row, and their faults."""
 
-    def __init__(self, form: FormName, column_of: Mapping[str, str], language: str, faults: Faults) -> None:
+    def __init__(self, form: FormName, column_of: Mapping[str, Sequence[str]], language: str, faults: Faults) -> None:
         self.form = form
         self.column_of = column_of
         self.language = language
@@ -165,7 +126,8 @@ class _Rows:
     def _captions_of_image(self) -> None:
         image, caption, ordinal = self._image("image"), self._id("caption_id"), self._cell("ordinal")
         texts = self._texts("caption") if "caption" in self.column_of else [None]
-        if ordinal is not None and (not str(ordinal).isdigit() or len(texts) > 1):
+        several = len(texts) > 1 or len(self.column_of.get("caption", ())) > 1
+        if ordinal is not None and (not str(ordinal).isdigit() or several):
             self.faults.add(
                 "rows whose ordinal is not the whole number of one caption", f"row {self.number} ({ordinal!r})"
             )
@@ -173,7 +135,7 @@ class _Rows:
         annotation = self._cell("annotation_id")
         for n, text in enumerate(texts):
             self._caption(
-                caption if len(texts) == 1 else f"{caption}#{n}",
+                f"{caption}#{n}" if several else caption,
                 image,
                 text,
                 ordinal=None if ordinal is None else int(str(ordinal)),
@@ -181,10 +143,21 @@ class _Rows:
                 annotation_id=None if annotation is None else str(annotation),
             )
 
+    def ids_of_file(self) -> dict[str, list[str]]:
+        """Files of images that have several ids, with these ids."""
+        ids: defaultdict[str, list[str]] = defaultdict(list)
+        for image in self.images.values():
+            ids[image.key].append(image.id)
+        return {key: each for key, each in ids.items() if len(each) > 1}
+
     def _cell(self, role: str) -> object:
         """What the row holds in a role; None if the role has no column, or the cell is empty."""
-        value = self.row.get(self.column_of[role]) if role in self.column_of else None
-        return None if value == "" else value
+        return self._cells(role)[0] if role in self.column_of else None
+
+    def _cells(self, role: str) -> list[object]:
+        """What the row holds in the columns of a role; None for cells that are empty or blank."""
+        cells = [self.row.get(column) for column in self.column_of[role]]
+        return [None if isinstance(cell, str) and not cell.strip() else cell for cell in cells]
 
     def _id(self, role: str) -> str:
         given = self._cell(role)
@@ -222,14 +195,17 @@ class _Rows:
         return name
 
     def _texts(self, role: str) -> Sequence[str | None]:
-        value = self._cell(role)
-        if value is None:
+        cells = [cell for cell in self._cells(role) if cell is not None]
+        if not cells:
             self.faults.add(f"rows without {role}", f"row {self.number}")
-            return []
-        texts = [value] if isinstance(value, str) else value
-        if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts) or not texts:
-            self.faults.add(f"rows whose {role} is not a text or a list of texts", f"row {self.number} ({value!r:.40})")
-            return []
+        texts: list[str | None] = []
+        for cell in map(_unlisted, cells):
+            each = [cell] if isinstance(cell, str) else cell
+            if not isinstance(each, Sequence) or not all(isinstance(text, str) for text in each) or not each:
+                shown = f"row {self.number} ({cell!r:.40})"
+                self.faults.add(f"rows whose {role} is not a text or a list of texts", shown)
+                continue
+            texts += each
         return texts
 
     def _text(self, role: str) -> str | None:
@@ -237,6 +213,16 @@ class _Rows:
         if len(texts) > 1:
             self.faults.add(f"rows with several texts as {role}", f"row {self.number}")
         return texts[0] if texts else ""
+
+
+def _unlisted(cell: object) -> object:
+    """A list of texts that is written as one text, as in ``['one', 'two']``, as a list; any other cell as it is."""
+    if isinstance(cell, str) and _LISTED.match(cell):
+        try:
+            return ast.literal_eval(cell.strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return cell
+    return cell
 
 
 def _words(value: object) -> list[str] | None:

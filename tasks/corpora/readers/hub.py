@@ -11,10 +11,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from store.errors import RequestError
+from tasks.corpora.files import choose_split
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+_BATCH = 1000
 
 
 @dataclass(frozen=True)
@@ -74,38 +80,47 @@ class HubSplit:
             return iter({} for _ in range(len(self.dataset)))
         return iter(self.dataset.select_columns(texts))
 
+    def absent(self) -> set[str]:
+        """Keys of the image cells that hold nothing."""
+        empty: set[str] = set()
+        for column in self.images:
+            start = 0
+            for batch in self.dataset.select_columns([column]).with_format("arrow").iter(_BATCH):
+                cells = batch[column]
+                none = pc.is_null(cells)
+                if pa.types.is_struct(cells.type):
+                    parts = [pc.is_null(pc.struct_field(cells, name)) for name in ("bytes", "path")]
+                    none = pc.or_(none, pc.and_(*parts))
+                empty |= {f"{column}/{start + row}" for row in pc.indices_nonzero(none).to_pylist()}
+                start += len(cells)
+        return empty
+
 
 def load_split(
-    dataset: str, *, split: str, config: str | None = None, revision: str | None = None, need: Sequence[str] = ()
+    dataset: str, *, split: str | None, config: str | None = None, revision: str | None = None, need: Sequence[str] = ()
 ) -> HubSplit:
-    """One split of a data set on the hub, or of a folder in the hub's layout.
+    """One split of a data set on the hub, or of a folder: in the hub's layout, or written by ``save_to_disk``.
 
-    ``need`` names columns that must exist; ``revision`` is a branch, tag or commit.
+    Args:
+        dataset: Hub id, folder, or a Parquet file with images in it.
+        split: Unless given, ``test`` of a data set on the hub; of a folder the only split, else ``test``.
+        revision: Branch, tag or commit.
+        need: Columns that must exist.
 
     Raises:
         RequestError: It cannot be reached, is gated, or lacks the split or a column; the message says what to do.
     """
     import datasets
-    from datasets.exceptions import DatasetNotFoundError
     from huggingface_hub.constants import HF_HUB_CACHE
-    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError
 
-    where = f"{dataset} (split {split})"
-    gated = (
-        f"{dataset}: cannot be read from the hub. If it is gated, accept its terms at "
-        f"https://huggingface.co/datasets/{dataset} and log in (`hf auth login`, or a token in HF_TOKEN)"
-    )
-    try:
-        loaded = datasets.load_dataset(dataset, name=config, split=split, revision=revision)
-    except (GatedRepoError, DatasetNotFoundError) as error:
-        raise RequestError(f"{gated} ({_first_line(error)})") from error
-    except (ConnectionError, HfHubHTTPError, OSError) as error:
-        raise RequestError(
-            f"{where}: not in the cache and the hub cannot be reached ({_first_line(error)}); connect once, "
-            "or give local files instead"
-        ) from error
-    except ValueError as error:
-        raise RequestError(f"{where}: {_first_line(error)}") from error
+    local = Path(dataset)
+    if is_saved(local):
+        loaded = _saved_split(local, split)
+    elif shards := _parquet_shards(local):
+        loaded = datasets.load_dataset("parquet", data_files=[str(file) for file in shards], split="train")
+    else:
+        loaded = _published_split(dataset, split, config, revision)
+    where = f"{dataset} (split {loaded.split or split or 'train'})"
     if missing := [column for column in need if column not in loaded.column_names]:
         raise RequestError(
             f"{where}: no column {', '.join(map(repr, missing))}; it has {', '.join(map(repr, loaded.column_names))}"
@@ -118,9 +133,68 @@ def load_split(
     return HubSplit(where, loaded, images, (*folder, Path(HF_HUB_CACHE), Path(datasets.config.HF_DATASETS_CACHE)))
 
 
+def is_saved(folder: Path) -> bool:
+    """Whether a folder was written by ``save_to_disk`` of ``datasets``: one split, or several."""
+    return (folder / "dataset_dict.json").is_file() or all(
+        (folder / name).is_file() for name in ("dataset_info.json", "state.json")
+    )
+
+
+def _saved_split(folder: Path, split: str | None) -> Dataset:
+    from datasets import DatasetDict, load_from_disk
+
+    try:
+        saved = load_from_disk(str(folder))
+    except (OSError, ValueError, KeyError) as error:
+        raise RequestError(
+            f"{folder}: not a whole data set of save_to_disk ({_first_line(error)}); save it again"
+        ) from error
+    if isinstance(saved, DatasetDict):
+        saved = saved[choose_split(folder, list(saved), split)]
+    elif split is not None and saved.split is not None and str(saved.split) != split:
+        raise RequestError(f"{folder}: no split {split!r}; it is the split {str(saved.split)!r}")
+    return saved.with_format(None)
+
+
+def _parquet_shards(path: Path) -> list[Path]:
+    """A Parquet file, or those of a folder that are named by number alone, as img2dataset names its shards."""
+    if path.is_file():
+        return [path] if path.suffix.lower() == ".parquet" else []
+    return sorted(file for file in path.glob("*.parquet") if file.stem.isdigit()) if path.is_dir() else []
+
+
+def _published_split(dataset: str, split: str | None, config: str | None, revision: str | None) -> Dataset:
+    import datasets
+    from datasets.exceptions import DatasetNotFoundError
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError
+
+    gated = (
+        f"{dataset}: cannot be read from the hub. If it is gated, accept its terms at "
+        f"https://huggingface.co/datasets/{dataset} and log in (`hf auth login`, or a token in HF_TOKEN)"
+    )
+    where = f"{dataset} (split {split or 'test'})"
+    try:
+        if split is None and Path(dataset).is_dir():
+            split = choose_split(dataset, datasets.get_dataset_split_names(dataset, config))
+        return datasets.load_dataset(dataset, name=config, split=split or "test", revision=revision)
+    except (GatedRepoError, DatasetNotFoundError) as error:
+        raise RequestError(f"{gated} ({_first_line(error)})") from error
+    except (ConnectionError, HfHubHTTPError, OSError) as error:
+        raise RequestError(
+            f"{where}: not in the cache and the hub cannot be reached ({_first_line(error)}); connect once, "
+            "or give local files instead"
+        ) from error
+    except RequestError:
+        raise
+    except ValueError as error:
+        raise RequestError(f"{where}: {_first_line(error)}") from error
+
+
 def _holds_images(feature: object) -> bool:
-    """Whether a column holds images, as such or as raw ``{bytes, path}`` structs."""
-    return type(feature).__name__ == "Image" or (isinstance(feature, Mapping) and set(feature) == {"bytes", "path"})
+    """Whether a column holds images: as such, as raw ``{bytes, path}`` structs, or as bytes."""
+    if isinstance(feature, Mapping):
+        return set(feature) == {"bytes", "path"}
+    return type(feature).__name__ == "Image" or getattr(feature, "dtype", "") in ("binary", "large_binary")
 
 
 def _first_line(error: Exception) -> str:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora.files import corpus_name
 from tasks.corpora.images.image_files import Missing
-from tasks.corpora.readers.forms import FormName, columns_of_roles, corpus_of_rows
+from tasks.corpora.readers.columns import Columns, FormName, columns_of_roles
+from tasks.corpora.readers.forms import corpus_of_rows
 from tasks.corpora.readers.hub import load_split
 
 
 def read_hub(
     dataset: str,
     *,
-    split: str = "test",
+    split: str | None = None,
     config: str | None = None,
     revision: str | None = None,
     images: str | Path | None = None,
     form: FormName = "captions",
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
     language: str = "en",
     reference_language: str = "en",
     ids_only: bool = False,
@@ -34,7 +34,8 @@ def read_hub(
     The ids of images that the data set holds are ``column/row`` unless there is an ``id`` column.
 
     Args:
-        dataset: Hub id, or a folder in the hub's layout.
+        dataset: Hub id, a folder in the hub's layout or written by ``save_to_disk``, or a Parquet file with images.
+        split: Unless given, ``test`` of a data set on the hub; of a folder the only split, else ``test``.
         images: Folder of the images if the image column holds file names.
 
     Raises:
@@ -44,7 +45,7 @@ def read_hub(
     available = list(loaded.dataset.column_names)
     if images is None and not ids_only:
         column_of = columns_of_roles(form, columns or {}, available, where=loaded.name, ids_only=ids_only)
-        for role, column in column_of.items():
+        for role, (column, *_) in column_of.items():
             if role.startswith("image") and column not in loaded.images:
                 raise RequestError(
                     f"{loaded.name}: column {column!r} holds no images; give their folder with images, or set "
@@ -64,6 +65,7 @@ def read_hub(
         ids_only=ids_only,
         images=images,
         source=loaded.source,
+        absent=loaded.absent() if images is None and not ids_only else (),
         missing=missing,
         reference_language=reference_language,
         licence=licence,

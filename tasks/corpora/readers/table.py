@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,17 @@ import pyarrow.parquet as pq
 
 from store.errors import RequestError
 from store.types import Corpus
-from tasks.corpora.files import corpus_name, first_match, read_json_lines, require_file
+from tasks.corpora.files import corpus_name, read_json, read_json_lines, require_file
+from tasks.corpora.images.file_names import is_image_name, without_image_suffix
 from tasks.corpora.images.image_files import Missing
-from tasks.corpora.readers.forms import FormName, corpus_of_rows
+from tasks.corpora.readers.columns import Columns, FormName, form_of
+from tasks.corpora.readers.delimited import delimited_rows
+from tasks.corpora.readers.forms import corpus_of_rows
 
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
-NAMES = tuple(f"{stem}{suffix}" for stem in ("captions", "metadata", "pairs", "quadruples") for suffix in SUFFIXES)
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt", ".token")
+STEMS = ("captions", "metadata", "pairs", "quadruples")  # of tables that are found before any other
+
+_GLANCE = 100  # rows of a JSON Lines file that are read to see its columns
 
 
 def read_table(
@@ -25,7 +30,7 @@ def read_table(
     *,
     images: str | Path | None = None,
     form: FormName | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
     language: str = "en",
     reference_language: str = "en",
     ids_only: bool = False,
@@ -33,35 +38,35 @@ def read_table(
     name: str | None = None,
     licence: str = "unknown",
 ) -> Corpus:
-    """The corpus of a ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet`` table, in the order of its rows.
+    """The corpus of a table, in the order of its rows.
+
+    A table is a ``.csv``, ``.tsv`` or ``.txt`` file (:mod:`tasks.corpora.readers.delimited`), JSON lines, Parquet, or
+    JSON: a list of objects, or an object from file names to captions.
 
     Args:
-        root: The table, or the folder with ``captions.csv`` (``.tsv``, ``.jsonl``, ``.parquet``; or ``metadata``,
-            ``pairs``, ``quadruples``).
-        images: Folder that the image column's paths start from; ``images/`` beside the table if it exists,
-            else the table's folder.
+        root: The table, or the folder that holds it (:func:`table_in`).
+        images: Folder that the image column's paths start from; unless given, the table's folder, and ``images/``
+            beside the table if it exists.
         form: ``captions``, ``pairs`` or ``quadruples`` (:mod:`tasks.corpora.readers.forms`); by default taken
-            from the table's name.
+            from the table's name or its columns.
 
     Raises:
         RequestError: The table cannot be read, lacks a column, or its rows are at fault; lists every fault.
     """
     path = Path(root).expanduser().absolute()
-    file = _table_in(path) if path.is_dir() else require_file(path, "table")
-    by_name: FormName = "pairs" if "pairs" in file.stem else "quadruples" if "quadruples" in file.stem else "captions"
-    available, rows = _table_rows(file)
-    if images is None:
-        images = file.parent / "images" if (file.parent / "images").is_dir() else file.parent
+    file = _require_table(path) if path.is_dir() else require_file(path, "table")
+    available, rows = table_rows(file)
+    beside = [folder for folder in (file.parent / "images", file.parent) if folder.is_dir()]
     return corpus_of_rows(
         name or corpus_name(path),
         rows,
         available,
         where=str(file),
-        form=form or by_name,
+        form=form or form_of(file.stem, available) or "captions",
         columns=columns or {},
         language=language,
         ids_only=ids_only,
-        images=images,
+        images=images or beside,
         missing=missing,
         reference_language=reference_language,
         licence=licence,
@@ -69,24 +74,80 @@ def read_table(
     )
 
 
-def _table_in(folder: Path) -> Path:
-    if (file := first_match(folder, *NAMES)) is None:
-        raise RequestError(f"{folder}: no table in it; looked for {', '.join(NAMES)}")
-    return file
+def table_in(folder: Path) -> Path | None:
+    """The table of a folder: ``captions``, ``metadata``, ``pairs`` or ``quadruples``, else the only one that fits.
+
+    A table fits if it has the columns of a form. A text file beside an image of the same name is not looked at.
+
+    Raises:
+        RequestError: There are several.
+    """
+    return named_table(folder) or any_table(folder)
 
 
-def _table_rows(file: Path) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
+def named_table(folder: Path) -> Path | None:
+    """The table of a folder that has one of the usual names; None if there is none, or it is COCO's JSON.
+
+    Raises:
+        RequestError: There are several.
+    """
+    files = [file for file in tables_in(folder) if file.stem in STEMS and not is_coco(file)]
+    return _only(folder, [file for file in files if _fits(file)] or files)
+
+
+def any_table(folder: Path) -> Path | None:
+    """The table of a folder that has the columns of a form, whatever its name; None if there is none.
+
+    Raises:
+        RequestError: There are several.
+    """
+    images = {without_image_suffix(file.name) for file in folder.iterdir()}
+    return _only(folder, [file for file in tables_in(folder) if file.stem not in images and _fits(file)])
+
+
+def tables_in(folder: Path) -> list[Path]:
+    """The files of a folder that may be tables by their suffix, sorted."""
+    return sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file())
+
+
+def table_columns(file: Path) -> list[str]:
+    """The columns of a table, seen at a glance: a column that later rows alone have is not among them.
+
+    Raises:
+        RequestError: It is not a table.
+    """
+    if file.suffix.lower() in (".jsonl", ".ndjson"):
+        return _columns_of(islice(read_json_lines(file), _GLANCE))
+    return table_rows(file)[0]
+
+
+def is_coco(file: Path, *keys: str) -> bool:
+    """Whether a JSON file may be one of COCO's: an object whose first key is one of these, or at least no image's."""
+    if file.suffix.lower() != ".json":
+        return False
+    with file.open("rb") as stream:
+        start = stream.read(1000).decode("utf-8-sig", errors="replace").split('"', 2)
+    if start[0].strip() != "{" or len(start) < 2:
+        return False
+    return start[1] in keys if keys else not is_image_name(start[1])
+
+
+def table_rows(file: Path) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
     """The columns of a table, and an iterator that reads its rows.
 
     Raises:
         RequestError: The suffix is unknown, or the file is not what its suffix says.
     """
-    if file.suffix in (".csv", ".tsv"):
-        return _delimited(file, "\t" if file.suffix == ".tsv" else ",")
-    if file.suffix == ".jsonl":
-        first = next(read_json_lines(file), {})
-        return list(first), read_json_lines(file)
-    if file.suffix == ".parquet":
+    suffix = file.suffix.lower()
+    if suffix in (".csv", ".tsv", ".txt", ".token"):
+        return delimited_rows(file)
+    if suffix in (".jsonl", ".ndjson"):
+        lines = list(read_json_lines(file))
+        return _columns_of(iter(lines)), iter(lines)
+    if suffix == ".json":
+        entries = _objects(read_json(file), file)
+        return _columns_of(iter(entries)), iter(entries)
+    if suffix == ".parquet":
         try:
             table = pq.ParquetFile(file)
         except (pa.ArrowInvalid, OSError) as error:
@@ -95,29 +156,44 @@ def _table_rows(file: Path) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
     raise RequestError(f"{file}: expected a table ({', '.join(SUFFIXES)}), got {file.suffix or 'no suffix'}")
 
 
-def _delimited(file: Path, delimiter: str) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
-    with file.open(encoding="utf-8-sig", newline="") as lines:
-        try:
-            header = next(csv.reader(lines, delimiter=delimiter), [])
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise RequestError(f"{file}: not a table in UTF-8 ({error})") from error
-    if len(set(header)) != len(header):
-        twice = next(column for column in header if header.count(column) > 1)
-        raise RequestError(f"{file}: two columns are named {twice!r}; rename one of them")
+def _require_table(folder: Path) -> Path:
+    if (file := table_in(folder)) is None:
+        names = ", ".join(f"{stem}.csv" for stem in STEMS)
+        raise RequestError(
+            f"{folder}: no table in it; looked for {names} and the like, and for any other table with a column of "
+            "images and one of captions"
+        )
+    return file
 
-    def rows() -> Iterator[Mapping[str, Any]]:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            try:
-                for number, cells in enumerate(csv.reader(lines, delimiter=delimiter)):
-                    if number == 0 or not cells:
-                        continue
-                    if len(cells) != len(header):
-                        raise RequestError(
-                            f"{file}: row {number}: expected {len(header)} cells as in the header, got {len(cells)}; "
-                            "put texts that contain the separator in quotes"
-                        )
-                    yield dict(zip(header, cells, strict=True))
-            except (csv.Error, UnicodeDecodeError) as error:
-                raise RequestError(f"{file}: not a table in UTF-8 ({error})") from error
 
-    return header, rows()
+def _fits(file: Path) -> bool:
+    try:
+        return form_of(file.stem, table_columns(file)) is not None
+    except RequestError:
+        return False
+
+
+def _only(folder: Path, files: list[Path]) -> Path | None:
+    if len(files) > 1:
+        names = ", ".join(file.name for file in files)
+        raise RequestError(
+            f"{folder}: several tables could be its captions: {names}; name one in place of the folder, as in "
+            f'`capim corpora check {files[0]}`, or in {folder / "corpus.toml"} with reader = "table" and '
+            f'root = "{files[0].name}"'
+        )
+    return files[0] if files else None
+
+
+def _columns_of(rows: Iterator[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(column for row in rows for column in row))
+
+
+def _objects(content: object, file: Path) -> list[dict[str, Any]]:
+    """The rows of a JSON file: a list of objects, or an object from file names to a caption or several."""
+    if isinstance(content, dict) and any(map(is_image_name, content)):
+        return [{"image": name, "caption": captions} for name, captions in content.items()]
+    if isinstance(content, list) and all(isinstance(entry, dict) for entry in content):
+        return content
+    raise RequestError(
+        f"{file}: expected a list of objects, or an object from the names of image files to their captions"
+    )

@@ -1,0 +1,264 @@
+"""How a folder or a file of the user's own is recognised as a corpus.
+
+A folder with a ``corpus.toml`` is what that file says. Any other folder is compared with ``FOLDER_LAYOUTS``, then with
+``OWN_LAYOUTS``, from top to bottom; the first layout that fits is used. A layout that fits in several ways is an error
+that lists them. ``docs/own_data.md`` shows every layout with an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from store.errors import RequestError
+from tasks.corpora.files import corpus_name
+from tasks.corpora.images.file_names import files_below, is_image_name, without_image_suffix
+from tasks.corpora.readers.columns import columns_of_roles
+from tasks.corpora.readers.hub import is_saved
+from tasks.corpora.readers.image_texts import text_files
+from tasks.corpora.readers.table import SUFFIXES, any_table, is_coco, named_table, table_columns, tables_in
+
+Content: TypeAlias = dict[str, object]
+
+# Reader of a published corpus -> files by which its folder is recognised.
+FOLDER_LAYOUTS: dict[str, tuple[str, ...]] = {
+    "coco-karpathy": ("dataset_coco.json", "coco_karpathy_test.json", "test_5k.json"),
+    "flickr30k-karpathy": ("dataset_flickr30k.json", "flickr30k_test.json"),
+    "winoground": ("examples.jsonl", "data/examples.jsonl"),
+    "sugarcrepe": ("swap_obj.json",),
+    "crepe": ("prod_vg_hard_negs_*.csv", "syst_vg_hard_negs_*.csv"),
+    "coco-sm": ("google.json", "meta/google.json"),
+    "xtd10": ("test_image_names.txt", "XTD10/test_image_names.txt"),
+    "multi30k": ("image_splits", "data/task1/image_splits"),
+    "xflickrco": ("en.jsonl",),
+}
+COCO_FILES = ("captions.json", "captions_*.json", "annotations/captions_*.json")
+
+_SHOWN = 3
+_SUBFOLDERS = 20
+_NOT_CAPTIONS = ("instances", "person_keypoints", "panoptic", "stuff")  # COCO's files of other tasks
+
+
+class Recognised(NamedTuple):
+    """The description that a folder or file stands for, and how it was recognised, in words."""
+
+    content: Content
+    how: str
+
+
+def recognise_folder(folder: Path) -> Recognised:
+    """The corpus in a folder without a ``corpus.toml``.
+
+    Raises:
+        RequestError: No layout fits, or one fits in several ways; names what is there and what to write.
+    """
+    if (found := _recognised(folder)) is not None:
+        return found
+    if not any(folder.iterdir()):
+        raise RequestError(f"folder {folder} is empty; expected images with a captions file, or tar shards")
+    looked = ", ".join([COCO_FILES[0], *(patterns[0] for patterns in FOLDER_LAYOUTS.values())])
+    raise RequestError(
+        f"folder {folder}: no corpus found in it; looked for corpus.toml, {looked}, tar shards, a table with columns "
+        f"of images and captions, and text files beside images; {'; '.join(_hints(folder))}"
+    )
+
+
+def recognise_file(path: Path) -> Recognised | None:
+    """The corpus of one file; None if its suffix is that of no captions file."""
+    suffix = path.suffix.lower()
+    if suffix == ".tar":
+        name = corpus_name(path)
+        return Recognised(
+            {"reader": "webdataset", "root": str(path.parent), "shards": path.name, "name": name}, "one tar shard"
+        )
+    if is_coco(path):
+        content: Content = {"reader": "coco-captions", "root": str(path.parent), "captions": str(path)}
+        return Recognised(content, "captions in COCO's format")
+    return _table(path, path) if suffix in SUFFIXES else None
+
+
+def toml_lines(content: Mapping[str, object], folder: Path) -> list[str]:
+    """The lines of a ``corpus.toml`` in a folder that says the same as a description."""
+    lines = []
+    for key, value in content.items():
+        text = str(value)
+        path = Path(text)
+        if path.is_absolute() and path.is_relative_to(folder):
+            text = path.relative_to(folder).as_posix()
+        lines.append(f'{key} = "{text}"')
+    return lines
+
+
+def _recognised(folder: Path) -> Recognised | None:
+    for reader, patterns in FOLDER_LAYOUTS.items():
+        if (file := next((file for pattern in patterns for file in folder.glob(pattern)), None)) is not None:
+            return Recognised({"reader": reader, "root": str(folder)}, f"the corpus {reader}, by {_at(file, folder)}")
+    return next((found for layout in OWN_LAYOUTS if (found := layout(folder)) is not None), None)
+
+
+def _coco(folder: Path) -> Recognised | None:
+    """Captions in COCO's format: ``captions.json`` and the like, else the only JSON file of this format."""
+    for pattern in COCO_FILES:
+        files = sorted(filter(is_coco, folder.glob(pattern)))
+        if files:
+            break
+    else:
+        keys = ("info", "images", "annotations", "licenses")
+        every = (file for pattern in ("*.json", "annotations/*.json") for file in folder.glob(pattern))
+        files = sorted(file for file in every if is_coco(file, *keys) and not file.stem.startswith(_NOT_CAPTIONS))
+    if len(files) > 1:
+        raise _several(folder, files, "captions files in COCO's format")
+    if not files:
+        return None
+    content: Content = {"reader": "coco-captions", "root": str(folder), "captions": str(files[0])}
+    return Recognised(content, f"captions in COCO's format, in {_at(files[0], folder)}")
+
+
+def _saved(folder: Path) -> Recognised | None:
+    """A data set written by ``save_to_disk`` of the library ``datasets``."""
+    if not is_saved(folder):
+        return None
+    return Recognised(
+        {"reader": "hub", "dataset": str(folder), "name": corpus_name(folder)}, "a data set of save_to_disk"
+    )
+
+
+def _usual_table(folder: Path) -> Recognised | None:
+    """A table with the name ``captions``, ``metadata``, ``pairs`` or ``quadruples``."""
+    return None if (file := named_table(folder)) is None else _table(file, folder)
+
+
+def _shards(folder: Path) -> Recognised | None:
+    """Tar shards, as webdataset and img2dataset write them."""
+    shards = list(folder.glob("*.tar"))
+    if not shards:
+        return None
+    return Recognised({"reader": "webdataset", "root": str(folder)}, f"{len(shards)} tar shards (webdataset)")
+
+
+def _splits(folder: Path) -> Recognised | None:
+    """Splits as folders, each with its table: ``train/metadata.jsonl``; ``test`` is read if there are several."""
+    tables = {sub.name: table for sub in _folders(folder) if (table := named_table(sub)) is not None}
+    if not tables:
+        return None
+    split = next(iter(tables)) if len(tables) == 1 else "test"
+    if split not in tables:
+        raise RequestError(
+            f"folder {folder}: several splits, {', '.join(tables)}, and none is called test; name one in place of the "
+            f"folder, as in `capim corpora check {folder / next(iter(tables))}`"
+        )
+    found = _table(tables[split], folder)
+    return found._replace(how=f"{found.how} (split {split} of {', '.join(tables)})")
+
+
+def _parquet(folder: Path) -> Recognised | None:
+    """Parquet files that hold the images: a data set in the hub's layout, or img2dataset's shards."""
+    files = sorted(folder.glob("*.parquet")) or sorted(folder.glob("data/*.parquet"))
+    if not files or not _holds_images(files[0]):
+        return None
+    dataset = files[0] if len(files) == 1 else folder
+    content: Content = {"reader": "hub", "dataset": str(dataset), "name": corpus_name(folder)}
+    return Recognised(content, f"{len(files)} Parquet files with images in them")
+
+
+def _table_of_any_name(folder: Path) -> Recognised | None:
+    """The only table that has columns of images and captions, whatever its name."""
+    return None if (file := any_table(folder)) is None else _table(file, folder)
+
+
+def _texts(folder: Path) -> Recognised | None:
+    """A text file with the name of each image."""
+    images = {_stem(file) for file in files_below(folder) if is_image_name(file)}
+    if not any(_stem(file.removesuffix(".txt")) in images for file in text_files(folder)):
+        return None
+    return Recognised({"reader": "image-texts", "root": str(folder)}, "images with a text file of the same name each")
+
+
+# Layouts of the user's own data; the first line of each function says what it looks for.
+OWN_LAYOUTS: tuple[Callable[[Path], Recognised | None], ...] = (
+    _coco,
+    _saved,
+    _usual_table,
+    _shards,
+    _splits,
+    _parquet,
+    _table_of_any_name,
+    _texts,
+)
+
+
+def _table(file: Path, path: Path) -> Recognised:
+    """A table as the corpus of a path: itself, or the folder that it was found in."""
+    name = corpus_name(path)
+    if file.suffix.lower() == ".parquet" and _holds_images(file):
+        return Recognised({"reader": "hub", "dataset": str(file), "name": name}, f"images and captions in {file.name}")
+    return Recognised({"reader": "table", "root": str(file), "name": name}, f"a table, {_at(file, path)}")
+
+
+def _holds_images(file: Path) -> bool:
+    """Whether a Parquet file has a column of bytes, or of structs with bytes and path."""
+    try:
+        schema = pq.read_schema(file)
+    except (pa.ArrowInvalid, OSError):
+        return False
+    return any(
+        pa.types.is_binary(field.type)
+        or pa.types.is_large_binary(field.type)
+        or (pa.types.is_struct(field.type) and {part.name for part in field.type} == {"bytes", "path"})
+        for field in schema
+    )
+
+
+def _several(folder: Path, files: list[Path], what: str) -> RequestError:
+    names = ", ".join(_at(file, folder) for file in files)
+    return RequestError(
+        f"folder {folder}: several {what}: {names}; name one in place of the folder, as in "
+        f"`capim corpora check {files[0]}`"
+    )
+
+
+def _hints(folder: Path) -> Iterator[str]:
+    """What is in a folder that was not recognised, and what would make it a corpus."""
+    for file in tables_in(folder):
+        if file.suffix.lower() in (".txt", ".json"):
+            continue
+        try:
+            columns_of_roles("captions", {}, table_columns(file), where=file.name, ids_only=False)
+        except RequestError as error:
+            faults = "; ".join(error.faults)
+            yield f'{faults}; write this into {folder / "corpus.toml"}, with reader = "table" and root = "{file.name}"'
+    inner = [sub for sub in _folders(folder)[:_SUBFOLDERS] if _is_corpus(sub)]
+    if inner:
+        yield f"is it {' or '.join(map(str, inner[:_SHOWN]))}?"
+    images = [file for file in files_below(folder) if is_image_name(file)]
+    if images:
+        folders = list(dict.fromkeys(file.rpartition("/")[0] for file in images if "/" in file))
+        shown = ", ".join(folders[:_SHOWN]) + (" …" if len(folders) > _SHOWN else "")
+        yield (
+            f"it has {len(images):,} images{f' in the folders {shown}' if folders else ''}, and no captions: write "
+            "captions.csv with the columns image,caption, or a .txt file beside each image"
+        )
+    yield "or describe it in a corpus.toml (reader, root, …; docs/own_data.md)"
+
+
+def _is_corpus(folder: Path) -> bool:
+    try:
+        return (folder / "corpus.toml").is_file() or _recognised(folder) is not None
+    except RequestError:
+        return True
+
+
+def _folders(folder: Path) -> list[Path]:
+    return sorted(sub for sub in folder.iterdir() if sub.is_dir() and not sub.name.startswith((".", "__")))
+
+
+def _at(file: Path, folder: Path) -> str:
+    return file.name if file == folder else file.relative_to(folder).as_posix()
+
+
+def _stem(file: str) -> str:
+    return without_image_suffix(file).rpartition("/")[2].casefold()

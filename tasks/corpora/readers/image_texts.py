@@ -1,0 +1,90 @@
+"""Images with a text file of the same name: ``a.jpg`` and ``a.txt``, beside each other or in two folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from store.errors import RequestError
+from store.types import Corpus
+from tasks.corpora.build import build_corpus
+from tasks.corpora.files import corpus_name, read_text, require_folder
+from tasks.corpora.images.file_names import files_below, is_image_name
+from tasks.corpora.images.image_files import Missing, locate_images
+from tasks.corpora.rows import CaptionRow, Faults, ImageRow, SkippedRow
+
+Lines: TypeAlias = Literal["one", "each"]
+
+_NO_CAPTIONS = ("readme", "license", "licence", "notice", "changelog", "requirements", "classes")
+
+
+def read_image_texts(
+    root: str | Path,
+    *,
+    images: str | Path | None = None,
+    captions_in_file: Lines | None = None,
+    language: str = "en",
+    missing: Missing = "error",
+    name: str | None = None,
+    licence: str = "unknown",
+) -> Corpus:
+    """The images of a folder that have a text file, in the order of the paths of the text files.
+
+    An image's id is the path of its text without ``.txt``. ``README.txt`` and its like are no captions.
+
+    Args:
+        root: Folder of the text files, searched with all folders below it.
+        images: Folder of the images; ``root`` unless given.
+        captions_in_file: ``one`` if a whole text is one caption, ``each`` if each of its lines is one. It has to be
+            given if any text has several lines.
+        missing: With ``skip``, images without a text and texts without an image are left out, and listed.
+
+    Raises:
+        RequestError: There is no text file, a text or an image is missing, or a text is empty; lists every fault.
+    """
+    folder = require_folder(root, "corpus folder")
+    faults = Faults(str(folder))
+    texts = {file.removesuffix(".txt"): read_text(folder / file) for file in text_files(folder)}
+    if not texts:
+        raise RequestError(f"{folder}: no text files in it; expected a .txt file with the name of each image")
+    several = [name for name, text in texts.items() if len(text.strip().splitlines()) > 1]
+    if several and captions_in_file is None:
+        raise RequestError(
+            f"{folder}: {len(several)} text files have several lines, the first {several[0]}.txt; write "
+            'captions_in_file = "each" if each line is a caption, or captions_in_file = "one" if a text is one caption'
+        )
+    captions = list(_captions(texts.items(), captions_in_file == "each", language, faults))
+    rows = [ImageRow(name) for name in texts]
+    located = locate_images(rows, images or folder, missing=missing, origin=folder)
+    described = {row.key for row in located.rows}
+    bare = [file for file in files_below(Path(images or folder)) if is_image_name(file) and file not in described]
+    if missing == "error":
+        for file in bare:
+            faults.add('images without a text file; write it, or leave them out with missing = "skip"', repr(file))
+    faults.raise_any()
+    return build_corpus(
+        name or corpus_name(folder),
+        located.rows,
+        captions,
+        source=located.source,
+        skipped=[*located.skipped, *(SkippedRow(file, "no text file") for file in bare)],
+        licence=licence,
+        origin=str(folder),
+    )
+
+
+def text_files(folder: Path) -> Iterator[str]:
+    """The paths of the texts below a folder, relative to it; ``README.txt`` and its like are left out."""
+    for file in files_below(folder):
+        if file.endswith(".txt") and Path(file).stem.lower() not in _NO_CAPTIONS:
+            yield file
+
+
+def _captions(texts: Iterable[tuple[str, str]], each_line: bool, language: str, faults: Faults) -> Iterator[CaptionRow]:
+    for name, text in texts:
+        lines = [line.strip() for line in text.splitlines() if line.strip()] if each_line else [text.strip()]
+        if not any(lines):
+            faults.add("text files without text", f"{name}.txt")
+        for number, line in enumerate(lines):
+            yield CaptionRow(f"{name}#{number}", name, line, language=language)
