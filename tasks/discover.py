@@ -8,6 +8,7 @@ from typing import Any, cast
 from store import EmbeddingStore
 from store.errors import RequestError
 from tasks.runtime.references import EvaluationRef, SetsRef, corpus_name, encoder_name
+from tasks.runtime.scoring import missing_sets
 from tasks.runtime.shell import shell
 
 Named = str | dict[str, Any]
@@ -29,27 +30,21 @@ def find_sets(store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Na
     corpus_names = [corpus_name(c) for c in corpora] or sorted(
         set(cast("list[str]", store.corpora()["name"].to_pylist()))
     )
-    found, faults = [], []
+    found: list[SetsRef] = []
+    faults: list[str] = []
+    parts: list[str] = []
     for corpus in corpus_names:
         for encoder in encoder_names:
             key = store.key(encoder=encoder, corpus=corpus, modality="image")
             pair = (key.encoder_fingerprint, key.corpus_fingerprint)
-            if {(*pair, "image"), (*pair, "caption")} <= sealed:
-                found.append(
-                    SetsRef(
-                        encoder=key.encoder,
-                        encoder_fingerprint=key.encoder_fingerprint,
-                        corpus=key.corpus,
-                        corpus_fingerprint=key.corpus_fingerprint,
-                    )
-                )
-            elif encoders and corpora:
-                faults.append(
-                    f"corpus {corpus!r} is not completely encoded with {encoder!r}; "
-                    f"run `capim embed --corpora {corpus} --encoders {encoder}`"
-                )
+            lacking = [modality for modality in ("image", "caption") if (*pair, modality) not in sealed]
+            if not lacking:
+                found.append(SetsRef(**{name: getattr(key, name) for name in SetsRef.__dataclass_fields__}))
+            elif (encoders and corpora) or len(lacking) == 1:
+                (faults if encoders and corpora else parts).append(missing_sets(store, key, lacking))
     if not found and not faults:
-        faults.append(f"the store {store.uri} has no complete embedding sets; run `capim embed` or `capim run` first")
+        first = "run `capim run`, `capim embed`, or `capim import` for embeddings made elsewhere"
+        faults = parts or [f"the store {store.uri} has no complete embedding sets; {first}"]
     if faults:
         raise RequestError(faults)
     return tuple(found)

@@ -73,7 +73,7 @@ def corpus_row(connection: Connection, name: str, fingerprint: str | None = None
         wanted = f"corpus {name!r}" + (f" with fingerprint {fingerprint}" if fingerprint else "")
         raise RequestError(
             f"{wanted} is not in the store {connection.uri}; it holds {', '.join(names) or 'none'}. "
-            "Run `capim embed` on this corpus first"
+            "Run `capim embed` on this corpus first, or `capim import` for embeddings made elsewhere"
         )
     return max(rows, key=lambda row: str(row["written"]))
 

@@ -66,7 +66,7 @@ def encoder(connection: Connection, name_or_fingerprint: str) -> EncoderSpec:
         names = sorted(set(texts(read(connection, "encoders").column("name"))))
         raise RequestError(
             f"encoder {name_or_fingerprint!r} is not in the store {connection.uri}; "
-            f"it holds {', '.join(names) or 'none'}. Run `capim embed` with this encoder first"
+            f"it holds {', '.join(names) or 'none'}. Run `capim embed` with this encoder first, or `capim import`"
         )
     return spec_from_json(max(rows, key=lambda row: row["written"])["spec"])
 

@@ -203,17 +203,22 @@ def _work(corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> tuple[
         chosen = corpus.images.take(ords)
         if corpus.source is None or chosen["sha"].null_count:
             raise RequestError(
-                f"corpus {corpus.name!r} has images without files, which cannot be encoded; "
-                "import their embeddings with `capim import`"
+                f"corpus {corpus.name!r} has images without files, which cannot be encoded; {_import_of(corpus)}"
             )
         shas, keys = texts(chosen["sha"]), texts(chosen["key"])
         return ImageWork(ords=ords, keys=keys, shas=shas, read=corpus.source.read, decode=decode_image), shas
     captions = corpus.captions["text"].take(ords)
     if captions.null_count:
         raise RequestError(
-            f"corpus {corpus.name!r} has captions without text, which cannot be encoded; "
-            "import their embeddings with `capim import`"
+            f"corpus {corpus.name!r} has captions without text, which cannot be encoded; {_import_of(corpus)}"
         )
     captions_read = texts(captions)
     shas = [blake2b(text.encode(), digest_size=16).hexdigest() for text in captions_read]
     return CaptionWork(ords=ords, texts=captions_read), shas
+
+
+def _import_of(corpus: Corpus) -> str:
+    return (
+        f"import embeddings made elsewhere: `capim import --corpus {corpus.name} --encoder NAME --images FILE --captions "
+        f"FILE`, with the ids that `capim corpora ids {corpus.name}` lists, then `capim evaluate`"
+    )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from store import EmbeddingStore
 from store.errors import RequestError
-from store.types import Corpus, EvalProtocol, Modality, digest16
+from store.types import Corpus, EvalProtocol, Modality, SetKey, digest16
 from tasks.encoders.device import choose_device
 from tasks.metrics.crosslingual import language_part
 from tasks.runtime.references import SetsRef
@@ -55,6 +55,16 @@ class ScoredSets:
         return read_outcomes(self.store, self.evaluations[protocol.id], protocol)
 
 
+def missing_sets(store: EmbeddingStore, key: SetKey, modalities: Sequence[str]) -> str:
+    """The fault that embeddings of these modalities are missing or incomplete, with the command that makes them."""
+    command = f"capim embed --corpora {key.corpus} --encoders {key.encoder}"
+    if store.encoder(key.encoder_fingerprint).adapter == "imported":
+        files = " ".join(f"--{modality}s FILE" for modality in modalities)
+        command = f"capim import --corpus {key.corpus} --encoder {key.encoder} {files}"
+    what = " and ".join(f"{modality}s" for modality in modalities)
+    return f"there are no complete embeddings of the {what} of {key.corpus!r} by {key.encoder!r}; run `{command}`"
+
+
 def open_sets(store: EmbeddingStore, sets: SetsRef, protocol_ids: Sequence[str]) -> ScoredSets:
     """The sealed sets of one encoder on one corpus with the protocols of these ids; all that fit where none is named.
 
@@ -70,10 +80,7 @@ def open_sets(store: EmbeddingStore, sets: SetsRef, protocol_ids: Sequence[str])
         key = store.key(encoder=sets.encoder_fingerprint, corpus=sets.corpus_fingerprint, modality=modality)
         sealed = store.sealed(key)
         if sealed is None:
-            raise RequestError(
-                f"the {modality} embeddings of {sets.corpus!r} by {sets.encoder!r} are not sealed; "
-                f"run `capim embed --corpora {sets.corpus} --encoders {sets.encoder}`"
-            )
+            raise RequestError(missing_sets(store, key, [modality]))
         tags.append(sealed.tag)
         digests.append(sealed.digest)
     source = [sets.encoder_fingerprint, sets.corpus_fingerprint, *digests]

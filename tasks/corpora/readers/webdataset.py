@@ -21,10 +21,10 @@ from store.types import Corpus
 from tasks.corpora.build import build_corpus
 from tasks.corpora.files import corpus_name, require_folder
 from tasks.corpora.images.decode import image_facts
+from tasks.corpora.images.file_names import IMAGE_SUFFIXES
 from tasks.corpora.images.source import Folder
 from tasks.corpora.rows import CaptionRow, ImageRow, SkippedRow
 
-IMAGE_SUFFIXES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff")
 _NAME = re.compile(r"^((?:.*/)?[^./][^.]*)\.([^/]+)$")
 _KEY = re.compile(r"^(\d+)\+(\d+)@(.+)$")
 _LARGEST_TEXT = 1 << 20
@@ -80,7 +80,8 @@ def read_webdataset(
         origin: Where they come from; the folder unless given.
 
     Raises:
-        RequestError: No file matches, a shard is compressed, damaged or cut short, or sample names repeat.
+        RequestError: No file matches, a shard is compressed, damaged or cut short, or sample names repeat; a shard
+            that is cut is never a smaller corpus.
     """
     folder = require_folder(root, "shard folder")
     files = sorted(folder.glob(shards))
@@ -119,13 +120,14 @@ def _samples(file: Path, shard: str, caption: str, caption_field: str) -> Iterat
                 image: ImageRow | None = None
                 texts: Sequence[str] = ()
                 for _, suffix, member in members:
-                    if suffix in IMAGE_SUFFIXES and image is None:
+                    if f".{suffix}" in IMAGE_SUFFIXES and image is None:
                         facts = image_facts(_contents(data, member, file))
                         image = ImageRow(identifier, f"{member.offset_data}+{member.size}@{shard}", *facts)
                     elif suffix == caption and member.size <= _LARGEST_TEXT:
                         where = f"{file}: {member.name}"
                         texts = _texts(_contents(data, member, file), caption, caption_field, where)
                 yield _TarSample(identifier, image, texts)
+            _require_end(tar.offset, data, file)
     except tarfile.ReadError as error:
         raise RequestError(f"{file}: not an uncompressed tar file, or damaged ({error}); unpack .gz first") from error
 
@@ -137,6 +139,20 @@ def _named_members(tar: tarfile.TarFile) -> Iterator[tuple[str, str, tarfile.Tar
         match = _NAME.match(member.name.removeprefix("./"))
         if member.isreg() and match is not None:
             yield match[1], match[2].lower(), member
+
+
+def _require_end(offset: int, data: BinaryIO, file: Path) -> None:
+    """Raise ``RequestError`` unless the archive ends where no further member was found, with zeros as every tar file.
+
+    ``tarfile`` takes a damaged header, and a file that is cut between members, for the end.
+    """
+    data.seek(offset)
+    end = data.read(tarfile.BLOCKSIZE)
+    if len(end) < tarfile.BLOCKSIZE or any(end):
+        raise RequestError(f"{file}: damaged or cut short at byte {offset:,}; download it again")
+    while rest := data.read(1 << 20):
+        if any(rest):
+            raise RequestError(f"{file}: holds more after the end of the archive; split it into one file per archive")
 
 
 def _contents(data: BinaryIO, member: tarfile.TarInfo, file: Path) -> bytes:
