@@ -208,7 +208,7 @@ def _from_mapping(content: Mapping[str, object], base: Path, where: str) -> Read
         raise RequestError(_faults(error, content, model, where)) from error
     parameters = inspect.signature(reader).parameters
     options = {
-        option: _absolute(value, base) if "Path" in str(parameters[option].annotation) else value
+        option: _absolute(value, base) if _is_path(option, value, str(parameters[option].annotation), base) else value
         for option, value in content.items()
         if option in parameters
     }
@@ -251,6 +251,11 @@ def _expected(fault: Mapping[str, Any], model: type[BaseModel]) -> str:
     if len(fault["loc"]) > 1:  # an item of a list or table
         return "a table of texts" if "Mapping" in hint else f"a list of {words.replace('text', 'texts')}"
     return words
+
+
+def _is_path(option: str, value: object, annotation: str, base: Path) -> bool:
+    """Whether an option holds paths; a data set is a folder if there is one, else an id on the hub."""
+    return "Path" in annotation or (option == "dataset" and (base / Path(str(value)).expanduser()).exists())
 
 
 def _absolute(value: object, base: Path) -> object:

@@ -40,6 +40,7 @@ COCO_FILES = ("captions.json", "captions_*.json", "annotations/captions_*.json")
 
 _SHOWN = 3
 _SUBFOLDERS = 20
+_SPLITS = ("train", "training", "val", "valid", "validation", "dev", "test", "testing")
 _NOT_CAPTIONS = ("instances", "person_keypoints", "panoptic", "stuff")  # COCO's files of other tasks
 
 
@@ -128,21 +129,29 @@ def _saved(folder: Path) -> Recognised | None:
 
 
 def _usual_table(folder: Path) -> Recognised | None:
-    """A table with the name ``captions``, ``metadata``, ``pairs`` or ``quadruples``."""
-    return None if (file := named_table(folder)) is None else _table(file, folder)
+    """A table with the name ``captions``, ``metadata``, ``pairs`` or ``quadruples``, or one in ``annotations/``."""
+    if (file := named_table(folder)) is not None:
+        return _table(file, folder)
+    if not (folder / "annotations").is_dir() or (file := named_table(folder / "annotations")) is None:
+        return None
+    found = _table(file, folder)
+    return found._replace(content={**found.content, "images": str(folder)})
 
 
 def _shards(folder: Path) -> Recognised | None:
     """Tar shards, as webdataset and img2dataset write them."""
-    shards = list(folder.glob("*.tar"))
-    if not shards:
+    if next(folder.glob("*.tar"), None) is None:
         return None
-    return Recognised({"reader": "webdataset", "root": str(folder)}, f"{len(shards)} tar shards (webdataset)")
+    return Recognised({"reader": "webdataset", "root": str(folder)}, "shards of webdataset, *.tar")
 
 
 def _splits(folder: Path) -> Recognised | None:
     """Splits as folders, each with its table: ``train/metadata.jsonl``; ``test`` is read if there are several."""
-    tables = {sub.name: table for sub in _folders(folder) if (table := named_table(sub)) is not None}
+    tables = {
+        sub.name: table
+        for sub in _folders(folder)
+        if (table := named_table(sub)) is not None and (table.stem == "metadata" or sub.name in _SPLITS)
+    }
     if not tables:
         return None
     split = next(iter(tables)) if len(tables) == 1 else "test"

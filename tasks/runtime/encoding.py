@@ -218,7 +218,8 @@ def _work(corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> tuple[
 
 
 def _import_of(corpus: Corpus) -> str:
+    files = "--images FILE --captions FILE"
     return (
-        f"import embeddings made elsewhere: `capim import --corpus {corpus.name} --encoder NAME --images FILE --captions "
-        f"FILE`, with the ids that `capim corpora ids {corpus.name}` lists, then `capim evaluate`"
+        f"import embeddings made elsewhere: `capim import --corpus {corpus.name} --encoder NAME {files}`, with the ids "
+        f"that `capim corpora ids {corpus.name}` lists, then `capim evaluate`"
     )

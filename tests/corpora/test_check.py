@@ -86,7 +86,10 @@ def test_a_check_tells_what_a_run_would_leave_out(coco_folder: Path) -> None:
         "1 captions are empty",
     )
     assert steps == [(2, 2)]
-    assert checked.lines()[-1] == f"three ({checked.fingerprint}) can be run"
+    assert checked.lines()[-2:] == [
+        f"three ({checked.fingerprint}) can be run",
+        f"next: capim run --corpora {coco_folder} --encoders NAME (names: capim list encoders)",
+    ]
     assert check_corpus(coco_folder, decode=False).warnings[0].startswith("1 images have the same bytes")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from store.errors import RequestError
 from tasks.corpora import CORPORA, open_corpus
-from tasks.corpora.description import FOLDER_LAYOUTS, description_model, load_reader, reader_call
+from tasks.corpora.description import description_model, load_reader, reader_call
 from tasks.corpora.listing import list_corpora
 
 
@@ -125,10 +125,6 @@ def test_files_of_other_kinds_are_refused(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("reader: shapes")
     assert "got .yaml" in refusal(tmp_path / "c.yaml")
     assert "no corpus found in it; looked for corpus.toml, captions.json" in refusal(tmp_path)
-
-
-def test_folder_layouts_name_readers_that_exist() -> None:
-    assert set(FOLDER_LAYOUTS) <= set(CORPORA)
 
 
 def test_the_list_names_for_every_corpus_what_it_is_and_whether_it_is_available() -> None:

@@ -32,7 +32,7 @@ def read_coco_captions(
     names of the image's boxes: sorted, and null for images that the boxes file does not list.
 
     Args:
-        images: Folder of the image files; ``root/images`` if it exists, else ``root``.
+        images: Folder of the image files; unless given, ``root``, and ``root/images`` if it exists.
         captions: The captions file; ``captions.json`` or the only ``captions*.json`` in ``root`` or ``annotations/``.
         instances: The boxes file; ``instances*.json`` beside the captions file if it exists.
 
@@ -45,8 +45,7 @@ def read_coco_captions(
     else:
         patterns = ("captions.json", "captions*.json", "annotations/captions*.json")
         captions_file = require_match(folder, *patterns, hint='or name the file with captions = "…"')
-    if images is None:
-        images = folder / "images" if (folder / "images").is_dir() else folder
+    beside = [path for path in (folder / "images", folder) if path.is_dir()]
     if instances is not None:
         boxes_file: Path | None = require_file(instances, "boxes file")
     else:
@@ -67,7 +66,7 @@ def read_coco_captions(
         identifier = str(field(entry, "id", int | str, where))
         key = field(entry, "file_name", str, where)
         rows.append(ImageRow(identifier, key, objects=objects.get(identifier)))
-    located = locate_images(rows, images, missing=missing, origin=captions_file)
+    located = locate_images(rows, images or beside, missing=missing, origin=captions_file)
     in_order = dict.fromkeys([*(row.id for row in rows), *of_image])
     return build_corpus(
         name or corpus_name(folder),

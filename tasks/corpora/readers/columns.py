@@ -88,11 +88,12 @@ def columns_of_roles(
             faults.append(f"columns.{role} must name one column, got {', '.join(names) or 'none'}")
     if ids_only and "caption_id" in column_of:
         named.add("caption")
+    unused = [name for name in left if not any(name in names for names in column_of.values())]
     for role in FORMS[form].required:
         if role not in named:
             addresses = [name for name in left if role.startswith("image") and _fold(name) in _ADDRESSES]
             hint = f"; {addresses[0]!r} holds addresses: download the images first" if addresses else ""
-            faults.append(f"no column for {role}; it has {has}; {_line(role, _near(role, left)[:1] or ['…'])}{hint}")
+            faults.append(f"no column for {role}; it has {has}; {_line(role, _near(role, unused)[:1] or ['…'])}{hint}")
     if faults:
         raise RequestError([f"{where}: {fault}" for fault in faults])
     return column_of

@@ -22,7 +22,7 @@ from tasks.corpora.images.image_files import Missing, locate_images
 from tasks.corpora.readers.columns import Columns, FormName, columns_of_roles
 from tasks.corpora.rows import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, SkippedRow
 
-_LISTED = re.compile(r"""^\s*\[\s*(["']).*\1\s*\]\s*$""", re.DOTALL)
+_LISTED = re.compile(r"""\s*\[\s*["'].*["']\s*\]\s*""", re.DOTALL)
 
 
 def corpus_of_rows(
@@ -217,7 +217,7 @@ class _Rows:
 
 def _unlisted(cell: object) -> object:
     """A list of texts that is written as one text, as in ``['one', 'two']``, as a list; any other cell as it is."""
-    if isinstance(cell, str) and _LISTED.match(cell):
+    if isinstance(cell, str) and _LISTED.fullmatch(cell):
         try:
             return ast.literal_eval(cell.strip())
         except (ValueError, SyntaxError, MemoryError, RecursionError):

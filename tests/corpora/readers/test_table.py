@@ -145,7 +145,9 @@ def test_files_that_are_not_what_their_suffix_says(folder: Path) -> None:
     (folder / "t.csv").write_bytes(b"image,caption\na.png,caf\xe9\n")
     assert "not a table in UTF-8" in refusal(folder / "t.csv")
     (folder / "t.xlsx").write_bytes(b"")
-    assert "expected a table (.csv, .tsv, .jsonl, .parquet), got .xlsx" in refusal(folder / "t.xlsx")
+    assert "expected a table (.csv, .tsv, .jsonl, .ndjson, .json, .parquet, .txt, .token), got .xlsx" in refusal(
+        folder / "t.xlsx"
+    )
     assert "no table in it" in refusal(folder / "images")
     assert "does not exist" in refusal(folder / "gone.csv")
 

@@ -133,3 +133,31 @@ def test_a_shard_that_shrank_is_an_os_error(shards: Path) -> None:
     (shards / "b.tar").write_bytes(b"short")
     with pytest.raises(OSError, match=r"b.tar: ends before byte \d+; has the file changed"):
         TarShards(shards).read(key)
+
+
+def members_of_a_hundred(tmp_path: Path, picture: Callable[..., bytes]) -> Path:
+    files = {
+        f"{n:03d}.{kind}": picture((n, 0, 0)) if kind == "png" else b"x" for n in range(100) for kind in ("png", "txt")
+    }
+    return shard(tmp_path / "a.tar", files)
+
+
+def test_a_damaged_header_and_a_cut_between_members_are_never_a_smaller_corpus(
+    tmp_path: Path, picture: Callable[..., bytes]
+) -> None:
+    file = members_of_a_hundred(tmp_path, picture)
+    whole = file.read_bytes()
+    assert read_webdataset(tmp_path).images.num_rows == 100
+    with tarfile.open(file) as tar:
+        starts = [member.offset for member in tar if member.name.endswith(".png")]
+    damaged = bytearray(whole)
+    damaged[starts[50]] ^= 0xFF
+    file.write_bytes(damaged)
+    with pytest.raises(RequestError, match=rf"a\.tar: damaged or cut short at byte {starts[50]:,}; download it again"):
+        read_webdataset(tmp_path)
+    file.write_bytes(whole[: starts[30]])
+    with pytest.raises(RequestError, match=r"a\.tar"):
+        read_webdataset(tmp_path)
+    file.write_bytes(whole + whole)
+    with pytest.raises(RequestError, match=r"a\.tar: holds more after the end of the archive"):
+        read_webdataset(tmp_path)

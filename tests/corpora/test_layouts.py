@@ -1,0 +1,427 @@
+"""Folders and files of the user's own, as they lie on people's disks."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.errors import RequestError
+from store.types import Corpus
+from tasks.corpora import CORPORA, open_corpus
+from tasks.corpora.check import check_corpus
+from tasks.corpora.layouts import FOLDER_LAYOUTS
+
+Put = Callable[..., Path]
+
+
+@pytest.fixture
+def put(tmp_path: Path, picture: Callable[..., bytes]) -> Put:
+    """Writes files below ``photos/``: texts as given, images (None) each of another colour."""
+    count = 0
+
+    def put_files(files: dict[str, str | bytes | None] | None = None, *images: str) -> Path:
+        nonlocal count
+        root = tmp_path / "photos"
+        root.mkdir(exist_ok=True)
+        for name, content in {**dict.fromkeys(images), **(files or {})}.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if content is None:
+                count += 1
+                path.write_bytes(picture((count * 40 % 256, count * 90 % 256, 7)))
+            else:
+                path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return root
+
+    return put_files
+
+
+def texts(corpus: Corpus) -> list[tuple[str, str]]:
+    """Image and text of every caption, in corpus order."""
+    return list(zip(corpus.captions["image_id"].to_pylist(), corpus.captions["text"].to_pylist(), strict=True))
+
+
+def files(corpus: Corpus) -> list[str]:
+    """The file of every image, in corpus order."""
+    return corpus.images["key"].to_pylist()
+
+
+def refusal(what: Any) -> str:
+    with pytest.raises(RequestError) as caught:
+        open_corpus(what)
+    return str(caught.value)
+
+
+TWO = [("a.png", "red"), ("b.png", "blue")]
+JSONL = '{"file_name": "a.png", "text": "red"}\n{"file_name": "b.png", "text": "blue"}\n'
+
+
+def test_an_imagefolder_of_the_hub_has_its_splits_as_folders(put: Put) -> None:
+    root = put({"train/metadata.jsonl": JSONL}, "train/a.png", "train/b.png")
+    corpus = open_corpus(root)
+    assert (corpus.name, texts(corpus)) == ("photos", TWO)
+    put({"test/metadata.jsonl": JSONL.replace("red", "pink")}, "test/a.png", "test/b.png")
+    assert texts(open_corpus(root))[0] == ("a.png", "pink")  # test of test and train
+    assert check_corpus(root).recognised == "a table, test/metadata.jsonl (split test of test, train)"
+    (root / "test").rename(root / "validation")
+    message = refusal(root)
+    assert "several splits, train, validation, and none is called test" in message
+    assert f"`capim corpora check {root / 'train'}`" in message
+    assert texts(open_corpus(root / "train")) == TWO
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("captions.txt", "image,caption\na.png,red\nb.png,blue\n"),
+        ("captions.txt", "image\tcaption\na.png\tred\nb.png\tblue\n"),
+        ("captions.txt", "image_name| comment_number| comment\na.png| 0| red \nb.png| 0| blue \n"),
+        ("captions.txt", "a.png#0\tred\nb.png#0\tblue\n"),
+        ("Flickr8k.token.txt", "a.png#0\tred\nb.png#0\tblue\n"),
+        ("results.csv", "image_name| comment_number| comment\na.png| 0| red\nb.png| 0| blue\n"),
+        ("excel.csv", "image;caption\r\na.png;red\r\nb.png;blue\r\n"),
+        ("spaces.csv", "image, caption\na.png, red\nb.png, blue\n"),
+        ("headless.csv", "a.png,red\nb.png,blue\n"),
+        ("Anything At All.csv", "File Name,Description\na.png,red\nb.png,blue\n"),
+        ("anything.tsv", "fileName\tText\na.png\tred\nb.png\tblue\n"),
+        ("anything.jsonl", JSONL),
+        ("anything.ndjson", JSONL),
+        ("anything.json", json.dumps([{"image": "a.png", "caption": "red"}, {"image": "b.png", "caption": "blue"}])),
+        ("anything.json", json.dumps({"a.png": "red", "b.png": ["blue"]})),
+        ("captions.json", json.dumps([{"image": "a.png", "caption": "red"}, {"image": "b.png", "caption": "blue"}])),
+        ("UPPER.CSV", "IMAGE,CAPTION\na.png,red\nb.png,blue\n"),
+    ],
+)
+def test_one_table_is_found_and_read_whatever_its_name_and_its_separator(put: Put, name: str, content: str) -> None:
+    root = put({name: content, "README.txt": "Photographs, with captions\n", "sizes.csv": "image,width\na.png,8\n"})
+    put(None, "a.png", "b.png")
+    corpus = open_corpus(root)
+    assert (corpus.name, texts(corpus)) == ("photos", TWO)
+    assert texts(open_corpus(root / name)) == TWO
+    assert check_corpus(root).recognised == f"a table, {name}"
+
+
+def test_captions_of_flickr8k_keep_their_number(put: Put) -> None:
+    root = put(
+        {"captions.txt": 'a.png#0\tred, 5" wide\na.png#1\tpink\nb.png#0\tblue\n'}, "Images/a.png", "Images/b.png"
+    )
+    corpus = open_corpus(root)
+    assert texts(corpus) == [("a.png", 'red, 5" wide'), ("a.png", "pink"), ("b.png", "blue")]
+    assert corpus.captions["ordinal"].to_pylist() == [0, 1, 0]
+    assert files(corpus) == ["Images/a.png", "Images/b.png"]
+
+
+def test_parquet_with_file_names_and_with_images_in_it(put: Put, picture: Callable[..., bytes]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    root = put(None, "a.png", "b.png")
+    pq.write_table(pa.table({"path": ["a.png", "b.png"], "text": ["red", "blue"]}), root / "any.parquet")
+    assert texts(open_corpus(root)) == TWO
+    (root / "any.parquet").unlink()
+    cells = [picture("red"), picture("blue")]
+    pq.write_table(
+        pa.table({"image": [{"bytes": cell, "path": None} for cell in cells], "text": ["red", "blue"]}),
+        root / "any.parquet",
+    )
+    corpus = open_corpus(root)
+    assert texts(corpus) == [("image/0", "red"), ("image/1", "blue")]
+    assert texts(open_corpus(root / "any.parquet")) == texts(corpus)
+
+
+def test_img2datasets_parquet_shards_are_read_and_failed_downloads_are_named(
+    put: Put, picture: Callable[..., bytes]
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    root = put({"00000_stats.json": "{}"})
+    for shard, cells in enumerate(([picture("red"), None], [picture("blue")])):
+        columns = {
+            "url": ["http://x"] * len(cells),
+            "key": [str(n) for n in range(len(cells))],
+            "status": ["success" if cell else "failed_to_download" for cell in cells],
+            "caption": [f"{shard} {n}" for n in range(len(cells))],
+            "jpg": pa.array(cells, type=pa.binary()),
+        }
+        pq.write_table(pa.table(columns), root / f"{shard:05d}.parquet")
+    assert "1 rows hold no image, the first 'jpg/1'; leave them out with missing = \"skip\"" in refusal(root)
+    (root / "corpus.toml").write_text('reader = "hub"\ndataset = "."\nmissing = "skip"\n')
+    corpus = open_corpus(root)
+    assert texts(corpus) == [("jpg/0", "0 0"), ("jpg/2", "1 0")]
+    assert corpus.skipped.to_pylist() == [{"image_id": "jpg/1", "reason": "the data set holds no image"}]
+
+
+def test_a_data_set_of_save_to_disk_and_of_several_splits(put: Put, picture: Callable[..., bytes]) -> None:
+    import datasets
+
+    features = datasets.Features({"image": datasets.Image(), "caption": datasets.Value("string")})
+    cells = {"image": [{"bytes": picture(c), "path": None} for c in ("red", "blue")], "caption": ["red", "blue"]}
+    saved = datasets.Dataset.from_dict(cells, features=features)
+    root = put()
+    saved.save_to_disk(str(root / "one"))
+    one = open_corpus(root / "one")
+    assert (one.name, texts(one)) == ("one", [("image/0", "red"), ("image/1", "blue")])
+    assert one.source is not None
+    assert one.source.read("image/0") == picture("red")
+    assert check_corpus(root / "one").recognised == "a data set of save_to_disk"
+    several = datasets.DatasetDict({"train": saved, "test": saved.select([1])})
+    several.save_to_disk(str(root / "two"))
+    assert texts(open_corpus(root / "two")) == [("image/0", "blue")]
+    assert len(texts(open_corpus({"reader": "hub", "dataset": str(root / "two"), "split": "train"}))) == 2
+    assert "no split 'dev'; it has train, test" in refusal(
+        {"reader": "hub", "dataset": str(root / "two"), "split": "dev"}
+    )
+    datasets.DatasetDict({"a": saved, "b": saved}).save_to_disk(str(root / "three"))
+    assert 'it has several splits; name one of a, b, as in split = "a"' in refusal(root / "three")
+
+
+def test_a_folder_in_the_hubs_layout_is_found_by_its_parquet_files(put: Put, picture: Callable[..., bytes]) -> None:
+    import datasets
+
+    features = datasets.Features({"image": datasets.Image(), "caption": datasets.Value("string")})
+    root = put({"README.md": "# photos\n"})
+    (root / "data").mkdir()
+    for split, colours in (("train", ("red", "blue")), ("validation", ("green",))):
+        cells = {"image": [{"bytes": picture(c), "path": None} for c in colours], "caption": list(colours)}
+        one = datasets.Dataset.from_dict(cells, features=features)
+        one.to_parquet(root / "data" / f"{split}-00000-of-00001.parquet")
+    assert 'it has several splits; name one of train, validation, as in split = "train"' in refusal(root)
+    (root / "data" / "train-00000-of-00001.parquet").unlink()
+    assert texts(open_corpus(root)) == [("image/0", "green")]
+
+
+def test_a_text_file_beside_each_image(put: Put) -> None:
+    root = put({"a.txt": "red\n", "deep/b.txt": "blue", "README.txt": "hello\nworld\n"}, "a.png", "deep/b.JPG")
+    corpus = open_corpus(root)
+    assert (corpus.name, texts(corpus)) == ("photos", [("a", "red"), ("deep/b", "blue")])
+    assert files(corpus) == ["a.png", "deep/b.JPG"]
+    assert check_corpus(root).recognised == "images with a text file of the same name each"
+    put(None, "c.png")
+    assert "images without a text file; write it, or leave them out with missing = \"skip\": 'c.png'" in refusal(root)
+    left_out = open_corpus({"reader": "image-texts", "root": str(root), "missing": "skip"})
+    assert left_out.skipped.to_pylist() == [{"image_id": "c.png", "reason": "no text file"}]
+    put({"c.txt": " \n"})
+    assert "text files without text: c.txt" in refusal(root)
+    put({"c.txt": "green", "d.txt": "gone"})
+    assert "1 of its images are not in" in refusal(root)
+
+
+def test_texts_of_several_lines_are_never_guessed(put: Put) -> None:
+    root = put({"caption/a.txt": "red\npink\n", "caption/b.txt": "blue"}, "image/a.png", "image/b.png")
+    message = refusal(root)
+    assert '1 text files have several lines, the first caption/a.txt; write captions_in_file = "each"' in message
+    each = open_corpus({"reader": "image-texts", "root": str(root), "captions_in_file": "each"})
+    assert texts(each) == [("caption/a", "red"), ("caption/a", "pink"), ("caption/b", "blue")]
+    one = open_corpus({"reader": "image-texts", "root": str(root), "captions_in_file": "one"})
+    assert texts(one)[0] == ("caption/a", "red\npink")
+
+
+def test_columns_that_are_numbered_are_the_captions_of_one_image_in_their_order(put: Put) -> None:
+    root = put(None, "a.png", "b.png")
+    for header in ("caption_2,image,caption_1,caption_10", "caption2,image,caption1,caption10",
+                   "Caption 2,Image,Caption 1,Caption 10", "text_2,file_name,text_1,text_10",
+                   "caption2,image,caption,caption3"):  # fmt: skip
+        put({"captions.csv": f"{header}\ntwo,a.png,one,ten\n,b.png,one,ten\n"})
+        corpus = open_corpus(root)
+        assert texts(corpus) == [
+            ("a.png", "one"), ("a.png", "two"), ("a.png", "ten"), ("b.png", "one"), ("b.png", "ten"),
+        ], header  # fmt: skip
+        assert corpus.captions["id"].to_pylist() == ["row1#0", "row1#1", "row1#2", "row2#0", "row2#1"]
+    put({"captions.csv": "image,caption,caption_1\na.png,one,two\n"})
+    assert 'name it with columns.caption = ["caption", "caption_1"]' in refusal(root)
+    chosen = {"reader": "table", "root": str(root), "columns": {"caption": ["caption_1"]}}
+    assert texts(open_corpus(chosen)) == [("a.png", "two")]
+    put({"captions.csv": 'image,captions\na.png,"[\'one\', ""it\'s""]"\nb.png,[brackets]\n'})
+    assert texts(open_corpus(root)) == [("a.png", "one"), ("a.png", "it's"), ("b.png", "[brackets]")]
+
+
+def test_json_lines_of_which_a_later_one_has_more_keys_lose_nothing(put: Put) -> None:
+    root = put(None, "a.png", "b.png")
+    put({"x.jsonl": '{"image": "a.png", "caption_1": "one"}\n{"image": "b.png", "caption_1": "x", "caption_2": "y"}\n'})
+    assert texts(open_corpus(root)) == [("a.png", "one"), ("b.png", "x"), ("b.png", "y")]
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("a.png", "deep/er/a.png"),
+        ("a", "a.png"),
+        ("a", "deep/a.JPEG"),
+        ("a.jpg", "a.JPEG"),
+        ("a.jpg", "A.jpg"),
+        ("IMG_1.jpg", "img_1.JPG"),
+        ("photos/a.png", "a.png"),
+        ("./a.png", "a.png"),
+        ("deep\\a.png", "deep/a.png"),
+        ("images/a.png", "images/a.png"),
+        ("a.png", "images/a.png"),
+        ("scan.v2", "scan.v2.png"),
+        ("e\u0301.png", "\u00e9.png"),
+        ("/home/somebody/photos/a.png", "a.png"),
+        ("../photos/a.png", "a.png"),
+    ],
+)
+def test_names_that_are_not_exactly_those_of_files_find_them(put: Put, name: str, file: str) -> None:
+    root = put({"captions.csv": f"image,caption\n{name},red\nb.png,blue\n"}, file, "b.png")
+    corpus = open_corpus(root)
+    assert corpus.images["id"].to_pylist() == [name, "b.png"]
+    assert (root / files(corpus)[0] == root / file) or (root / "images" / files(corpus)[0] == root / file)
+    assert corpus.images["sha"].null_count == 0
+
+
+def test_an_absolute_path_inside_the_folder_is_inside(put: Put) -> None:
+    root = put(None, "deep/a.png", "other/a.png")
+    put({"captions.csv": f"image,caption\n{root}/deep/a.png,red\n"})
+    assert files(open_corpus(root)) == ["deep/a.png"]
+
+
+def test_a_name_that_fits_several_files_names_them(put: Put) -> None:
+    root = put({"captions.csv": "image,caption\na.png,red\nb,blue\n"}, "x/a.png", "y/a.png", "b.png", "b.jpg")
+    message = refusal(root)
+    assert (
+        "image names that fit several files; write their path: 'a.png' (x/a.png, y/a.png), 'b' (b.jpg, b.png)"
+        in message
+    )
+    put({"captions.csv": "image,caption\nx/a.png,red\nfar/y/a.png,blue\n"})
+    assert files(open_corpus(root)) == ["x/a.png", "y/a.png"]
+
+
+def test_two_names_of_one_file_are_named(put: Put) -> None:
+    root = put({"captions.csv": "image,caption\na.png,red\na,blue\n"}, "a.png")
+    assert "image names that mean the same file: 'a.png' and 'a' (a.png)" in refusal(root)
+    put({"captions.csv": "image,caption\na,red\na.png,blue\n"})
+    assert "image names that mean the same file: 'a' and 'a.png' (a.png)" in refusal(root)
+
+
+def test_a_missing_file_with_a_near_name_shows_it_and_numbers_are_no_near_names(put: Put) -> None:
+    root = put({"captions.csv": "image,caption\nimg-01.png,red\nimg_3.png,blue\n"}, "img_1.png", "img_2.png")
+    message = refusal(root)
+    assert "img-01.png (is it img_1.png?), img_3.png; put them there" in message
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("image,captoin", 'no column for caption; it has image, captoin; name it with columns.caption = "captoin"'),
+        ("imgae,caption", 'no column for image; it has imgae, caption; name it with columns.image = "imgae"'),
+        ("url,caption", "'url' holds addresses: download the images first"),
+        ("image,title", 'name it with columns.caption = "…"'),
+    ],
+)
+def test_a_column_that_is_nearly_right_is_shown_with_the_line_to_write(put: Put, header: str, expected: str) -> None:
+    root = put({"data.csv": f"{header}\na.png,red\n"}, "a.png")
+    message = refusal(root)
+    assert expected in message
+    assert f'write this into {root / "corpus.toml"}, with reader = "table" and root = "data.csv"' in message
+    (root / "data.csv").rename(root / "captions.csv")
+    checked = check_corpus(root)
+    assert any(expected in fault for fault in checked.faults)
+    assert checked.lines()[-3:] == ['  reader = "table"', '  root = "captions.csv"', '  name = "photos"']
+
+
+def test_the_line_that_an_error_shows_works_as_it_is(put: Put) -> None:
+    root = put({"captions.csv": "image,captoin\na.png,red\nb.png,blue\n"}, "a.png", "b.png")
+    lines = [line.strip() for line in check_corpus(root).lines()[-3:]]
+    (root / "corpus.toml").write_text("\n".join([*lines, 'columns.caption = "captoin"']))
+    assert texts(open_corpus(root)) == TWO
+
+
+def test_ids_of_captions_in_the_column_id_are_not_taken_for_ids_of_images(put: Put) -> None:
+    root = put({"captions.csv": "id,image,caption\n1,a.png,red\n2,a.png,pink\n3,b.png,blue\n"}, "a.png", "b.png")
+    assert 'images with several ids; if the column holds caption ids, write columns.caption_id = "id"' in refusal(root)
+    (root / "corpus.toml").write_text('reader = "table"\nroot = "captions.csv"\ncolumns.caption_id = "id"\n')
+    corpus = open_corpus(root)
+    assert corpus.captions["id"].to_pylist() == ["1", "2", "3"]
+    assert corpus.images["id"].to_pylist() == ["a.png", "b.png"]
+
+
+def test_several_tables_are_listed_with_the_command_that_names_one(put: Put) -> None:
+    table = "image,caption\na.png,red\n"
+    root = put({"one.csv": table, "two.csv": table, "other.csv": "x,y\n1,2\n"}, "a.png")
+    message = refusal(root)
+    assert "several tables could be its captions: one.csv, two.csv; name one" in message
+    assert f"`capim corpora check {root / 'one.csv'}`" in message
+    assert 'with reader = "table" and root = "one.csv"' in message
+    put({"captions.csv": table})
+    assert check_corpus(root).recognised == "a table, captions.csv"
+    put({"metadata.jsonl": JSONL})
+    assert "several tables could be its captions: captions.csv, metadata.jsonl" in refusal(root)
+
+
+def test_pairs_and_quadruples_are_recognised_by_their_columns(put: Put) -> None:
+    root = put({"image_text_pairs.csv": "image,caption\na.png,red\nb.png,blue\n"}, "a.png", "b.png")
+    assert texts(open_corpus(root)) == TWO
+    put({"image_text_pairs.csv": "image,caption,negative_caption\na.png,red,blue\n"})
+    assert open_corpus(root).pairs.num_rows == 1
+    put({"image_text_pairs.csv": "image_0,image_1,caption_0,caption_1\na.png,b.png,red,blue\n"})
+    assert open_corpus(root).quadruples.num_rows == 1
+
+
+def test_a_table_in_annotations_names_images_of_the_whole_folder(put: Put) -> None:
+    root = put({"annotations/captions.csv": "image,caption\na.png,red\n../images/b.png,blue\n"}, "images/a.png")
+    put(None, "images/b.png")
+    assert files(open_corpus(root)) == ["images/a.png", "images/b.png"]
+    assert check_corpus(root).recognised == "a table, annotations/captions.csv"
+
+
+def test_cocos_format_is_found_under_any_name(put: Put) -> None:
+    coco = {
+        "images": [{"id": 1, "file_name": "a.png"}],
+        "annotations": [{"id": 2, "image_id": 1, "caption": "red"}],
+    }
+    root = put(
+        {"train.json": json.dumps(coco), "instances.json": '{"images": [], "annotations": [], "categories": []}'}
+    )
+    put(None, "deep/a.png")
+    assert texts(open_corpus(root)) == [("1", "red")]
+    put({"val.json": json.dumps(coco)})
+    assert "several captions files in COCO's format: train.json, val.json; name one" in refusal(root)
+
+
+def test_folders_of_classes_without_captions_are_told_what_is_missing(put: Put) -> None:
+    message = refusal(put(None, "cat/1.png", "cat/2.png", "dog/3.png"))
+    assert "it has 3 images in the folders cat, dog, and no captions: write captions.csv" in message
+    inner = put({"unzipped/captions.csv": "image,caption\na.png,red\n"}, "unzipped/a.png")
+    assert f"is it {inner / 'unzipped'}?" in refusal(inner)
+
+
+def test_hidden_files_and_those_of_macos_are_no_images(put: Put) -> None:
+    root = put(
+        {"captions.csv": "image,caption\na.png,red\n"}, "x/a.png", "__MACOSX/x/a.png", ".cache/a.png", "x/._a.png"
+    )
+    assert files(open_corpus(root)) == ["x/a.png"]
+
+
+def test_tar_shards_come_before_the_tables_that_img2dataset_writes_beside_them(
+    put: Put, picture: Callable[..., bytes]
+) -> None:
+    root = put({"00000.csv": "image,caption\nx,y\n", "00000_stats.json": "{}"})
+    with tarfile.open(root / "00000.tar", "w") as tar:
+        for name, data in (("0.jpg", picture("red")), ("0.txt", b"red"), ("0.json", b"{}")):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    assert texts(open_corpus(root)) == [("0", "red")]
+    assert check_corpus(root).recognised == "shards of webdataset, *.tar"
+
+
+def test_a_check_ends_with_the_command_to_type_next(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = put({"captions.csv": "image,caption\na.jpg,red\n"}, "a.jpeg")
+    monkeypatch.chdir(root.parent)
+    lines = check_corpus("./photos").lines()
+    assert lines[0] == "recognised: a table, captions.csv"
+    assert "warning: 1 images are files with another name, the first 'a.jpg': 'a.jpeg'" in lines
+    assert lines[-1] == "next: capim run --corpora ./photos --encoders NAME (names: capim list encoders)"
+    root.rename(root.with_name("my photos"))
+    assert "--corpora './my photos' --encoders" in check_corpus("./my photos").lines()[-1]
+
+
+def test_published_layouts_name_readers_that_exist() -> None:
+    assert set(FOLDER_LAYOUTS) <= set(CORPORA)
