@@ -61,8 +61,8 @@ def demo(args: argparse.Namespace) -> int:
 def run(args: argparse.Namespace) -> int:
     """Encode, evaluate, compare and report: the whole pipeline.
 
-    Stored embeddings are not encoded again. A corpus is a name (capim list corpora), a folder of images with a captions
-    file in COCO format, or a table in a suite file. Prints the path of the report.
+    Stored embeddings are not encoded again. A corpus is a name (capim list corpora), a folder or file of your own
+    images and captions (capim corpora check), or a table in a suite file. Prints the path of the report.
 
     Example: capim run --corpora ./photos --encoders tiny-clip,tiny-colpali
     """

@@ -78,7 +78,8 @@ def check_corpus(
         decode: Decode every image, as a run would do; takes about as long as reading them.
         progress: Called with the number of decoded images and the total.
     """
-    recognised, description = "", ()
+    recognised = ""
+    description: tuple[str, ...] = ()
     try:
         call = reader_call(what, base=base)
         if call.recognised is not None:

@@ -44,3 +44,25 @@ def coco_folder(tmp_path: Path) -> Path:
     }
     (root / "instances.json").write_text(json.dumps(boxes))
     return root
+
+
+@pytest.fixture
+def put(tmp_path: Path, picture: Callable[..., bytes]) -> Callable[..., Path]:
+    """Writes files below ``photos/``: texts as given, images (None) each of another colour."""
+    count = 0
+
+    def put_files(files: dict[str, str | bytes | None] | None = None, *images: str) -> Path:
+        nonlocal count
+        root = tmp_path / "photos"
+        root.mkdir(exist_ok=True)
+        for name, content in {**dict.fromkeys(images), **(files or {})}.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if content is None:
+                count += 1
+                path.write_bytes(picture((count * 40 % 256, count * 90 % 256, 7)))
+            else:
+                path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return root
+
+    return put_files

@@ -6,60 +6,13 @@ import io
 import json
 import tarfile
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from store.errors import RequestError
-from store.types import Corpus
 from tasks.corpora import CORPORA, open_corpus
 from tasks.corpora.check import check_corpus
 from tasks.corpora.layouts import FOLDER_LAYOUTS
-
-Put = Callable[..., Path]
-
-
-@pytest.fixture
-def put(tmp_path: Path, picture: Callable[..., bytes]) -> Put:
-    """Writes files below ``photos/``: texts as given, images (None) each of another colour."""
-    count = 0
-
-    def put_files(files: dict[str, str | bytes | None] | None = None, *images: str) -> Path:
-        nonlocal count
-        root = tmp_path / "photos"
-        root.mkdir(exist_ok=True)
-        for name, content in {**dict.fromkeys(images), **(files or {})}.items():
-            path = root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if content is None:
-                count += 1
-                path.write_bytes(picture((count * 40 % 256, count * 90 % 256, 7)))
-            else:
-                path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return root
-
-    return put_files
-
-
-def texts(corpus: Corpus) -> list[tuple[str, str]]:
-    """Image and text of every caption, in corpus order."""
-    return list(zip(corpus.captions["image_id"].to_pylist(), corpus.captions["text"].to_pylist(), strict=True))
-
-
-def files(corpus: Corpus) -> list[str]:
-    """The file of every image, in corpus order."""
-    return corpus.images["key"].to_pylist()
-
-
-def refusal(what: Any) -> str:
-    with pytest.raises(RequestError) as caught:
-        open_corpus(what)
-    return str(caught.value)
-
-
-TWO = [("a.png", "red"), ("b.png", "blue")]
-JSONL = '{"file_name": "a.png", "text": "red"}\n{"file_name": "b.png", "text": "blue"}\n'
+from tests.corpora.own_data import JSONL, TWO, Put, files, refusal, texts
 
 
 def test_an_imagefolder_of_the_hub_has_its_splits_as_folders(put: Put) -> None:
@@ -223,125 +176,6 @@ def test_texts_of_several_lines_are_never_guessed(put: Put) -> None:
     assert texts(one)[0] == ("caption/a", "red\npink")
 
 
-def test_columns_that_are_numbered_are_the_captions_of_one_image_in_their_order(put: Put) -> None:
-    root = put(None, "a.png", "b.png")
-    for header in ("caption_2,image,caption_1,caption_10", "caption2,image,caption1,caption10",
-                   "Caption 2,Image,Caption 1,Caption 10", "text_2,file_name,text_1,text_10",
-                   "caption2,image,caption,caption3"):  # fmt: skip
-        put({"captions.csv": f"{header}\ntwo,a.png,one,ten\n,b.png,one,ten\n"})
-        corpus = open_corpus(root)
-        assert texts(corpus) == [
-            ("a.png", "one"), ("a.png", "two"), ("a.png", "ten"), ("b.png", "one"), ("b.png", "ten"),
-        ], header  # fmt: skip
-        assert corpus.captions["id"].to_pylist() == ["row1#0", "row1#1", "row1#2", "row2#0", "row2#1"]
-    put({"captions.csv": "image,caption,caption_1\na.png,one,two\n"})
-    assert 'name it with columns.caption = ["caption", "caption_1"]' in refusal(root)
-    chosen = {"reader": "table", "root": str(root), "columns": {"caption": ["caption_1"]}}
-    assert texts(open_corpus(chosen)) == [("a.png", "two")]
-    put({"captions.csv": 'image,captions\na.png,"[\'one\', ""it\'s""]"\nb.png,[brackets]\n'})
-    assert texts(open_corpus(root)) == [("a.png", "one"), ("a.png", "it's"), ("b.png", "[brackets]")]
-
-
-def test_json_lines_of_which_a_later_one_has_more_keys_lose_nothing(put: Put) -> None:
-    root = put(None, "a.png", "b.png")
-    put({"x.jsonl": '{"image": "a.png", "caption_1": "one"}\n{"image": "b.png", "caption_1": "x", "caption_2": "y"}\n'})
-    assert texts(open_corpus(root)) == [("a.png", "one"), ("b.png", "x"), ("b.png", "y")]
-
-
-@pytest.mark.parametrize(
-    ("name", "file"),
-    [
-        ("a.png", "deep/er/a.png"),
-        ("a", "a.png"),
-        ("a", "deep/a.JPEG"),
-        ("a.jpg", "a.JPEG"),
-        ("a.jpg", "A.jpg"),
-        ("IMG_1.jpg", "img_1.JPG"),
-        ("photos/a.png", "a.png"),
-        ("./a.png", "a.png"),
-        ("deep\\a.png", "deep/a.png"),
-        ("images/a.png", "images/a.png"),
-        ("a.png", "images/a.png"),
-        ("scan.v2", "scan.v2.png"),
-        ("e\u0301.png", "\u00e9.png"),
-        ("/home/somebody/photos/a.png", "a.png"),
-        ("../photos/a.png", "a.png"),
-    ],
-)
-def test_names_that_are_not_exactly_those_of_files_find_them(put: Put, name: str, file: str) -> None:
-    root = put({"captions.csv": f"image,caption\n{name},red\nb.png,blue\n"}, file, "b.png")
-    corpus = open_corpus(root)
-    assert corpus.images["id"].to_pylist() == [name, "b.png"]
-    assert (root / files(corpus)[0] == root / file) or (root / "images" / files(corpus)[0] == root / file)
-    assert corpus.images["sha"].null_count == 0
-
-
-def test_an_absolute_path_inside_the_folder_is_inside(put: Put) -> None:
-    root = put(None, "deep/a.png", "other/a.png")
-    put({"captions.csv": f"image,caption\n{root}/deep/a.png,red\n"})
-    assert files(open_corpus(root)) == ["deep/a.png"]
-
-
-def test_a_name_that_fits_several_files_names_them(put: Put) -> None:
-    root = put({"captions.csv": "image,caption\na.png,red\nb,blue\n"}, "x/a.png", "y/a.png", "b.png", "b.jpg")
-    message = refusal(root)
-    assert (
-        "image names that fit several files; write their path: 'a.png' (x/a.png, y/a.png), 'b' (b.jpg, b.png)"
-        in message
-    )
-    put({"captions.csv": "image,caption\nx/a.png,red\nfar/y/a.png,blue\n"})
-    assert files(open_corpus(root)) == ["x/a.png", "y/a.png"]
-
-
-def test_two_names_of_one_file_are_named(put: Put) -> None:
-    root = put({"captions.csv": "image,caption\na.png,red\na,blue\n"}, "a.png")
-    assert "image names that mean the same file: 'a.png' and 'a' (a.png)" in refusal(root)
-    put({"captions.csv": "image,caption\na,red\na.png,blue\n"})
-    assert "image names that mean the same file: 'a' and 'a.png' (a.png)" in refusal(root)
-
-
-def test_a_missing_file_with_a_near_name_shows_it_and_numbers_are_no_near_names(put: Put) -> None:
-    root = put({"captions.csv": "image,caption\nimg-01.png,red\nimg_3.png,blue\n"}, "img_1.png", "img_2.png")
-    message = refusal(root)
-    assert "img-01.png (is it img_1.png?), img_3.png; put them there" in message
-
-
-@pytest.mark.parametrize(
-    ("header", "expected"),
-    [
-        ("image,captoin", 'no column for caption; it has image, captoin; name it with columns.caption = "captoin"'),
-        ("imgae,caption", 'no column for image; it has imgae, caption; name it with columns.image = "imgae"'),
-        ("url,caption", "'url' holds addresses: download the images first"),
-        ("image,title", 'name it with columns.caption = "…"'),
-    ],
-)
-def test_a_column_that_is_nearly_right_is_shown_with_the_line_to_write(put: Put, header: str, expected: str) -> None:
-    root = put({"data.csv": f"{header}\na.png,red\n"}, "a.png")
-    message = refusal(root)
-    assert expected in message
-    assert f'write this into {root / "corpus.toml"}, with reader = "table" and root = "data.csv"' in message
-    (root / "data.csv").rename(root / "captions.csv")
-    checked = check_corpus(root)
-    assert any(expected in fault for fault in checked.faults)
-    assert checked.lines()[-3:] == ['  reader = "table"', '  root = "captions.csv"', '  name = "photos"']
-
-
-def test_the_line_that_an_error_shows_works_as_it_is(put: Put) -> None:
-    root = put({"captions.csv": "image,captoin\na.png,red\nb.png,blue\n"}, "a.png", "b.png")
-    lines = [line.strip() for line in check_corpus(root).lines()[-3:]]
-    (root / "corpus.toml").write_text("\n".join([*lines, 'columns.caption = "captoin"']))
-    assert texts(open_corpus(root)) == TWO
-
-
-def test_ids_of_captions_in_the_column_id_are_not_taken_for_ids_of_images(put: Put) -> None:
-    root = put({"captions.csv": "id,image,caption\n1,a.png,red\n2,a.png,pink\n3,b.png,blue\n"}, "a.png", "b.png")
-    assert 'images with several ids; if the column holds caption ids, write columns.caption_id = "id"' in refusal(root)
-    (root / "corpus.toml").write_text('reader = "table"\nroot = "captions.csv"\ncolumns.caption_id = "id"\n')
-    corpus = open_corpus(root)
-    assert corpus.captions["id"].to_pylist() == ["1", "2", "3"]
-    assert corpus.images["id"].to_pylist() == ["a.png", "b.png"]
-
-
 def test_several_tables_are_listed_with_the_command_that_names_one(put: Put) -> None:
     table = "image,caption\na.png,red\n"
     root = put({"one.csv": table, "two.csv": table, "other.csv": "x,y\n1,2\n"}, "a.png")
@@ -353,15 +187,6 @@ def test_several_tables_are_listed_with_the_command_that_names_one(put: Put) -> 
     assert check_corpus(root).recognised == "a table, captions.csv"
     put({"metadata.jsonl": JSONL})
     assert "several tables could be its captions: captions.csv, metadata.jsonl" in refusal(root)
-
-
-def test_pairs_and_quadruples_are_recognised_by_their_columns(put: Put) -> None:
-    root = put({"image_text_pairs.csv": "image,caption\na.png,red\nb.png,blue\n"}, "a.png", "b.png")
-    assert texts(open_corpus(root)) == TWO
-    put({"image_text_pairs.csv": "image,caption,negative_caption\na.png,red,blue\n"})
-    assert open_corpus(root).pairs.num_rows == 1
-    put({"image_text_pairs.csv": "image_0,image_1,caption_0,caption_1\na.png,b.png,red,blue\n"})
-    assert open_corpus(root).quadruples.num_rows == 1
 
 
 def test_a_table_in_annotations_names_images_of_the_whole_folder(put: Put) -> None:
@@ -385,18 +210,11 @@ def test_cocos_format_is_found_under_any_name(put: Put) -> None:
     assert "several captions files in COCO's format: train.json, val.json; name one" in refusal(root)
 
 
-def test_folders_of_classes_without_captions_are_told_what_is_missing(put: Put) -> None:
+def test_folders_of_classes_without_captions_get_an_error_with_what_is_missing(put: Put) -> None:
     message = refusal(put(None, "cat/1.png", "cat/2.png", "dog/3.png"))
     assert "it has 3 images in the folders cat, dog, and no captions: write captions.csv" in message
     inner = put({"unzipped/captions.csv": "image,caption\na.png,red\n"}, "unzipped/a.png")
     assert f"is it {inner / 'unzipped'}?" in refusal(inner)
-
-
-def test_hidden_files_and_those_of_macos_are_no_images(put: Put) -> None:
-    root = put(
-        {"captions.csv": "image,caption\na.png,red\n"}, "x/a.png", "__MACOSX/x/a.png", ".cache/a.png", "x/._a.png"
-    )
-    assert files(open_corpus(root)) == ["x/a.png"]
 
 
 def test_tar_shards_come_before_the_tables_that_img2dataset_writes_beside_them(

@@ -58,7 +58,10 @@ def test_ids_of_a_corpus_on_disk_come_in_its_order_and_nothing_is_stored(
     assert not (folder / "workspace").exists()
 
 
-def test_ids_of_quadruples_and_of_what_a_corpus_has_besides(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ids_of_quadruples_and_of_what_a_corpus_has_besides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert main(["corpora", "ids", "shapes-winoground", "--modality", "quadruple", "--format", "json"]) == 0
     printed = capsys.readouterr()
     first = json.loads(printed.out)[0]
@@ -75,9 +78,9 @@ def test_who_has_only_embeddings_is_led_from_ids_to_figures(folder: Path, capsys
         capsys.readouterr().out.splitlines()[-1].startswith("next: capim import --corpus products.toml --encoder NAME")
     )
     assert main(["run", "--corpora", "products.toml", "--encoders", "tiny-clip", "--quiet"]) != 0
-    said = capsys.readouterr().err
-    assert "capim import --corpus products --encoder NAME --images FILE --captions FILE" in said
-    assert "capim corpora ids products" in said
+    printed = capsys.readouterr().err
+    assert "capim import --corpus products --encoder NAME --images FILE --captions FILE" in printed
+    assert "capim corpora ids products" in printed
     vectors = np.random.default_rng(0).normal(size=(12, 8)).astype(np.float32)
     np.savez("images.npz", embeddings=vectors, ids=[row["id"] for row in rows(capsys, "corpora", "ids", "products")])
     ids = [row["id"] for row in rows(capsys, "corpora", "ids", "products", "--modality", "caption")]

@@ -64,7 +64,9 @@ def columns_of_roles(
             several kinds; names the column that was probably meant.
     """
     roles = (*FORMS[form].required, *FORMS[form].optional)
-    given = {role: (each,) if isinstance(each, str) else tuple(each) for role, each in columns.items()}
+    given: dict[str, tuple[str, ...]] = {
+        role: (names,) if isinstance(names, str) else tuple(names) for role, names in columns.items()
+    }
     left = [name for name in available if not any(name in names for names in given.values())]
     faults: list[str] = []
     column_of = {role: names for role in roles if role not in given and (names := _usual(role, left))}
@@ -74,7 +76,7 @@ def columns_of_roles(
             column_of["caption"] = found[0]
         elif found:
             faults.append(f"captions may be in {' or in '.join(map(', '.join, found))}; {_line('caption', found[0])}")
-    named = {*column_of, *given} | ({"caption"} if faults else set())
+    named = {*column_of, *given, *(("caption",) if faults else ())}
     column_of |= given
     known, has = ", ".join(roles), ", ".join(available) or "none"
     faults += [f"columns has the unknown role {r!r}; form {form!r} has {known}" for r in given if r not in roles]

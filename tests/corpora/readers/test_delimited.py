@@ -77,7 +77,7 @@ def test_rows_of_another_length_are_named(tmp_path: Path) -> None:
     assert "row 2: expected 3 cells as in the header, got 2" in refusal(tmp_path / "results.csv", content)
 
 
-def test_a_file_without_a_header_has_two_columns_or_is_asked_for_one(tmp_path: Path) -> None:
+def test_a_file_without_a_header_has_two_columns_or_is_refused(tmp_path: Path) -> None:
     assert rows(tmp_path / "t.csv", "red,a.jpg\nblue,b.jpg\n") == [("red", "a.jpg"), ("blue", "b.jpg")]
     message = refusal(tmp_path / "t.csv", "1,a.jpg,red\n2,b.jpg,blue\n")
     assert "its first line is a row" in message
