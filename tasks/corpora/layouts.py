@@ -76,10 +76,16 @@ def recognise_file(path: Path) -> Recognised | None:
         return Recognised(
             {"reader": "webdataset", "root": str(path.parent), "shards": path.name, "name": name}, "one tar shard"
         )
+    beside: Content = {"images": str(path.parent.parent)} if path.parent.name == "annotations" else {}
     if is_coco(path):
-        content: Content = {"reader": "coco-captions", "root": str(path.parent), "captions": str(path)}
+        content: Content = {"reader": "coco-captions", "root": str(path.parent), "captions": str(path), **beside}
+        if beside:
+            content["name"] = corpus_name(path)
         return Recognised(content, "captions in COCO's format")
-    return _table(path, path) if suffix in SUFFIXES else None
+    if suffix not in SUFFIXES:
+        return None
+    found = _table(path, path)
+    return found._replace(content={**found.content, **beside}) if found.content["reader"] == "table" else found
 
 
 def toml_lines(content: Mapping[str, object], folder: Path) -> list[str]:

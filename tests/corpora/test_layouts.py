@@ -210,6 +210,22 @@ def test_cocos_format_is_found_under_any_name(put: Put) -> None:
     assert "several captions files in COCO's format: train.json, val.json; name one" in refusal(root)
 
 
+def test_cocos_own_folders_are_read_by_the_captions_file_that_is_named(put: Put) -> None:
+    def coco(image: int, **more: object) -> str:
+        entry = {"id": image, "file_name": f"{image:012d}.jpg"}
+        return json.dumps({"images": [entry], "annotations": [{"id": 7, "image_id": image, **more}], "categories": []})
+
+    root = put({f"annotations/captions_{split}2017.json": coco(n, caption=split) for n, split in enumerate(("a", "b"))})
+    put({f"annotations/instances_{split}2017.json": coco(9, category_id=1) for split in ("a", "b")})
+    put({"annotations/instances_b2017.json": '{"images": [{"id": 1}], "annotations": [], "categories": []}'})
+    put(None, "val2017/000000000000.jpg", "val2017/000000000001.jpg")
+    message = refusal(root)
+    assert "annotations/captions_a2017.json, annotations/captions_b2017.json; name one" in message
+    corpus = open_corpus(root / "annotations" / "captions_b2017.json")
+    assert (corpus.name, texts(corpus)) == ("captions_b2017", [("1", "b")])
+    assert corpus.images["objects"].to_pylist() == [[]]
+
+
 def test_folders_of_classes_without_captions_get_an_error_with_what_is_missing(put: Put) -> None:
     message = refusal(put(None, "cat/1.png", "cat/2.png", "dog/3.png"))
     assert "it has 3 images in the folders cat, dog, and no captions: write captions.csv" in message

@@ -34,7 +34,8 @@ def read_coco_captions(
     Args:
         images: Folder of the image files; unless given, ``root``, and ``root/images`` if it exists.
         captions: The captions file; ``captions.json`` or the only ``captions*.json`` in ``root`` or ``annotations/``.
-        instances: The boxes file; ``instances*.json`` beside the captions file if it exists.
+        instances: The boxes file; beside the captions file ``instances_val2017.json`` for ``captions_val2017.json``,
+            else ``instances*.json``, if it exists.
 
     Raises:
         RequestError: A folder or file is missing, is not of this format, or names an image that does not exist.
@@ -49,7 +50,8 @@ def read_coco_captions(
     if instances is not None:
         boxes_file: Path | None = require_file(instances, "boxes file")
     else:
-        boxes_file = first_match(captions_file.parent, "instances.json", "instances*.json")
+        same = f"instances{captions_file.stem.removeprefix('captions')}.json"  # captions_val2017, instances_val2017
+        boxes_file = first_match(captions_file.parent, same, "instances.json", "instances*.json")
     objects = read_objects(boxes_file) if boxes_file is not None else {}
 
     content = read_json(captions_file)
