@@ -7,6 +7,7 @@ that lists them. ``docs/own_data.md`` shows every layout with an example.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -96,7 +97,7 @@ def toml_lines(content: Mapping[str, object], folder: Path) -> list[str]:
         path = Path(text)
         if path.is_absolute() and path.is_relative_to(folder):
             text = path.relative_to(folder).as_posix()
-        lines.append(f'{key} = "{text}"')
+        lines.append(f"{key} = {json.dumps(text, ensure_ascii=False)}")
     return lines
 
 
