@@ -18,12 +18,12 @@ TWO = [("a.png", "red"), ("b.png", "blue")]
 JSONL = '{"file_name": "a.png", "text": "red"}\n{"file_name": "b.png", "text": "blue"}\n'
 
 
-def texts(corpus: Corpus) -> list[tuple[str, str]]:
+def texts(corpus: Corpus) -> list[tuple[Any, Any]]:
     """Image and text of every caption, in corpus order."""
     return list(zip(corpus.captions["image_id"].to_pylist(), corpus.captions["text"].to_pylist(), strict=True))
 
 
-def files(corpus: Corpus) -> list[str]:
+def files(corpus: Corpus) -> list[Any]:
     """The file of every image, in corpus order."""
     return corpus.images["key"].to_pylist()
 

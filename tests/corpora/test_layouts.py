@@ -95,7 +95,8 @@ def test_img2datasets_parquet_shards_are_read_and_failed_downloads_are_named(
     import pyarrow.parquet as pq
 
     root = put({"00000_stats.json": "{}"})
-    for shard, cells in enumerate(([picture("red"), None], [picture("blue")])):
+    downloads: list[list[bytes | None]] = [[picture("red"), None], [picture("blue")]]
+    for shard, cells in enumerate(downloads):
         columns = {
             "url": ["http://x"] * len(cells),
             "key": [str(n) for n in range(len(cells))],

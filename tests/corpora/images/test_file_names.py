@@ -32,7 +32,8 @@ def test_names_that_are_not_exactly_those_of_files_find_them(put: Put, name: str
     root = put({"captions.csv": f"image,caption\n{name},red\nb.png,blue\n"}, file, "b.png")
     corpus = open_corpus(root)
     assert corpus.images["id"].to_pylist() == [name, "b.png"]
-    assert (root / files(corpus)[0] == root / file) or (root / "images" / files(corpus)[0] == root / file)
+    key = files(corpus)[0].replace("\\", "/")
+    assert root / file in (root / key, root / "images" / key)
     assert corpus.images["sha"].null_count == 0
 
 
