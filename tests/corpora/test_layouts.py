@@ -6,6 +6,7 @@ import io
 import json
 import tarfile
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -97,7 +98,7 @@ def test_img2datasets_parquet_shards_are_read_and_failed_downloads_are_named(
     root = put({"00000_stats.json": "{}"})
     downloads: list[list[bytes | None]] = [[picture("red"), None], [picture("blue")]]
     for shard, cells in enumerate(downloads):
-        columns = {
+        columns: dict[str, Any] = {
             "url": ["http://x"] * len(cells),
             "key": [str(n) for n in range(len(cells))],
             "status": ["success" if cell else "failed_to_download" for cell in cells],
