@@ -104,6 +104,37 @@ def winoground(root: Path) -> Copy:
     return Copy(description, 4, 4, ("0/0", "0 old"), ("1/1", "old 1"), n_quadruples=2)
 
 
+def bivlc(root: Path) -> Copy:
+    import datasets
+
+    pictures, text = datasets.Image(), datasets.Value("string")
+    features = {"image": pictures, "caption": text, "negative_caption": text, "negative_image": pictures}
+    cells = {
+        "image": [{"bytes": jpeg(k), "path": None} for k in range(2)],
+        "caption": ["a red bus", "two dogs"],
+        "negative_caption": ["a blue bus", "two cats"],
+        "negative_image": [{"bytes": jpeg(k), "path": None} for k in range(2, 4)],
+        "type": ["replace", "swap"],
+        "subtype": ["att", "obj"],
+    }
+    (root / "data").mkdir(parents=True)
+    table = datasets.Dataset.from_dict(cells, features=datasets.Features({**features, "type": text, "subtype": text}))
+    table.to_parquet(root / "data" / "test-00000-of-00001.parquet")
+    description = {"reader": "bivlc", "root": str(root)}
+    return Copy(description, 4, 4, ("0/0", "a red bus"), ("1/1", "two cats"), n_quadruples=2)
+
+
+def mmvp_vlm(root: Path) -> Copy:
+    questions = [(1, "Camera Perspective", "from above"), (2, "Camera Perspective", "from below"), (3, "Color", "red")]
+    questions.append((4, "Color", 'blue, not "red"'))
+    write_images(root / "MLLM_VLM Images", [f"{pattern}/{number}.jpg" for number, pattern, _ in questions])
+    with (root / "Questions.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("Question ID", "Type", "Statement"), *questions])
+    description = {"reader": "mmvp-vlm", "root": str(root)}
+    last = ("3-4/1", 'a photo of blue, not "red"')
+    return Copy(description, 4, 4, ("1-2/0", "a photo of from above"), last, n_quadruples=2)
+
+
 def sugarcrepe(root: Path) -> Copy:
     root.mkdir()
     from tasks.corpora.readers.sugarcrepe import CATEGORIES
@@ -375,6 +406,8 @@ COPIES: dict[str, Callable[[Path], Copy]] = {
     "coco-karpathy": coco_karpathy,
     "flickr30k-karpathy": flickr30k_karpathy,
     "winoground": winoground,
+    "bivlc": bivlc,
+    "mmvp-vlm": mmvp_vlm,
     "sugarcrepe": sugarcrepe,
     "aro": aro,
     "crepe": crepe,

@@ -13,11 +13,9 @@ from typing import Any
 from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora import CORPORA
-from tasks.corpora.build import build_corpus
 from tasks.corpora.files import field, read_json, read_json_lines, require_file, require_folder, require_match
-from tasks.corpora.images.image_files import locate_images
 from tasks.corpora.readers.hub import load_split
-from tasks.corpora.rows import CaptionRow, ImageRow, QuadrupleRow
+from tasks.corpora.readers.quadruples import QuadrupleItem, quadruples_corpus
 
 HUB = CORPORA["winoground"].hub
 UNTAGGED = "No Tag"
@@ -58,23 +56,18 @@ def read_winoground(
         if images is None:
             images = file.parent / "images" if (file.parent / "images").is_dir() else folder
     assigned = None if tags is None else _assignments(require_file(tags, "tags file"))
-    rows, captions, quadruples = [], [], []
+    items = []
     for position, example in enumerate(examples):
         identifier, where = str(example.get("id", position)), f"{origin}: example {position}"
-        ids = [f"{identifier}/{side}" for side in (0, 1)]
-        for side in (0, 1):
-            key = f"image_{side}/{position}" if root is None else _file_name(example, f"image_{side}", where)
-            rows.append(ImageRow(ids[side], key))
-            captions.append(CaptionRow(ids[side], ids[side], field(example, f"caption_{side}", str, where)))
-        both = (ids[0], ids[1])
-        quadruples.append(QuadrupleRow(identifier, *both, *both, _tags(identifier, example, assigned)))
-    located = locate_images(rows, None if root is None else images, missing="error", origin=origin)
-    return build_corpus(
+        sides = [f"image_{side}" for side in (0, 1)]
+        keys = [f"{side}/{position}" if root is None else _file_name(example, side, where) for side in sides]
+        captions = [field(example, f"caption_{side}", str, where) for side in (0, 1)]
+        items.append(QuadrupleItem(identifier, keys, captions, _tags(identifier, example, assigned)))
+    return quadruples_corpus(
         "winoground",
-        located.rows,
-        captions,
-        source=located.source or source,
-        quadruples=quadruples,
+        items,
+        images=None if root is None else images,
+        source=source,
         licence=CORPORA["winoground"].licence,
         origin=origin,
     )

@@ -21,6 +21,7 @@ from tasks.scoring.protocols.tasks import ScoringTask
 FOLDS = 5
 FOLD_SIZE = 1000
 _MANY_CATEGORIES = 20
+_QUADRUPLES_ONLY = ("bivlc", "mmvp-vlm")  # their images and captions repeat, or say too little to be found among all
 _PAIR_FAMILIES = ("sugarcrepe", "aro", "crepe")  # first part of the ids of a corpus of pairs, by its name
 
 Obstacle: TypeAlias = Callable[[CorpusLayout], str | None]
@@ -56,6 +57,8 @@ def _retrieval(layout: CorpusLayout) -> str | None:
     paired, captions = layout.corpus.pairs["caption_id"], layout.corpus.captions["id"].take(layout.captions)
     if len(paired) and pc.all(pc.is_in(captions, paired.combine_chunks())).as_py():
         return "its captions were written as pairs with hard negatives, not for retrieval"
+    if layout.corpus.name.startswith(_QUADRUPLES_ONLY):
+        return "its captions were written as quadruples with hard negatives, not for retrieval"
     return None
 
 
@@ -125,7 +128,7 @@ PROTOCOLS: dict[str, ProtocolRule] = {
               builders.images_to_each_ordinal, _five),
         _rule("t2i/1k", "Mean of five folds of 1,000 images", partial(_to_images, below=FIVE, folds=FOLDS), _folds),
         _rule("i2t/1k", "Mean of five folds of 1,000 images", partial(_to_captions, below=FIVE, folds=FOLDS), _folds),
-        _rule("winoground", "Two images, two captions with the same words",
+        _rule("winoground", "Two images and the caption of each",
               builders.quadruples, _quadruples, "quadruples"),
     )
 }  # fmt: skip
