@@ -118,10 +118,10 @@ def pair_protocols(data: ReportData, corpus: str) -> list[str]:
 
 def _pairs(data: ReportData, corpus: str) -> Table:
     protocols = pair_protocols(data, corpus)
-    chance = value(0.5, "50.0", mark="muted")
+    chances = [data.ranked(corpus, p, PAIRS)[0]["chance"] for p in protocols]
     return pivot(
         f"pairs-{corpus}",
-        f"{corpus} · percent of pairs in which the caption scores higher than its hard negative",
+        f"{corpus} · percent of items in which the right caption scores higher than its hard negatives",
         [r["encoder"] for r in data.ranked(corpus, protocols[0], PAIRS)],
         texts("Encoder", str),
         *(
@@ -129,6 +129,8 @@ def _pairs(data: ReportData, corpus: str) -> Table:
             for p in protocols
             for family, category in [p.split("/", 1)]
         ),
-        extra_rows=[(Cell(text="chance", mark="muted"), *(chance for _ in protocols))],
+        extra_rows=[
+            (Cell(text="chance", mark="muted"), *(value(c, show.percent(c), mark="muted") for c in chances)),
+        ],
         sortable=True,
     )

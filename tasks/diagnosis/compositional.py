@@ -39,7 +39,8 @@ def caption_baselines(data: AnalysisInput) -> Iterator[Slice]:
     """What scorers reach that never look at the image; stored under the first encoder, but independent of it.
 
     Pairs: how often the right caption is the longer one, and how often its words are the more frequent ones in the
-    corpus. Far from one half, the negatives give themselves away (Hsieh et al., SugarCrepe, 2023, section 3).
+    corpus. Far from one half, the negatives give themselves away (Hsieh et al., SugarCrepe, 2023, section 3). Not for
+    sets of more captions, where one half is not what such a scorer is compared with.
     Quadruples: such a scorer gives a caption the same score with both images, so it ties or loses every example; a
     single choice between the two captions is right with probability one half.
     """
@@ -49,6 +50,8 @@ def caption_baselines(data: AnalysisInput) -> Iterator[Slice]:
         for metric in QUADRUPLE_METRICS:
             detail = {"single_choice": 0.5}
             yield data.slice(encoder, "baseline", "caption alone", metric, nothing, detail=detail)
+        return
+    if data.queries.n_gallery.max() > 2:
         return
     captions, pairs = data.corpus.captions, data.corpus.pairs.take(data.queries.query_ords)
     named = zip(captions["id"].to_pylist(), captions["text"].to_pylist(), strict=True)

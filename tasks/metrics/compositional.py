@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.metrics.metric import Metric
+from tasks.metrics.metric import Metric, Ties
 from tasks.scoring.outcomes import Outcomes
 
 Score: TypeAlias = Literal["text", "image", "group"]
@@ -40,22 +40,6 @@ def winoground(scores: NDArray[np.float32], score: Score, *, ties_win: bool = Fa
     return {"text": text, "image": image, "group": text & image}[score]
 
 
-def pair_won(scores: NDArray[np.float32], *, ties_win: bool = False) -> NDArray[np.bool_]:
-    """Whether the caption scores higher than its hard negative, or than all of them.
-
-    Args:
-        scores: Columns caption, negative, further negatives; NaN where there is none.
-        ties_win: Count equal scores as right; the definition counts them as wrong.
-
-    Examples:
-        >>> pair_won(np.float32([[0.3, 0.2], [0.2, 0.2]])).tolist()
-        [True, False]
-    """
-    strongest = np.nanmax(scores[:, 1:], axis=1)
-    won: NDArray[np.bool_] = scores[:, 0] >= strongest if ties_win else scores[:, 0] > strongest
-    return won
-
-
 def _winoground(score: Score, title: str, guess: float) -> Metric:
     return Metric(
         name=f"winoground_{score}",
@@ -75,13 +59,20 @@ def _scores(outcomes: Outcomes) -> NDArray[np.float32]:
     return outcomes.scores
 
 
+def _all_won(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
+    """Whether every comparison of a set was won; a tie is lost, by the definition."""
+    rank = outcomes.rank_best if ties == "won" else outcomes.rank_worst
+    return (rank == 1).astype(np.float64)
+
+
 WINOGROUND_TEXT = _winoground("text", "For both images, the right caption scores higher", 1 / 4)
 WINOGROUND_IMAGE = _winoground("image", "For both captions, the right image scores higher", 1 / 4)
 WINOGROUND_GROUP = _winoground("group", "Text and image score of one example", 1 / 6)
 PAIR_ACCURACY = Metric(
     name="pair_accuracy",
-    title="The caption scores higher than its hard negatives",
+    title="Every right caption scores higher than every hard negative",
     directions=frozenset({"pairs"}),
-    values=lambda o, ties: pair_won(_scores(o), ties_win=ties == "won").astype(np.float64),
+    values=_all_won,
+    # random scores: the one right caption is first of all, or (SugarCrepe++) the one negative is last
     guess=lambda o: float(np.average(1 / o.n_gallery, weights=o.weights)),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,7 +12,7 @@ from tasks.scoring.protocols.tasks import ChoiceTask
 
 
 def choice_outcomes(task: ChoiceTask, scores: NDArray[np.float32]) -> Outcomes:
-    """Compare each caption's score with its own image to its rivals: other captions there, other images for it.
+    """Compare each right caption's score with its rivals: wrong captions for its image, other images for it.
 
     Args:
         task: The sets.
@@ -20,18 +22,11 @@ def choice_outcomes(task: ChoiceTask, scores: NDArray[np.float32]) -> Outcomes:
     n_captions, n_images = task.captions.shape[1], task.images.shape[1]
     absent = task.captions < 0
     table = np.where(absent[:, :, None], np.nan, scores.reshape(len(scores), n_captions, n_images)).astype(np.float32)
-    lost = np.zeros(len(scores), dtype=np.int32)
-    tied = np.zeros(len(scores), dtype=np.int32)
-    comparisons = 0
-    for own in range(min(n_captions, n_images)):
-        right = table[:, own, own]
-        rivals = [table[:, other, own] for other in range(n_captions) if other != own]
-        rivals += [table[:, own, other] for other in range(n_images) if other != own]
-        for rival in rivals:
-            lost += rival > right
-            tied += rival == right
-            comparisons += 1
-    ones = np.ones(len(scores), dtype=np.int32)
+    flat = table.reshape(scores.shape)
+    right, rival = np.array(list(_comparisons(task))).T
+    lost = (flat[:, rival] > flat[:, right]).sum(axis=1, dtype=np.int32)
+    tied = (flat[:, rival] == flat[:, right]).sum(axis=1, dtype=np.int32)
+    n_choices = n_captions if n_images == 1 else len(right) + 1
     return Outcomes(
         protocol=task.protocol,
         query_ids=task.query_ids,
@@ -39,12 +34,23 @@ def choice_outcomes(task: ChoiceTask, scores: NDArray[np.float32]) -> Outcomes:
         clusters=task.clusters,
         rank_best=1 + lost,
         rank_worst=1 + lost + tied,
-        n_relevant=ones,
-        n_tied_relevant=ones,
-        n_gallery=(comparisons + 1 - absent.sum(axis=1)).astype(np.int32),
+        n_relevant=np.full(len(scores), task.n_right, dtype=np.int32),
+        n_tied_relevant=np.ones(len(scores), dtype=np.int32),
+        n_gallery=(n_choices - absent.sum(axis=1)).astype(np.int32),
         weights=task.weights,
-        best_score=table[:, 0, 0].copy(),
-        relevant_rank_best=1 + lost,
-        relevant_rank_worst=1 + lost + tied,
-        scores=table.reshape(scores.shape),
+        best_score=flat[:, : task.n_right].max(axis=1),
+        relevant_rank_best=np.repeat(1 + lost, task.n_right),
+        relevant_rank_worst=np.repeat(1 + lost + tied, task.n_right),
+        scores=flat,
     )
+
+
+def _comparisons(task: ChoiceTask) -> Iterator[tuple[int, int]]:
+    """Columns of the scores: a right match, and one that it is compared with."""
+    n_captions, n_images = task.captions.shape[1], task.images.shape[1]
+    if n_images == 1:
+        yield from ((right, wrong) for right in range(task.n_right) for wrong in range(task.n_right, n_captions))
+        return
+    for own in range(n_images):
+        yield from ((own * n_images + own, other * n_images + own) for other in range(n_captions) if other != own)
+        yield from ((own * n_images + own, own * n_images + other) for other in range(n_images) if other != own)

@@ -47,7 +47,7 @@ class Outcomes:
         clusters: int32: ord of the image that the query belongs to (quadruples: own position).
         rank_best: int32, 1-based.
         rank_worst: int32, 1-based.
-        n_relevant: int32, at least 1.
+        n_relevant: int32, at least 1. Pairs: right captions of the set.
         n_tied_relevant: int32, at least 1.
         n_gallery: int32: items in the query's gallery.
         weights: float64: weight of the query in a mean; 1 unless groups of unequal size have equal weight.
@@ -58,8 +58,8 @@ class Outcomes:
         top_ords: int32, shape ``(n_queries, width)``: corpus ords of the best items, best first, equal scores by
             ord; -1 beyond the gallery. None for quadruples and pairs.
         top_scores: float32, same shape; NaN beyond the gallery.
-        scores: float32, shape ``(n_queries, scores per set)``: quadruples c0i0 c0i1 c1i0 c1i1, pairs caption and
-            negative. None for retrieval.
+        scores: float32, shape ``(n_queries, scores per set)``: quadruples c0i0 c0i1 c1i0 c1i1, pairs the right
+            captions, then the negatives (NaN beyond a set's last). None for retrieval.
         reference_ndcg: float64, shape ``(n_queries,)``: nDCG@20 of the list, with gains from the same query in the
             reference language (``tasks.scoring.consistency``). None where there is no such query.
         reference_rbo: Rank-biased overlap of the two lists, same shape; None likewise.

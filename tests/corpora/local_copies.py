@@ -150,6 +150,23 @@ def sugarcrepe(root: Path) -> Copy:
     return Copy(description, 2, 28, ("add_att/0", "add_att 0"), ("swap_obj/1/negative", "not 1"), n_pairs=14)
 
 
+def sugarcrepe_pp(root: Path) -> Copy:
+    from tasks.corpora.readers.sugarcrepe_pp import CATEGORIES
+
+    root.mkdir()
+    for category in CATEGORIES:
+        texts = {"caption": f"{category} {{}}", "caption2": f"{{}} {category}", "negative_caption": "not {}"}
+        items = [
+            {"id": n, "filename": f"{n + 7:012d}.jpg", **{name: text.format(n) for name, text in texts.items()}}
+            for n in range(2)
+        ]
+        (root / f"{category}.json").write_text(json.dumps(items))
+    write_images(root / "val2017", [f"{n:012d}.jpg" for n in (7, 8)])
+    description = {"reader": "sugarcrepe-pp", "root": str(root), "images": str(root / "val2017")}
+    first, last = ("replace_att/0", "replace_att 0"), ("swap_obj/1/negative", "not 1")
+    return Copy(description, 2, 30, first, last, n_pairs=20)
+
+
 def aro(root: Path) -> Copy:
     items = [
         {
@@ -193,6 +210,21 @@ def crepe(root: Path) -> Copy:
         (f"{name}/1/negative-1", "it's 1"),
         n_pairs=4,
     )
+
+
+def negbench(root: Path) -> Copy:
+    names = ["000000000007.jpg", "000000000008.jpg"]
+    columns = ["correct_answer", *(f"caption_{n}" for n in range(4)), "correct_answer_template", "image_path"]
+    rows = [
+        (k % 2, *(f"question {k}, option {n}" for n in range(4)), template, f"/data/coco/images/val2017/{names[k % 2]}")
+        for k, template in enumerate(("positive", "negative", "hybrid"))
+    ]
+    write_images(root / "val2017", names)
+    with (root / "COCO_val_mcq_llama3.1_rephrased.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([columns, *rows])
+    description = {"reader": "negbench", "root": str(root), "images": str(root / "val2017")}
+    first, last = ("0", "question 0, option 0"), ("2/negative-2", "question 2, option 3")
+    return Copy(description, 2, 12, first, last, n_pairs=9)
 
 
 def coco_sm(root: Path) -> Copy:
@@ -409,8 +441,10 @@ COPIES: dict[str, Callable[[Path], Copy]] = {
     "bivlc": bivlc,
     "mmvp-vlm": mmvp_vlm,
     "sugarcrepe": sugarcrepe,
+    "sugarcrepe-pp": sugarcrepe_pp,
     "aro": aro,
     "crepe": crepe,
+    "negbench": negbench,
     "coco-sm": coco_sm,
     "xflickrco": xflickrco,
     "xtd10": xtd10,

@@ -54,6 +54,14 @@ def test_the_verdict_does_not_praise_a_guess() -> None:
     assert f"includes chance (16.7{PERCENT})" in _choice(report(store), "Word order and binding").reason
 
 
+def test_pairs_stand_beside_the_chance_of_their_own_protocol() -> None:
+    store = StandIn(specs={"a": spec("a")}, contents={"s": corpus("s", n_images=4)})
+    for protocol, chance in (("sugarcrepe-pp/swap_att", 1 / 3), ("negbench/hybrid", 1 / 4)):
+        result(store, "a", "s", protocol, "pair_accuracy", 0.5, chance=chance)
+    [table] = [b for s in report(store).sections for b in s.blocks if isinstance(b, Table) and b.id == "pairs-s"]
+    assert [cell.text for cell in table.rows[-1]] == ["chance", "25.0", "33.3"]
+
+
 def test_the_fastest_encoder_is_shown_with_its_loss_of_accuracy() -> None:
     store = demo()
     for row in store.tables["batches"]:  # the weakest becomes the fastest

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora.build import CaptionRow, ImageRow, PairRow, RelevanceRow, build_corpus
 from tasks.metrics import METRICS
+from tasks.metrics.metric import Ties
 from tasks.scoring.dense import score_dense
+from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.selection import build_task, build_tasks, protocols_of, select_protocols
 from tasks.scoring.protocols.table import PROTOCOLS
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
@@ -127,6 +130,33 @@ def test_extra_ground_truths_become_protocols_with_only_judged_queries() -> None
     assert retrieval_task(corpus, "i2t/cxc").queries.tolist() == [1]
 
 
+def test_cxc_and_eccv_search_captions_0_to_4_and_those_that_they_name(corpus_of: Callable[[list[int]], Corpus]) -> None:
+    """A sixth caption has no annotation in the published files: counted, it would be wrong for its own image."""
+    corpus = corpus_of([6, 6])  # captions 0-5 and 6-11
+    rows = [
+        RelevanceRow(truth, "i2t", image, caption)
+        for truth, image, caption in (
+            ("cxc", "i0", "c0.0"),
+            ("eccv", "i1", "c0.5"),
+            ("eccv", "i1", "c1.0"),
+            ("mine", "i0", "c0.0"),
+        )
+    ]
+    judged = build_corpus(
+        "judged",
+        [ImageRow(id=f"i{i}") for i in range(2)],
+        [CaptionRow(id=f"c{i}.{k}", image_id=f"i{i}", text="x") for i in range(2) for k in range(6)],
+        source=None,
+        relevance=rows,
+    )
+    five = [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
+    assert retrieval_task(judged, "i2t/cxc").galleries[0].tolist() == five
+    eccv = retrieval_task(judged, "i2t/eccv")
+    assert eccv.galleries[0].tolist() == [*five[:5], 5, *five[5:]]
+    assert eccv.relevant.tolist() == [5, 6]
+    assert retrieval_task(judged, "i2t/mine").galleries[0].tolist() == list(range(corpus.captions.num_rows))
+
+
 def test_pairs_have_one_protocol_per_category_and_a_macro_mean_that_weighs_categories_alike() -> None:
     images = [ImageRow(id="i0"), ImageRow(id="i1")]
     captions = [CaptionRow(id="c0", image_id="i0", text="a"), CaptionRow(id="c1", image_id="i1", text="b")]
@@ -172,6 +202,51 @@ def test_a_caption_can_be_compared_with_all_its_negatives_at_once() -> None:
     assert METRICS["pair_accuracy"].per_query(outcomes).tolist() == [1, 0]
     assert METRICS["pair_accuracy"].per_query(outcomes, "won").tolist() == [1, 1]
     assert METRICS["pair_accuracy"].chance(outcomes) == (1 / 4 + 1 / 2) / 2
+
+
+def sets_of(name: str, pairs: list[PairRow], id_: str) -> ChoiceTask:
+    corpus = pairs_corpus(name, pairs)
+    task = build_task(corpus, select_protocols(corpus, [id_])[0])
+    assert isinstance(task, ChoiceTask)
+    return task
+
+
+def test_sugarcrepe_pp_compares_both_captions_with_their_negative() -> None:
+    pairs = [PairRow("p0", "i0", "c0", "n0", "swap_att"), PairRow("p0/2", "i0", "n1", "n0", "swap_att")]
+    task = sets_of("sugarcrepe-pp", pairs, "sugarcrepe-pp/swap_att")
+    assert (task.query_ids.tolist(), task.captions.tolist(), task.n_right) == (["p0"], [[0, 3, 2]], 2)
+    image = np.array([[1, 0], [0, 1]], np.float32)
+    accuracy = METRICS["pair_accuracy"]
+
+    def won(first: float, second: float, negative: float, ties: Ties = "expected") -> float:
+        captions = np.array([[first, 0.1], [0, 1], [negative, 0.1], [second, 0.1], [0, 1], [0, 1]], np.float32)
+        [outcomes] = score_dense(image, captions, [task]).values()
+        assert accuracy.chance(outcomes) == pytest.approx(1 / 3)
+        assert (outcomes.n_relevant.tolist(), outcomes.n_gallery.tolist()) == ([2], [3])
+        again = Outcomes.from_arrow(stored(outcomes), outcomes.protocol)
+        return float(accuracy.per_query(again, ties)[0])
+
+    assert won(0.6, 0.5, 0.4) == 1
+    assert won(0.6, 0.3, 0.4) == 0
+    assert won(0.3, 0.6, 0.4) == 0
+    assert (won(0.6, 0.4, 0.4), won(0.6, 0.4, 0.4, "won")) == (0, 1)
+
+
+def stored(outcomes: Outcomes) -> pa.Table:
+    return outcomes.to_arrow(evaluation="e", encoder="a", encoder_fingerprint="f", corpus="c", corpus_fingerprint="g")
+
+
+def test_negbench_is_one_choice_among_all_options_of_a_question() -> None:
+    pairs = [PairRow(f"p{k}", "i0", "c0", f"n{k}", "hybrid") for k in range(3)]
+    task = sets_of("negbench-COCO", pairs, "negbench/hybrid")
+    assert (task.query_ids.tolist(), task.captions.tolist()) == (["p0"], [[0, 2, 3, 4]])
+
+
+def test_sets_with_different_numbers_of_right_captions_are_refused() -> None:
+    rows = [("p0", "i0", "c0", "n0"), ("p1", "i0", "n1", "n0"), ("p2", "i1", "c1", "n2")]
+    pairs = [PairRow(*row, "a") for row in rows]
+    with pytest.raises(ValueError, match="different numbers of right captions"):
+        sets_of("sugarcrepe-pp", pairs, "sugarcrepe-pp/a")
 
 
 def test_of_many_categories_only_the_means_are_taken_unless_named() -> None:

@@ -6,8 +6,6 @@ rank of the caption among its negatives.
 
 from __future__ import annotations
 
-import ast
-import csv
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,9 +13,9 @@ from pathlib import Path
 from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora import CORPORA
-from tasks.corpora.files import require_folder
+from tasks.corpora.files import read_csv, require_folder
 from tasks.corpora.images.image_files import Missing
-from tasks.corpora.readers.hard_negatives import HardNegativeItem, hard_negatives_corpus
+from tasks.corpora.readers.hard_negatives import HardNegativeItem, hard_negatives_corpus, literal_texts
 from tasks.corpora.rows import ImageRow
 
 _PRODUCTIVITY = re.compile(r"prod_vg_hard_negs_(atom|swap|negate)_complexity_(\d+)\.csv$")
@@ -71,14 +69,11 @@ def _items(file: Path, train_set: str) -> Iterator[HardNegativeItem]:
         columns = {f"valid_hard_negs_{kind}": f"systematicity/{systematicity[1]}/{kind}" for kind in ("atom", "comp")}
     else:
         return
-    with file.open(encoding="utf-8-sig", newline="") as lines:
-        reader = csv.DictReader(lines)
-        lacking = {"image_id", "caption", *_BOX} - set(reader.fieldnames or ())
-        if lacking or not set(columns) & set(reader.fieldnames or ()):
-            wanted = ", ".join(sorted(lacking) or columns)
-            raise RequestError(f"{file}: no column {wanted}; it has {', '.join(reader.fieldnames or ()) or 'none'}")
-        for number, row in enumerate(reader):
-            yield _item(f"{file.stem}/{number}", row, columns, f"{file}: row {number}")
+    rows = read_csv(file, *sorted({"image_id", "caption", *_BOX}))
+    if rows and not set(columns) & set(rows[0]):
+        raise RequestError(f"{file}: no column {', '.join(sorted(columns))}; it has {', '.join(rows[0])}")
+    for number, row in enumerate(rows):
+        yield _item(f"{file.stem}/{number}", row, columns, f"{file}: row {number}")
 
 
 def _item(identifier: str, row: Mapping[str, str], columns: Mapping[str, str], where: str) -> HardNegativeItem:
@@ -90,18 +85,7 @@ def _item(identifier: str, row: Mapping[str, str], columns: Mapping[str, str], w
         (category, text)
         for column, category in columns.items()
         if row.get(column)
-        for text in _texts(row[column], f"{where}: {column}")
+        for text in literal_texts(row[column], f"{where}: {column}")
     ]
     image = ImageRow(identifier, f"{row['image_id'].removesuffix('.0')}.jpg")
     return HardNegativeItem(identifier, image, row["caption"], negatives, (x, y, width, height))
-
-
-def _texts(value: str, where: str) -> list[str]:
-    """The Python list of texts that a cell holds; only literals are read, never expressions."""
-    try:
-        texts = ast.literal_eval(value)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        texts = None
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise RequestError(f"{where}: expected a list of texts, got {value!r:.60}")
-    return texts

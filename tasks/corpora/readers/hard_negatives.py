@@ -1,11 +1,13 @@
-"""Images with a caption and hard negative captions: the form of ARO, CREPE and SugarCrepe."""
+"""Images with captions and hard negative captions: the form of ARO, CREPE, NegBench, SugarCrepe and SugarCrepe++."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from store.errors import RequestError
 from store.types import Corpus, ImageSource
 from tasks.corpora.build import build_corpus
 from tasks.corpora.images.crops import Crops, crop_key
@@ -22,6 +24,7 @@ class HardNegativeItem(NamedTuple):
         caption: The caption that describes the image.
         negatives: ``(category, text)`` of each hard negative.
         box: Left, top, width and height of the box in pixels; None for the complete image.
+        further: More captions that describe the image; their ids are ``id/2``, ``id/3`` …
     """
 
     id: str
@@ -29,6 +32,7 @@ class HardNegativeItem(NamedTuple):
     caption: str
     negatives: Sequence[tuple[str, str]]
     box: tuple[int, int, int, int] | None = None
+    further: Sequence[str] = ()
 
 
 def hard_negatives_corpus(
@@ -42,9 +46,9 @@ def hard_negatives_corpus(
     source: ImageSource | None = None,
     numbered: bool = True,
 ) -> Corpus:
-    """The corpus of these items: all captions, then all negatives, and a pair for each negative.
+    """The corpus of these items: all captions, then all negatives, and a pair for each caption and negative.
 
-    The pairs of an item share its ``caption_id``, so that "wins against all its negatives" follows from the pairs.
+    The pairs of a caption share its ``caption_id``, so that "wins against all its negatives" follows from the pairs.
     Negatives belong to no image.
 
     Args:
@@ -61,14 +65,38 @@ def hard_negatives_corpus(
     ]
     if located.source is not None:
         source = Crops(located.source) if any(box_of.values()) else located.source
-    captions = [CaptionRow(item.id, item.image.id, item.caption) for item in items]
-    pairs = []
+    captions, negatives, pairs = [], [], []
     for item in items:
+        ends = ["", *(f"/{n}" for n in range(2, 2 + len(item.further)))]
+        texts = zip(ends, (item.caption, *item.further), strict=True)
+        captions += [CaptionRow(f"{item.id}{end}", item.image.id, text) for end, text in texts]
         for n, (category, text) in enumerate(item.negatives):
             pair = f"{item.id}/{n}" if numbered else item.id
             negative = f"{item.id}/negative-{n}" if numbered else f"{item.id}/negative"
-            captions.append(CaptionRow(negative, None, text))
-            pairs.append(PairRow(pair, item.image.id, item.id, negative, category))
+            negatives.append(CaptionRow(negative, None, text))
+            pairs += [PairRow(f"{pair}{end}", item.image.id, f"{item.id}{end}", negative, category) for end in ends]
     return build_corpus(
-        name, rows, captions, source=source, pairs=pairs, skipped=located.skipped, licence=licence, origin=origin
+        name,
+        rows,
+        [*captions, *negatives],
+        source=source,
+        pairs=pairs,
+        skipped=located.skipped,
+        licence=licence,
+        origin=origin,
     )
+
+
+def literal_texts(value: str, where: str) -> list[str]:
+    """The Python list of texts that a cell holds; only literals are read, never expressions.
+
+    Raises:
+        RequestError: It is anything else.
+    """
+    try:
+        texts = ast.literal_eval(value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        texts = None
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise RequestError(f"{where}: expected a list of texts, got {value!r:.60}")
+    return texts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 import numpy as np
 import pyarrow.compute as pc
@@ -12,6 +13,8 @@ from store.ragged import offsets_of, positions_within
 from store.types import EvalProtocol
 from tasks.scoring.protocols.layout import FIVE, CorpusLayout, ords_of
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
+
+Together: TypeAlias = Literal["id", "caption_id", "negative_id"]
 
 
 def captions_to_images(
@@ -98,11 +101,11 @@ def images_to_each_ordinal(layout: CorpusLayout, protocol: EvalProtocol) -> Retr
     )
 
 
-def ground_truth(layout: CorpusLayout, protocol: EvalProtocol, *, name: str) -> RetrievalTask:
+def ground_truth(layout: CorpusLayout, protocol: EvalProtocol, *, name: str, below: int | None = None) -> RetrievalTask:
     """Relevant items from an extra ground truth of the corpus; only queries with at least one.
 
-    The gallery is every image, or every caption: ECCV Caption names two sixth captions among its positives, so COCO's
-    25,010 are searched, not the 25,000 with ordinals 0 to 4 (``docs/protocols.md`` §3).
+    Captions search every image. Images search every caption, or with ``below`` those with a smaller ordinal and those
+    that the ground truth names: a caption that nobody judged can then not be counted as wrong.
     """
     corpus = layout.corpus
     judgements = corpus.relevance.filter(
@@ -114,12 +117,13 @@ def ground_truth(layout: CorpusLayout, protocol: EvalProtocol, *, name: str) -> 
         np.stack([ords_of(judgements["query_id"], queried), ords_of(judgements["item_id"], searched)], axis=1), axis=0
     )
     queries, counts = np.unique(links[:, 0], return_counts=True)
-    gallery = np.arange(layout.n_images, dtype=np.int32) if to_images else layout.captions
-    stray = np.setdiff1d(links[:, 1], gallery)
+    known = np.arange(layout.n_images, dtype=np.int32) if to_images else layout.captions
+    stray = np.setdiff1d(links[:, 1], known)
     if stray.size:
         raise ValueError(
             f"protocol {protocol.id!r}: {stray.size} relevant items are outside the gallery, first ord {int(stray[0])}"
         )
+    gallery = known if to_images else np.union1d(_captions(layout, None, below), links[:, 1])
     return RetrievalTask(
         protocol=protocol,
         query_ids=(layout.caption_ids if to_images else layout.image_ids)[queries],
@@ -151,48 +155,66 @@ def quadruples(layout: CorpusLayout, protocol: EvalProtocol) -> ChoiceTask:
     )
 
 
-def pairs(layout: CorpusLayout, protocol: EvalProtocol, *, categories: Sequence[str], macro: bool = True) -> ChoiceTask:
-    """SugarCrepe's form: a caption against its hard negative, for one image.
+def pairs(
+    layout: CorpusLayout,
+    protocol: EvalProtocol,
+    *,
+    categories: Sequence[str],
+    together: Together = "id",
+    macro: bool = True,
+) -> ChoiceTask:
+    """Right captions against hard negatives, for one image: the pairs of some categories, alone or joined to sets.
 
-    Every category weighs the same (``macro``), or every pair does.
+    Args:
+        layout: The corpus.
+        protocol: The protocol of the task.
+        categories: Only pairs of these categories; a set has the category of its first pair.
+        together: The column in which the pairs of a set agree, beside the image: ``id`` makes a set of every pair
+            (SugarCrepe), ``caption_id`` compares a caption with all its negatives at once (ARO's orders, CREPE,
+            NegBench), ``negative_id`` a negative with all right captions (SugarCrepe++). The first pair names a set.
+        macro: Every category weighs the same; else every set does.
+
+    Raises:
+        ValueError: Sets have different numbers of right captions.
     """
     table = layout.corpus.pairs
-    category_of = np.asarray(table["category"].to_pylist(), dtype=object)
+    category_of = np.asarray(table["category"].to_pylist(), dtype=str)
     rows = np.flatnonzero(np.isin(category_of, list(categories))).astype(np.int32)
     table = table.take(rows)
     images = ords_of(table["image_id"], layout.corpus.images)
-    captions = [ords_of(table[column], layout.corpus.captions) for column in ("caption_id", "negative_id")]
-    return ChoiceTask(
-        protocol=protocol,
-        query_ids=np.asarray(table["id"].to_pylist(), dtype=object),
-        queries=rows,
-        clusters=images,
-        images=images[:, None],
-        captions=np.stack(captions, axis=1),
-        weights=_equal_groups(category_of[rows].astype(str)) if macro else np.ones(len(rows)),
-    )
-
-
-def against_all_negatives(layout: CorpusLayout, protocol: EvalProtocol) -> ChoiceTask:
-    """A caption against all its hard negatives at once (ARO's orders, CREPE), for one image."""
-    table = layout.corpus.pairs
-    images = ords_of(table["image_id"], layout.corpus.images)
-    captions, negatives = (ords_of(table[column], layout.corpus.captions) for column in ("caption_id", "negative_id"))
-    _, first, code = np.unique(np.stack([images, captions], axis=1), axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(code, kind="stable")
-    counts = np.bincount(code)
-    sets = np.full((len(first), 1 + int(counts.max())), -1, dtype=np.int32)
-    sets[:, 0] = captions[first]
-    sets[code[order], 1 + positions_within(counts)] = negatives[order]
+    captions, negatives = (ords_of(table[side], layout.corpus.captions) for side in ("caption_id", "negative_id"))
+    first, set_of = _sets(images, {"id": rows, "caption_id": captions, "negative_id": negatives}[together])
+    if together == "negative_id":
+        right, wrong = _side_by_side(captions, set_of), negatives[first][:, None]
+    else:
+        right, wrong = captions[first][:, None], _side_by_side(negatives, set_of)
+    if (right < 0).any():
+        raise ValueError(f"protocol {protocol.id!r}: its sets have different numbers of right captions")
     return ChoiceTask(
         protocol=protocol,
         query_ids=np.asarray(table["id"].to_pylist(), dtype=object)[first],
-        queries=first.astype(np.int32),
+        queries=rows[first],
         clusters=images[first],
         images=images[first][:, None],
-        captions=sets,
-        weights=np.ones(len(first)),
+        captions=np.concatenate([right, wrong], axis=1),
+        n_right=right.shape[1],
+        weights=_equal_groups(category_of[rows][first]) if macro else np.ones(len(first)),
     )
+
+
+def _sets(images: NDArray[np.int32], others: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first row of each set of rows that agree in both columns, ascending; and the set of every row."""
+    _, first, set_of = np.unique(np.stack([images, others], axis=1), axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[set_of]
+
+
+def _side_by_side(ords: NDArray[np.int32], set_of: NDArray[np.int64]) -> NDArray[np.int32]:
+    """The ords of each set in one row, in their order; -1 where a set has fewer than the largest."""
+    order, counts = np.argsort(set_of, kind="stable"), np.bincount(set_of)
+    rows = np.full((len(counts), int(counts.max())), -1, dtype=np.int32)
+    rows[set_of[order], positions_within(counts)] = ords[order]
+    return rows
 
 
 def _captions(layout: CorpusLayout, part: tuple[str, str] | None, below: int | None) -> NDArray[np.int32]:

@@ -21,8 +21,16 @@ from tasks.scoring.protocols.tasks import ScoringTask
 FOLDS = 5
 FOLD_SIZE = 1000
 _MANY_CATEGORIES = 20
+# First part of the ids of a corpus of pairs, by its name -> how its pairs are joined to sets; "pairs" for all others.
+_PAIR_FAMILIES: dict[str, builders.Together] = {
+    "sugarcrepe-pp": "negative_id",
+    "sugarcrepe": "id",
+    "aro": "id",
+    "crepe": "id",
+    "negbench": "caption_id",
+}
 _QUADRUPLES_ONLY = ("bivlc", "mmvp-vlm")  # their images and captions repeat, or say too little to be found among all
-_PAIR_FAMILIES = ("sugarcrepe", "aro", "crepe")  # first part of the ids of a corpus of pairs, by its name
+_JUDGED_FIVE = ("cxc", "eccv")  # their annotators saw COCO's captions 0 to 4
 
 Obstacle: TypeAlias = Callable[[CorpusLayout], str | None]
 TaskBuilder: TypeAlias = Callable[[CorpusLayout, EvalProtocol], ScoringTask]
@@ -160,7 +168,7 @@ def _ground_truths(layout: CorpusLayout) -> list[ProtocolRule]:
         _rule(
             f"{direction}/{name}",
             f"Judged by the ground truth {name}",
-            partial(builders.ground_truth, name=name),
+            partial(builders.ground_truth, name=name, below=FIVE if name in _JUDGED_FIVE else None),
             _retrieval,
         )
         for direction, name in names
@@ -172,19 +180,22 @@ def _pairs(layout: CorpusLayout) -> list[ProtocolRule]:
     pairs = layout.corpus.pairs
     categories = cast("list[str]", pc.unique(pairs["category"]).to_pylist())
     family = next((name for name in _PAIR_FAMILIES if layout.corpus.name.startswith(name)), "pairs")
+    together: builders.Together = _PAIR_FAMILIES.get(family, "id")
+    build = partial(builders.pairs, categories=tuple(categories), together=together)
 
     def rule(name: str, title: str, build: TaskBuilder, *, on_request: bool = False) -> ProtocolRule:
         return _rule(f"{family}/{name}", title, build, direction="pairs", on_request=on_request)
 
     many = len(categories) > _MANY_CATEGORIES
     rules = [
-        rule(name, f"Caption or hard negative: {name}", partial(builders.pairs, categories=(name,)), on_request=many)
+        rule(name, f"Caption or hard negative: {name}", partial(build, categories=(name,)), on_request=many)
         for name in categories
     ]
     if len(categories) > 1:
-        macro = partial(builders.pairs, categories=tuple(categories))
-        rules.append(rule("macro", f"Mean over the {len(categories)} categories", macro))
-        rules.append(rule("micro", "Mean over all pairs", partial(macro, macro=False)))
-    if family != "sugarcrepe" and pairs.num_rows > pairs.group_by(["image_id", "caption_id"]).aggregate([]).num_rows:
-        rules.append(rule("all-negatives", "Caption against all its hard negatives", builders.against_all_negatives))
+        rules.append(rule("macro", f"Mean over the {len(categories)} categories", build))
+        rules.append(rule("micro", "Mean over all items", partial(build, macro=False)))
+    several = pairs.num_rows > pairs.group_by(["image_id", "caption_id"]).aggregate([]).num_rows
+    if several and together == "id" and family != "sugarcrepe":
+        every = partial(build, together="caption_id", macro=False)
+        rules.append(rule("all-negatives", "Caption against all its hard negatives", every))
     return rules

@@ -69,14 +69,15 @@ class ChoiceTask:
     """Small fixed sets: every caption of a set is scored with every image of the set.
 
     Attributes:
-        protocol: Direction ``quadruples`` (two captions, two images) or ``pairs`` (caption and negative, one image).
+        protocol: Direction ``quadruples`` (two captions, two images) or ``pairs`` (captions and negatives, one image).
         query_ids: object (str), shape ``(n_sets,)``.
         queries: int32, shape ``(n_sets,)``: position in the corpus' table of pairs or quadruples.
         clusters: int32, shape ``(n_sets,)``: ord of the image (pairs), own position (quadruples).
         images: int32 ords, shape ``(n_sets, images per set)``.
-        captions: int32 ords, shape ``(n_sets, captions per set)``; caption ``k`` belongs to image ``k``, further ones
-            are negatives. -1 where a set has fewer negatives than the largest.
+        captions: int32 ords, shape ``(n_sets, captions per set)``. Quadruples: caption ``k`` belongs to image ``k``.
+            Pairs: right captions, then negatives; -1 where a set has fewer negatives than the largest.
         weights: float64, shape ``(n_sets,)``, mean 1: weight of a set in a mean.
+        n_right: Pairs: how many captions of a set describe its image; 1 except in SugarCrepe++.
     """
 
     protocol: EvalProtocol
@@ -86,6 +87,7 @@ class ChoiceTask:
     images: NDArray[np.int32]
     captions: NDArray[np.int32]
     weights: NDArray[np.float64]
+    n_right: int = 1
 
     def highest_ord(self, modality: Modality) -> int:
         """The highest ord among the task's images or captions."""

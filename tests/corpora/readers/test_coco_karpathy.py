@@ -14,6 +14,9 @@ from tasks.corpora.images.image_files import coco_id, coco_names
 from tasks.corpora.readers.coco_categories import CATEGORIES_OF, SUPERCATEGORY_OF
 from tasks.corpora.readers.coco_karpathy import read_coco_karpathy
 from tasks.corpora.readers.ground_truths import SIXTH_CAPTIONS, karpathy_test_annotation_ids
+from tasks.scoring.protocols.layout import layout_of
+from tasks.scoring.protocols.selection import build_tasks, select_protocols
+from tasks.scoring.protocols.tasks import RetrievalTask
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +73,25 @@ def test_cxc_has_24972_caption_queries_with_a_positive_and_eccv_1332_captions_an
         ("eccv", "t2i"): 1332,
         ("eccv", "i2t"): 1261,
     }
+
+
+@pytest.mark.parametrize(("truth", "size", "rejected"), [("cxc", 25_000, 29), ("eccv", 25_002, 9)])
+def test_an_own_caption_is_wrong_only_where_the_annotators_rejected_it(
+    test_5k: Corpus, truth: str, size: int, rejected: int
+) -> None:
+    """The published files hold no judgement of eight sixth captions (CxC: ten), which are therefore not searched."""
+    layout = layout_of(test_5k)
+    [task] = build_tasks(test_5k, select_protocols(test_5k, [f"i2t/{truth}"]))
+    assert isinstance(task, RetrievalTask)
+    [gallery] = task.galleries
+    assert len(gallery) == size
+    queries = task.queries[task.query_of_relevant]
+    right = set(zip(queries.tolist(), task.relevant.tolist(), strict=True))
+    own = set(zip(layout.caption_images[gallery].tolist(), gallery.tolist(), strict=True))
+    searching = set(task.queries.tolist())
+    wrong = [caption for image, caption in own - right if image in searching]
+    assert len(wrong) == rejected
+    assert layout.ordinals[wrong].max() < 5
 
 
 @pytest.mark.peers
