@@ -15,7 +15,7 @@ from tasks.reference.published import published
 from tasks.runtime.progress import track
 from tasks.runtime.references import EvaluationRef
 from tasks.runtime.shell import shell
-from tasks.runtime.stored import read_outcomes, vector_reader
+from tasks.runtime.stored import read_outcomes, read_truncated, vector_reader
 from tasks.scoring.protocols.selection import select_protocols
 from tasks.statistics.resampling import Resampling
 
@@ -40,6 +40,7 @@ def diagnose_corpus(
     specs = {name: store.encoder(fingerprint) for name, fingerprint in fingerprints.items()}
     evaluated = sorted({protocol for e in evaluations for protocol in e.evaluations})
     protocols = [protocol for protocol in select_protocols(corpus, evaluated) if is_diagnosed(protocol)]
+    truncated = read_truncated(store, fingerprints, corpus)
     written = 0
     with track(f"{sets.corpus} · diagnosing", total=len(protocols) + 1, unit="protocols") as advance:
         for protocol in protocols:
@@ -54,6 +55,7 @@ def diagnose_corpus(
                 specs=specs,
                 resampling=resampling,
                 vectors=vector_reader(store, fingerprints, sets.corpus_fingerprint, seed=resampling.seed),
+                truncated=truncated,
             )
             rows = slice_rows(
                 diagnose(data, analyses), corpus=corpus, protocol=protocol.id, fingerprints=fingerprints, run=run
@@ -74,5 +76,5 @@ def diagnose_corpus(
 
 
 def is_diagnosed(protocol: EvalProtocol) -> bool:
-    """Whether a protocol is analysed: the headline of either direction, pairs and quadruples."""
-    return protocol.id in ("t2i/all", "i2t/any") or protocol.direction in ("pairs", "quadruples")
+    """Whether a protocol is analysed: the headline of either direction, pairs, and all quadruples together."""
+    return protocol.id in ("t2i/all", "i2t/any", "winoground") or protocol.direction == "pairs"

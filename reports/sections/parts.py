@@ -23,6 +23,7 @@ TITLES = {
     "agreement": "Inferred and annotated categories",
     "length": "Length of the caption",
     "ordinal": "Position of the caption",
+    "truncated-captions": "Captions longer than the model reads",
     "errors": "Kinds of errors",
     "disagreement": "Correct where another encoder is wrong",
     "tags": "By tag",

@@ -35,6 +35,8 @@ class AnalysisInput:
         specs: Encoder name -> specification; encoders may be absent (outcomes computed elsewhere).
         resampling: How intervals are drawn: as for the results of the corpus, so that slices and results agree.
         vectors: Encoder name -> its stored vectors, read on each call; None for an encoder without vectors.
+        truncated: Encoder name -> which captions are longer than its model reads, bool, shape ``(n_captions,)``; only
+            encoders that truncate any.
     """
 
     corpus: Corpus
@@ -43,6 +45,7 @@ class AnalysisInput:
     specs: Mapping[str, EncoderSpec] = field(default_factory=dict)
     resampling: Resampling = field(default_factory=Resampling)
     vectors: Callable[[str], StoredVectors | None] = lambda _: None
+    truncated: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.outcomes:

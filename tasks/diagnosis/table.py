@@ -15,6 +15,7 @@ from tasks.diagnosis.compositional import caption_baselines, tags
 from tasks.diagnosis.confusable_images import confusable_images
 from tasks.diagnosis.content.caption_features import complexity
 from tasks.diagnosis.content.categories import categories
+from tasks.diagnosis.content.truncated_captions import truncated_captions
 from tasks.diagnosis.disagreement import disagreement
 from tasks.diagnosis.error_kinds import error_kinds
 from tasks.diagnosis.hubs import hubs
@@ -45,6 +46,7 @@ class Analysis:
 ANALYSES: dict[str, Analysis] = {
     "complexity": Analysis(run=complexity, directions=_TEXT_TO_IMAGE),
     "categories": Analysis(run=categories),
+    "truncated-captions": Analysis(run=truncated_captions),
     "errors": Analysis(run=error_kinds),
     "hubs": Analysis(run=hubs),
     "margins": Analysis(run=score_margins),

@@ -7,12 +7,13 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from store import EmbeddingStore
 from store.errors import WorkError
 from store.ragged import Ragged
-from store.types import EvalProtocol, Modality
+from store.types import Corpus, EvalProtocol, Modality
 from tasks.diagnosis.vectors import LateInteractionVectors, SingleVectors, StoredVectors
 from tasks.scoring.outcomes import Outcomes
 
@@ -73,6 +74,21 @@ def vector_reader(
         )
 
     return read
+
+
+def read_truncated(
+    store: EmbeddingStore, fingerprints: Mapping[str, str], corpus: Corpus
+) -> dict[str, NDArray[np.bool_]]:
+    """Encoder name -> which captions were longer than its model reads, of the encoders that truncated any."""
+    rows = store.sql(
+        "SELECT corpus_fingerprint, encoder_fingerprint, ord FROM embeddings WHERE truncated AND modality = 'caption'"
+    ).filter(pc.field("corpus_fingerprint") == corpus.fingerprint)
+    by_encoder: dict[str, NDArray[np.bool_]] = {}
+    for name, fingerprint in fingerprints.items():
+        ords = rows.filter(pc.field("encoder_fingerprint") == fingerprint)["ord"].to_numpy()
+        if len(ords):
+            by_encoder[name] = np.isin(np.arange(len(corpus.captions)), ords)
+    return by_encoder
 
 
 def read_multivectors(

@@ -351,6 +351,26 @@ def cc3m(root: Path) -> Copy:
     return Copy({"reader": "cc3m", "root": str(root)}, 4, 4, ("00000#0", "caption 0"), ("00003#0", "caption 3"))
 
 
+def urban1k(root: Path) -> Copy:
+    write_images(root / "image", ["2.jpg", "10.jpg"])
+    (root / "caption").mkdir()
+    for number in (2, 10):
+        (root / "caption" / f"{number}.txt").write_text(f"A long street {number}.\nA second line.\n")
+    description = {"reader": "urban1k", "root": str(root)}
+    return Copy(description, 2, 2, ("2#en-0", "A long street 2."), ("10#en-0", "A long street 10."))
+
+
+def docci(root: Path) -> Copy:
+    write_images(root / "images", ["test_00000.jpg", "test_00001.jpg"])
+    lines = [
+        {"example_id": name, "split": name[:-6], "image_file": f"{name}.jpg", "description": f"An indoor view: {name}."}
+        for name in ("train_00000", "test_00000", "test_00001", "qual_dev_00000")
+    ]
+    (root / "docci_descriptions.jsonlines").write_text("\n".join(map(json.dumps, lines)))
+    first, last = ("test_00000#en-0", "An indoor view: test_00000."), ("test_00001#en-0", "An indoor view: test_00001.")
+    return Copy({"reader": "docci", "root": str(root)}, 2, 2, first, last)
+
+
 def webdataset(root: Path) -> Copy:
     write_shards(root)
     description = {"reader": "webdataset", "root": str(root), "caption": "json"}
@@ -451,6 +471,8 @@ COPIES: dict[str, Callable[[Path], Copy]] = {
     "crossmodal3600": crossmodal3600,
     "multi30k": multi30k,
     "cc3m": cc3m,
+    "urban1k": urban1k,
+    "docci": docci,
     "coco-captions": coco_captions,
     "table": table,
     "image-texts": image_texts,

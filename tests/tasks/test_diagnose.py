@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -14,7 +15,7 @@ from tasks.corpora.readers.shapes import read_shapes
 from tasks.diagnose import diagnose_corpus
 from tasks.diagnosis.vectors import LateInteractionVectors, SingleVectors
 from tasks.runtime.references import EvaluationRef, SetsRef
-from tasks.runtime.stored import chosen, vector_reader
+from tasks.runtime.stored import chosen, read_truncated, vector_reader
 from tasks.score import score
 from tasks.statistics.resampling import Resampling
 
@@ -122,6 +123,23 @@ def test_vectors_come_back_as_they_were_put_up_to_float16(store: EmbeddingStore,
     assert one.images == pytest.approx(embeddings(SPECS[0], N_SCENES, seed=N_SCENES).values, abs=1e-3)
     assert many.images.values == pytest.approx(embeddings(SPECS[1], N_SCENES, seed=N_SCENES).values, abs=1e-3)
     assert many.images.ords.tolist() == list(range(N_SCENES))
+
+
+def test_truncated_captions_are_read_by_encoder(store: EmbeddingStore, corpus: Corpus) -> None:
+    fingerprints = {spec.name: spec.fingerprint for spec in SPECS}
+    assert read_truncated(store, fingerprints, corpus) == {}
+    spec = EncoderSpec(name="short", adapter="hf_dual", checkpoint="me/short", revision="a1", dim=8)
+    store.write_encoder(spec)
+    key = store.key(encoder=spec.fingerprint, corpus=corpus.fingerprint, modality="caption")
+    ids = cast("list[str]", corpus.captions["id"].to_pylist())
+    cut = np.arange(len(ids)) % 3 == 1
+    made = replace(embeddings(spec, len(ids), seed=1), truncated=cut)
+    ords = np.arange(len(ids), dtype=np.int32)
+    store.put(key, spec, Block(ords=ords, ids=ids, embeddings=made, input_shas=[""] * len(ids), batch_id="b"))
+    store.seal(key, n_items=len(ids))
+    read = read_truncated(store, {**fingerprints, "short": spec.fingerprint}, corpus)
+    assert list(read) == ["short"]
+    assert np.array_equal(read["short"], cut)
 
 
 def test_a_choice_of_positions_is_ascending_and_its_seed_decides() -> None:

@@ -1,0 +1,63 @@
+"""DOCCI: photographs with one long, detailed description each, many of them contrasting (Onoe et al. 2024).
+
+https://arxiv.org/abs/2404.19753. The paper publishes no retrieval protocol; others publish R@1 in both directions over
+the test split.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from store.errors import RequestError
+from store.types import Corpus
+from tasks.corpora import CORPORA
+from tasks.corpora.files import field, read_json_lines, require_folder, require_match
+from tasks.corpora.images.image_files import Missing
+from tasks.corpora.readers.multilingual import Translation, multilingual_corpus
+from tasks.corpora.rows import ImageRow
+
+_FILE = "docci_descriptions.jsonlines"
+
+
+def read_docci(
+    root: str | Path,
+    *,
+    images: str | Path | None = None,
+    split: Literal["test", "train", "qual_dev", "qual_test"] = "test",
+    missing: Missing = "error",
+) -> Corpus:
+    """The images of one split in the order of the file, ids as in it (``test_00000``).
+
+    Args:
+        root: Folder with ``docci_descriptions.jsonlines``.
+        images: Folder of the images; ``root/images`` by default. Without it, texts and ids only.
+        split: ``test`` (5,000 images), ``train`` (9,647), ``qual_dev`` or ``qual_test`` (100 each).
+
+    Raises:
+        RequestError: A file, field or image is missing, or the file has no images of the split.
+    """
+    folder = require_folder(root, "docci folder")
+    hint = f"download {_FILE} and docci_images.tar.gz from https://google.github.io/docci/ and unpack the images there"
+    file = require_match(folder, _FILE, hint=hint)
+    if images is None and (folder / "images").is_dir():
+        images = folder / "images"
+    rows, translations = [], []
+    for number, entry in enumerate(read_json_lines(file), start=1):
+        where = f"{file}: line {number}"
+        if field(entry, "split", str, where) != split:
+            continue
+        identifier = field(entry, "example_id", str, where)
+        rows.append(ImageRow(identifier, field(entry, "image_file", str, where)))
+        translations.append(Translation(identifier, [field(entry, "description", str, where)], "en"))
+    if not rows:
+        raise RequestError(f"{file}: no images of split {split!r} in it")
+    return multilingual_corpus(
+        "docci" if split == "test" else f"docci-{split}",
+        rows,
+        translations,
+        images=images,
+        missing=missing,
+        licence=CORPORA["docci"].licence,
+        origin="https://google.github.io/docci/",
+    )

@@ -1,0 +1,49 @@
+"""Urban1k: 1,000 photographs of streets with one long caption each (Zhang et al. 2024, Long-CLIP).
+
+https://arxiv.org/abs/2403.15378. Published: R@1 in both directions. Most captions are longer than CLIP's 77 tokens; the
+analysis ``truncated-captions`` compares queries whose caption an encoder truncated with the others.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from store.errors import RequestError
+from store.types import Corpus
+from tasks.corpora import CORPORA
+from tasks.corpora.files import read_text, require_folder
+from tasks.corpora.images.image_files import Missing
+from tasks.corpora.readers.multilingual import Translation, multilingual_corpus
+from tasks.corpora.rows import ImageRow
+
+_HUB = "BeichenZhang/Urban1k"
+
+
+def read_urban1k(root: str | Path, *, images: str | Path | None = None, missing: Missing = "error") -> Corpus:
+    """The images in the order of their numbers, each with the first line of its caption file.
+
+    Args:
+        root: The unpacked ``Urban1k.zip`` of the hub's data set: ``caption/<name>.txt`` and ``image/<name>.jpg``.
+        images: Folder of the images; ``root/image`` by default. Without it, texts and ids only.
+
+    Raises:
+        RequestError: A folder, caption or image is missing.
+    """
+    folder = require_folder(root, "urban1k folder")
+    files = sorted((folder / "caption").glob("*.txt"), key=lambda file: (len(file.stem), file.stem))
+    if not files:
+        raise RequestError(
+            f"{folder}: no caption/*.txt in it; unpack Urban1k.zip of huggingface.co/datasets/{_HUB} there"
+        )
+    if images is None and (folder / "image").is_dir():
+        images = folder / "image"
+    texts = [read_text(file).strip().partition("\n")[0].strip() for file in files]
+    return multilingual_corpus(
+        "urban1k",
+        [ImageRow(file.stem, f"{file.stem}.jpg") for file in files],
+        [Translation(file.stem, [text], "en") for file, text in zip(files, texts, strict=True)],
+        images=images,
+        missing=missing,
+        licence=CORPORA["urban1k"].licence,
+        origin=f"https://huggingface.co/datasets/{_HUB}",
+    )
