@@ -5,17 +5,14 @@ Elliott et al. 2016, https://github.com/multi30k/dataset (task 1).
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Sequence
 from pathlib import Path
 
-from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora import CORPORA
 from tasks.corpora.files import read_text, require_folder, require_match
 from tasks.corpora.images.image_files import Missing
-from tasks.corpora.readers.multilingual import line_translations, multilingual_corpus
-from tasks.corpora.rows import ImageRow
+from tasks.corpora.readers.multilingual import line_corpus
 
 LANGUAGES = CORPORA["multi30k"].languages
 
@@ -42,25 +39,16 @@ def read_multi30k(
     base = folder / "data" / "task1" if (folder / "data" / "task1").is_dir() else folder
     listed = require_match(base, f"image_splits/{split}.txt", f"{split}.txt")
     names = [line.split("#")[0].strip() for line in read_text(listed).splitlines()]
-    rows = [ImageRow(Path(name).stem, name) for name in names]
-    lines = {}
+    files = {}
     for language in languages:
         patterns = (f"raw/{split}.{language}.gz", f"raw/{split}.{language}", f"{split}.{language}")
-        lines[language] = _lines(require_match(base, *patterns, hint=f"or leave {language!r} out of languages"))
-    return multilingual_corpus(
+        files[language] = require_match(base, *patterns, hint=f"or leave {language!r} out of languages")
+    return line_corpus(
         "multi30k" if split == "test_2016_flickr" else f"multi30k-{split}",
-        rows,
-        line_translations(rows, lines, base),
+        names,
+        files,
         images=images,
         missing=missing,
         licence=CORPORA["multi30k"].licence,
         origin="https://github.com/multi30k/dataset",
     )
-
-
-def _lines(file: Path) -> list[str]:
-    try:
-        data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    except (OSError, EOFError) as error:
-        raise RequestError(f"{file}: cannot be read ({error})") from error
-    return data.decode("utf-8").removesuffix("\n").split("\n")

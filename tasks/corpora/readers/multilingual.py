@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +10,8 @@ from typing import NamedTuple
 from store.errors import RequestError
 from store.types import Corpus, ImageSource
 from tasks.corpora.build import build_corpus
-from tasks.corpora.images.image_files import Missing, locate_images
+from tasks.corpora.files import read_text
+from tasks.corpora.images.image_files import Missing, image_id_of, locate_images
 from tasks.corpora.rows import CaptionRow, ImageRow
 
 
@@ -20,20 +22,6 @@ class Translation(NamedTuple):
     texts: Sequence[str]
     language: str
     translator: str = "human"
-
-
-def line_translations(
-    rows: Sequence[ImageRow], lines: Mapping[str, Sequence[str]], where: object
-) -> Iterator[Translation]:
-    """One translation per image and language, from the lines of a file per language.
-
-    Raises:
-        RequestError: A file has more or fewer lines than there are images.
-    """
-    for language, texts in lines.items():
-        if len(texts) != len(rows):
-            raise RequestError(f"{where}: expected {len(rows)} captions in {language!r}, got {len(texts)}")
-        yield from (Translation(row.id, [text], language) for row, text in zip(rows, texts, strict=True))
 
 
 def multilingual_corpus(
@@ -74,3 +62,44 @@ def multilingual_corpus(
         licence=licence,
         origin=origin,
     )
+
+
+def line_corpus(
+    name: str,
+    image_names: Sequence[str],
+    files: Mapping[str, Path],
+    *,
+    images: str | Path | None,
+    missing: Missing,
+    licence: str,
+    origin: str,
+) -> Corpus:
+    """The corpus of a text file per language, plain or gzipped, whose lines are the captions of the images in order.
+
+    Args:
+        image_names: File names of the images.
+        files: Language -> its file.
+        images: Folder of the image files; None for texts and ids only.
+
+    Raises:
+        RequestError: A file cannot be read, has more or fewer lines than there are images, or an image is missing.
+    """
+    rows = [ImageRow(image_id_of(image), image) for image in image_names]
+    translations = []
+    for language, file in files.items():
+        texts = _lines(file)
+        if len(texts) != len(rows):
+            raise RequestError(f"{file}: expected {len(rows)} captions in {language!r}, got {len(texts)}")
+        translations += [Translation(row.id, [text], language) for row, text in zip(rows, texts, strict=True)]
+    return multilingual_corpus(name, rows, translations, images=images, missing=missing, licence=licence, origin=origin)
+
+
+def _lines(file: Path) -> list[str]:
+    if file.suffix == ".gz":
+        try:
+            text = gzip.decompress(file.read_bytes()).decode("utf-8")
+        except (OSError, EOFError, UnicodeDecodeError) as error:
+            raise RequestError(f"{file}: cannot be read ({error})") from error
+    else:
+        text = read_text(file)
+    return text.removesuffix("\n").split("\n")  # not splitlines, which also splits at other separators

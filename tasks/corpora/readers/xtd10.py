@@ -11,9 +11,8 @@ from pathlib import Path
 from store.types import Corpus
 from tasks.corpora import CORPORA
 from tasks.corpora.files import read_text, require_folder, require_match
-from tasks.corpora.images.image_files import Missing, image_id_of
-from tasks.corpora.readers.multilingual import line_translations, multilingual_corpus
-from tasks.corpora.rows import ImageRow
+from tasks.corpora.images.image_files import Missing
+from tasks.corpora.readers.multilingual import line_corpus
 
 LANGUAGES = CORPORA["xtd10"].languages
 _FILE_CODE = {"ja": "jp"}  # as the files spell it
@@ -36,16 +35,14 @@ def read_xtd10(
     """
     folder = require_folder(root, "xtd10 folder")
     listed = require_match(folder, "test_image_names.txt", "XTD10/test_image_names.txt")
-    rows = [ImageRow(image_id_of(name), name) for name in read_text(listed).splitlines()]
-    lines = {}
+    files = {}
     for language in languages:
         name = f"test_1kcaptions_{_FILE_CODE.get(language, language)}.txt"
-        file = require_match(folder, name, *(f"{part}/{name}" for part in ("XTD10", "MIC", "STAIR")))
-        lines[language] = read_text(file).splitlines()
-    return multilingual_corpus(
+        files[language] = require_match(folder, name, *(f"{part}/{name}" for part in ("XTD10", "MIC", "STAIR")))
+    return line_corpus(
         "xtd10",
-        rows,
-        line_translations(rows, lines, folder),
+        read_text(listed).splitlines(),
+        files,
         images=images,
         missing=missing,
         licence=CORPORA["xtd10"].licence,

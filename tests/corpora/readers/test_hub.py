@@ -15,11 +15,13 @@ from PIL import Image
 from store.errors import RequestError
 from tasks.corpora import open_corpus
 from tasks.corpora.readers.aro import read_aro
+from tasks.corpora.readers.bivlc import read_bivlc
 from tasks.corpora.readers.coco_karpathy import read_coco_karpathy
 from tasks.corpora.readers.crossmodal3600 import read_crossmodal3600
 from tasks.corpora.readers.flickr30k_karpathy import read_flickr30k_karpathy
 from tasks.corpora.readers.hub import HubImages, load_split
 from tasks.corpora.readers.hub_table import read_hub
+from tasks.corpora.readers.sugarcrepe_pp import read_sugarcrepe_pp
 from tasks.corpora.readers.winoground import read_winoground
 from tasks.corpora.readers.xflickrco import read_xflickrco
 
@@ -112,6 +114,29 @@ def test_winoground_has_one_fingerprint_from_files_and_from_the_hub(tmp_path: Pa
     lines = [{**e, "image_0": f"ex_{e['id']}_img_0", "image_1": f"ex_{e['id']}_img_1"} for e in examples]
     (local / "examples.jsonl").write_text("\n".join(map(json.dumps, lines)))
     assert read_winoground(local).fingerprint == read_winoground(dataset=hub).fingerprint
+
+
+def test_bivlc_has_one_fingerprint_from_a_folder_and_from_the_hub(tmp_path: Path) -> None:
+    texts = {"caption": ["a red bus"], "negative_caption": ["a blue bus"], "type": ["replace"], "subtype": ["att"]}
+    pictures = {"image": [jpeg(0)], "negative_image": [jpeg(1)]}
+    hub = publish(tmp_path / "hub", {**texts, **pictures}, images=("image", "negative_image"))
+    assert read_bivlc(dataset=hub).fingerprint == read_bivlc(hub).fingerprint
+    without = publish(tmp_path / "without", texts)
+    with pytest.raises(RequestError, match="no column 'image', 'negative_image'; it has 'caption'"):
+        read_bivlc(without)
+
+
+def test_sugarcrepe_pp_has_one_fingerprint_from_files_and_from_the_configurations_of_the_hub(tmp_path: Path) -> None:
+    item = {"id": 0, "filename": "000000000007.jpg", "caption": "a", "caption2": "b", "negative_caption": "c"}
+    (tmp_path / "local").mkdir()
+    (tmp_path / "local" / "swap_att.json").write_text(json.dumps([item]))
+    write(tmp_path / "hub", {"swap_attribute.jsonl": json.dumps(item).encode()})
+    card = "---\nconfigs:\n- config_name: swap_atribute\n  data_files: swap_attribute.jsonl\n---\n"
+    (tmp_path / "hub" / "README.md").write_text(card)
+    images = write(tmp_path / "val2017", {"000000000007.jpg": jpeg(0)})
+    local = read_sugarcrepe_pp(tmp_path / "local", images=images, categories=["swap_att"])
+    hub = read_sugarcrepe_pp(dataset=str(tmp_path / "hub"), images=images, categories=["swap_att"])
+    assert local.fingerprint == hub.fingerprint
 
 
 def test_xflickrco_and_crossmodal3600_have_one_fingerprint_from_files_and_from_the_hub(tmp_path: Path) -> None:
