@@ -62,7 +62,8 @@ def _scores(outcomes: Outcomes) -> NDArray[np.float32]:
 def _all_won(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
     """Whether every comparison of a set was won; a tie is lost, by the definition."""
     rank = outcomes.rank_best if ties == "won" else outcomes.rank_worst
-    return (rank == 1).astype(np.float64)
+    won: NDArray[np.float64] = (rank == 1).astype(np.float64)
+    return won
 
 
 WINOGROUND_TEXT = _winoground("text", "For both images, the right caption scores higher", 1 / 4)

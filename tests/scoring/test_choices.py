@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.corpora.readers.sugarcrepe_pp import read_sugarcrepe_pp
+from tasks.corpora.readers.sugarcrepe_pp import Category, read_sugarcrepe_pp
 from tasks.metrics import METRICS
 from tasks.scoring.dense import score_dense
 from tasks.scoring.protocols.selection import build_tasks, protocols_of
 
-CATEGORIES = ("replace_att", "replace_rel", "swap_att")
+CATEGORIES: tuple[Category, ...] = ("replace_att", "replace_rel", "swap_att")
 
 
 def test_both_captions_of_sugarcrepe_pp_must_beat_the_negative(shared_data: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,8 @@ def test_bivlc_from_published_rows_has_their_texts_types_and_positions(shared_da
             "tags": [rows[17]["type"], rows[17]["subtype"]],
         }
     ]
-    assert Counter(tags[0] for tags in corpus.quadruples["tags"].to_pylist()) == BIVLC
+    tags_of: list[Any] = corpus.quadruples["tags"].to_pylist()
+    assert Counter(tags[0] for tags in tags_of) == BIVLC
     assert corpus.source is None
 
 
