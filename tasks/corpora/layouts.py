@@ -30,12 +30,15 @@ FOLDER_LAYOUTS: dict[str, tuple[str, ...]] = {
     "coco-karpathy": ("dataset_coco.json", "coco_karpathy_test.json", "test_5k.json"),
     "flickr30k-karpathy": ("dataset_flickr30k.json", "flickr30k_test.json"),
     "winoground": ("examples.jsonl", "data/examples.jsonl"),
-    "sugarcrepe": ("swap_obj.json",),
+    "mmvp-vlm": ("MLLM_VLM Images",),
+    "sugarcrepe": ("add_att.json",),
+    "sugarcrepe-pp": ("swap_att.json",),
     "crepe": ("prod_vg_hard_negs_*.csv", "syst_vg_hard_negs_*.csv"),
     "coco-sm": ("google.json", "meta/google.json"),
     "xtd10": ("test_image_names.txt", "XTD10/test_image_names.txt"),
     "multi30k": ("image_splits", "data/task1/image_splits"),
     "xflickrco": ("en.jsonl",),
+    "docci": ("docci_descriptions.jsonlines",),
 }
 COCO_FILES = ("captions.json", "captions_*.json", "annotations/captions_*.json")
 

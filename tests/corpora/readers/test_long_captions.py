@@ -18,7 +18,7 @@ def test_urban1k_captions_are_first_lines_in_the_order_of_their_numbers(tmp_path
     (tmp_path / "caption").mkdir()
     for number in (1, 2, 10):
         (tmp_path / "caption" / f"{number}.txt").write_text(f"\n Street {number}. \nmore\n")
-    corpus = open_corpus(tmp_path)
+    corpus = read_urban1k(tmp_path)
     assert corpus.name == "urban1k"
     assert corpus.images["id"].to_pylist() == ["1", "2", "10"]
     assert corpus.captions["text"].to_pylist() == ["Street 1.", "Street 2.", "Street 10."]

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from store.errors import RequestError
-from tasks.corpora import open_corpus
 from tasks.corpora.readers.bivlc import read_bivlc
 from tasks.corpora.readers.mmvp_vlm import read_mmvp_vlm
 from tasks.scoring.protocols.selection import protocols_of, select_protocols
@@ -74,7 +73,7 @@ def questions(folder: Path, *rows: tuple[int, str, str]) -> Path:
 
 def test_mmvp_pairs_follow_each_other_and_carry_their_pattern(tmp_path: Path) -> None:
     root = questions(tmp_path, (1, "Color", "A red cup"), (2, "Color", "A blue cup"))
-    corpus = open_corpus(root)
+    corpus = read_mmvp_vlm(root)
     assert corpus.name == "mmvp-vlm"
     assert corpus.quadruples.to_pylist()[0]["tags"] == ["Color"]
     assert corpus.images["key"].to_pylist() == ["Color/1.jpg", "Color/2.jpg"]
