@@ -51,7 +51,7 @@ class CorpusCheck:
         """The result as lines of text: faults, then warnings, then facts, and the command to type next."""
         lines = [f"recognised: {self.recognised}"] if self.recognised else []
         lines += [f"fault: {fault}" for fault in self.faults]
-        if self.faults:
+        if any(" = " in fault for fault in self.faults):  # a line to write
             lines += self.description
         lines += [f"warning: {warning}" for warning in self.warnings]
         if self.facts is not None:

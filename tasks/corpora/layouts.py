@@ -65,11 +65,11 @@ def recognise_folder(folder: Path) -> Recognised:
         return found
     if not any(folder.iterdir()):
         raise RequestError(f"folder {folder} is empty; expected images with a captions file, or tar shards")
-    looked = ", ".join([COCO_FILES[0], *(patterns[0] for patterns in FOLDER_LAYOUTS.values())])
-    raise RequestError(
-        f"folder {folder}: no corpus found in it; looked for corpus.toml, {looked}, tar shards, a table with columns "
-        f"of images and captions, and text files beside images; {'; '.join(_hints(folder))}"
+    looked = (
+        f"folder {folder}: no corpus found in it; looked for corpus.toml, {COCO_FILES[0]}, a table with columns of "
+        "images and captions, tar shards, text files beside images, and published corpora (docs/own_data.md)"
     )
+    raise RequestError([looked, *_hints(folder)])
 
 
 def recognise_file(path: Path) -> Recognised | None:
@@ -242,9 +242,8 @@ def _several(folder: Path, files: list[Path], what: str) -> RequestError:
 
 def _hints(folder: Path) -> Iterator[str]:
     """What is in a folder that was not recognised, and what would make it a corpus."""
-    for file in tables_in(folder):
-        if file.suffix.lower() in (".txt", ".json"):
-            continue
+    tables = [file for file in tables_in(folder) if file.suffix.lower() not in (".txt", ".json")]
+    for file in tables:
         try:
             columns_of_roles("captions", {}, table_columns(file), where=file.name, ids_only=False)
         except RequestError as error:
@@ -252,16 +251,16 @@ def _hints(folder: Path) -> Iterator[str]:
             yield f'{faults}; write this into {folder / "corpus.toml"}, with reader = "table" and root = "{file.name}"'
     inner = [sub for sub in _folders(folder)[:_SUBFOLDERS] if _is_corpus(sub)]
     if inner:
-        yield f"is it {' or '.join(map(str, inner[:_SHOWN]))}?"
+        yield f"the corpus may be a folder in it: {' or '.join(map(str, inner[:_SHOWN]))}"
     images = [file for file in files_below(folder) if is_image_name(file)]
-    if images:
+    if images and not tables:
         folders = list(dict.fromkeys(file.rpartition("/")[0] for file in images if "/" in file))
         shown = ", ".join(folders[:_SHOWN]) + (" …" if len(folders) > _SHOWN else "")
+        where = f" in the folders {shown}" if folders else ""
         yield (
-            f"it has {len(images):,} images{f' in the folders {shown}' if folders else ''}, and no captions: write "
-            "captions.csv with the columns image,caption, or a .txt file beside each image"
+            f"folder {folder} has {len(images):,} images{where}, and no captions: write captions.csv with the columns "
+            "image,caption, or a .txt file beside each image"
         )
-    yield "or describe it in a corpus.toml (reader, root, …; docs/own_data.md)"
 
 
 def _is_corpus(folder: Path) -> bool:

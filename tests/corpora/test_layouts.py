@@ -230,9 +230,9 @@ def test_cocos_own_folders_are_read_by_the_captions_file_that_is_named(put: Put)
 
 def test_folders_of_classes_without_captions_get_an_error_with_what_is_missing(put: Put) -> None:
     message = refusal(put(None, "cat/1.png", "cat/2.png", "dog/3.png"))
-    assert "it has 3 images in the folders cat, dog, and no captions: write captions.csv" in message
+    assert "has 3 images in the folders cat, dog, and no captions: write captions.csv" in message
     inner = put({"unzipped/captions.csv": "image,caption\na.png,red\n"}, "unzipped/a.png")
-    assert f"is it {inner / 'unzipped'}?" in refusal(inner)
+    assert f"the corpus may be a folder in it: {inner / 'unzipped'}" in refusal(inner)
 
 
 def test_tar_shards_come_before_the_tables_that_img2dataset_writes_beside_them(
