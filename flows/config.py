@@ -34,7 +34,7 @@ from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
 from store.errors import RequestError
-from store.types import Precision
+from store.types import Precision, Storage
 from tasks.runtime.references import corpus_name, encoder_name
 from tasks.statistics.resampling import Adjustment, IntervalMethod, Resampling
 
@@ -92,6 +92,13 @@ class RunConfig:
     precision: Annotated[
         Precision | None,
         Field(description="floating-point precision of the forward pass (default: the encoder's own)"),
+    ] = None
+    storage: Annotated[
+        Storage | None,
+        Field(
+            description="type of the stored vectors; float16 halves their size and rounds (default: float32, "
+            "float16 for multi-vectors, for imports that of the file)"
+        ),
     ] = None
     compile: Annotated[bool, Field(description="compile the model with torch.compile first; pays in long encodes")] = (
         False

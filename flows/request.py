@@ -76,6 +76,8 @@ def _spec(entry: str | Mapping[str, Any], config: RunConfig) -> EncoderSpec:
     spec = spec_of(entry) if isinstance(entry, str) else entry_from(str(entry.get("name", "")), _row(entry)).spec
     if config.precision is not None:
         spec = dataclasses.replace(spec, precision=config.precision)
+    if config.storage is not None:
+        spec = dataclasses.replace(spec, storage=config.storage)
     return call(resolve_encoder, spec)
 
 

@@ -28,9 +28,8 @@ from store.types import Corpus, EncoderSpec, IndexedImage, Modality, SetKey
 class EmbeddingStore:
     """Embeddings of images and captions, and all rows that were computed from them.
 
-    A store is a LanceDB database in a folder or at ``s3://…`` (credentials from the environment). The object holds no
-    locks and no open files: several processes may use one store, and threads may share the object. It pickles as its
-    address.
+    A store is a LanceDB database in a folder or at ``s3://…`` (credentials from the environment). Several processes may
+    use one store, and threads may share the object, which holds no lock and no open file. It pickles as its address.
 
     ``encoder`` and ``corpus`` take a name, which means what was last written under that name, or a fingerprint, which
     means one state for ever. To read embeddings: :meth:`vectors` (one vector per item), :meth:`multivectors` (several).
@@ -247,7 +246,7 @@ class EmbeddingStore:
         if state is None and not partial:
             raise RequestError(
                 f"{key.modality}s of {key.corpus!r} by {key.encoder!r} (set {table_of(key)}) are not sealed in "
-                f"{self.uri}. Run `capim embed` to complete the set, or read what is stored with partial=True"
+                f"{self.uri}. Complete them with `capim embed` or `capim import`, or read some with partial=True"
             )
         return state
 
@@ -270,7 +269,10 @@ class EmbeddingStore:
         return analysis_rows.write_rows(self.connection, table, rows, replace)
 
     def rows(self, table: str, **equals: str | Sequence[str]) -> pa.Table:
-        """Rows of an analysis whose columns hold the given texts; several texts mean any of them."""
+        """Rows of an analysis whose columns hold the given texts; several texts mean any of them.
+
+        Outcomes and results are sorted, the outcomes of an evaluation by the positions of its queries.
+        """
         return analysis_rows.read_rows(self.connection, table, equals)
 
     def counts(self, table: str, column: str, **equals: str | Sequence[str]) -> dict[str, int]:
@@ -278,7 +280,7 @@ class EmbeddingStore:
         return analysis_rows.count_rows(self.connection, table, column, equals)
 
     def outcomes(self, *, encoder: str | None = None, corpus: str | None = None, **equals: str) -> pa.Table:
-        """Ranks of single queries (``schema.OUTCOMES``), by encoder, corpus, and columns such as ``protocol``."""
+        """Ranks (``schema.OUTCOMES``) in query order, by encoder, corpus, and columns such as ``protocol``."""
         return self.rows("outcomes", **self._subject(encoder, corpus), **equals)
 
     def results(self, *, encoder: str | None = None, corpus: str | None = None, **equals: str) -> pa.Table:

@@ -76,7 +76,7 @@ class EncoderSpec:
         vectors: ``single``: one vector per item; ``multi``: many (late interaction).
         dim: Components of one vector.
         precision: Floating-point precision of the forward pass; the output of an encoder is always float32.
-        storage: Type of a stored component.
+        storage: Type of a stored component; ``float32`` for one vector per item and ``float16`` for many unless given.
         options: Settings of the adapter that change a vector: prompts, maximum length, image backend.
         adapter_version: Increased by an adapter whenever its vectors change.
     """
@@ -88,11 +88,13 @@ class EncoderSpec:
     revision: str = "main"
     vectors: VectorKind = "single"
     precision: Precision = "float32"
-    storage: Storage = "float16"
+    storage: Storage = None  # type: ignore[assignment]  # depends on vectors: see __post_init__
     options: Mapping[str, Option] = field(default_factory=dict)
     adapter_version: int = 1
 
     def __post_init__(self) -> None:
+        if self.storage is None:
+            object.__setattr__(self, "storage", "float16" if self.vectors == "multi" else "float32")
         faults = []
         if fault := name_fault(self.name):
             faults.append(f"name: {fault}")

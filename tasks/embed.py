@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from store import EmbeddingStore
 from store.keys import set_key
+from store.rounding import Rounding
 from store.types import EncoderSpec
 from tasks.runtime.artifacts import shown_progress
 from tasks.runtime.encoding import EncodedSet
@@ -55,6 +56,7 @@ def is_complete(specs: Sequence[EncoderSpec], corpora: Sequence[CorpusRef], *, s
 
 def _reference(spec: EncoderSpec, corpus: CorpusRef, parts: Sequence[Sequence[EncodedSet]]) -> EmbedRef:
     """What all parts together encoded of one corpus."""
+    roundings = [encoded.rounding for part in parts for encoded in part]
     return EmbedRef(
         corpus=corpus,
         sets=SetsRef(
@@ -66,6 +68,7 @@ def _reference(spec: EncoderSpec, corpus: CorpusRef, parts: Sequence[Sequence[En
         n_items=corpus.n_images + corpus.n_captions,
         n_encoded=sum(encoded.n_encoded for part in parts for encoded in part),
         n_truncated=sum(encoded.n_truncated for part in parts for encoded in part),
+        rounding=sum(roundings, Rounding()).text(spec.storage),
         batches={
             modality: encoded.batch_size
             for part in parts

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from store import EmbeddingStore
-from store.exchange.importing import import_embeddings
-from store.sets.seal import SealedSet
+from store.exchange.importing import import_sets
+from store.exchange.manifest import ImportRow
+from store.types import Storage
 from tasks.register import register_corpus
 from tasks.results.hit_lists import encoder_of_hits, read_hit_lists, rows_of_hits
+from tasks.runtime.importing import done_line, named_imports, next_steps
 from tasks.runtime.open_corpora import OpenCorpora
 from tasks.runtime.shell import shell
 from tasks.statistics.resampling import Resampling
 
 
-@shell("import-embeddings", run_name="import-embeddings-{encoder}")
+@shell("import-embeddings")
 def import_embedding_files(
-    corpus: str | dict[str, Any], *, store_uri: str, encoder: str, images: str | None, captions: str | None
-) -> list[SealedSet]:
-    """Register the corpus if it is not stored, then check, write and seal the embeddings of the files."""
-    name = _registered(corpus, store_uri)
-    return import_embeddings(
-        EmbeddingStore.open(store_uri),
-        encoder=encoder,
-        corpus=name,
-        images=Path(images) if images else None,
-        captions=Path(captions) if captions else None,
-    )
+    rows: Sequence[ImportRow], *, store_uri: str, storage: Storage | None, replace: bool
+) -> list[str]:
+    """Check, write and seal the embeddings of files, and store corpora that are new; returns what was done.
+
+    Everything is checked before the first row is written, and all faults are reported together.
+    """
+    store = EmbeddingStore.open(store_uri, create=True)
+    imported = import_sets(store, named_imports(store, rows), storage=storage, replace=replace)
+    return [*map(done_line, imported), *next_steps(store, imported)]
 
 
 @shell("import-outcomes")

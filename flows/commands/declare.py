@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from flows.commands.output import FORMATS
 from flows.config import FIELDS
-from store.types import Precision
+from store.types import Precision, Storage
 from tasks.statistics.resampling import ADJUSTMENTS, METHODS
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Command = Callable[[argparse.Namespace], int | None]
 
-ENCODING = ("sample", "batch_size", "device", "shards", "precision", "compile", "trust_remote_code")
+ENCODING = ("sample", "batch_size", "device", "shards", "precision", "storage", "compile", "trust_remote_code")
 STATISTICS = ("replicates", "level", "interval", "seed")
 ALIASES = {"device": ("--devices",), "replicates": ("--bootstrap-iterations",)}
 
@@ -34,6 +34,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "analyses": {"type": names, "metavar": "A,B"},
     "device": {"metavar": "D"},
     "precision": {"choices": get_args(Precision)},
+    "storage": {"choices": get_args(Storage)},
     "compile": {"action": "store_true", "default": None},
     "level": {"metavar": "P"},
     "interval": {"choices": METHODS},

@@ -14,20 +14,35 @@ from store.errors import RequestError
 
 if TYPE_CHECKING:
     from flows.commands import Commands
+    from store.exchange.manifest import ImportRow
     from store.types import Modality
 
+IMPORTS = {
+    "embeddings": (("images", "captions"), ("corpus", "encoder", "revision", "note", "replace", "storage")),
+    "a manifest": (("manifest",), ("replace", "storage")),
+    "a folder": (("folder",), ("replace", "storage")),
+    "outcomes": (("outcomes",), ("corpus", "replicates")),
+}
+"""What can be imported -> the options that name it (one of them is needed), and the options that it takes."""
+NEEDED = {"corpus", "encoder"}  # wherever they are taken
 EXPORTS = ("csv", "json", "parquet", "latex", "v28", "coco-sm", "mteb", "clip-benchmark")
 
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the commands that import, export, query and search."""
     parser = declare(commands, common, "import", import_)
-    parser.add_argument(
-        "--corpus", required=True, help="a stored corpus, a name (capim list corpora), a folder or a TOML file"
-    )
-    parser.add_argument("--encoder", default="", help="name of the model that made the embeddings")
-    parser.add_argument("--images", metavar="F", help="image embeddings: .npy, .npz, .parquet or .safetensors")
+    parser.add_argument("--corpus", help="a stored corpus, a name (capim list corpora), a folder or a TOML file")
+    parser.add_argument("--encoder", help="name of the model that made the embeddings")
+    parser.add_argument("--images", metavar="F", help="image embeddings: .npy, .npz, .parquet, .safetensors or .csv")
     parser.add_argument("--captions", metavar="F", help="caption embeddings, in the same formats")
+    parser.add_argument(
+        "--revision", metavar="R", help="version of the model (default: that of the stored model, else unversioned)"
+    )
+    parser.add_argument("--note", metavar="TEXT", help="a remark about the model; kept and shown with it")
+    parser.add_argument("--manifest", metavar="F", help="import many sets: a TOML file with a table [[set]] for each")
+    parser.add_argument("--folder", metavar="DIR", help="import DIR/ENCODER/CORPUS/images.* and captions.*")
+    parser.add_argument("--replace", action="store_true", help="replace stored embeddings that have other contents")
+    config_options(parser, "storage")
     parser.add_argument(
         "--outcomes", metavar="DIR", help="import hit lists (MODEL_ir1_rank_index.npy …) instead of embeddings"
     )
@@ -61,23 +76,66 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
 def import_(args: argparse.Namespace) -> None:
     """Import embeddings, or hit lists, that another program computed.
 
-    Embeddings have ids (.npz, .parquet, .safetensors) or follow the order of the corpus (.npy). Hit lists, for models
-    without embeddings, hold for every cutoff k the positions of the queries that have a hit at k.
+    Embeddings have ids (.npz, .parquet, .safetensors, .csv) or follow the order of the corpus (.npy). Images and
+    captions can be imported by two commands, and one model for many corpora, under one name and --revision. A manifest
+    has rows like
+
+        [[set]]
+        encoder = "theirs"
+        corpus = "shapes"
+        images = "images.npy"
+        captions = "captions.npy"
+
+    Hit lists, for models without embeddings, hold for every cutoff k the positions of the queries that have a hit at k.
 
     Example: capim import --encoder theirs --corpus shapes --images images.npy --captions captions.npy
     """
     from flows.config import run_config
     from flows.exchange import import_ as flow
+    from flows.exchange import import_outcomes
     from flows.execution import start
 
-    files = args.images or args.captions
-    if bool(args.outcomes) == bool(files):
-        raise RequestError("give what to import: --images and --captions, or --outcomes")
-    if files and not args.encoder:
-        raise RequestError("give the name of the model that made the embeddings: --encoder NAME")
-    config = run_config({"workspace": args.workspace, "replicates": args.replicates})
-    for line in start(flow, config, args.corpus, args.encoder, args.images, args.captions, args.outcomes):
+    kind = _kind_of_import(args)
+    if kind == "outcomes":
+        config = run_config({"workspace": args.workspace, "replicates": args.replicates})
+        lines = start(import_outcomes, config, args.corpus, args.outcomes)
+    else:
+        config = run_config({"workspace": args.workspace, "storage": args.storage})
+        lines = start(flow, config, _import_rows(kind, args), replace=args.replace)
+    for line in lines:
         sys.stderr.write(f"{plain(line)}\n")
+
+
+def _kind_of_import(args: argparse.Namespace) -> str:
+    """The one source that the options name; raises for none, for several, and for options that it does not take."""
+    given = {name for name, value in vars(args).items() if value not in (None, False)}
+    kinds = [kind for kind, (sources, _) in IMPORTS.items() if given & {*sources}]
+    if len(kinds) != 1:
+        raise RequestError(
+            "give one thing to import: --images and --captions, --manifest, --folder, or --outcomes"
+            + (f"; got {' and '.join(kinds)}" if kinds else "")
+        )
+    sources, options = IMPORTS[kinds[0]]
+    every = {name for names in IMPORTS.values() for part in names for name in part}
+    faults = [
+        f"--{name} has no effect on an import of {kinds[0]}; leave it out"
+        for name in sorted((given & every) - {*sources, *options})
+    ]
+    faults += [f"an import of {kinds[0]} needs --{name} NAME" for name in NEEDED & {*options} - given]
+    if faults:
+        raise RequestError(sorted(faults))
+    return kinds[0]
+
+
+def _import_rows(kind: str, args: argparse.Namespace) -> list[ImportRow]:
+    from store.exchange.manifest import ImportRow, read_manifest, rows_of_folder
+
+    if kind == "a manifest":
+        return read_manifest(Path(args.manifest))
+    if kind == "a folder":
+        return rows_of_folder(Path(args.folder))
+    names = ("encoder", "corpus", "images", "captions", "revision", "note")
+    return [ImportRow(**{name: getattr(args, name) for name in names})]
 
 
 def export(args: argparse.Namespace) -> None:

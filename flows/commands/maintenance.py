@@ -125,7 +125,7 @@ def repair(args: argparse.Namespace) -> None:
         )
         return
     missing = repairs.repair(store, find_set(store, args.name))
-    sys.stderr.write(f"{missing:,} items are missing now; run `capim embed` with the same corpus and encoder\n")
+    sys.stderr.write(f"{missing:,} items are missing now; run the same `capim embed` or `capim import`\n")
 
 
 def drop(args: argparse.Namespace) -> None:

@@ -55,6 +55,7 @@ def _encoders() -> Iterator[dict[str, Any]]:
             "vectors": spec.vectors,
             "dim": spec.dim,
             "precision": spec.precision,
+            "storage": spec.storage,
             "millions": entry.parameters,
             "licence": entry.licence,
             "needs": entry.needs,

@@ -219,4 +219,6 @@ def _print_embedded(references: tuple[EmbedRef, ...]) -> None:
             line += f", {sizes} per forward pass"
         if reference.n_truncated:
             line += f", {reference.n_truncated:,} captions truncated at the model's maximum length"
+        if reference.rounding:
+            line += f", {reference.rounding}"
         sys.stderr.write(f"{reference.sets.encoder} on {reference.sets.corpus}: {line}\n")

@@ -80,6 +80,22 @@ def section(data: ReportData) -> Section:
     )
 
 
+def rounding_cost(data: ReportData, encoder: str) -> str:
+    """What float16 would change of an encoder stored as float32, as measured on the largest corpus; else empty."""
+    if data.specs[encoder].storage != "float32":
+        return ""
+    kinds = {("precision", "stored in", "float16"), ("quantisation", "", "float16")}
+    for corpus in retrieval_corpora(data):
+        for r in data.slices:
+            shown = (r["encoder"], r["corpus"]) == (encoder, corpus) and r["protocol"] in headlines(data, corpus)[:1]
+            if shown and (r["analysis"], r["feature"], r["level_name"]) in kinds:
+                own = detail_of(r)
+                span = show.percent_range(own.get("change_low"), own.get("change_high"), 2)
+                change = f"{show.points(own.get('change'), 2)} points" + (f" ({span})" if span else "")
+                return f"float16 would change {metric_title(r['metric'])} by {change} on {corpus}, {r['protocol']}"
+    return ""
+
+
 def _label(row: Row) -> str:
     return row["level_name"] if row["feature"] in ("", row["level_name"]) else f"{row['feature']} {row['level_name']}"
 

@@ -10,6 +10,7 @@ from reports import format as show
 from reports.elements.page import Block, Cell, Section, Table, Text
 from reports.elements.tables import measures, numbers, pivot, texts
 from reports.rows.report_data import ReportData
+from reports.sections.ablations import rounding_cost
 
 MOST_SKIPPED = 200  # images listed by name
 
@@ -80,7 +81,8 @@ def _encoders(data: ReportData) -> Table:
         texts("Adapter", lambda s: f"{s.adapter} v{s.adapter_version}"),
         texts("Vectors", lambda s: s.vectors),
         numbers("Dim", lambda s: str(s.dim)),
-        texts("Precision", lambda s: f"{s.precision}, stored {s.storage}"),
+        texts("Precision", lambda s: s.precision),
+        texts("Stored as", lambda s: Cell(text=s.storage, note=rounding_cost(data, s.name))),
         texts("Options", lambda s: ", ".join(f"{k}={v}" for k, v in sorted(s.options.items())) or show.ABSENT),
         texts("Fingerprint", lambda s: s.fingerprint),
     )

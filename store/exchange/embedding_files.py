@@ -222,8 +222,9 @@ def _write_csv(path: Path, contents: EmbeddingFile) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["id", *(f"c{component}" for component in range(contents.values.shape[1]))])
-        # The shortest decimal number that is read as the same stored number.
-        writer.writerows([identifier, *map(str, row)] for identifier, row in zip(ids, contents.values, strict=True))
+        # The shortest decimal number that is read, as float32, as the same stored number.
+        rows = contents.values.astype(np.float32)
+        writer.writerows([identifier, *map(str, row)] for identifier, row in zip(ids, rows, strict=True))
 
 
 def _is_number(text: str) -> bool:

@@ -1,26 +1,77 @@
-"""Importing embeddings that were made elsewhere; everything is checked before the first row is written."""
+"""Importing embeddings that were made elsewhere; everything is checked before the first row is written.
+
+The encoder of an import is what the user says it is: a name, a revision, a note. The contents of a file identify the
+embedding set (by its digest), not the encoder. So images and captions can come at different times, one encoder can have
+sets of several corpora, and the same file again changes nothing.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from store.checksums import digest
 from store.embedding_store import EmbeddingStore
-from store.errors import RequestError
+from store.errors import RequestError, WorkError
 from store.exchange.embedding_files import EmbeddingFile, read_embedding_file
-from store.keys import is_fingerprint, set_key
-from store.ragged import Ragged
+from store.exchange.file_blocks import blocks_of, order_of
+from store.exchange.imported_encoder import ImportFile, imported_spec, stored_revision
+from store.keys import set_key, table_of
+from store.maintenance.disk_space import check_disk_space
+from store.maintenance.removal import drop_set, drop_superseded
+from store.rounding import Rounding, rounding_of
 from store.schema import texts
-from store.sets.checks import UNIT_TOLERANCE, Block, check_block, check_key
+from store.sets.checks import check_block
 from store.sets.seal import SealedSet
-from store.types import Embeddings, EncoderSpec, Modality, Storage
+from store.sets.writing import block_checksums
+from store.tables.corpora import index_of
+from store.types import Corpus, EncoderSpec, Modality, SetKey, Storage
 
-_ROWS = {"single": 8192, "multi": 64}
+log = logging.getLogger(__name__)
+
+Read: TypeAlias = Callable[[Path], EmbeddingFile]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingImport:
+    """The files of one encoder for one corpus.
+
+    Attributes:
+        encoder: Name to register the vectors under.
+        corpus: With its images and captions; stored if it is not yet.
+        images: File with the vectors of the images; formats as in ``store.exchange.embedding_files``.
+        captions: File with the vectors of the captions.
+        revision: Of the encoder; None: that of the import that is stored under this name, else ``unversioned``.
+        note: Of the encoder; None: that of the stored one, else none.
+    """
+
+    encoder: str
+    corpus: Corpus
+    images: Path | None = None
+    captions: Path | None = None
+    revision: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedSet:
+    """One set of an import.
+
+    Attributes:
+        sealed: The set as it is stored now.
+        state: What was done; ``unchanged``: the same contents were stored already, and nothing was written.
+        rounding: What the storage type changed.
+    """
+
+    sealed: SealedSet
+    state: Literal["new", "unchanged", "replaced"]
+    rounding: Rounding
 
 
 def import_embeddings(
@@ -30,152 +81,206 @@ def import_embeddings(
     corpus: str,
     images: Path | None = None,
     captions: Path | None = None,
-    storage: Storage = "float16",
-    spec: EncoderSpec | None = None,
+    revision: str | None = None,
+    note: str | None = None,
+    storage: Storage | None = None,
+    replace: bool = False,
 ) -> list[SealedSet]:
-    """Writes and seals the sets in files; formats as in ``store.exchange.embedding_files``.
+    """The sealed sets, images first, of one encoder and one stored corpus; see :func:`import_sets`.
 
-    Vectors whose norm is not 1 are normalised, and the norm is kept. With ids, every item of the corpus must occur
-    once, in any order; without ids, the rows are the items of the corpus in order.
+    A warning is logged where the storage type rounds.
+    """
+    one = EmbeddingImport(
+        encoder=encoder,
+        corpus=store.corpus(corpus),
+        images=images,
+        captions=captions,
+        revision=revision,
+        note=note,
+    )
+    imported = import_sets(store, [one], storage=storage, replace=replace)
+    for done in imported:
+        if text := done.rounding.text(done.sealed.storage):
+            log.warning("%ss of %r by %r: %s", done.sealed.key.modality, corpus, encoder, text)
+    return [done.sealed for done in imported]
+
+
+def import_sets(
+    store: EmbeddingStore,
+    imports: Sequence[EmbeddingImport],
+    *,
+    storage: Storage | None = None,
+    replace: bool = False,
+) -> list[ImportedSet]:
+    """Writes and seals the sets in the files of one or several imports.
+
+    With ids, every item of the corpus must occur once, in any order; without ids, the rows are the items of the corpus
+    in order. Vectors whose norm is not 1 are normalised, and the norm is kept.
 
     Args:
-        store: Holds the corpus.
-        encoder: Name to register the vectors under.
-        corpus: Name or fingerprint.
-        images: File with the vectors of the images.
-        captions: File with the vectors of the captions. Both files belong to one encoder, whose fingerprint depends on
-            their contents.
-        storage: ``float16`` or ``float32``.
-        spec: The encoder that made them, if it is in the catalog; otherwise one is made from the contents of the files.
+        store: The store.
+        imports: What to import.
+        storage: Type of the stored components. None: that of the encoder if it is stored, else the type of the files,
+            the finest of several; float64 becomes float32.
+        replace: Replace stored sets that have other contents. What was computed from them is removed.
 
     Returns:
-        The sealed sets, images first.
+        One entry per file, in the order of ``imports``, images first.
 
     Raises:
-        RequestError: Files, ids or values are wrong; all faults are listed, and nothing was written.
+        RequestError: Files, ids, values or the encoder are wrong, or a set is stored with other contents; all faults
+            are listed, and nothing was written.
     """
-    given: dict[Modality, Path | None] = {"image": images, "caption": captions}
-    files = {modality: path for modality, path in given.items() if path is not None}
-    if not files:
-        raise RequestError("give a file to import: --images, --captions or both")
-    contents = {modality: read_embedding_file(path) for modality, path in files.items()}
-    spec = spec or _spec_of(encoder, files, contents, storage)
-    stored = store.corpus(corpus)
-    keys = {modality: set_key(spec, stored.name, stored.fingerprint, modality) for modality in contents}
-    ids = {modality: texts(store.item_index(key).ids) for modality, key in keys.items()}
-    orders: dict[Modality, NDArray[np.int64]] = {}
-    faults: list[str] = []
-    for modality, key in keys.items():
+    read = lru_cache(maxsize=2)(read_embedding_file)  # one import's images and captions are read once
+    files, faults = _files(store, imports, read)
+    specs: dict[tuple[str, str], EncoderSpec] = {}
+    for name, revision in dict.fromkeys((file.encoder, file.revision) for file in files):
+        same = [file for file in files if (file.encoder, file.revision) == (name, revision)]
         try:
-            orders[modality] = _order(contents[modality], ids[modality], f"corpus {stored.name!r}")
-            check_key(key, spec)
-            for block in _blocks(contents[modality], orders[modality], ids[modality], spec):
-                check_block(key, spec, block, store.item_index(key))
+            specs[name, revision] = imported_spec(store, same, storage)
         except RequestError as fault:
-            faults += [f"{files[modality]}: {line}" for line in fault.faults]
+            faults += fault.faults
+    plans = []
+    for file in files:
+        if spec := specs.get((file.encoder, file.revision)):
+            try:
+                plans.append(_plan(store, file, spec, read, replace=replace))
+            except RequestError as fault:
+                faults += fault.faults
+    faults += _named_twice(plans)
     if faults:
         raise RequestError(faults)
-    store.write_encoder(spec)
-    sealed = []
-    for modality, key in keys.items():
-        for block in _blocks(contents[modality], orders[modality], ids[modality], spec):
-            store.put(key, spec, block)
-        sealed.append(store.seal(key, n_items=len(ids[modality])))
-    return sealed
+    return _write(store, plans, read)
 
 
-def _spec_of(
-    encoder: str, files: dict[Modality, Path], contents: dict[Modality, EmbeddingFile], storage: Storage
-) -> EncoderSpec:
-    """The encoder of these files; its revision is the digest of their contents."""
-    shapes = {modality: (file.values.shape[1], file.offsets is not None) for modality, file in contents.items()}
-    if len(set(shapes.values())) > 1:
-        raise RequestError(
-            "; ".join(
-                f"{files[modality]} has {'several vectors' if multi else 'one vector'} of {dim} components per item"
-                for modality, (dim, multi) in shapes.items()
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """A file that was checked, and what is to be done with it."""
+
+    file: ImportFile
+    spec: EncoderSpec
+    key: SetKey
+    ids: list[str]
+    digest: str
+    rounding: Rounding
+    stored: SealedSet | None
+    unchanged: bool
+
+
+def _files(store: EmbeddingStore, imports: Sequence[EmbeddingImport], read: Read) -> tuple[list[ImportFile], list[str]]:
+    """Every file that can be read, and the faults of the others."""
+    files, faults = [], []
+    for one in imports:
+        given: dict[Modality, Path | None] = {"image": one.images, "caption": one.captions}
+        if not any(given.values()):
+            faults.append(f"no file to import for {one.encoder!r}: give image embeddings, caption embeddings or both")
+        for modality, path in given.items():
+            if path is None:
+                continue
+            try:
+                contents = read(path)
+            except RequestError as fault:
+                faults += fault.faults
+                continue
+            files.append(
+                ImportFile(
+                    encoder=one.encoder,
+                    revision=one.revision or stored_revision(store, one.encoder),
+                    note=one.note,
+                    corpus=one.corpus,
+                    modality=modality,
+                    path=path,
+                    dim=contents.values.shape[1],
+                    vectors="single" if contents.offsets is None else "multi",
+                    storage="float16" if contents.values.dtype.itemsize <= 2 else "float32",
+                )
             )
-            + ": images and captions must have embeddings of one encoder"
-        )
-    if is_fingerprint(encoder):
-        raise RequestError(f"encoder name {encoder!r} looks like a fingerprint; choose another")
-    dim, multi = next(iter(shapes.values()))
-    digest = hashlib.sha256()
-    for modality, path in files.items():
-        digest.update(modality.encode())
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return files, faults
+
+
+def _plan(store: EmbeddingStore, file: ImportFile, spec: EncoderSpec, read: Read, *, replace: bool) -> _Plan:
+    """Checks one file against its corpus and against the stored set; every fault begins with the path."""
+    corpus, contents = file.corpus, read(file.path)
+    key = set_key(spec, corpus.name, corpus.fingerprint, file.modality)
+    items = index_of(corpus.name, file.modality, corpus.images if file.modality == "image" else corpus.captions)
+    ids = texts(items.ids)
+    rounding, checksums = Rounding(), []
     try:
-        return EncoderSpec(
-            name=encoder,
-            adapter="imported",
-            checkpoint="imported",
-            revision=f"sha256-{digest.hexdigest()}",
-            dim=dim,
-            vectors="multi" if multi else "single",
-            storage=storage,
+        for block, unit in blocks_of(contents, order_of(contents, ids, f"corpus {corpus.name!r}"), ids, spec):
+            check_block(key, spec, block, items)
+            rounding += rounding_of(unit, spec.storage)
+            checksums.append(block_checksums(spec, block))
+    except RequestError as fault:
+        raise RequestError([f"{file.path}: {line}" for line in fault.faults]) from fault
+    contents_digest = digest(np.concatenate(checksums)) if checksums else ""
+    stored = store.sealed(key)
+    same = stored is not None and stored.digest == contents_digest
+    if stored is not None and not same and not replace:
+        raise RequestError(
+            f"{file.path}: the {file.modality}s of {corpus.name!r} by {spec.name!r} are stored with other contents "
+            f"(digest {stored.digest[:16]}, the file has {contents_digest[:16]}); add --replace to replace them, or "
+            "give another --encoder or --revision"
         )
-    except ValueError as fault:
-        raise RequestError(str(fault)) from fault
-
-
-def _order(contents: EmbeddingFile, ids: list[str], corpus: str) -> NDArray[np.int64]:
-    """For each position of the corpus the item of the file, shape ``(n,)``."""
-    if contents.ids is None:
-        if len(contents) != len(ids):
-            raise RequestError(
-                f"expected the {len(ids)} items of {corpus}, got {len(contents)} without ids; give ids or all items"
-            )
-        return np.arange(len(ids))
-    row_of = {identifier: row for row, identifier in enumerate(contents.ids)}
-    faults = []
-    repeated = [identifier for identifier, count in Counter(contents.ids).items() if count > 1]
-    if repeated:
-        faults.append(f"id {repeated[0]!r} comes more than once")
-    expected = set(ids)
-    unknown = [row for row, identifier in enumerate(contents.ids) if identifier not in expected]
-    if unknown:
-        faults.append(f"{len(unknown)} ids are not in {corpus}, first {contents.ids[unknown[0]]!r} at row {unknown[0]}")
-    missing = [identifier for identifier in ids if identifier not in row_of]
-    if missing:
-        faults.append(f"{len(missing)} of {len(ids)} items of {corpus} are not in the file, first {missing[0]!r}")
-    if faults:
-        raise RequestError(faults)
-    return np.array([row_of[identifier] for identifier in ids], dtype=np.int64)
-
-
-def _blocks(contents: EmbeddingFile, order: NDArray[np.int64], ids: list[str], spec: EncoderSpec) -> Iterator[Block]:
-    window = _ROWS[spec.vectors]
-    for start in range(0, len(order), window):
-        items = order[start : start + window]
-        ords = np.arange(start, start + len(items), dtype=np.int32)
-        yield Block(
-            ords=ords,
-            ids=ids[start : start + len(items)],
-            embeddings=_embeddings(contents, items),
-            input_shas=[""] * len(items),
-            batch_id=f"import-{spec.fingerprint}",
-        )
-
-
-def _embeddings(contents: EmbeddingFile, items: NDArray[np.int64]) -> Embeddings:
-    """The chosen items as unit vectors; vectors of unit norm stay as they are, to the last bit."""
-    counts = np.ones(len(contents), np.int64) if contents.offsets is None else np.diff(contents.offsets)
-    chosen = Ragged.from_counts(contents.values, counts).take(items)
-    values = np.asarray(chosen.values, dtype=np.float32)
-    norms = np.sqrt(np.einsum("ij,ij->i", values, values, dtype=np.float64))
-    scale = np.where(np.abs(norms - 1.0) <= UNIT_TOLERANCE, 1.0, norms)
-    scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)  # check_block names the row and the id
-    unit = values if (scale == 1.0).all() else (values / scale[:, None]).astype(np.float32)
-    if contents.norm is not None:
-        kept = contents.norm[items]
-    else:
-        owners = np.repeat(np.arange(len(items)), chosen.counts)
-        kept = (np.bincount(owners, norms, len(items)) / np.maximum(chosen.counts, 1)).astype(np.float32)
-    return Embeddings(
-        values=unit,
-        norms=kept,
-        n_tokens=np.zeros(len(items), np.int32) if contents.n_tokens is None else contents.n_tokens[items],
-        truncated=np.zeros(len(items), bool) if contents.truncated is None else contents.truncated[items],
-        offsets=None if contents.offsets is None else chosen.offsets,
+    return _Plan(
+        file=file,
+        spec=spec,
+        key=key,
+        ids=ids,
+        digest=contents_digest,
+        rounding=rounding,
+        stored=stored,
+        unchanged=same and store.intact(key),
     )
+
+
+def _named_twice(plans: Sequence[_Plan]) -> list[str]:
+    first: dict[SetKey, Path] = {}
+    return [
+        f"{plan.file.path} and {other} are both the {plan.key.modality}s of {plan.key.corpus!r} by {plan.key.encoder!r}"
+        for plan in plans
+        if (other := first.setdefault(plan.key, plan.file.path)) != plan.file.path
+    ]
+
+
+def _write(store: EmbeddingStore, plans: Sequence[_Plan], read: Read) -> list[ImportedSet]:
+    todo = [plan for plan in plans if not plan.unchanged]
+    for plan in todo:
+        vectors = len(read(plan.file.path).values) / max(1, len(plan.ids))
+        check_disk_space(store, plan.spec, len(plan.ids), vectors_per_item=vectors)
+    for corpus in {plan.key.corpus_fingerprint: plan.file.corpus for plan in todo}.values():
+        store.write_corpus(corpus)
+    for spec in {plan.spec.fingerprint: plan.spec for plan in todo}.values():
+        store.write_encoder(spec)
+    fresh = EmbeddingStore.open(store.uri)  # has counted no rows of the tables that are dropped here
+    for plan in todo:
+        drop_set(fresh, plan.key)  # replaced, or begun by an import that was interrupted
+    for plan in todo:
+        contents = read(plan.file.path)
+        order = order_of(contents, plan.ids, f"corpus {plan.key.corpus!r}")
+        for block, _ in blocks_of(contents, order, plan.ids, plan.spec):
+            fresh.put(plan.key, plan.spec, block)
+        sealed = fresh.seal(plan.key, n_items=len(plan.ids))
+        if sealed.digest != plan.digest:
+            drop_set(fresh, plan.key)
+            raise WorkError(
+                f"{plan.file.path} changed while it was imported; set {table_of(plan.key)} was removed",
+                remedy="Run the same `capim import` again",
+            )
+    for plan in todo:
+        if plan.stored is not None:
+            drop_superseded(
+                store,
+                encoder_fingerprint=plan.key.encoder_fingerprint,
+                corpus_fingerprint=plan.key.corpus_fingerprint,
+            )
+    return [_imported(store, plan) for plan in plans]
+
+
+def _imported(store: EmbeddingStore, plan: _Plan) -> ImportedSet:
+    sealed = store.sealed(plan.key)
+    if sealed is None:
+        raise WorkError(f"set {table_of(plan.key)} was dropped while it was imported")
+    state: Literal["new", "unchanged", "replaced"] = "unchanged" if plan.unchanged else "new"
+    if plan.stored is not None and plan.stored.digest != plan.digest:
+        state = "replaced"
+    return ImportedSet(sealed=sealed, state=state, rounding=plan.rounding)

@@ -19,7 +19,7 @@ def bytes_needed(spec: EncoderSpec, n_items: int, vectors_per_item: float = 1.0)
     Examples:
         >>> spec = EncoderSpec(name="e", adapter="a", checkpoint="c", revision="r", dim=1024)
         >>> bytes_needed(spec, 1000)
-        2818400
+        5480800
     """
     component = 2 if spec.storage == "float16" else 4
     return int(n_items * (spec.dim * component * vectors_per_item + _ROW_BYTES) * _MARGIN)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from store.embedding_store import EmbeddingStore
 from store.errors import RequestError
-from store.keys import SET_PREFIXES, corpus_table, table_of
+from store.keys import SET_PREFIXES, corpus_table, spec_from_json, table_of
 from store.maintenance.inventory import stored_key
-from store.schema import CORPUS_PARTS
+from store.schema import CORPUS_PARTS, texts
 from store.tables.compaction import data_bytes
 from store.tables.corpora import corpus_row
 from store.tables.rows import delete
-from store.types import Modality
+from store.types import Modality, SetKey
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,13 +88,40 @@ def drop(
     )
 
 
-def drop_superseded(store: EmbeddingStore, *, encoder_fingerprint: str, corpus_fingerprint: str) -> None:
-    """Drops evaluations of embedding sets that are no longer stored, once the present sets are evaluated.
+def drop_set(store: EmbeddingStore, key: SetKey) -> None:
+    """Drops one embedding set, sealed or not; does nothing if it is not stored."""
+    delete(store.connection, "sets", "set_name", [table_of(key)])
+    if store.connection.find(table_of(key)) is not None:
+        store.connection.drop(table_of(key))
 
-    Nothing could compute their figures again, for example after damaged rows were encoded on another processor.
+
+def drop_superseded(store: EmbeddingStore, *, encoder_fingerprint: str, corpus_fingerprint: str) -> None:
+    """Drops evaluations of embedding sets that are no longer stored, and what was computed from these evaluations.
+
+    Nothing could compute their figures again, for example after damaged rows were encoded on another processor, or an
+    import was replaced. Comparisons and slices go with them, and what the encoder contributed to: fused and re-ranked
+    lists, which name it in their checkpoint.
     """
     tags = {"", *(sealed.tag for sealed in store.sealed_sets())}
     rows = store.rows("results", encoder_fingerprint=encoder_fingerprint, corpus_fingerprint=corpus_fingerprint)
     gone = {row["evaluation"] for row in rows.to_pylist() if not {row["image_tag"], row["caption_tag"]} <= tags}
+    if not gone:
+        return
+    affected = [encoder_fingerprint, *_combined_from(store, {str(name) for name in rows["encoder"].to_pylist()})]
+    combined = store.rows("results", encoder_fingerprint=affected[1:], corpus_fingerprint=corpus_fingerprint)
+    gone |= {*combined["evaluation"].to_pylist()}
     for name in ("outcomes", "results", "replicates"):
         delete(store.connection, name, "evaluation", sorted(gone))
+    for name, column, encoders in (
+        ("slices", "slice", ("encoder_fingerprint",)),
+        ("comparisons", "comparison", ("fingerprint_a", "fingerprint_b")),
+    ):
+        of_corpus = [store.rows(name, **{side: affected}, corpus_fingerprint=corpus_fingerprint) for side in encoders]
+        stale = {key for part in of_corpus for key in texts(part[column])}
+        delete(store.connection, name, column, sorted(stale))
+
+
+def _combined_from(store: EmbeddingStore, encoders: set[str]) -> list[str]:
+    """Fingerprints of the encoders that were combined from one of these, by name."""
+    specs = map(spec_from_json, texts(store.encoders()["spec"]))
+    return [spec.fingerprint for spec in specs if "+" in spec.checkpoint and encoders & {*spec.checkpoint.split("+")}]

@@ -15,6 +15,7 @@ from store.embedding_store import EmbeddingStore
 from store.errors import RequestError
 from store.keys import table_of
 from store.ragged import Ragged
+from store.rounding import unit_vectors
 from store.schema import required
 from store.sets.reading import read_blocks, subset_condition
 from store.tables.connection import storage_faults
@@ -141,6 +142,12 @@ def _scores(query: NDArray[np.float32], items: Ragged, key: SetKey) -> NDArray[n
     return over_tokens
 
 
+def _float32(items: Ragged, key: SetKey) -> Ragged:
+    """Stored vectors as they are scored: single vectors with unit norm, multi-vectors as stored."""
+    values = items.values
+    return items.with_values(unit_vectors(values) if key.vectors == "single" else values.astype(np.float32))
+
+
 def _best(
     ords: NDArray[np.int32], scores: NDArray[np.float32], k: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
@@ -159,7 +166,7 @@ def _exact(
 ) -> list[tuple[NDArray[np.int32], NDArray[np.float32]]]:
     best = [(np.empty(0, np.int32), np.empty(0, np.float32)) for _ in queries]
     for rows in store.stored_blocks(key, language=language, translator=translator, window=_WINDOW[key.vectors]):
-        items = rows.vectors.with_values(rows.vectors.values.astype(np.float32))
+        items = _float32(rows.vectors, key)
         for number, query in enumerate(queries):
             ords, scores = best[number]
             block_scores = _scores(query, items, key)
@@ -190,5 +197,5 @@ def _through_index(
     with storage_faults(f"searching {name!r}"):
         ords = np.unique(candidates.to_arrow().column("ord").to_numpy())
     (rows,) = read_blocks(store.connection, key, store.item_index(key), ords, sealed=state, window=len(ords))
-    items = rows.vectors.with_values(rows.vectors.values.astype(np.float32))
+    items = _float32(rows.vectors, key)
     return _best(rows.ords, _scores(query, items, key), k)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from store.checksums import digest
 from store.errors import RequestError, WorkError
 from store.keys import table_of
+from store.rounding import unit_vectors
 from store.schema import texts
 from store.sets.decoding import StoredRows, columns_of, joined, refuse_damage, scan, unpack
 from store.sets.seal import SealedSet, missing_table
@@ -37,8 +38,8 @@ class Vectors:
     Attributes:
         ids: Item ids, length ``n``, in corpus order.
         ords: Positions in the corpus, int32, shape ``(n,)``, ascending.
-        matrix: float32, C-contiguous, writable, shape ``(n, dim)``; row ``i`` belongs to ``ids[i]``. Unit norm up to
-            the rounding of the stored type.
+        matrix: float32, C-contiguous, writable, shape ``(n, dim)``; row ``i`` belongs to ``ids[i]``. Unit norm:
+            a row that has another norm as stored, because float16 rounds, is divided by it; others are as stored.
         norms: float32, shape ``(n,)``: the norm before normalisation.
         n_tokens: int32, shape ``(n,)``: tokens of the input.
         truncated: bool, shape ``(n,)``: whether the input was longer than the model accepts.
@@ -121,7 +122,7 @@ def read_matrix(
         for rows in scan(table, key, subset_condition(language, translator)):
             refuse_damage(rows, name, items.ids)
             into, take = _first_of_each(row_of[rows.ords], present)
-            matrix[into] = rows.vectors.values[take]
+            matrix[into] = unit_vectors(rows.vectors.values)[take]
             norms[into], n_tokens[into], truncated[into] = rows.norms[take], rows.n_tokens[take], rows.truncated[take]
             crc[into] = rows.crc[take]
             present[into] = True

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from store.checksums import row_checksums, row_seeds
 from store.errors import WorkError
 from store.keys import table_of
-from store.ragged import Ragged
+from store.ragged import Ragged, offsets_of
 from store.sets.checks import Block, check_block, check_key
 from store.tables.connection import Connection, retrying
 from store.tables.corpora import ItemIndex
@@ -153,6 +153,14 @@ def to_rows(
         columns["translator"] = items.translators.take(ords)
     arrays = [columns[field.name].cast(field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def block_checksums(spec: EncoderSpec, block: Block) -> NDArray[np.uint32]:
+    """The checksums that the rows of a checked block get when they are stored, in the order of the block."""
+    embeddings = block.embeddings
+    values = _cast(embeddings.values, np.dtype(spec.storage).type)
+    seeds = row_seeds(block.ords, embeddings.norms, embeddings.n_tokens, embeddings.truncated)
+    return row_checksums(values, offsets_of(embeddings.counts), seeds)
 
 
 def write_number() -> int:

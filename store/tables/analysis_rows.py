@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,11 @@ from store.tables.rows import merge, one_of, read
 from store.tables.schemas import ANALYSES, CHECKSUM, primary_key
 
 _MOST_FILES = 64
+_ORDER = {
+    "outcomes": ("corpus", "protocol", "encoder", "evaluation", "query_ord", "query_id"),
+    "results": ("corpus", "protocol", "metric", "encoder", "created", "result"),
+}
+"""Table -> the columns that its rows are sorted by when they are read; Lance gives rows of a merge in any order."""
 
 
 def write_rows(connection: Connection, table: str, rows: pa.Table, replace: str | None = None) -> int:
@@ -51,7 +57,19 @@ def read_rows(connection: Connection, table: str, equals: Mapping[str, str | Seq
     _check_columns(table, equals)
     rows = read(connection, table, schema.append(CHECKSUM), _condition(equals))
     refuse_changed_rows(table, rows)
-    return rows.drop_columns([CHECKSUM.name]).cast(pa.schema([field.remove_metadata() for field in schema]))
+    rows = rows.drop_columns([CHECKSUM.name]).cast(pa.schema([field.remove_metadata() for field in schema]))
+    return in_order(table, rows)
+
+
+def in_order(table: str, rows: pa.Table) -> pa.Table:
+    """Rows of an analysis in the order in which :func:`read_rows` gives them: outcomes of an evaluation by query.
+
+    Encoders are compared query by query, and a sum has the same last digit only if it is added up in the same order.
+    """
+    keys: list[tuple[str, Literal["ascending", "descending"]]] = [
+        (name, "ascending") for name in _ORDER.get(table, ()) if len(pc.unique(rows.column(name))) > 1
+    ]
+    return rows.sort_by(keys) if keys else rows
 
 
 def changed_rows(rows: pa.Table) -> NDArray[np.bool_]:

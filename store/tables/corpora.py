@@ -169,11 +169,15 @@ class ItemIndex:
 def item_index(connection: Connection, name: str, fingerprint: str, modality: Modality) -> ItemIndex:
     """The ids of the images or captions of a stored corpus, by position."""
     corpus_row(connection, name, fingerprint)
+    return index_of(name, modality, corpus_part(connection, f"{modality}s", name, fingerprint))
+
+
+def index_of(corpus: str, modality: Modality, rows: pa.Table) -> ItemIndex:
+    """The same from the rows themselves, ``schema.IMAGES`` or ``schema.CAPTIONS``."""
     columns = ["id"] if modality == "image" else ["id", "language", "translator"]
-    rows = corpus_part(connection, f"{modality}s", name, fingerprint).select(columns).combine_chunks()
     arrays = [rows.column(column).combine_chunks() for column in columns]
     return ItemIndex(
-        corpus=name,
+        corpus=corpus,
         modality=modality,
         ids=arrays[0],
         languages=arrays[1] if modality == "caption" else None,

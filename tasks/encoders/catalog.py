@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from store.errors import RequestError
-from store.types import EncoderSpec, Option, Precision, VectorKind
+from store.types import EncoderSpec, Option, Precision, Storage, VectorKind
 from tasks.encoders.adapters.table import ADAPTERS, adapter_faults
 
 CATALOG = Path(__file__).with_name("catalog.toml")
@@ -33,6 +32,7 @@ class CatalogEntry(BaseModel):
     The first nine fields are those of :class:`store.types.EncoderSpec`.
 
     Attributes:
+        storage: As in :class:`store.types.EncoderSpec`; None: float32 for one vector per item, float16 for many.
         title: One line for people.
         image_batch: Images per forward pass.
         caption_batch: Captions per forward pass.
@@ -53,7 +53,7 @@ class CatalogEntry(BaseModel):
     revision: str = "main"
     vectors: VectorKind = "single"
     precision: Precision = "float32"
-    storage: Literal["float16", "float32"] = "float16"
+    storage: Storage | None = None
     options: dict[str, Option] = Field(default_factory=dict)
     title: str = ""
     image_batch: PositiveInt = 32

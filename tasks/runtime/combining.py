@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from store import EmbeddingStore
 from store.errors import RequestError
+from store.tables.analysis_rows import in_order
 from store.types import Corpus, EncoderSpec, EvalProtocol, Modality, digest16
 from tasks.diagnosis.slices import Slice, slice_rows
 from tasks.metrics import metrics_of
 from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.runtime.references import EvaluationRef, SetsRef
-from tasks.runtime.stored import in_query_order, read_outcomes
+from tasks.runtime.stored import read_outcomes
 from tasks.scoring.dense import dense_score_rows
 from tasks.scoring.fusion import scores_per_token
 from tasks.scoring.late_interaction.multivectors import Blocks, gather
@@ -90,7 +91,7 @@ class TextToImage:
             "corpus": self.corpus.name,
             "corpus_fingerprint": self.corpus.fingerprint,
         }
-        ordered = in_query_order(outcomes.to_arrow(**columns))
+        ordered = in_order("outcomes", outcomes.to_arrow(**columns))
         evaluated = Evaluated(
             outcomes=Outcomes.from_arrow(ordered, self.protocol),
             metrics=metrics_of(outcomes),

@@ -7,7 +7,7 @@ import secrets
 import socket
 import time
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from store import Block, EmbeddingStore
 from store.errors import RequestError
 from store.keys import set_key, table_of
 from store.maintenance.disk_space import check_disk_space
+from store.rounding import Rounding, rounding_of
 from store.schema import BATCHES, texts
 from store.types import Corpus, EncoderSpec, Modality, SetKey
 from tasks.corpora.images.decode import decode_image
@@ -64,12 +65,14 @@ class EncodedSet:
         n_encoded: Items that were missing and are stored now.
         n_truncated: Encoded captions that were longer than the model's maximum length.
         batch_size: Items per forward pass at the end, after any halving; 0 where nothing was encoded.
+        rounding: What the storage type changed of the vectors that were encoded.
     """
 
     n_items: int
     n_encoded: int = 0
     n_truncated: int = 0
     batch_size: int = 0
+    rounding: Rounding = field(default_factory=Rounding)
 
 
 class SetEncoder:
@@ -113,7 +116,7 @@ class SetEncoder:
         ids = table["id"].to_pylist()
         work, shas = _work(corpus, key.modality, missing)
         sha_of = dict(zip(missing.tolist(), shas, strict=True))
-        n_truncated, batch_size = 0, self._batch_size(key.modality)
+        n_truncated, batch_size, rounding = 0, self._batch_size(key.modality), Rounding()
         batches: list[dict[str, object]] = []
         label = f"{self.spec.name} · {corpus.name} · {UNITS[key.modality]}"
         stream = encode_stream(encoder, work, batch_size=batch_size)
@@ -136,10 +139,17 @@ class SetEncoder:
                 if len(batches) == BATCH_ROWS:
                     self._write_batches(batches)
                 n_truncated += int(batch.embeddings.truncated.sum())
+                rounding += rounding_of(batch.embeddings.values, self.spec.storage)
                 batch_size = min(batch_size, batch.batch_size)
                 advance(len(batch.ords))
         self._write_batches(batches)
-        return EncodedSet(n_items=len(table), n_encoded=len(missing), n_truncated=n_truncated, batch_size=batch_size)
+        return EncodedSet(
+            n_items=len(table),
+            n_encoded=len(missing),
+            n_truncated=n_truncated,
+            batch_size=batch_size,
+            rounding=rounding,
+        )
 
     def _encoder(self) -> Encoder:
         if self._loaded is None:

@@ -43,6 +43,7 @@ class EmbedRef:
     n_items: int
     n_encoded: int
     n_truncated: int
+    rounding: str  # what the storage type changed of what was encoded, in words; empty if nothing
     batches: dict[str, int]  # modality -> items per forward pass, of what was encoded
 
 

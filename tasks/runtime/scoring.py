@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from store import EmbeddingStore
 from store.errors import RequestError
+from store.tables.analysis_rows import in_order
 from store.types import Corpus, EvalProtocol, Modality, SetKey, digest16
 from tasks.encoders.device import choose_device
 from tasks.metrics.crosslingual import language_part
 from tasks.runtime.references import SetsRef
-from tasks.runtime.stored import in_query_order, read_outcomes
+from tasks.runtime.stored import read_outcomes
 from tasks.scoring.evaluate import SCORER_VERSION, evaluate
 from tasks.scoring.languages import CaptionParts
 from tasks.scoring.outcomes import Outcomes
@@ -115,7 +116,7 @@ def outcomes_of(
             outcomes = outcomes_by_id.pop(protocol_id)  # popped: outcomes of a large corpus would not fit twice
             rows = outcomes.to_arrow(evaluation=scored.evaluations[protocol_id], **asdict(scored.sets))
             scored.store.write_rows("outcomes", rows, replace="evaluation")
-            stored_outcomes.append(Outcomes.from_arrow(in_query_order(rows), outcomes.protocol))
+            stored_outcomes.append(Outcomes.from_arrow(in_order("outcomes", rows), outcomes.protocol))
         yield stored_outcomes, True
 
 

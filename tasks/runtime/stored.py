@@ -1,9 +1,8 @@
-"""Stored outcomes in query order, and stored vectors, in the form that analyses take."""
+"""Stored outcomes and stored vectors in the form that analyses take."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,17 +16,6 @@ from store.types import Corpus, EvalProtocol, Modality
 from tasks.diagnosis.vectors import LateInteractionVectors, SingleVectors, StoredVectors
 from tasks.scoring.outcomes import Outcomes
 
-_QUERY: list[tuple[str, Literal["ascending", "descending"]]] = [("query_ord", "ascending"), ("query_id", "ascending")]
-
-
-def in_query_order(rows: pa.Table) -> pa.Table:
-    """Rows of one evaluation, sorted by query.
-
-    A store gives rows in any order. Encoders are compared query by query, and sums are the same to the last digit
-    only if they are added up in the same order.
-    """
-    return rows.sort_by(_QUERY)
-
 
 def read_outcomes(store: EmbeddingStore, evaluation: str, protocol: EvalProtocol) -> Outcomes:
     """The outcomes of one evaluation.
@@ -40,7 +28,7 @@ def read_outcomes(store: EmbeddingStore, evaluation: str, protocol: EvalProtocol
         raise WorkError(
             f"no outcomes of evaluation {evaluation} ({protocol.id}) in {store.uri}; run `capim evaluate` again"
         )
-    return Outcomes.from_arrow(in_query_order(rows), protocol)
+    return Outcomes.from_arrow(rows, protocol)
 
 
 WITHOUT_VECTORS = frozenset({"hit-lists", "two-stage", "fusion"})  # adapters of encoders that have outcomes only

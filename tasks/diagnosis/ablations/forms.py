@@ -134,12 +134,12 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, *, storage: str) -
     def unnormalised(images: Matrix, captions: Matrix) -> tuple[Matrix, Matrix]:
         return images * vectors.image_norms[:, None], captions * vectors.caption_norms[:, None]
 
-    normalisation = partial(Form, analysis="normalisation", bytes_per_item=dim * BYTES["float16"])
+    normalisation = partial(Form, analysis="normalisation", bytes_per_item=dim * BYTES[storage])
     yield normalisation(level_name="L2", score=partial(single_hits, images, queries, renumbered_task))
     yield normalisation(level_name="none", score=both(unnormalised))
     yield normalisation(level_name="centred per modality", score=both(transforms.centred))
     yield normalisation(level_name="whitened", score=both(transforms.whitened))
-    changes = _precisions(transforms.reach(images, captions), storage)
+    changes = _precisions(transforms.reach(images, captions), storage, stored=transforms.stored)
     for kind, size in BYTES.items():
         precision = partial(Form, analysis="precision", level_name=kind, bytes_per_item=dim * size)
         if kind in changes:
@@ -152,7 +152,7 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, *, storage: str) -
         return transforms.normalised(vectors @ axes()[:, :n])
 
     for kept in (dim, *(dim // part for part in (2, 4, 8) if dim // part >= FEWEST_COMPONENTS)):
-        shortened = partial(Form, level_name=f"{kept} components", bytes_per_item=kept * BYTES["float16"])
+        shortened = partial(Form, level_name=f"{kept} components", bytes_per_item=kept * BYTES[storage])
         yield shortened(analysis="truncation", score=each(partial(transforms.truncated, dim=kept)))
         yield shortened(analysis="pca", score=each(partial(projected, n=kept)))
 
@@ -166,7 +166,7 @@ def late_forms(vectors: LateInteractionVectors, task: RetrievalTask, *, storage:
         yield Form(
             analysis="pooling",
             level_name=f"1 of {factor}",
-            bytes_per_item=pooled.values.size / len(pooled) * BYTES["float16"],
+            bytes_per_item=pooled.values.size / len(pooled) * BYTES[storage],
             score=partial(late_hits, pooled, queries, renumbered_task),
         )
 
@@ -175,15 +175,18 @@ def late_forms(vectors: LateInteractionVectors, task: RetrievalTask, *, storage:
             images.with_values(change(images.values)), queries.with_values(change(queries.values)), renumbered_task
         )
 
-    for kind, change in _precisions(transforms.reach(images.values, vectors.captions.values), storage).items():
+    reach = transforms.reach(images.values, vectors.captions.values)
+    for kind, change in _precisions(reach, storage, stored=transforms.rounded).items():
         size = images.values.size / len(images) * BYTES[kind]
         yield Form(analysis="quantisation", level_name=kind, bytes_per_item=size, score=each(change))
 
 
-def _precisions(reach: NDArray[np.float32], storage: str) -> dict[str, Callable[[Matrix], Matrix]]:
-    """Type -> rounding or quantisation to it, of the types that are not finer than the stored one."""
+def _precisions(
+    reach: NDArray[np.float32], storage: str, *, stored: Callable[..., Matrix]
+) -> dict[str, Callable[[Matrix], Matrix]]:
+    """Type -> rounding (by ``stored``) or quantisation to it, of the types that are not finer than the stored one."""
     changes: dict[str, Callable[[Matrix], Matrix]] = {
-        kind: partial(transforms.rounded, kind=kind) for kind in ROUNDED if BYTES[kind] <= BYTES[storage]
+        kind: partial(stored, kind=kind) for kind in ROUNDED if BYTES[kind] <= BYTES[storage]
     }
     return changes | {kind: partial(transforms.quantised, kind=kind, reach=reach) for kind in QUANTISED}
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
 from store.ragged import Ragged
+from store.rounding import unit_vectors
 from tasks.diagnosis.vectors import Matrix
 
 BYTES = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "int8": 1.0, "binary": 1 / 8}
@@ -38,6 +39,19 @@ def rounded(vectors: Matrix, kind: str) -> Matrix:
     bits = np.ascontiguousarray(vectors).view(np.uint32)
     even = (bits >> 16) & 1
     return ((bits + 0x7FFF + even) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def stored(vectors: Matrix, kind: str) -> Matrix:
+    """The vectors as a store of this type gives them back: rounded, then unit norm again (``EmbeddingStore.vectors``).
+
+    Examples:
+        >>> rows = np.float32([[0.6, 0.8]])
+        >>> bool(abs(np.linalg.norm(rounded(rows, "float16")) - 1) > 1e-5)
+        True
+        >>> bool(abs(np.linalg.norm(stored(rows, "float16")) - 1) < 1e-6)
+        True
+    """
+    return unit_vectors(rounded(vectors, kind))
 
 
 def quantised(vectors: Matrix, kind: str, *, reach: NDArray[np.float32]) -> Matrix:

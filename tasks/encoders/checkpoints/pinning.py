@@ -63,9 +63,10 @@ def pinned_toml(pins: Sequence[PinnedEncoder]) -> str:
 
 
 def _table(spec: EncoderSpec) -> str:
-    plain = EncoderSpec(name=spec.name, adapter=spec.adapter, checkpoint=spec.checkpoint, dim=spec.dim)
+    plain = EncoderSpec(name=spec.name, adapter=spec.adapter, checkpoint="", dim=spec.dim, vectors=spec.vectors)
     always = ("name", "adapter", "checkpoint", "revision", "dim")
-    changed = [name for name in ("vectors", "precision", "storage") if getattr(spec, name) != getattr(plain, name)]
+    usual = {"vectors": "single", "precision": plain.precision, "storage": plain.storage}
+    changed = [name for name, value in usual.items() if getattr(spec, name) != value]
     lines = [f"{name} = {json.dumps(getattr(spec, name))}" for name in (*always, *changed)]
     if spec.options:
         options = ", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in sorted(spec.options.items()))

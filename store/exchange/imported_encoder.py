@@ -1,0 +1,142 @@
+"""The encoder that imported files belong to: what the user says it is, and equal for all imports under one name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from store.embedding_store import EmbeddingStore
+from store.errors import RequestError
+from store.keys import is_fingerprint, spec_from_json
+from store.types import Corpus, EncoderSpec, Modality, Storage, VectorKind
+
+ADAPTER = "imported"
+UNVERSIONED = "unversioned"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportFile:
+    """One file of an import: what the user says about it, and the form of its vectors.
+
+    ``storage`` is the coarsest type that holds its numbers; float64 counts as float32.
+    """
+
+    encoder: str
+    revision: str
+    note: str | None
+    corpus: Corpus
+    modality: Modality
+    path: Path
+    dim: int
+    vectors: VectorKind
+    storage: Storage
+
+    @property
+    def form(self) -> str:
+        """The form of its vectors in words."""
+        return _form(self.dim, self.vectors)
+
+
+def stored_revision(store: EmbeddingStore, name: str) -> str:
+    """The revision of the import that was registered last under this name, else ``unversioned``."""
+    imports = [spec for spec in _namesakes(store, name) if spec.adapter == ADAPTER]
+    return imports[-1].revision if imports else UNVERSIONED
+
+
+def imported_spec(store: EmbeddingStore, files: Sequence[ImportFile], storage: Storage | None) -> EncoderSpec:
+    """The encoder of files with the same name and revision: the stored one, if there is one.
+
+    Raises:
+        RequestError: The name belongs to an encoder that was not imported; or the files contradict each other, or the
+            stored encoder, in dimension, kind of vectors, note or storage type.
+    """
+    name, revision = files[0].encoder, files[0].revision
+    label = f"encoder {name!r} (revision {revision!r})"
+    namesakes = _namesakes(store, name)
+    for spec in namesakes:
+        if spec.adapter != ADAPTER:
+            raise RequestError(
+                f"encoder name {name!r} belongs to a model that was not imported (adapter {spec.adapter}, fingerprint "
+                f"{spec.fingerprint}); give the import another name with --encoder"
+            )
+    known = next((spec for spec in reversed(namesakes) if spec.revision == revision), None)
+    faults = _disagreements(label, files)
+    notes = list(dict.fromkeys(file.note for file in files if file.note))
+    if len(notes) > 1:
+        faults.append(f"{label} has several notes: {', '.join(map(repr, notes))}; give one, or another --revision")
+    finest: Storage = "float32" if any(file.storage == "float32" for file in files) else "float16"
+    if known is not None and not faults:
+        faults = _contradictions(label, files, known, notes, finest, storage)
+    if is_fingerprint(name):
+        faults.append(f"encoder name {name!r} looks like a fingerprint; choose another")
+    if faults:
+        raise RequestError(faults)
+    if known is not None:
+        return known
+    try:
+        spec = EncoderSpec(
+            name=name,
+            adapter=ADAPTER,
+            checkpoint=name,
+            revision=revision,
+            dim=files[0].dim,
+            vectors=files[0].vectors,
+            storage=storage or finest,
+            options={"note": notes[0]} if notes else {},
+        )
+    except ValueError as fault:
+        raise RequestError(str(fault)) from fault
+    if not spec.resolved:
+        raise RequestError(
+            f"{label}: a revision is one fixed state of a model, {revision!r} moves; give a commit or date"
+        )
+    return spec
+
+
+def _namesakes(store: EmbeddingStore, name: str) -> list[EncoderSpec]:
+    """The encoders that were registered under a name, oldest first."""
+    rows = [row for row in store.encoders().to_pylist() if row["name"] == name]
+    return [spec_from_json(row["spec"]) for row in sorted(rows, key=lambda row: row["written"])]
+
+
+def _form(dim: int, vectors: VectorKind) -> str:
+    return f"{'one vector' if vectors == 'single' else 'several vectors'} of {dim} components per item"
+
+
+def _disagreements(label: str, files: Sequence[ImportFile]) -> list[str]:
+    forms = {file.form: file for file in files}
+    if len(forms) < 2:
+        return []
+    listed = "; ".join(f"{file.path} has {form}" for form, file in forms.items())
+    return [f"{label} must have vectors of one form: {listed}"]
+
+
+def _contradictions(
+    label: str,
+    files: Sequence[ImportFile],
+    known: EncoderSpec,
+    notes: Sequence[str],
+    finest: Storage,
+    storage: Storage | None,
+) -> list[str]:
+    """What the files or options say that is not true of the stored encoder."""
+    faults = []
+    other = "give another --encoder or --revision"
+    form = _form(known.dim, known.vectors)
+    if files[0].form != form:
+        faults.append(f"{label} is stored with {form}, {files[0].path} has {files[0].form}; {other}")
+    note = known.options.get("note")
+    if notes and notes[0] != note:
+        stored = f"the note {note!r}" if note else "no note"
+        faults.append(f"{label} is stored with {stored}, got {notes[0]!r}; leave out --note, or {other}")
+    if storage not in (None, known.storage):
+        faults.append(
+            f"{label} is stored as {known.storage}, and has one storage type; leave out --storage {storage}, or {other}"
+        )
+    elif storage is None and (known.storage, finest) == ("float16", "float32"):
+        path = next(file.path for file in files if file.storage == "float32")
+        faults.append(
+            f"{label} is stored as float16, {path} holds finer numbers; add --storage float16 to round them, or {other}"
+        )
+    return faults

@@ -1,0 +1,80 @@
+"""What surrounds an import of embeddings: corpora and names looked up before it, messages after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from store import EmbeddingStore
+from store.errors import RequestError
+from store.exchange.importing import EmbeddingImport, ImportedSet
+from store.exchange.manifest import ImportRow
+from store.types import Corpus
+from tasks.encoders import catalog
+from tasks.runtime.open_corpora import OpenCorpora
+
+
+def named_imports(store: EmbeddingStore, rows: Sequence[ImportRow]) -> list[EmbeddingImport]:
+    """The imports with their corpora, which are read but not stored yet.
+
+    Raises:
+        RequestError: A corpus is unknown or faulty, or an encoder has the name of a model of the catalog; all faults
+            together.
+    """
+    corpora: dict[str, Corpus] = {}
+    faults = [
+        f"encoder name {name!r} belongs to a model of the catalog (capim list encoders), which capim encodes with "
+        f"itself; give these embeddings another name, such as {name}-imported"
+        for name in dict.fromkeys(row.encoder for row in rows)
+        if name in catalog()
+    ]
+    for what in dict.fromkeys(row.corpus for row in rows):
+        try:
+            corpora[what] = _corpus(what, store)
+        except RequestError as fault:
+            faults += fault.faults
+    if faults:
+        raise RequestError(faults)
+    return [
+        EmbeddingImport(
+            encoder=row.encoder,
+            corpus=corpora[row.corpus],
+            images=Path(row.images) if row.images else None,
+            captions=Path(row.captions) if row.captions else None,
+            revision=row.revision,
+            note=row.note,
+        )
+        for row in rows
+    ]
+
+
+def _corpus(what: str, store: EmbeddingStore) -> Corpus:
+    """A stored corpus by name; any other is read from its files and not stored yet."""
+    if what in store.corpora()["name"].to_pylist():
+        return store.corpus(what)
+    return OpenCorpora().index(store, what, sample=None, seed=0)
+
+
+def done_line(done: ImportedSet) -> str:
+    """What happened to one set."""
+    sealed = done.sealed
+    label = f"{sealed.key.encoder}: {sealed.n_rows:,} {sealed.key.modality}s of {sealed.key.corpus}"
+    if done.state == "unchanged":
+        return f"{label} are stored already with the same contents; nothing was written ({sealed.tag})"
+    verb = "replaced" if done.state == "replaced" else "imported"
+    rounding = done.rounding.text(sealed.storage) or f"stored as {sealed.storage}"
+    removed = "; results of the replaced embeddings were removed" if done.state == "replaced" else ""
+    return f"{label} {verb} ({sealed.tag}), {rounding}{removed}"
+
+
+def next_steps(store: EmbeddingStore, imported: Sequence[ImportedSet]) -> Iterator[str]:
+    """The command to run next for every encoder and corpus."""
+    stored = {(s.key.encoder_fingerprint, s.key.corpus_fingerprint, s.key.modality) for s in store.sealed_sets()}
+    for key in {(d.sealed.key.encoder_fingerprint, d.sealed.key.corpus): d.sealed.key for d in imported}.values():
+        names = f"--corpus {key.corpus} --encoder {key.encoder}"
+        pair = (key.encoder_fingerprint, key.corpus_fingerprint)
+        missing = [side for side in ("image", "caption") if (*pair, side) not in stored]
+        if missing:
+            yield f"its {missing[0]}s are missing: run `capim import {names} --{missing[0]}s FILE`"
+        else:
+            yield f"run `capim evaluate --corpora {key.corpus} --encoders {key.encoder}`"
