@@ -173,7 +173,7 @@ def _files(store: EmbeddingStore, imports: Sequence[EmbeddingImport], read: Read
     for one in imports:
         given: dict[Modality, Path | None] = {"image": one.images, "caption": one.captions}
         if not any(given.values()):
-            faults.append(f"no file to import for {one.encoder!r}: give image embeddings, caption embeddings or both")
+            faults.append(f"give a file to import for {one.encoder!r}: image embeddings, caption embeddings or both")
         for modality, path in given.items():
             if path is None:
                 continue

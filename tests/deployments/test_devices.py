@@ -95,7 +95,7 @@ def test_shards_on_two_devices_give_the_store_of_one(tmp_path: Path, monkeypatch
             store.vectors(encoder="tiny-clip", corpus="few", modality=side).matrix for side in ("image", "caption")
         ]
     for one, two in zip(matrices["cpu"], matrices["cpu,cpu"], strict=True):
-        assert np.allclose(one, two, atol=2e-3)  # other batches, other order of sums, float16 in the store
+        assert np.allclose(one, two, atol=2e-3)  # other batches, other order of sums
 
 
 @pytest.mark.slow

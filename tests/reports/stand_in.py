@@ -298,9 +298,9 @@ def seal(store: StandIn, encoder: str, corpus_name: str) -> None:
                 n_vectors=n * per_item,
                 digest=digest16(str(key)) * 4,
                 sealed_at=START,
-                n_bytes=2 * n * model.dim * per_item,
+                n_bytes=(2 if model.storage == "float16" else 4) * n * model.dim * per_item,
                 dim=model.dim,
-                storage="float16",
+                storage=model.storage,
             )
         )
 

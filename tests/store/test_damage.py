@@ -48,7 +48,7 @@ def test_a_flipped_byte_in_a_vector_is_named_with_its_item(sealed, make_spec, ma
     store, key, folder = sealed
     file = only_file(folder)
     data = bytearray(file.read_bytes())
-    wanted = make_embeddings([123], make_spec(dim=64)).values.astype(np.float16).tobytes()
+    wanted = make_embeddings([123], make_spec(dim=64)).values.tobytes()
     place = data.index(wanted)
     data[place + 60] ^= 0x10
     file.write_bytes(data)
@@ -146,9 +146,7 @@ def test_after_a_repair_only_the_batches_of_damaged_rows_are_made_again(
     file = only_file(folder)
     data = bytearray(file.read_bytes())
     for position in (7, 123):
-        data[data.index(make_embeddings([position], make_spec(dim=64)).values.astype(np.float16).tobytes()) + 60] ^= (
-            0x10
-        )
+        data[data.index(make_embeddings([position], make_spec(dim=64)).values.tobytes()) + 60] ^= 0x10
     file.write_bytes(data)
     fresh = EmbeddingStore.open(store.uri)
     assert repair(fresh, key) == 20
@@ -347,8 +345,8 @@ def test_a_full_disk_keeps_what_was_written_and_the_next_run_goes_on(
 
 def test_too_small_a_disk_is_refused_before_the_encode(small_disk, make_spec):
     store = EmbeddingStore.open(small_disk / "store", create=True)
-    assert check_disk_space(store, make_spec(dim=512), 100) == int(100 * (1024 + 120) * 1.3)
-    with pytest.raises(WorkError, match=r"1000000 items by 'enc' need about 1.49 GB, .* has 0.00 GB free"):
+    assert check_disk_space(store, make_spec(dim=512), 100) == int(100 * (2048 + 120) * 1.3)
+    with pytest.raises(WorkError, match=r"1000000 items by 'enc' need about 2.82 GB, .* has 0.00 GB free"):
         check_disk_space(store, make_spec(dim=512), 1_000_000)
 
 

@@ -229,7 +229,7 @@ def test_any_lancedb_client_opens_the_store(store, make_corpus, make_spec, fill)
     key = fill(store, make_corpus(20), make_spec())
     table = lancedb.connect(store.uri).open_table(table_of(key))
     assert table.count_rows() == 20
-    assert len(table.search(np.ones(16, np.float16)).metric("cosine").limit(3).to_list()) == 3
+    assert len(table.search(np.ones(16, np.float32)).metric("cosine").limit(3).to_list()) == 3
 
 
 def test_a_store_of_another_format_is_refused_and_an_unreadable_format_is_not(store, caplog):

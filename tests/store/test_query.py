@@ -21,8 +21,8 @@ from store.schema import OUTCOMES
 @pytest.fixture
 def filled(store, make_corpus, make_spec, fill):
     corpus = make_corpus(5)
-    fill(store, corpus, make_spec(name="dense"))
-    fill(store, corpus, make_spec(name="dense"), "caption")
+    fill(store, corpus, make_spec(name="dense", storage="float16"))
+    fill(store, corpus, make_spec(name="dense", storage="float16"), "caption")
     fill(store, corpus, make_spec(name="late", vectors="multi"))
     return store
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -45,6 +46,53 @@ def test_replacing_takes_the_whole_group_and_leaves_the_others(store):
     assert store.rows("outcomes", evaluation=["a", "b"], query_id="q3").num_rows == 1
     assert store.rows("outcomes", evaluation=[]).num_rows == 0
     assert store.rows("outcomes", evaluation="it's; DROP TABLE").num_rows == 0
+
+
+def test_outcomes_are_read_in_query_order_whatever_their_number_and_the_order_of_writing(store):
+    """Beyond 8,192 rows Lance gives the rows of a merge in any order."""
+    n = 20_000
+    whole = outcomes("a", n)
+    order = np.random.default_rng(0).permutation(n)
+    for part in np.array_split(order, 3):
+        store.write_rows("outcomes", whole.take(part))
+    store.write_rows(
+        "outcomes", whole.take(order).set_column(0, "evaluation", pa.array(["b"] * n)), replace="evaluation"
+    )
+    assert len(store.connection.find("outcomes").get_fragments()) > 3
+    for rows in (store.rows("outcomes", evaluation="a"), store.rows("outcomes", evaluation="b"), store.outcomes()):
+        np.testing.assert_array_equal(rows["query_ord"].to_numpy(), np.tile(np.arange(n), len(rows) // n))
+    assert store.outcomes()["evaluation"].to_pylist() == ["a"] * n + ["b"] * n
+
+
+def test_items_vectors_and_multivectors_are_read_in_corpus_order_whatever_their_number(
+    store, make_corpus, make_spec, make_key, make_block
+):
+    n, corpus = 20_000, make_corpus(20_000)
+    store.write_corpus(corpus)
+    assert store.items("toy", "image")["id"].to_pylist() == corpus.images["id"].to_pylist()
+    for spec in (make_spec(name="single", dim=4), make_spec(name="multi", dim=4, vectors="multi")):
+        store.write_encoder(spec)
+        key = make_key(corpus, spec)
+        for part in np.array_split(np.random.default_rng(0).permutation(n), 3):
+            store.put(key, spec, make_block(corpus, spec, part))
+        store.seal(key, n_items=n)
+    read = store.vectors(encoder="single", corpus="toy", modality="image")
+    assert read.ids == corpus.images["id"].to_pylist()
+    assert read.ords.tolist() == list(range(n))
+    blocks = store.multivectors(encoder="multi", corpus="toy", modality="image", window=5000)
+    assert np.concatenate([block.ords for block in blocks]).tolist() == list(range(n))
+
+
+def test_results_are_read_in_an_order_that_does_not_depend_on_the_writing(store):
+    filler = {field.name: "x" if field.type == pa.string() else 1 for field in RESULTS if not field.nullable}
+    rows = [
+        filler | {"result": f"{protocol}{metric}{encoder}", "protocol": protocol, "metric": metric, "encoder": encoder}
+        | {"created": datetime(2026, 1, 1, tzinfo=UTC)}
+        for protocol in ("i2t/any", "t2i/all") for metric in ("MRR", "R@1") for encoder in "ab"
+    ]  # fmt: skip
+    for row in np.random.default_rng(0).permutation(len(rows)):
+        store.write_rows("results", pa.Table.from_pylist([rows[row]], schema=RESULTS), replace="result")
+    assert store.results()["result"].to_pylist() == [row["result"] for row in rows]
 
 
 def test_without_replace_known_rows_stay_as_they_are(store):

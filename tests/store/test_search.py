@@ -30,7 +30,7 @@ def test_dense_hits_equal_a_full_sort(store, make_corpus, make_spec, make_embedd
     fill(store, make_corpus(50), spec)
     queries = make_embeddings([1000, 1001, 1002], spec)
     hits = search(store, queries, encoder="enc", corpus="toy", modality="image", k=7)
-    matrix = np.concatenate(items_of(make_embeddings(range(50), spec)))
+    matrix = np.concatenate(items_of(make_embeddings(range(50), spec), np.float32))
     for number in range(3):
         rows = [row for row in hits.to_pylist() if row["query"] == number]
         scores = matrix @ queries.values[number]

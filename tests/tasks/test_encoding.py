@@ -72,7 +72,7 @@ def test_a_batch_size_found_by_trying_is_reported_and_changes_no_vector(store, c
     other = EmbeddingStore.open(str(tmp_path / "other"), create=True)
     other.write_corpus(corpus)
     assert set_encoder(other, caption_batch=3).encode(corpus, "caption").batch_size == 3
-    np.testing.assert_allclose(vectors(store, corpus), vectors(other, corpus), atol=1e-3)  # stored in float16
+    np.testing.assert_allclose(vectors(store, corpus), vectors(other, corpus), atol=1e-5)
 
 
 @pytest.mark.parametrize(

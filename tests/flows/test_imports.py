@@ -1,0 +1,186 @@
+"""Embeddings made elsewhere, by the command line: identity, storage, many at once, and what the report says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from flows.cli import main
+from store import EmbeddingStore
+from tasks.corpora import open_corpus
+
+Run: TypeAlias = Callable[..., str]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return tmp_path / "workspace"
+
+
+@pytest.fixture
+def run(workspace: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command; returns what it printed."""
+
+    def command(*words: str, code: int = 0) -> str:
+        capsys.readouterr()
+        done = main([*words, "--workspace", str(workspace)])
+        printed = capsys.readouterr()
+        assert done == code, printed.err
+        return printed.out if words[0] in ("results", "query", "report") else printed.err
+
+    return command
+
+
+def rows(run: Run, *words: str) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = json.loads(run(*words, "--format", "json", "--quiet"))
+    return listed
+
+
+def describe(folder: Path, name: str, n: int) -> str:
+    """A corpus of rendered scenes, as a TOML file."""
+    (folder / f"{name}.toml").write_text(f'name = "{name}"\nreader = "shapes"\nn_scenes = {n}\n')
+    return str(folder / f"{name}.toml")
+
+
+def embed(corpus: str, images: NDArray[np.floating], noise: float) -> dict[str, NDArray[np.float32]]:
+    """Unit vectors: the images, and captions that are their image with noise."""
+    contents = open_corpus(corpus)
+    position = {image: at for at, image in enumerate(contents.images["id"].to_pylist())}
+    own = images[[position[image] for image in contents.captions["image_id"].to_pylist()]]
+    captions = own + noise * np.random.default_rng(1).standard_normal(own.shape)
+    return {
+        side: (values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float32)
+        for side, values in (("images", images), ("captions", captions))
+    }
+
+
+def save(folder: Path, vectors: dict[str, NDArray[np.float32]]) -> dict[str, str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    for side, values in vectors.items():
+        np.save(folder / f"{side}.npy", values)
+    return {side: str(folder / f"{side}.npy") for side in vectors}
+
+
+def test_two_corpora_by_two_imports_each_are_one_model_and_the_report_says_nothing_else(
+    run: Run, workspace: Path, tmp_path: Path
+) -> None:
+    files = {}
+    for seed, name in enumerate(("first", "second")):
+        corpus = describe(tmp_path, name, 12)
+        files[corpus] = save(
+            tmp_path / name, embed(corpus, np.random.default_rng(seed).standard_normal((12, 16)), noise=0.3)
+        )
+    for side in ("images", "captions"):
+        for corpus, of_corpus in files.items():
+            said = run("import", "--encoder", "theirs", "--corpus", corpus, f"--{side}", of_corpus[side])
+    assert "theirs: 12 images" not in said
+    assert "run `capim evaluate --corpora second --encoders theirs`" in said
+    run("evaluate", "--replicates", "200", "--quiet")
+    found = [(row["corpus"], row["protocol"], row["metric"]) for row in rows(run, "results", "--encoder", "theirs")]
+    assert len(found) == len(set(found))
+    assert {corpus for corpus, _, _ in found} == {"first", "second"}
+    text = Path(run("report").strip()).with_name("report.md").read_text("utf-8")
+    assert text.count("unversioned") == 1
+    for untrue in ("earlier version", "Left out", "changed"):
+        assert untrue not in text, untrue
+    store = EmbeddingStore.open(workspace / "store")
+    assert store.encoders().num_rows == 1
+
+
+def test_the_same_again_writes_nothing_and_other_contents_need_a_replace(
+    run: Run, workspace: Path, tmp_path: Path
+) -> None:
+    corpus = describe(tmp_path, "few", 12)
+    files = save(tmp_path / "in", embed(corpus, np.random.default_rng(0).standard_normal((12, 16)), noise=0.3))
+    request = ("import", "--encoder", "theirs", "--corpus", corpus)
+    said = run(*request, "--images", files["images"])
+    assert "its captions are missing: run `capim import --corpus few --encoder theirs --captions FILE`" in said
+    run(*request, "--captions", files["captions"])
+    run("evaluate", "--replicates", "200", "--quiet")
+    before = rows(run, "results")
+    assert "stored already with the same contents; nothing was written" in run(*request, "--images", files["images"])
+    assert rows(run, "results") == before
+    np.save(files["images"], -np.load(files["images"]))
+    assert "add --replace" in run(*request, "--images", files["images"], code=2)
+    assert rows(run, "results") == before
+    assert "replaced" in run(*request, "--images", files["images"], "--replace")
+    assert rows(run, "results") == []
+    run("evaluate", "--replicates", "200", "--quiet")
+    assert {row["metric"]: row["value"] for row in rows(run, "results", "--protocol", "t2i/all")}["R@1"] < 0.2
+
+
+def test_what_float16_costs_is_what_the_ablation_of_the_float32_set_says(run: Run, tmp_path: Path) -> None:
+    """Pairs of images that are almost equal, at distances around the rounding of float16."""
+    n = 120
+    corpus = describe(tmp_path, "near", n)
+    generator = np.random.default_rng(0)
+    images = np.repeat(generator.standard_normal((n // 2, 64)), 2, axis=0)
+    images[1::2] += generator.standard_normal((n // 2, 64)) * np.geomspace(1e-4, 1e-2, n // 2)[:, None]
+    files = save(tmp_path / "in", embed(corpus, images, noise=0.0))
+    both = [word for side, file in files.items() for word in (f"--{side}", file)]
+    assert "rounded" not in run("import", "--encoder", "fine", "--corpus", corpus, *both)
+    said = run("import", "--encoder", "coarse", "--corpus", corpus, *both, "--storage", "float16")
+    assert f"of {n * 64:,} values rounded, each vector by at most 0.0" in said
+    run("evaluate", "--replicates", "200", "--quiet", "--protocols", "t2i/all")
+    run("compare", "--replicates", "200", "--quiet", "--analyses", "ablations")
+    value = {row["encoder"]: row["value"] for row in rows(run, "results", "--metric", "R@1")}
+    assert value["coarse"] < value["fine"]
+    [ablation] = rows(
+        run,
+        "query",
+        "SELECT value, detail FROM slices WHERE encoder = 'fine' AND analysis = 'precision' "
+        "AND feature = 'stored in' AND level_name = 'float16'",
+    )
+    assert ablation["value"] == pytest.approx(value["coarse"], abs=1e-12)
+    assert json.loads(ablation["detail"])["change"] == pytest.approx(value["coarse"] - value["fine"], abs=1e-12)
+    text = Path(run("report").strip()).with_name("report.md").read_text("utf-8")
+    assert "float16 would change R@1 by −" in text
+
+
+def test_a_manifest_and_a_folder_import_many_sets_or_none(run: Run, workspace: Path, tmp_path: Path) -> None:
+    corpus = describe(tmp_path, "few", 12)
+    for seed, encoder in enumerate("ab"):
+        vectors = embed(corpus, np.random.default_rng(seed).standard_normal((12, 16)), noise=0.3)
+        save(tmp_path / "in" / encoder / "few", vectors)
+    manifest = tmp_path / "sets.toml"
+
+    def write(captions_of_b: str) -> None:
+        manifest.write_text(
+            "".join(
+                f'[[set]]\nencoder = "{encoder}"\ncorpus = "few.toml"\nrevision = "v1"\n'
+                f'images = "in/{encoder}/few/images.npy"\ncaptions = "in/{encoder}/few/{captions}.npy"\n'
+                for encoder, captions in (("a", "captions"), ("b", captions_of_b))
+            )
+        )
+
+    write("images")
+    assert "expected the 60 items of corpus 'few', got 12" in run("import", "--manifest", str(manifest), code=2)
+    store = EmbeddingStore.open(workspace / "store")
+    assert store.corpora().num_rows == store.encoders().num_rows == 0
+    write("captions")
+    run("import", "--manifest", str(manifest))
+    assert len(store.sealed_sets()) == 4
+    again = run("import", "--folder", str(tmp_path / "in"))
+    assert again.count("nothing was written") == 4
+    assert len(store.sealed_sets()) == 4
+
+
+def test_the_storage_type_of_an_encode_is_an_option_and_its_rounding_is_said(
+    run: Run, workspace: Path, tmp_path: Path
+) -> None:
+    request = ("embed", "--corpora", describe(tmp_path, "few", 5), "--device", "cpu", "--quiet")
+    assert "rounded" not in run(*request, "--encoders", "tiny-clip")
+    assert "stored as float16: " in run(*request, "--encoders", "tiny-clip", "--storage", "float16")
+    assert "stored as float16: " in run(*request, "--encoders", "tiny-colpali")
+    store = EmbeddingStore.open(workspace / "store")
+    stored = [(sealed.key.encoder, sealed.storage) for sealed in store.sealed_sets() if sealed.key.modality == "image"]
+    assert stored == [("tiny-clip", "float32"), ("tiny-clip", "float16"), ("tiny-colpali", "float16")]
+    assert len({sealed.key.encoder_fingerprint for sealed in store.sealed_sets()}) == 3

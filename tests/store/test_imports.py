@@ -1,0 +1,264 @@
+"""An import keeps what it was given: type, bits, norm; its encoder is what the user says it is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from store import EmbeddingStore, RequestError
+from store.exchange.exporting import export_embeddings
+from store.exchange.importing import EmbeddingImport, import_embeddings, import_sets
+from store.keys import table_of
+from store.schema import COMPARISONS, OUTCOMES, RESULTS, SLICES
+
+
+@pytest.fixture
+def toy(store, make_corpus):
+    """A store with a corpus of 20 images and 40 captions."""
+    store.write_corpus(make_corpus(20))
+    return store
+
+
+@pytest.fixture
+def save(tmp_path):
+    """Writes random unit vectors to a .npy file."""
+
+    def write(name, n, *, dim=8, seed=0, dtype=np.float32, scale=1.0):
+        values = np.random.default_rng(seed).standard_normal((n, dim)).astype(np.float32)
+        values /= np.linalg.norm(values, axis=1, keepdims=True)
+        np.save(tmp_path / name, (values * scale).astype(dtype))
+        return tmp_path / name
+
+    return write
+
+
+def images_of(store, encoder="theirs", corpus="toy"):
+    return store.vectors(encoder=encoder, corpus=corpus, modality="image")
+
+
+def stored_values(store, key):
+    return np.concatenate([rows.vectors.values for rows in store.stored_blocks(key)])
+
+
+# --- stored as given ----------------------------------------------------------------------------------------------
+def test_float32_vectors_come_back_to_the_last_bit(store, make_corpus, save, caplog):
+    store.write_corpus(make_corpus(800))
+    file = save("images.npy", 800, dim=512)
+    (sealed,) = import_embeddings(store, encoder="theirs", corpus="toy", images=file)
+    assert sealed.storage == "float32"
+    np.testing.assert_array_equal(images_of(store).matrix, np.load(file))
+    assert "rounded" not in caplog.text
+
+
+def test_float16_vectors_stay_float16_and_are_read_with_unit_norm(toy, save):
+    file = save("images.npy", 20, dim=512, dtype=np.float16)
+    (sealed,) = import_embeddings(toy, encoder="theirs", corpus="toy", images=file)
+    assert sealed.storage == "float16"
+    np.testing.assert_array_equal(stored_values(toy, sealed.key), np.load(file))
+    assert np.abs(np.linalg.norm(np.load(file).astype(np.float64), axis=1) - 1).max() > 1e-5
+    norms = np.linalg.norm(images_of(toy).matrix.astype(np.float64), axis=1)
+    np.testing.assert_allclose(norms, 1, rtol=0, atol=3e-7)
+
+
+def test_copies_of_a_float16_row_stay_copies_wherever_they_stand(store, make_corpus, tmp_path):
+    store.write_corpus(make_corpus(5000))
+    one = np.random.default_rng(0).standard_normal(67)
+    np.save(tmp_path / "same.npy", np.tile(one / np.linalg.norm(one), (5000, 1)).astype(np.float16))
+    import_embeddings(store, encoder="theirs", corpus="toy", images=tmp_path / "same.npy")
+    assert len(np.unique(images_of(store).matrix, axis=0)) == 1
+
+
+def test_vectors_that_are_not_unit_are_normalised_once_and_the_norm_is_kept(toy, save):
+    file = save("images.npy", 20, scale=7.5)
+    import_embeddings(toy, encoder="theirs", corpus="toy", images=file)
+    given = np.load(file).astype(np.float64)
+    norms = np.linalg.norm(given, axis=1)
+    read = images_of(toy)
+    np.testing.assert_array_equal(read.matrix, (given / norms[:, None]).astype(np.float32))
+    np.testing.assert_array_equal(read.norms, norms.astype(np.float32))
+
+
+@pytest.mark.parametrize(("dtype", "storage"), [(np.float64, "float32"), (np.float32, "float16")])
+def test_rounding_is_said_with_how_much_it_changed(toy, tmp_path, caplog, dtype, storage):
+    values = np.random.default_rng(0).standard_normal((20, 8))
+    np.save(tmp_path / "i.npy", (values / np.linalg.norm(values, axis=1, keepdims=True)).astype(dtype))
+    request = {"encoder": "theirs", "corpus": toy.corpus("toy"), "images": tmp_path / "i.npy"}
+    (done,) = import_sets(toy, [EmbeddingImport(**request)], storage=storage if dtype == np.float32 else None)
+    assert done.sealed.storage == storage
+    assert 140 < done.rounding.n_changed <= done.rounding.n_values == 160
+    step = 2.0**-11 if storage == "float16" else 2.0**-24
+    assert step / 100 < done.rounding.largest < step
+    assert f"stored as {storage}: {done.rounding.n_changed} of 160 values rounded" in done.rounding.text(storage)
+    import_embeddings(toy, encoder="other", corpus="toy", images=tmp_path / "i.npy", storage=storage)
+    assert "values rounded" in caplog.text
+
+
+def test_an_encoder_has_one_storage_type(toy, save):
+    coarse, fine = save("i.npy", 20, dtype=np.float16), save("c.npy", 40)
+    import_embeddings(toy, encoder="theirs", corpus="toy", images=coarse)
+    with pytest.raises(RequestError, match=r"stored as float16, .*c\.npy holds finer numbers; add --storage float16"):
+        import_embeddings(toy, encoder="theirs", corpus="toy", captions=fine)
+    with pytest.raises(RequestError, match="leave out --storage float32"):
+        import_embeddings(toy, encoder="theirs", corpus="toy", captions=fine, storage="float32")
+    (rounded,) = import_embeddings(toy, encoder="theirs", corpus="toy", captions=fine, storage="float16")
+    assert rounded.storage == "float16"
+
+
+def test_a_coarser_file_is_widened_without_a_change(toy, save):
+    coarse, fine = save("i.npy", 20, dtype=np.float16), save("c.npy", 40)
+    import_embeddings(toy, encoder="alone", corpus="toy", images=coarse)
+    images, captions = import_embeddings(toy, encoder="theirs", corpus="toy", images=coarse, captions=fine)
+    assert images.storage == captions.storage == "float32"
+    np.testing.assert_array_equal(stored_values(toy, images.key), np.load(coarse).astype(np.float32))
+    np.testing.assert_array_equal(images_of(toy).matrix, images_of(toy, "alone").matrix)
+
+
+def test_a_float16_set_goes_through_csv_without_a_change(toy, save, tmp_path):
+    import_embeddings(toy, encoder="half", corpus="toy", images=save("i.npy", 20, dtype=np.float16))
+    export_embeddings(toy, tmp_path / "i.csv", encoder="half", corpus="toy", modality="image")
+    import_embeddings(toy, encoder="theirs", corpus="toy", images=tmp_path / "i.csv")
+    np.testing.assert_array_equal(images_of(toy).matrix, images_of(toy, "half").matrix)
+
+
+# --- identity -----------------------------------------------------------------------------------------------------
+def test_images_and_captions_of_two_corpora_by_four_imports_are_one_encoder(toy, make_corpus, save):
+    toy.write_corpus(make_corpus(10, name="second"))
+    sets = []
+    for number, (corpus, n) in enumerate([("toy", 20), ("second", 10)]):
+        sets += import_embeddings(toy, encoder="theirs", corpus=corpus, images=save("i.npy", n, seed=number))
+        sets += import_embeddings(toy, encoder="theirs", corpus=corpus, captions=save("c.npy", 2 * n, seed=number + 5))
+    assert len({sealed.key.encoder_fingerprint for sealed in sets}) == 1
+    assert toy.encoders().num_rows == 1
+    assert [(s.key.corpus, s.key.modality) for s in toy.sealed_sets()] == [
+        ("toy", "image"), ("toy", "caption"), ("second", "image"), ("second", "caption")
+    ]  # fmt: skip
+
+
+def test_a_revision_and_a_note_are_part_of_the_encoder_and_are_those_of_the_stored_one_when_left_out(toy, save):
+    (first,) = import_embeddings(
+        toy, encoder="theirs", corpus="toy", images=save("i.npy", 20), revision="v2", note="512 px"
+    )
+    spec = toy.encoder("theirs")
+    assert (spec.adapter, spec.checkpoint, spec.revision, spec.options) == (
+        "imported",
+        "theirs",
+        "v2",
+        {"note": "512 px"},
+    )
+    (captions,) = import_embeddings(toy, encoder="theirs", corpus="toy", captions=save("c.npy", 40))
+    assert captions.key.encoder_fingerprint == first.key.encoder_fingerprint
+    with pytest.raises(RequestError, match=r"is stored with the note '512 px', got '224 px'; leave out --note"):
+        import_embeddings(toy, encoder="theirs", corpus="toy", captions=save("c.npy", 40), note="224 px")
+    (other,) = import_embeddings(toy, encoder="theirs", corpus="toy", images=save("i.npy", 20, seed=1), revision="v3")
+    assert other.key.encoder_fingerprint != first.key.encoder_fingerprint
+    with pytest.raises(RequestError, match="'main' moves; give a commit or date"):
+        import_embeddings(toy, encoder="theirs", corpus="toy", images=save("i.npy", 20), revision="main")
+
+
+def test_the_same_file_again_writes_nothing(toy, save):
+    request = {"encoder": "theirs", "corpus": toy.corpus("toy"), "images": save("i.npy", 20)}
+    (first,) = import_sets(toy, [EmbeddingImport(**request)])
+    versions = {name: toy.connection.find(name).version for name in toy.connection.names()}
+    (again,) = import_sets(toy, [EmbeddingImport(**request)], replace=True)
+    assert (first.state, again.state) == ("new", "unchanged")
+    assert again.sealed == first.sealed
+    assert {name: toy.connection.find(name).version for name in toy.connection.names()} == versions
+
+
+def analysed(store, sealed, spec, *, other="x"):
+    """Rows that were computed from a set, and rows of another encoder."""
+    mine = {"encoder": spec.name, "encoder_fingerprint": spec.fingerprint, "image_tag": sealed.tag, "caption_tag": ""}
+    mine |= {"corpus": sealed.key.corpus, "corpus_fingerprint": sealed.key.corpus_fingerprint, "evaluation": "e1"}
+    pair = {"encoder_a": other, "fingerprint_a": other, "encoder_b": spec.name, "fingerprint_b": spec.fingerprint}
+    for name, schema, key in (
+        ("results", RESULTS, "result"),
+        ("outcomes", OUTCOMES, "query_id"),
+        ("slices", SLICES, "slice"),
+        ("comparisons", COMPARISONS, "comparison"),
+    ):
+        filler = {
+            f.name: "x" if f.type == pa.string() else datetime.now(UTC) if pa.types.is_timestamp(f.type) else
+            False if f.type == pa.bool_() else 1
+            for f in schema if not f.nullable
+        }  # fmt: skip
+        filler |= {c: "" for c in ("image_tag", "caption_tag") if c in schema.names}
+        about = {c: value for c, value in (mine | pair).items() if c in schema.names}
+        store.write_rows(
+            name, pa.Table.from_pylist([filler | about | {key: "gone"}, filler | {key: "kept"}], schema=schema)
+        )
+
+
+def test_other_contents_are_refused_with_both_digests_and_replaced_on_demand(toy, save):
+    (first,) = import_embeddings(toy, encoder="theirs", corpus="toy", images=save("i.npy", 20))
+    analysed(toy, first, toy.encoder("theirs"))
+    changed = save("changed.npy", 20, seed=1)
+    with pytest.raises(RequestError, match=rf"digest {first.digest[:16]}, the file has \w{{16}}\); add --replace"):
+        import_embeddings(toy, encoder="theirs", corpus="toy", images=changed)
+    assert toy.sealed(first.key) == first
+    assert toy.rows("results").num_rows == 2
+    (second,) = import_embeddings(toy, encoder="theirs", corpus="toy", images=changed, replace=True)
+    assert second.key == first.key
+    np.testing.assert_array_equal(images_of(toy).matrix, np.load(changed))
+    assert toy.sealed_sets() == [second]
+    for name, key in (
+        ("results", "result"),
+        ("outcomes", "query_id"),
+        ("slices", "slice"),
+        ("comparisons", "comparison"),
+    ):
+        assert toy.rows(name)[key].to_pylist() == ["kept"], name
+
+
+def test_what_an_interrupted_import_left_is_not_mixed_with_other_contents(toy, save, make_block):
+    (first,) = import_embeddings(toy, encoder="theirs", corpus="toy", images=save("i.npy", 20))
+    spec = toy.encoder("theirs")
+    toy.connection.drop(table_of(first.key))
+    toy.connection.find("sets").delete("true")
+    left = EmbeddingStore.open(toy.uri)
+    left.put(first.key, spec, make_block(toy.corpus("toy"), spec, range(7)))
+    changed = save("changed.npy", 20, seed=1)
+    import_embeddings(toy, encoder="theirs", corpus="toy", images=changed)
+    np.testing.assert_array_equal(images_of(toy).matrix, np.load(changed))
+
+
+def test_a_name_or_form_that_belongs_to_another_encoder_is_refused(toy, save, make_spec):
+    import_embeddings(toy, encoder="theirs", corpus="toy", images=save("i.npy", 20))
+    forms = r"\(revision 'unversioned'\) is stored with one vector of 8 components .*wide\.npy has one vector of 16"
+    with pytest.raises(RequestError, match=forms):
+        import_embeddings(toy, encoder="theirs", corpus="toy", captions=save("wide.npy", 40, dim=16))
+    toy.write_encoder(make_spec(name="encoded"))
+    with pytest.raises(RequestError, match=r"'encoded' belongs to a model that was not imported \(adapter none"):
+        import_embeddings(toy, encoder="encoded", corpus="toy", images=save("i.npy", 20))
+
+
+# --- many at once -------------------------------------------------------------------------------------------------
+def test_faults_of_all_imports_come_together_and_not_even_a_corpus_is_stored(store, make_corpus, save):
+    corpora = [make_corpus(20), make_corpus(10, name="second")]
+    imports = [
+        EmbeddingImport(encoder="a", corpus=corpora[0], images=save("good.npy", 20), captions=save("few.npy", 3)),
+        EmbeddingImport(encoder="a", corpus=corpora[1], images=save("many.npy", 11)),
+        EmbeddingImport(
+            encoder="b", corpus=corpora[1], images=save("good10.npy", 10), captions=save("w.npy", 20, dim=9)
+        ),
+        EmbeddingImport(encoder="c", corpus=corpora[1]),
+    ]
+    with pytest.raises(RequestError) as caught:
+        import_sets(store, imports)
+    assert len(caught.value.faults) == 4
+    assert {file for file in ("few.npy", "many.npy", "w.npy", "'c'") if file in str(caught.value)} == {
+        "few.npy", "many.npy", "w.npy", "'c'"
+    }  # fmt: skip
+    assert store.corpora().num_rows == store.encoders().num_rows == 0
+    assert store.sealed_sets() == []
+
+
+def test_two_files_of_one_set_are_refused(store, make_corpus, save):
+    one, other = (
+        EmbeddingImport(encoder="a", corpus=make_corpus(20), images=save(name, 20), revision=revision)
+        for name, revision in (("i.npy", None), ("j.npy", "unversioned"))
+    )
+    with pytest.raises(RequestError, match="are both the images of 'toy' by 'a'"):
+        import_sets(store, [one, other])
