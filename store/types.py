@@ -93,7 +93,7 @@ class EncoderSpec:
     adapter_version: int = 1
 
     def __post_init__(self) -> None:
-        if self.storage is None:
+        if vars(self)["storage"] is None:
             object.__setattr__(self, "storage", "float16" if self.vectors == "multi" else "float32")
         faults = []
         if fault := name_fault(self.name):

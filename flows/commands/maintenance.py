@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from flows.commands import Commands
 
 SET_COLUMNS = (
-    *("set_name", "encoder", "corpus", "modality", "state"),
+    *("set_name", "encoder", "corpus", "modality", "storage", "state"),
     *("n_rows", "n_items", "n_bytes", "tag", "written_by"),
 )
 _SET = "table name of an embedding set, the beginning of one, or a tag (capim store info lists them)"

@@ -117,8 +117,7 @@ def _cost_columns(data: ReportData, corpus: str) -> list[ColumnOf[str]]:
 
 def _identity(data: ReportData, name: str) -> str:
     spec = data.specs[name]
-    precision = f"{spec.precision}, stored as {spec.storage}"
-    return f"{spec.checkpoint} at {spec.revision}, {spec.adapter}, {spec.dim} components, {precision}"
+    return f"{spec.checkpoint} at {spec.revision}, {spec.adapter}, {spec.dim} components, {spec.precision}"
 
 
 def _rank_cell(rank: EncoderRank | None) -> Cell:

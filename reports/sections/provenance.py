@@ -11,6 +11,7 @@ from reports.elements.page import Block, Cell, Section, Table, Text
 from reports.elements.tables import measures, numbers, pivot, texts
 from reports.rows.report_data import ReportData
 from reports.sections.ablations import rounding_cost
+from store.types import EncoderSpec
 
 MOST_SKIPPED = 200  # images listed by name
 
@@ -71,6 +72,13 @@ def _corpora(data: ReportData) -> Table:
 
 
 def _encoders(data: ReportData) -> Table:
+    with_vectors = {sealed.key.encoder for sealed in data.sets}
+
+    def stored(spec: EncoderSpec) -> Cell:
+        if spec.name not in with_vectors:
+            return Cell(text=show.ABSENT)
+        return Cell(text=spec.storage, note=rounding_cost(data, spec.name))
+
     return pivot(
         "encoders",
         "Encoders",
@@ -82,7 +90,7 @@ def _encoders(data: ReportData) -> Table:
         texts("Vectors", lambda s: s.vectors),
         numbers("Dim", lambda s: str(s.dim)),
         texts("Precision", lambda s: s.precision),
-        texts("Stored as", lambda s: Cell(text=s.storage, note=rounding_cost(data, s.name))),
+        texts("Stored as", stored),
         texts("Options", lambda s: ", ".join(f"{k}={v}" for k, v in sorted(s.options.items())) or show.ABSENT),
         texts("Fingerprint", lambda s: s.fingerprint),
     )

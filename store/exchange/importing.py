@@ -100,7 +100,8 @@ def import_embeddings(
     )
     imported = import_sets(store, [one], storage=storage, replace=replace)
     for done in imported:
-        if text := done.rounding.text(done.sealed.storage):
+        text = done.rounding.text(done.sealed.storage)
+        if text and done.state != "unchanged":
             log.warning("%ss of %r by %r: %s", done.sealed.key.modality, corpus, encoder, text)
     return [done.sealed for done in imported]
 
@@ -204,7 +205,7 @@ def _plan(store: EmbeddingStore, file: ImportFile, spec: EncoderSpec, read: Read
     key = set_key(spec, corpus.name, corpus.fingerprint, file.modality)
     items = index_of(corpus.name, file.modality, corpus.images if file.modality == "image" else corpus.captions)
     ids = texts(items.ids)
-    rounding, checksums = Rounding(), []
+    rounding, checksums = Rounding(), [np.empty(0, np.uint32)]
     try:
         for block, unit in blocks_of(contents, order_of(contents, ids, f"corpus {corpus.name!r}"), ids, spec):
             check_block(key, spec, block, items)
@@ -212,7 +213,7 @@ def _plan(store: EmbeddingStore, file: ImportFile, spec: EncoderSpec, read: Read
             checksums.append(block_checksums(spec, block))
     except RequestError as fault:
         raise RequestError([f"{file.path}: {line}" for line in fault.faults]) from fault
-    contents_digest = digest(np.concatenate(checksums)) if checksums else ""
+    contents_digest = digest(np.concatenate(checksums))
     stored = store.sealed(key)
     same = stored is not None and stored.digest == contents_digest
     if stored is not None and not same and not replace:

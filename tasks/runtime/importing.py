@@ -68,13 +68,16 @@ def done_line(done: ImportedSet) -> str:
 
 
 def next_steps(store: EmbeddingStore, imported: Sequence[ImportedSet]) -> Iterator[str]:
-    """The command to run next for every encoder and corpus."""
+    """The command to run next for every encoder."""
     stored = {(s.key.encoder_fingerprint, s.key.corpus_fingerprint, s.key.modality) for s in store.sealed_sets()}
+    complete: dict[str, list[str]] = {}
     for key in {(d.sealed.key.encoder_fingerprint, d.sealed.key.corpus): d.sealed.key for d in imported}.values():
-        names = f"--corpus {key.corpus} --encoder {key.encoder}"
         pair = (key.encoder_fingerprint, key.corpus_fingerprint)
-        missing = [side for side in ("image", "caption") if (*pair, side) not in stored]
+        missing = [f"{side}s" for side in ("image", "caption") if (*pair, side) not in stored]
         if missing:
-            yield f"its {missing[0]}s are missing: run `capim import {names} --{missing[0]}s FILE`"
+            options = f"--corpus {key.corpus} --encoder {key.encoder} --{missing[0]} FILE"
+            yield f"{missing[0]} of {key.corpus} by {key.encoder} are missing: run `capim import {options}`"
         else:
-            yield f"run `capim evaluate --corpora {key.corpus} --encoders {key.encoder}`"
+            complete.setdefault(key.encoder, []).append(key.corpus)
+    for encoder, corpora in complete.items():
+        yield f"run `capim evaluate --corpora {','.join(corpora)} --encoders {encoder}`"

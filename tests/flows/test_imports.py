@@ -102,7 +102,10 @@ def test_the_same_again_writes_nothing_and_other_contents_need_a_replace(
     files = save(tmp_path / "in", embed(corpus, np.random.default_rng(0).standard_normal((12, 16)), noise=0.3))
     request = ("import", "--encoder", "theirs", "--corpus", corpus)
     said = run(*request, "--images", files["images"])
-    assert "its captions are missing: run `capim import --corpus few --encoder theirs --captions FILE`" in said
+    assert (
+        "captions of few by theirs are missing: run `capim import --corpus few --encoder theirs --captions FILE`"
+        in said
+    )
     run(*request, "--captions", files["captions"])
     run("evaluate", "--replicates", "200", "--quiet")
     before = rows(run, "results")
