@@ -64,11 +64,13 @@ class ImportedSet:
     """One set of an import.
 
     Attributes:
+        spec: Its encoder.
         sealed: The set as it is stored now.
         state: What was done; ``unchanged``: the same contents were stored already, and nothing was written.
         rounding: What the storage type changed.
     """
 
+    spec: EncoderSpec
     sealed: SealedSet
     state: Literal["new", "unchanged", "replaced"]
     rounding: Rounding
@@ -284,4 +286,4 @@ def _imported(store: EmbeddingStore, plan: _Plan) -> ImportedSet:
     state: Literal["new", "unchanged", "replaced"] = "unchanged" if plan.unchanged else "new"
     if plan.stored is not None and plan.stored.digest != plan.digest:
         state = "replaced"
-    return ImportedSet(sealed=sealed, state=state, rounding=plan.rounding)
+    return ImportedSet(spec=plan.spec, sealed=sealed, state=state, rounding=plan.rounding)

@@ -58,7 +58,8 @@ def _corpus(what: str, store: EmbeddingStore) -> Corpus:
 def done_line(done: ImportedSet) -> str:
     """What happened to one set."""
     sealed = done.sealed
-    label = f"{sealed.key.encoder}: {sealed.n_rows:,} {sealed.key.modality}s of {sealed.key.corpus}"
+    identity = [done.spec.name, f"revision {done.spec.revision}", *map(str, done.spec.options.values())]
+    label = f"{', '.join(identity)}: {sealed.n_rows:,} {sealed.key.modality}s of {sealed.key.corpus}"
     if done.state == "unchanged":
         return f"{label} are stored already with the same contents; nothing was written ({sealed.tag})"
     verb = "replaced" if done.state == "replaced" else "imported"

@@ -81,7 +81,7 @@ def test_two_corpora_by_two_imports_each_are_one_model_and_the_report_says_nothi
     for side in ("images", "captions"):
         for corpus, of_corpus in files.items():
             said = run("import", "--encoder", "theirs", "--corpus", corpus, f"--{side}", of_corpus[side])
-    assert "theirs: 12 images" not in said
+    assert "theirs, revision unversioned: 60 captions of second imported" in said
     assert "run `capim evaluate --corpora second --encoders theirs`" in said
     run("evaluate", "--replicates", "200", "--quiet")
     found = [(row["corpus"], row["protocol"], row["metric"]) for row in rows(run, "results", "--encoder", "theirs")]
