@@ -78,8 +78,6 @@ def unit_vectors(values: NDArray[np.floating]) -> NDArray[np.float32]:
     off = np.flatnonzero(np.abs(squares - 1) > _UNIT)
     if not len(off):
         return rows
-    if len(off) == len(rows):
-        return rows / np.sqrt(squares)[:, None]
     unit = rows.copy() if rows is values else rows
     unit[off] /= np.sqrt(squares[off])[:, None]
     return unit

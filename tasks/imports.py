@@ -11,7 +11,7 @@ from store.exchange.manifest import ImportRow
 from store.types import Storage
 from tasks.register import register_corpus
 from tasks.results.hit_lists import encoder_of_hits, read_hit_lists, rows_of_hits
-from tasks.runtime.importing import done_line, named_imports, next_steps
+from tasks.runtime.imports.embeddings import done_line, named_imports, next_steps
 from tasks.runtime.open_corpora import OpenCorpora
 from tasks.runtime.shell import shell
 from tasks.statistics.resampling import Resampling
