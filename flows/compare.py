@@ -11,7 +11,7 @@ from tasks.compare import compare_corpus
 from tasks.diagnose import diagnose_corpus
 from tasks.diagnosis.table import check_analyses
 from tasks.discover import find_evaluations
-from tasks.runtime.references import CompareRef, EvaluationRef
+from tasks.runtime.references import CompareRef, EvaluationRef, by_corpus
 
 PROTOCOLS_AT_ONCE = 4  # in one task: enough that opening the store is little of it, few enough to spread
 
@@ -36,11 +36,8 @@ def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, 
     Returns:
         One reference per corpus and a few of its protocols.
     """
-    by_corpus: dict[str, list[EvaluationRef]] = {}
-    for evaluation in evaluations:
-        by_corpus.setdefault(evaluation.sets.corpus_fingerprint, []).append(evaluation)
     arguments = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
-    groups = [tuple(members) for members in by_corpus.values()]
+    groups = by_corpus(evaluations)
     compared = call_each(
         compare_corpus,
         [{"evaluations": group, "protocols": part, **arguments} for group in groups for part in _families(group)],

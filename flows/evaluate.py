@@ -9,7 +9,8 @@ from flows.execution import call, call_each, task_runner, timeout_seconds
 from flows.runs import recorded_run
 from tasks.custom_metric import custom_metric
 from tasks.discover import find_evaluations, find_sets
-from tasks.runtime.references import EvaluationRef, SetsRef
+from tasks.metrics.custom import load_metric
+from tasks.runtime.references import EvaluationRef, MetricRef, SetsRef, by_corpus
 from tasks.score import score
 
 
@@ -40,20 +41,23 @@ def evaluate_step(config: RunConfig, run: str, sets: tuple[SetsRef, ...]) -> tup
 
 
 @flow(name="custom-metric", flow_run_name="custom-metric {metric} {config.title}", timeout_seconds=timeout_seconds(24))
-def evaluate_custom(config: RunConfig, metric: str) -> list[str]:
-    """Evaluate a user's metric (``module:function``) on stored evaluations; returns the ids of its result rows."""
+def evaluate_custom(config: RunConfig, metric: str, *, results: bool = True) -> tuple[MetricRef, ...]:
+    """Evaluate a user's metric (``FILE.py:NAME``) on stored evaluations, compare encoders by it, and slice it.
+
+    Without ``results`` only the comparisons and slices. One reference per corpus.
+    """
+    load_metric(metric)  # a wrong request leaves no record of a run
     evaluations = call(find_evaluations, config.store_uri, corpora=config.corpora, encoders=config.encoders)
     with recorded_run(config, "custom-metric") as run:
-        return [
-            result
-            for evaluation in evaluations
-            for result in call(
-                custom_metric,
-                evaluation,
-                metric,
-                store_uri=config.store_uri,
-                protocols=config.protocols,
-                resampling=config.resampling,
-                run=run,
-            )
-        ]
+        arguments = {
+            "metric": metric,
+            "store_uri": config.store_uri,
+            "protocols": config.protocols,
+            "analyses": config.analyses,
+            "device": config.device.partition(",")[0],
+            "resampling": config.resampling,
+            "results": results,
+            "keep_replicates": config.keep_replicates,
+            "run": run,
+        }
+        return tuple(call_each(custom_metric, [{"evaluations": e, **arguments} for e in by_corpus(evaluations)]))

@@ -10,7 +10,7 @@ from typing import Any
 
 from reports import format as show
 from reports.destination import write_files
-from reports.elements.cells import NOT_FRACTIONS, metric_title, range_text, value_text
+from reports.elements.cells import difference_text, metric_title, range_text, value_text
 from reports.elements.page import Block, Cell, Mark, Notice, Report, Section, Table, Text
 from reports.elements.tables import numbers, pivot, texts, value
 from reports.render import render_html, render_markdown
@@ -127,7 +127,7 @@ def _table(name: str, caption: str, moved: list[FigureChange], *, folded: bool =
 
 
 def _difference(c: FigureChange) -> str:
-    return show.number(c.difference) if c.key[2] in NOT_FRACTIONS else show.points(c.difference, 2)
+    return difference_text(c.key[2], c.difference, 2)
 
 
 def _causes(old: Snapshot, new: Snapshot, moved: list[FigureChange]) -> Section | None:

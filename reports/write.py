@@ -78,6 +78,8 @@ def results_json(data: ReportData, report: Report) -> dict[str, object]:
             for name, corpus in data.corpora.items()
         },
         "devices": sorted({row["device"] for row in data.batches}),
+        "metrics": {name: row["title"] for name, row in sorted(data.metrics.items())},
+        "smaller_is_better": sorted(data.smaller_is_better),
         "page": {
             "title": report.title,
             "subtitle": report.subtitle,

@@ -147,7 +147,7 @@ COMPARISONS = _columns(
     *optional(pa.float64(), "p_mcnemar"),
     *optional(pa.float64(), "p_adjusted"),  # of p_sign_flip, over all pairs of this metric
     *required(pa.string(), "adjustment"),  # holm, benjamini-hochberg
-    *required(pa.int64(), "wins", "ties", "losses"),
+    *optional(pa.int64(), "wins", "ties", "losses"),  # queries; null: an aggregate over queries has no winner of one
     *optional(pa.float64(), "cohen_dz", "cohen_h", "odds_ratio"),
     *optional(pa.float64(), "detectable_effect"),  # at 80 % power
     *required(pa.int64(), "n_queries", "n_clusters"),
@@ -184,6 +184,14 @@ BATCHES = _columns(
     *required(pa.string(), "device"),  # name of the hardware
     *required(pa.string(), "host"),
     *required(pa.string(), "versions"),  # JSON: library -> version
+    *required(pa.string(), "run"),
+    *required(TIME, "created"),
+)
+METRICS = _columns(
+    *required(pa.string(), "metric"),  # as in results: FILE:NAME, with its options
+    *required(pa.string(), "title"),  # one line: what it measures
+    *required(pa.bool_(), "aggregate"),  # a function over queries, not a mean of values of queries
+    *required(pa.bool_(), "lower_is_better"),
     *required(pa.string(), "run"),
     *required(TIME, "created"),
 )

@@ -7,12 +7,11 @@ from typing import Any, cast
 
 from store import EmbeddingStore
 from store.errors import RequestError
-from tasks.runtime.references import EvaluationRef, SetsRef, corpus_name, encoder_name
+from tasks.runtime.references import SEVERAL_PROTOCOLS, EvaluationRef, SetsRef, corpus_name, encoder_name
 from tasks.runtime.scoring import missing_sets
 from tasks.runtime.shell import shell
 
 Named = str | dict[str, Any]
-SEVERAL_PROTOCOLS = frozenset("+*")  # characters in the protocol of a figure over several protocols
 
 
 @shell("find-sets")

@@ -31,7 +31,11 @@ def score(
     run: str,
     keep_replicates: bool = False,
 ) -> EvaluationRef:
-    """Outcomes and results of one encoder on one corpus; stored outcomes are read instead of scored again."""
+    """Outcomes and results of one encoder on one corpus.
+
+    Stored outcomes are read instead of scored again, and of stored results only what is missing of the table's metrics
+    is computed.
+    """
     store = EmbeddingStore.open(store_uri)
     scored = open_sets(store, sets, protocols)
     writer = ResultWriter(scored=scored, resampling=resampling, run=run)
@@ -39,30 +43,30 @@ def score(
     headlines = select_protocols(scored.corpus, HEADLINES) if evaluations.keys() >= set(HEADLINES) else ()
     languages = _all_languages(scored.corpus, scored.protocols)
     joint = [scored.joint_evaluation(group) for group in (headlines, languages) if group]
-    renewed = writer.renew([*evaluations.values(), *joint])
+    renewed = writer.renew([*evaluations.values(), *joint], keep_replicates=keep_replicates)
     # comparisons and slices also need the outcomes, which a damaged store may have lost in part
     stored = store.counts("outcomes", "protocol", evaluation=list(evaluations.values()))
-    complete = {protocol for protocol, n_queries in stored.items() if n_queries == renewed.get(protocol)}
-    if keep_replicates:
-        complete &= store.counts("replicates", "protocol", evaluation=list(evaluations.values())).keys()
-    todo = [protocol for protocol in scored.protocols if protocol.id not in complete]
-    n_scored = 0
+    present = {protocol: found for protocol, found in renewed.items() if stored.get(protocol) == found.n_queries}
+    todo = [p for p in scored.protocols if p.id not in present or present[p.id].lacks(p)]
+    n_scored = n_added = 0
     parts: dict[str, Part] = {}
     with track(f"{sets.encoder} · {sets.corpus} · scoring", total=len(evaluations), unit="protocols") as advance:
         advance(len(evaluations) - len(todo))
         for scored_together, is_fresh in outcomes_of(scored, todo, stored, device=device):
             n_scored += len(scored_together) * is_fresh
+            kept = {} if is_fresh else present
             for outcomes in scored_together:
-                if outcomes.protocol in languages:
+                if outcomes.protocol in languages and outcomes.protocol.id not in kept:
                     parts[outcomes.protocol.id] = writer.language(outcomes)
-            writer.write_metrics(scored_together, keep_replicates=keep_replicates)
+            n_figures = writer.write_metrics(scored_together, keep_replicates=keep_replicates, present=kept)
+            n_added += 0 if is_fresh else n_figures
             advance(len(scored_together))
-    if headlines and ("+".join(HEADLINES) not in renewed or any(protocol.id in HEADLINES for protocol in todo)):
+    if headlines and ("+".join(HEADLINES) not in renewed or any(protocol not in present for protocol in HEADLINES)):
         writer.write_rsum(headlines)
     if languages and (parts or not any("*" in protocol for protocol in renewed)):
         writer.write_languages(languages, parts)
     drop_superseded(store, encoder_fingerprint=sets.encoder_fingerprint, corpus_fingerprint=scored.corpus.fingerprint)
-    return EvaluationRef(sets=sets, evaluations=dict(evaluations), n_scored=n_scored)
+    return EvaluationRef(sets=sets, evaluations=dict(evaluations), n_scored=n_scored, n_added=n_added)
 
 
 def _all_languages(corpus: Corpus, protocols: Sequence[EvalProtocol]) -> list[EvalProtocol]:

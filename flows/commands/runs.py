@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from flows.commands.declare import ENCODING, STATISTICS, config_options, declare, given_options
 from flows.commands.output import RESULT_COLUMNS, plain, print_rows
@@ -14,7 +14,7 @@ from store.errors import RequestError
 
 if TYPE_CHECKING:
     from flows.commands import Commands
-    from tasks.runtime.references import EmbedRef
+    from tasks.runtime.references import EmbedRef, MetricRef
 
 
 FINDING_COLUMNS = ("verdict", "subject", "message")
@@ -30,12 +30,18 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--shard", type=int, metavar="K", help="encode only shard K of --shards N, counted from 1")
     parser = declare(commands, common, "evaluate", evaluate, rows=True)
     _suite_options(parser, "device", "protocols", *STATISTICS, "keep_replicates")
-    parser.add_argument("--metric", metavar="MODULE:FUNCTION", help="evaluate a metric of your own and print its rows")
-    _suite_options(declare(commands, common, "compare", compare), *STATISTICS, "adjustment", "analyses")
+    _metric_option(parser, "evaluate a metric of your own instead, compare and slice by it, and print its results")
+    parser = declare(commands, common, "compare", compare)
+    _suite_options(parser, *STATISTICS, "adjustment", "analyses")
+    _metric_option(parser, "compare by a metric of your own instead, and slice it")
     _suite_options(declare(commands, common, "watch", watch, rows=True), *everything)
     parser = declare(commands, common, "report", report)
     _suite_options(parser)
     parser.add_argument("--compare", nargs=2, metavar=("OLD", "NEW"), help="compare two reports instead")
+
+
+def _metric_option(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("--metric", metavar="FILE.py:NAME", help=f"{text} (docs/own_metric.md)")
 
 
 def _suite_options(parser: argparse.ArgumentParser, *fields: str) -> None:
@@ -107,14 +113,23 @@ def embed(args: argparse.Namespace) -> int:
 def evaluate(args: argparse.Namespace) -> int:
     """Compute ranks, metrics and intervals from stored embeddings; no model is loaded.
 
-    A metric of your own (--metric) is a Python function in a file of the current folder. It takes `outcomes`, or a
-    score `block`, and returns one number per query. Its rows, with intervals, are stored and printed.
+    Figures that the store has are kept; a metric that is new in the table is computed from stored outcomes.
+
+    A metric of your own (--metric) is a function in a Python file. It takes `outcomes`, or a score `block`, and returns
+    one number per query. Its results, comparisons and slices are stored, and its results printed.
 
     Example: capim evaluate --corpora shapes --protocols t2i/all,i2t/any --replicates 2000
     """
     config = _config(args)
     if args.metric:
-        return _custom_metric(config, args)
+        from tasks.custom_metric import stored_results
+
+        done = _custom_metric(config, args, results=True)
+        rows = stored_results(config.store_uri, [row for reference in done for row in reference.results])
+        order: list[tuple[str, Literal["ascending", "descending"]]]
+        order = [("corpus", "ascending"), ("protocol", "ascending"), ("value", "descending")]
+        print_rows(rows.sort_by(order).to_pylist(), form=args.format, columns=RESULT_COLUMNS)
+        return 0
     from flows.evaluate import evaluate as flow
     from flows.execution import start
 
@@ -122,28 +137,45 @@ def evaluate(args: argparse.Namespace) -> int:
         done = start(flow, config)
     n_scored = sum(reference.n_scored for reference in done)
     n_protocols = sum(len(reference.evaluations) for reference in done)
-    sys.stderr.write(f"{n_scored} protocols scored, {n_protocols - n_scored} were already stored\n")
+    n_added = sum(reference.n_added for reference in done)
+    added = f"; {n_added} figures computed from stored outcomes" if n_added else ""
+    sys.stderr.write(f"{n_scored} protocols scored, {n_protocols - n_scored} were already stored{added}\n")
     return 0
 
 
-def _custom_metric(config: RunConfig, args: argparse.Namespace) -> int:
+def _custom_metric(config: RunConfig, args: argparse.Namespace, *, results: bool) -> tuple[MetricRef, ...]:
+    """What was stored of the user's metric, after a line about it on standard error.
+
+    Raises:
+        RequestError: There is no figure because every encoder was left out.
+    """
     from flows.evaluate import evaluate_custom
     from flows.execution import start
-    from tasks.custom_metric import stored_results
 
     with bars(quiet=args.quiet):
-        written = start(evaluate_custom, config, args.metric)
-    rows = stored_results(config.store_uri, written).sort_by([("protocol", "ascending"), ("value", "descending")])
-    print_rows(rows.to_pylist(), form=args.format, columns=RESULT_COLUMNS)
-    return 0
+        done = start(evaluate_custom, config, args.metric, results=results)
+    left_out = [line for reference in done for line in reference.left_out]
+    n_results = sum(len(reference.results) for reference in done)
+    n_comparisons = sum(reference.n_comparisons for reference in done)
+    if left_out and not n_results + n_comparisons:
+        raise RequestError(left_out)
+    sys.stderr.writelines(f"left out: {plain(line)}\n" for line in left_out)
+    stored = f"{n_results} results and " if results else ""
+    sys.stderr.write(f"{stored}{n_comparisons} comparisons by {plain(args.metric)} stored\n")
+    return done
 
 
 def compare(args: argparse.Namespace) -> int:
     """Compare every pair of encoders on the same queries: significance tests and effect sizes.
 
+    With --metric, by a metric of your own; without it, its stored comparisons stay as they are.
+
     Example: capim compare --corpora shapes
     """
     config = _config(args)
+    if args.metric:
+        _custom_metric(config, args, results=False)
+        return 0
     from flows.compare import compare as flow
     from flows.execution import start
 

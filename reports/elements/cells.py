@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from reports import format as show
 from reports.elements.page import Bar, Cell, Mark
 from reports.elements.tables import ColumnOf, absent, numbers, value
-from reports.rows.report_data import SMALLER_IS_BETTER, ReportData, Row
+from reports.rows.report_data import SMALLER_IS_BETTER, ReportData, Row, is_own
 
 UNITS = frozenset(  # metrics of analyses that are not fractions
     {"skewness", "score margin", "negative log likelihood", "mean cosine", "distance of the centres"}
@@ -32,14 +32,37 @@ def metric_title(metric: str) -> str:
     return METRIC_TITLES.get(metric, metric)
 
 
+def described(data: ReportData, metric: str) -> str:
+    """The name of a metric in a caption; of a user's metric, the first line of its docstring and its name."""
+    own = data.metrics.get(metric)
+    return f"{own['title'].rstrip('.')} ({metric})" if own is not None else metric_title(metric)
+
+
+def is_fraction(metric: str) -> bool:
+    """Whether a metric of results is displayed in percent; a user's metric is a number in its own unit."""
+    return metric not in NOT_FRACTIONS and not is_own(metric)
+
+
 def value_text(metric: str, number: float | None) -> str:
-    """A value as displayed: percent, a rank, or points."""
-    return show.number(number) if metric in NOT_FRACTIONS else show.percent(number)
+    """A value as displayed: percent, a rank, points, or a number in its own unit."""
+    return show.percent(number) if is_fraction(metric) else show.number(number, _decimals(metric))
 
 
 def range_text(metric: str, low: float | None, high: float | None) -> str:
     """An interval in the unit of its metric."""
-    return show.span(low, high) if metric in NOT_FRACTIONS else show.percent_range(low, high)
+    return show.percent_range(low, high) if is_fraction(metric) else show.span(low, high, _decimals(metric))
+
+
+def difference_text(metric: str, difference: float | None, decimals: int = 1) -> str:
+    """A difference of two values: percentage points with so many decimals, else a number in the metric's unit."""
+    if is_fraction(metric):
+        return show.points(difference, decimals)
+    text = show.number(difference, _decimals(metric))
+    return f"+{text}" if is_own(metric) and difference is not None and difference > 0 else text
+
+
+def _decimals(metric: str) -> int:
+    return 3 if is_own(metric) else 1
 
 
 def result_column(

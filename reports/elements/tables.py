@@ -72,6 +72,17 @@ def pivot(
     )
 
 
+def anchor(*parts: str) -> str:
+    """An id made of parts that may hold slashes, signs and spaces.
+
+    Examples:
+        >>> anchor("errors", "coco", "t2i/all", "share of queries")
+        'errors-coco-t2i-all-share-of-queries'
+    """
+    text = "-".join(part for part in parts if part)
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in text.replace("@", ""))
+
+
 def value(number: float | None, text: str, *, note: str = "", title: str = "", mark: Mark = "") -> Cell:
     """A cell that shows a text and sorts by the exact number behind it."""
     return Cell(text=text, note=note, title=title, sort=show.exact(number), mark=mark)

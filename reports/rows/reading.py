@@ -85,6 +85,7 @@ def read_report_data(
     slices = newest("slices", "corpus", "protocol", "analysis", "metric", "feature", "level_name", "encoder")
     batches = sorted(filter(current, tables["batches"]), key=lambda r: (r["created"], r["batch_id"]))
     named = {r["run"] for r in (*kept, *comparisons, *slices, *batches)}
+    shown = {r["metric"] for r in kept}
     contents = {name: source.corpus(name, fingerprint) for name, fingerprint in sorted(corpus_of.items())}
     queries = _queries(source, kept, slices)
     return ReportData(
@@ -106,6 +107,7 @@ def read_report_data(
         features=_features(queries, contents, describe) if describe is not None else {},
         thumbnails=_thumbnails(source, queries, contents),
         left_out=tuple(_left_out(results, corpus_of, encoder_of)),
+        metrics={r["metric"]: r for r in source.rows("metrics").to_pylist() if r["metric"] in shown},
     )
 
 

@@ -74,6 +74,7 @@ class ReportData:
         features: Corpus name and caption id to the features of the caption.
         thumbnails: Image hash to its stored thumbnail, for the images of ``queries``.
         left_out: Sentences about stored results that this report does not show, and why.
+        metrics: Name of each user's metric in ``results`` to its row of ``schema.METRICS``.
     """
 
     uri: str
@@ -89,6 +90,12 @@ class ReportData:
     features: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     thumbnails: Mapping[str, bytes] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    metrics: Mapping[str, Row] = field(default_factory=dict)
+
+    @cached_property
+    def smaller_is_better(self) -> frozenset[str]:
+        """The metrics whose lowest value is the best."""
+        return SMALLER_IS_BETTER | {name for name, row in self.metrics.items() if row["lower_is_better"]}
 
     @cached_property
     def _rows(self) -> Mapping[tuple[str, str, str, str], Row]:
@@ -123,14 +130,14 @@ class ReportData:
         ]
         if not tests or len(tests) < len(pairs):
             return {}
-        return {r.encoder: r for r in rank_encoders(values, tests, lower_is_better=metric in SMALLER_IS_BETTER)}
+        return {r.encoder: r for r in rank_encoders(values, tests, lower_is_better=metric in self.smaller_is_better)}
 
     @cached_property
     def _ranked(self) -> Mapping[tuple[str, str, str], tuple[Row, ...]]:
         groups: dict[tuple[str, str, str], list[Row]] = {}
         for row in self.results:
             groups.setdefault((row["corpus"], row["protocol"], row["metric"]), []).append(row)
-        return {key: tuple(sorted(rows, key=_rank_key)) for key, rows in groups.items()}
+        return {key: tuple(sorted(rows, key=self._rank_key)) for key, rows in groups.items()}
 
     @cached_property
     def _protocols(self) -> Mapping[str, Mapping[str, tuple[Row, ...]]]:
@@ -169,7 +176,8 @@ class ReportData:
     def digest(self) -> str:
         """SHA-256 over every row; equal digests mean equal reports."""
         total = hashlib.sha256()
-        for table in (self.results, self.comparisons, self.slices, self.batches, self.runs):
+        own = tuple(row for _, row in sorted(self.metrics.items()))
+        for table in (self.results, self.comparisons, self.slices, self.batches, self.runs, own):
             for row in table:
                 total.update(canonical_json({k: plain(v) for k, v in row.items()}).encode())
         for sealed in self.sets:
@@ -180,11 +188,10 @@ class ReportData:
             total.update(repr(query).encode())
         return total.hexdigest()
 
-
-def _rank_key(row: Row) -> tuple[bool, float, str]:
-    """Sort key of :meth:`ReportData.ranked`."""
-    sign = 1.0 if row["metric"] in SMALLER_IS_BETTER else -1.0
-    return row["value"] is None, sign * (row["value"] or 0.0), row["encoder"]
+    def _rank_key(self, row: Row) -> tuple[bool, float, str]:
+        """Sort key of :meth:`ranked`."""
+        sign = 1.0 if row["metric"] in self.smaller_is_better else -1.0
+        return row["value"] is None, sign * (row["value"] or 0.0), row["encoder"]
 
 
 def _reversed(row: Row) -> Row:
@@ -195,6 +202,16 @@ def _reversed(row: Row) -> Row:
 
 
 SMALLER_IS_BETTER = frozenset({"median_rank", "mean_rank"})
+
+
+def is_own(metric: str) -> bool:
+    """Whether a metric is a user's, whose name is ``FILE:NAME``.
+
+    Examples:
+        >>> is_own("leading:ahead"), is_own("R@1")
+        (True, False)
+    """
+    return ":" in metric
 
 
 def detail_of(row: Row) -> dict[str, Any]:

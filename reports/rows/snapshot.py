@@ -30,6 +30,7 @@ class Snapshot:
         corpora: Corpus name to its facts and fingerprint.
         versions: Library to version, over all runs of the report.
         devices: Names of the devices that the embeddings were computed on.
+        smaller_is_better: The metrics whose lowest value is the best.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Snapshot:
     corpora: Mapping[str, Mapping[str, Any]]
     versions: Mapping[str, str]
     devices: tuple[str, ...]
+    smaller_is_better: frozenset[str] = SMALLER_IS_BETTER
 
 
 def load_snapshot(path: str | Path) -> Snapshot:
@@ -75,13 +77,15 @@ def snapshot_of(document: Mapping[str, Any], *, name: str) -> Snapshot:
         corpora=document["corpora"],
         versions=versions,
         devices=tuple(document["devices"]),
+        smaller_is_better=frozenset(document["smaller_is_better"]),
     )
 
 
 def changed_figures(old: Snapshot, new: Snapshot) -> list[FigureChange]:
     """Every figure that both reports have, ordered by corpus, protocol, metric and encoder."""
     comparisons = [*old.comparisons, *new.comparisons]
-    return figure_changes(old.results, new.results, comparisons, lower_is_better=SMALLER_IS_BETTER)
+    smaller = old.smaller_is_better | new.smaller_is_better
+    return figure_changes(old.results, new.results, comparisons, lower_is_better=smaller)
 
 
 def changed_settings(old: Snapshot, new: Snapshot) -> list[SettingChange]:

@@ -16,12 +16,12 @@ from reports import format as show
 from reports.elements import charts
 from reports.elements.cells import UNITS, metric_title
 from reports.elements.page import Block, Cell, Chart, Section, Table
-from reports.elements.tables import ColumnOf, measures, numbers, pivot, texts, value
+from reports.elements.tables import ColumnOf, anchor, measures, numbers, pivot, texts, value
 from reports.rows.report_data import ReportData, Row, detail_of
 from reports.sections.gate import ANALYSIS as REFERENCE
 from reports.sections.leaderboard import headlines, retrieval_corpora
 from reports.sections.parts import TITLES as SLICES
-from reports.sections.parts import anchor, order, slice_cell
+from reports.sections.parts import order, slice_cell
 
 TITLES = {
     "precision": "Precision of the stored vectors",

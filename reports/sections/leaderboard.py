@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from reports import format as show
-from reports.elements.cells import result_column, tie_cell
+from reports.elements.cells import described, result_column, tie_cell
 from reports.elements.page import Block, Cell, Section, Table
-from reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, texts, value
-from reports.rows.report_data import ReportData
+from reports.elements.tables import ColumnOf, absent, anchor, measures, numbers, pivot, texts, value
+from reports.rows.report_data import ReportData, is_own
 from reports.rows.speed import bytes_per_image, image_rate
 from reports.sections.frontier import accuracy_over_speed, rate_cell
 from tasks.statistics.ranks import EncoderRank
 
 HEADLINES = ("t2i/all", "i2t/any")
 METRICS = ("R@1", "R@5", "R@10")
+MOST_PROTOCOLS = 12  # columns of a table about a user's metric
 BOTH = "t2i/all+i2t/any"  # the sum of both directions' R@k, 0..600 points
 
 
@@ -38,17 +39,18 @@ def retrieval_corpora(data: ReportData) -> list[str]:
 
 
 def section(data: ReportData) -> Section:
-    """One leaderboard and one accuracy/speed chart per corpus with retrieval results."""
+    """One leaderboard and one accuracy/speed chart per corpus with retrieval results, and a table per user's metric."""
     blocks: list[Block] = []
     retrieval = retrieval_corpora(data)
     for corpus in [*retrieval, *(name for name in data.corpus_names() if name not in retrieval)]:
         protocols = [p for p in headlines(data, corpus) if recall_metrics(data, corpus, p)]
-        if not protocols:
-            continue
-        blocks.append(_table(data, corpus, protocols))
-        chart = accuracy_over_speed(data, corpus, protocols[0], recall_metrics(data, corpus, protocols[0])[0])
-        if chart is not None and corpus in retrieval:
-            blocks.append(chart)
+        if protocols:
+            blocks.append(_table(data, corpus, protocols))
+            chart = accuracy_over_speed(data, corpus, protocols[0], recall_metrics(data, corpus, protocols[0])[0])
+            if chart is not None and corpus in retrieval:
+                blocks.append(chart)
+        own = sorted({r["metric"] for r in data.results if r["corpus"] == corpus and is_own(r["metric"])})
+        blocks += [_own_table(data, corpus, metric) for metric in own]
     return Section(
         id="leaderboard",
         title="Leaderboard",
@@ -86,6 +88,31 @@ def _table(data: ReportData, corpus: str, protocols: list[str]) -> Table:
         *columns,
         *_cost_columns(data, corpus),
         note=_note(data, corpus, *leading, tested=bool(ranks)),
+        sortable=True,
+    )
+
+
+def _own_table(data: ReportData, corpus: str, metric: str) -> Table:
+    """A user's metric under its protocols, headlines first; at most ``MOST_PROTOCOLS`` of them."""
+    stored = [p for p in data.protocols(corpus) if data.ranked(corpus, p, metric)]
+    protocols = sorted(stored, key=lambda p: (p not in HEADLINES, HEADLINES.index(p) if p in HEADLINES else 0, p))
+    leading, row = protocols[0], data.metrics.get(metric, {})
+    encoders = dict.fromkeys(r["encoder"] for p in protocols for r in data.ranked(corpus, p, metric))
+    ranks = {} if row.get("aggregate") else data.ranks(corpus, leading, metric)
+    tied = {name for name, rank in ranks.items() if rank.tied_with_best}
+    best = "lowest" if metric in data.smaller_is_better else "highest"
+    untested = "an aggregate over queries has no test" if row.get("aggregate") else "not tested for significance"
+    return pivot(
+        anchor("own", corpus, metric),
+        f"{corpus} · {described(data, metric)}",
+        encoders,
+        texts("Encoder", str),
+        *(
+            result_column(data, corpus, p, metric, heading=p, tied=tied if p == leading else ())
+            for p in protocols[:MOST_PROTOCOLS]
+        ),
+        note=f"A metric of your own, in its own unit. Bold: {best} value"
+        + (f"; ≈: statistically tied with it under {leading} (paired test)." if ranks else f"; {untested}."),
         sortable=True,
     )
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from reports import format as show
-from reports.elements.cells import UNITS, metric_title
+from reports.elements.cells import UNITS, described, difference_text, range_text, value_text
 from reports.elements.page import Cell, Mark, Table
-from reports.elements.tables import ColumnOf, absent, numbers, pivot, texts, value
-from reports.rows.report_data import ReportData, Row, detail_of
+from reports.elements.tables import ColumnOf, absent, anchor, numbers, pivot, texts, value
+from reports.rows.report_data import ReportData, Row, detail_of, is_own
 from reports.sections.leaderboard import headlines
 from tasks.statistics.multiplicity import ALPHA, significance_mark
 
@@ -87,26 +87,15 @@ def slice_cell(row: Row | None) -> Cell:
         return absent((row or {}).get("reason") or "not computed")
     queries = f"{show.count(row['n_queries'], 'query', 'queries')} in {show.count(row['n_clusters'], 'cluster')}"
     title = f"{queries}; {row['reason']}" if row["reason"] else queries
-    text, note = show.percent(row["value"]), show.percent_range(row["ci_low"], row["ci_high"])
+    text, note = value_text(row["metric"], row["value"]), range_text(row["metric"], row["ci_low"], row["ci_high"])
     mark: Mark = ""
     if row["level_name"] == "difference":
         p = row["p_adjusted"]
         mark = "muted" if p is not None and p >= ALPHA else ""
-        text = show.points(row["value"]) + (f" {significance_mark(p)}" if p is not None else "")
+        text = difference_text(row["metric"], row["value"]) + (f" {significance_mark(p)}" if p is not None else "")
     elif row["analysis"] in RAW or row["metric"] in UNITS:
         text, note = show.number(row["value"], 3), show.span(row["ci_low"], row["ci_high"], 3)
     return value(row["value"], text, note=note, title=title, mark=mark)
-
-
-def anchor(*parts: str) -> str:
-    """An id made of parts that may hold slashes, signs and spaces.
-
-    Examples:
-        >>> anchor("errors", "coco", "t2i/all", "share of queries")
-        'errors-coco-t2i-all-share-of-queries'
-    """
-    text = "-".join(part for part in parts if part)
-    return "".join(c if c.isalnum() or c in "-_." else "-" for c in text.replace("@", ""))
 
 
 def _parts(data: ReportData, group: SliceGroup) -> list[Table]:
@@ -132,11 +121,11 @@ def _parts(data: ReportData, group: SliceGroup) -> list[Table]:
         return numbers(heading, lambda part: slice_cell(by_key.get((name, *part))))
 
     title = f"{TITLES[group.analysis]} · {group.corpus} · {group.protocol}"
-    unit = "" if group.analysis in RAW else ", percent"
+    unit = "" if group.analysis in RAW or is_own(group.metric) else ", percent"
     return [
         pivot(
             group.id("parts"),
-            f"{title} · {metric_title(group.metric)}{unit}" if group.metric else title,
+            f"{title} · {described(data, group.metric)}{unit}" if group.metric else title,
             sorted({key[1:] for key in by_key}, key=position),
             texts("part", label),
             numbers("queries", queries),

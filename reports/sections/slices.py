@@ -12,10 +12,10 @@ import altair as alt
 
 from reports import format as show
 from reports.elements import charts
-from reports.elements.cells import metric_title
+from reports.elements.cells import described, difference_text, is_fraction, metric_title, range_text
 from reports.elements.page import Block, Cell, Chart, Section, Table
-from reports.elements.tables import numbers, pivot, texts
-from reports.rows.report_data import ReportData, Row
+from reports.elements.tables import anchor, numbers, pivot, texts
+from reports.rows.report_data import ReportData, Row, is_own
 from reports.sections import parts
 from reports.sections.compositional import pair_protocols
 from reports.sections.leaderboard import headlines
@@ -63,10 +63,12 @@ def _contrast_chart(
         return min((r["value"] for r in differences if r["feature"] == feature), default=0.0), feature
 
     features = sorted({r["feature"] for r in rows}, key=lowest)
+    points_ = " points" if is_fraction(metric) else ""
     points = [
         charts.interval_point(
             r,
-            text=f"{show.points(r['value'])} points ({show.percent_range(r['ci_low'], r['ci_high'])})",
+            scale=100.0 if is_fraction(metric) else 1.0,
+            text=f"{difference_text(metric, r['value'])}{points_} ({range_text(metric, r['ci_low'], r['ci_high'])})",
             feature=r["feature"],
         )
         for r in sorted(differences, key=lambda r: (r["encoder"], r["feature"]))
@@ -79,14 +81,16 @@ def _contrast_chart(
         tooltip=charts.tooltips("encoder", "feature", "text"),
     )
     x = alt.X(
-        "ci_low:Q", title=f"{metric_title(metric)}, {protocol}: with minus without, points", scale=alt.Scale(zero=True)
+        "ci_low:Q",
+        title=f"{metric_title(metric)}, {protocol}: with minus without{',' * bool(points_)}{points_}",
+        scale=alt.Scale(zero=True),
     )
     picture = alt.layer(
         alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(opacity=0.5).encode(x="zero:Q"),
         *charts.intervals(base, x, size=55, shape=charts.shape(names, everyone, legend=legend, sort=names)),
     ).properties(width=charts.WIDTH, height=max(120, len(features) * (14 + 9 * len(names))))
-    title = f"{TITLES.get(analysis, analysis)} · {corpus}"
-    name = parts.anchor(analysis, corpus, protocol, metric)
+    title = f"{TITLES.get(analysis, analysis)} · {corpus}" + (f" · {described(data, metric)}" if is_own(metric) else "")
+    name = anchor(analysis, corpus, protocol, metric)
     clear = [f"{p['feature']}, {p['encoder']}: {p['text']}" for p in points if p["ci_low"] > 0 or p["ci_high"] < 0]
     chart = charts.finish(
         picture,
@@ -95,13 +99,15 @@ def _contrast_chart(
         alt_text=f"Differences of {metric} under {protocol} between queries with and without each of "
         f"{show.count(len(features), 'feature')}, for {show.count(len(names), 'encoder')}. "
         + (f"Intervals without zero: {'; '.join(clear)}." if clear else "Every interval includes zero."),
-        data=_contrast_table(f"{name}-data", title, names, features, rows),
-        note="Left of the line: harder with the feature.",
+        data=_contrast_table(f"{name}-data", title, names, features, rows, percent=is_fraction(metric)),
+        note=f"Left of the line: {'lower' if is_own(metric) else 'harder'} with the feature.",
     )
     return [chart]
 
 
-def _contrast_table(id_: str, title: str, names: list[str], features: list[str], rows: list[Row]) -> Table:
+def _contrast_table(
+    id_: str, title: str, names: list[str], features: list[str], rows: list[Row], *, percent: bool
+) -> Table:
     by_key = {(r["encoder"], r["feature"], r["level_name"]): r for r in rows}
 
     def queries(feature: str) -> str:
@@ -113,7 +119,7 @@ def _contrast_table(id_: str, title: str, names: list[str], features: list[str],
 
     return pivot(
         id_,
-        f"{title} · percent, with interval; differences in points",
+        f"{title} · percent, with interval; differences in points" if percent else f"{title} · with interval",
         features,
         texts("Feature", str),
         numbers("queries", queries),

@@ -12,6 +12,7 @@ from store.schema import (
     BATCHES,
     COMPARISONS,
     FORMAT,
+    METRICS,
     OUTCOMES,
     REPLICATES,
     RESULTS,
@@ -74,6 +75,7 @@ ANALYSES = {
     "comparisons": with_primary_key(COMPARISONS, "comparison"),
     "slices": with_primary_key(SLICES, "slice"),
     "batches": with_primary_key(BATCHES, "batch_id"),
+    "metrics": with_primary_key(METRICS, "metric"),
     "runs": with_primary_key(RUNS, "run"),
 }
 """Tables that ``EmbeddingStore.write_rows`` writes, with the primary key of each."""

@@ -23,6 +23,8 @@ from tasks.statistics.bootstrap import Interval
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.resampling import Resampling
 
+METRIC = "R@1"
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AnalysisInput:
@@ -37,6 +39,9 @@ class AnalysisInput:
         vectors: Encoder name -> its stored vectors, read on each call; None for an encoder without vectors.
         truncated: Encoder name -> which captions are longer than its model reads, bool, shape ``(n_captions,)``; only
             encoders that truncate any.
+        metric: The metric whose means over parts of the queries are slices.
+        given: Encoder name -> the value of ``metric`` per query, NaN where it does not apply, for a metric that is not
+            in the table; None for one that is.
     """
 
     corpus: Corpus
@@ -46,6 +51,8 @@ class AnalysisInput:
     resampling: Resampling = field(default_factory=Resampling)
     vectors: Callable[[str], StoredVectors | None] = lambda _: None
     truncated: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    metric: str = METRIC
+    given: Mapping[str, NDArray[np.float64]] | None = None
 
     def __post_init__(self) -> None:
         if not self.outcomes:
@@ -81,6 +88,8 @@ class AnalysisInput:
 
     def values(self, metric: str) -> NDArray[np.float64]:
         """The metric of every query, shape ``(n_encoders, n_queries)``."""
+        if self.given is not None and metric == self.metric:
+            return np.stack([self.given[encoder] for encoder in self.outcomes])
         return np.stack([METRICS[metric].per_query(outcomes) for outcomes in self.outcomes.values()])
 
     def slice(

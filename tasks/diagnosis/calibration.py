@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.slice_means import METRIC, QueryValues, mean_slices, part_slices
+from tasks.diagnosis.analysis_input import METRIC, AnalysisInput
+from tasks.diagnosis.slice_means import QueryValues, mean_slices, part_slices
 from tasks.diagnosis.slices import Slice
 from tasks.diagnosis.vectors import Matrix, SingleVectors
 from tasks.metrics import METRICS

@@ -24,13 +24,15 @@ QUADRUPLE_METRICS = ("winoground_text", "winoground_image", "winoground_group")
 
 
 def tags(data: AnalysisInput) -> Iterator[Slice]:
-    """Text, image and group score per tag, and the share of examples with a tie in either."""
+    """Text, image and group score per tag, and the share of examples with a tie; or a given metric per tag."""
     tags_of: list[Any] = data.corpus.quadruples["tags"].take(data.queries.query_ords).to_pylist()
     names = sorted({tag for tags in tags_of for tag in tags})
     parts = {(tag, ""): np.array([tag in tags for tags in tags_of]) for tag in names}
     parts["no tag", ""] = np.array([not tags for tags in tags_of])
-    for metric in QUADRUPLE_METRICS:
+    for metric in QUADRUPLE_METRICS if data.given is None else (data.metric,):
         yield from part_slices(data, "tags", parts, metric=metric)
+    if data.given is not None:
+        return
     ties = [QueryValues(name, "ties", outcomes.tied) for name, outcomes in data.outcomes.items()]
     yield from mean_slices(data, "tags", ties, metric="share of examples with a tie")
 

@@ -18,8 +18,6 @@ from tasks.statistics.multiplicity import adjusted
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.slices import part_means
 
-METRIC = "R@1"
-
 
 class QueryValues(NamedTuple):
     """One value per query, shape ``(n_queries,)``, whose mean is a slice; the mean of bools is a share."""
@@ -34,7 +32,7 @@ class QueryValues(NamedTuple):
 def contrast_slices(
     data: AnalysisInput, analysis: str, features: Mapping[str, NDArray[np.bool_]], *, among: NDArray[np.bool_]
 ) -> Iterator[Slice]:
-    """``R@1`` with each feature, without it, and the difference, over the queries ``among`` which features are known.
+    """``data.metric`` with each feature, without it, and the difference, over the queries ``among`` which it is known.
 
     The p-values of the differences are adjusted (Holm) over the features of an encoder. A feature that all or none of
     the queries have gives no slice. ``features``: name -> which queries have it, shape ``(n_queries,)``.
@@ -45,16 +43,17 @@ def contrast_slices(
         return
     has_it, n = np.stack(list(features.values())), len(features)
     parts = np.concatenate([has_it, among & ~has_it])
-    means = part_means(data.values(METRIC), parts, data.clusters, data.resampling)
-    n_clusters = int(np.unique(data.queries.clusters[among]).size)
+    values = data.values(data.metric)
+    means = part_means(values, parts, data.clusters, data.resampling)
     for row, encoder in enumerate(data.encoders):
+        compared = among & ~np.isnan(values[row])
+        counts = int(compared.sum()), int(np.unique(data.queries.clusters[compared]).size)
         p_values = adjusted([means.p_value(row, at, n + at) for at in range(n)])
         for at, feature in enumerate(features):
-            make = partial(data.slice, encoder, analysis, feature, METRIC)
-            yield make(means.interval(row, at), level_name="with", counts=means.counts(at))
-            yield make(means.interval(row, n + at), level_name="without", counts=means.counts(n + at))
+            make = partial(data.slice, encoder, analysis, feature, data.metric)
+            yield make(means.interval(row, at), level_name="with", counts=means.counts(row, at))
+            yield make(means.interval(row, n + at), level_name="without", counts=means.counts(row, n + at))
             difference = means.difference(row, at, n + at)
-            counts = int(among.sum()), n_clusters
             yield make(difference, level_name="difference", counts=counts, p_adjusted=p_values[at])
 
 
@@ -86,7 +85,7 @@ def part_slices(
                 metric,
                 means.interval(row, part),
                 level_name=level_name,
-                counts=means.counts(part),
+                counts=means.counts(row, part),
                 detail=(details or {}).get((feature, level_name)),
             )
 

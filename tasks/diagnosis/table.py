@@ -62,6 +62,9 @@ ANALYSES: dict[str, Analysis] = {
     "ablations": Analysis(run=vector_forms, directions=_TEXT_TO_IMAGE),
 }
 
+BY_PART = ("complexity", "categories", "tags")
+"""Analyses whose slices are means over parts of the queries: they slice any metric of queries."""
+
 
 def check_analyses(names: Sequence[str]) -> None:
     """Check the names of analyses.

@@ -1,7 +1,15 @@
-"""Custom metrics: ``capim evaluate --metric module:function``.
+"""A user's metric: ``capim evaluate --metric FILE.py:NAME``, any callable of a file or a module.
 
-A function with one argument named ``outcomes`` gets the outcomes of a protocol, one with an argument named ``block``
-gets raw scores (:class:`tasks.scoring.score_blocks.ScoreBlock`). Both return one number per query, in query order:
+Its arguments are matched by name, any combination of
+
+- ``outcomes``: ranks, ties and best lists of the queries by column, their texts, languages and the ids of the searched
+  items (:class:`tasks.metrics.custom_views.QueryOutcomes`);
+- ``block``: raw scores of some queries with their relevance (:class:`tasks.scoring.score_blocks.ScoreBlock`), for
+  retrieval by encoders with embeddings; ``outcomes`` are then those of the block's queries;
+- ``corpus``: the corpus (:class:`store.types.Corpus`).
+
+Further arguments are options: ``my_metrics.py:at_k(k=3)``. It returns one number per query, in query order, NaN where
+it does not apply:
 
     def margin(block):
         '''How far the best relevant item is ahead of the best other one.'''
@@ -9,128 +17,201 @@ gets raw scores (:class:`tasks.scoring.score_blocks.ScoreBlock`). Both return on
         other = np.where(block.relevant, -np.inf, block.scores).max(axis=1)
         return own - other
 
-Means over queries, intervals and comparisons are then computed as for every other metric.
+The mean over queries, its interval, comparisons and slices follow as for every other metric. With an attribute
+``aggregate`` the figure is ``aggregate(values)`` instead of the mean; a query may then have several numbers. With
+``lower_is_better = True`` the lowest figure is the best. See ``docs/own_metric.md``.
 """
 
 from __future__ import annotations
 
-import importlib
+import functools
 import inspect
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from store.errors import RequestError
-from store.types import Direction
-from tasks.metrics.metric import RETRIEVAL, Metric, Ties
+from store.types import Corpus, Direction
+from tasks.metrics.custom_source import find, what_failed
+from tasks.metrics.custom_views import QueryOutcomes
+from tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided
 from tasks.scoring.outcomes import Outcomes
 
-_ARGUMENTS: tuple[Literal["outcomes"], Literal["block"]] = ("outcomes", "block")
+ARGUMENTS = ("outcomes", "block", "corpus")
 _ALL_DIRECTIONS: frozenset[Direction] = RETRIEVAL | {"pairs", "quadruples"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class CustomMetric:
-    """A user's function as a metric.
+    """A user's callable as a metric.
 
     Attributes:
-        name: ``module:function``, the name in tables and reports.
+        name: ``FILE:NAME``, with its options: the name in tables and reports.
         title: First line of its docstring.
-        takes: Name of its argument: ``outcomes`` or ``block``.
-        function: The function.
+        function: Takes the arguments ``takes`` by name.
+        takes: Some of ``ARGUMENTS``, ``outcomes`` or ``block`` among them.
+        aggregate: Values of some queries -> the figure; None for a mean.
+        lower_is_better: Whether the lowest figure is the best.
+        file: The user's file, for messages.
     """
 
     name: str
     title: str
-    takes: Literal["outcomes", "block"]
-    function: Callable[..., ArrayLike]
+    function: Callable[..., object]
+    takes: frozenset[str]
+    aggregate: Callable[[NDArray[np.float64]], object] | None
+    lower_is_better: bool
+    file: str
 
-    def metric(self, blocks: Callable[[Outcomes], Iterable[object]] | None = None) -> Metric:
-        """The function as a :class:`Metric`, for ``tasks.results``.
+    def metric(self, corpus: Corpus | None = None, blocks: Callable[[Outcomes], Iterable[Any]] | None = None) -> Metric:
+        """The callable as a :class:`Metric`; it is called once for the same outcomes.
+
+        A function of ``outcomes`` is also called with all ties lost and all ties won.
 
         Args:
-            blocks: For a function of blocks: gives the blocks of the outcomes' protocol.
+            corpus: The corpus of the queries.
+            blocks: For a function of blocks: gives those of an encoder by its outcomes.
 
         Raises:
-            ValueError: When computed: a result that is not one finite number per query.
+            RequestError: When computed: the user's code fails, or returns something else than numbers of queries.
         """
+        known: WeakKeyDictionary[Outcomes, dict[Ties, NDArray[np.float64]]] = WeakKeyDictionary()
 
-        def per_query(outcomes: Outcomes, _: Ties) -> NDArray[np.float64]:
-            if self.takes == "outcomes":
-                return self._checked(self.function(outcomes), len(outcomes))
-            if blocks is None:
-                raise ValueError(
-                    f"metric {self.name!r} takes score blocks, which need the embeddings, not only outcomes"
-                )
-            values = np.full(len(outcomes), np.nan)
-            for block in blocks(outcomes):
-                rows: NDArray[np.int64] = block.rows  # type: ignore[attr-defined]
-                values[rows] = self._checked(self.function(block), len(rows))
-            return self._checked(values, len(outcomes))
+        def per_query(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
+            found = known.setdefault(outcomes, {})
+            ties = "expected" if "block" in self.takes else ties
+            if ties not in found:
+                found[ties] = self._values(decided(outcomes, ties), corpus, blocks)
+            return found[ties]
 
         return Metric(
             name=self.name,
             title=self.title,
-            directions=_ALL_DIRECTIONS if self.takes == "outcomes" else RETRIEVAL,
+            directions=RETRIEVAL if "block" in self.takes else _ALL_DIRECTIONS,
             values=per_query,
+            reduce="mean" if self.aggregate is None else self._aggregated,
+            higher_is_better=not self.lower_is_better,
             reference=True,
         )
 
-    def _checked(self, values: ArrayLike, n: int) -> NDArray[np.float64]:
+    def _values(
+        self, outcomes: Outcomes, corpus: Corpus | None, blocks: Callable[[Outcomes], Iterable[Any]] | None
+    ) -> NDArray[np.float64]:
+        """One row per query, checked."""
+        view = QueryOutcomes(outcomes, corpus)
+        if "block" not in self.takes:
+            return self._checked(self._called(outcomes=view, corpus=corpus), view)
+        if blocks is None:
+            raise RequestError(f"metric {self.name!r} takes score blocks, which need the embeddings, not only outcomes")
+        values: NDArray[np.float64] | None = None
+        for block in blocks(outcomes):
+            queries = view.at(block.rows)
+            part = self._checked(self._called(block=block, outcomes=queries, corpus=corpus), queries)
+            if values is None:
+                values = np.full((len(outcomes), *part.shape[1:]), np.nan)
+            if part.shape[1:] != values.shape[1:]:
+                raise RequestError(
+                    f"metric {self.name!r} returned {part.shape[1:]} numbers per query for one block and "
+                    f"{values.shape[1:]} for another"
+                )
+            values[block.rows] = part
+        return np.full(len(outcomes), np.nan) if values is None else values
+
+    def _called(self, **available: object) -> object:
         try:
-            checked = np.asarray(values, dtype=np.float64)
+            return self.function(**{name: available[name] for name in self.takes})
+        except Exception as error:
+            raise RequestError(f"metric {self.name!r}: {what_failed(error, self.file)}") from error
+
+    def _aggregated(self, values: NDArray[np.float64]) -> float:
+        """The user's aggregate; NaN where it is not a finite number."""
+        if self.aggregate is None:
+            raise TypeError(f"metric {self.name!r} has no aggregate")
+        try:
+            figure = float(self.aggregate(values))  # type: ignore[arg-type]  # anything else than a number fails here
+        except Exception as error:
+            raise RequestError(f"metric {self.name!r}, aggregate: {what_failed(error, self.file)}") from error
+        return figure if np.isfinite(figure) else float("nan")
+
+    def _checked(self, returned: object, queries: QueryOutcomes) -> NDArray[np.float64]:
+        n = len(queries)
+        try:
+            values = np.asarray(returned, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"metric {self.name!r} returned {type(values).__name__}, expected {n} numbers") from error
-        if checked.shape != (n,):
-            raise ValueError(
-                f"metric {self.name!r} returned shape {checked.shape}, expected one number per query, ({n},)"
+            raise RequestError(
+                f"metric {self.name!r} returned {type(returned).__name__}, expected {n} numbers"
+            ) from error
+        if values.shape[:1] != (n,) or (values.ndim > 1 and self.aggregate is None):
+            more = "" if self.aggregate is None else " or one row per query"
+            raise RequestError(
+                f"metric {self.name!r} returned shape {values.shape}, expected one number per query, ({n},){more}"
             )
-        if not np.isfinite(checked).all():
-            raise ValueError(
-                f"metric {self.name!r}: value of query {int(np.argmin(np.isfinite(checked)))} is not finite"
+        if (infinite := np.isinf(values.reshape(n, -1)).any(axis=1)).any():
+            raise RequestError(
+                f"metric {self.name!r}: the value of query {queries.query_id[int(np.argmax(infinite))]!r} is infinite; "
+                "return NaN where the metric does not apply"
             )
-        return checked
+        return values
 
 
-def load_metric(name: str, *, folder: str | Path = ".") -> CustomMetric:
-    """The user's function by ``module:function``.
+def load_metric(requested: str, *, folder: str | Path = ".") -> CustomMetric:
+    """The user's metric by ``FILE.py:NAME`` or ``MODULE:NAME``, with options in parentheses.
+
+    A class is made with the options, and its instance called; other callables get the options with every call.
 
     Args:
-        name: As given on the command line. The module is looked for in ``folder`` too.
-        folder: Added to the import path while the module is imported.
+        requested: As given on the command line.
+        folder: Where a file is looked for.
 
     Raises:
-        RequestError: No such module or function, or a function with other arguments.
+        RequestError: No such file, module or object, or one with other arguments.
     """
-    module_name, _, function_name = name.partition(":")
-    if not module_name or not function_name:
-        raise RequestError(f"metric {name!r} must be module:function, e.g. my_metrics:margin")
-    import_path = str(Path(folder).resolve())
-    sys.path.insert(0, import_path)
+    found = find(requested, Path(folder))
+    target = found.target
+    options = dict(found.options)
     try:
-        module = importlib.import_module(module_name)
-    except Exception as error:  # the user's module may raise anything
+        if isinstance(target, type):
+            inspect.signature(target).bind(**options)
+            target, options = target(**options), {}
+        several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        parameters = {n: p for n, p in inspect.signature(target).parameters.items() if p.kind not in several}
+    except Exception as error:
+        raise RequestError(f"metric {requested!r}: {what_failed(error, found.file)}") from error
+    takes = [name for name in parameters if name in ARGUMENTS]
+    optional = [name for name in parameters if name not in ARGUMENTS]
+    missing = [n for n in optional if n not in options and parameters[n].default is inspect.Parameter.empty]
+    if unknown := sorted(set(options) - set(optional)):
         raise RequestError(
-            f"metric {name!r}: cannot import {module_name!r}: {type(error).__name__}: {error}"
-        ) from error
-    finally:
-        sys.path.remove(import_path)
-    function = getattr(module, function_name, None)
-    if not inspect.isfunction(function):
-        functions = [
-            key for key, value in vars(module).items() if inspect.isfunction(value) and not key.startswith("_")
-        ]
-        raise RequestError(
-            f"metric {name!r}: {module_name!r} has no such function; it has {', '.join(functions) or 'none'}"
+            f"metric {requested!r} has no option {', '.join(unknown)}; its options: {', '.join(optional) or 'none'}"
         )
-    arguments = list(inspect.signature(function).parameters)
-    title = (inspect.getdoc(function) or name).splitlines()[0]
-    for takes in _ARGUMENTS:
-        if arguments == [takes]:
-            return CustomMetric(name=name, title=title, takes=takes, function=function)
-    raise RequestError(f"metric {name!r} takes ({', '.join(arguments)}); it must take (outcomes) or (block)")
+    if missing or not {"outcomes", "block"} & set(takes):
+        raise RequestError(
+            f"metric {requested!r} takes ({', '.join(parameters)}); it must take outcomes or block, may take corpus; "
+            f"other arguments need a default or a value: {requested.partition('(')[0]}(option=value)"
+        )
+    return CustomMetric(
+        name=found.name,
+        title=_title(target) or found.name,
+        function=functools.partial(target, **options),
+        takes=frozenset(takes),
+        aggregate=_attribute(target, "aggregate"),
+        lower_is_better=bool(_attribute(target, "lower_is_better")),
+        file=found.file,
+    )
+
+
+def _title(target: Any) -> str:
+    """The first line of a docstring; of a partial function, that of the function."""
+    text = inspect.getdoc(target.func if isinstance(target, functools.partial) else target) or ""
+    return text.partition("\n")[0].strip()
+
+
+def _attribute(target: Any, name: str) -> Any:
+    """An attribute of a callable; of a partial function, also that of the function."""
+    inner = getattr(target, "func", None) if isinstance(target, functools.partial) else None
+    return getattr(target, name, getattr(inner, name, None))

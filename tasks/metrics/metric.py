@@ -14,6 +14,8 @@ from store.types import Direction
 from tasks.scoring.outcomes import Outcomes
 
 Ties: TypeAlias = Literal["lost", "expected", "won"]
+Reduce: TypeAlias = Literal["mean", "median"] | Callable[[NDArray[np.float64]], float]
+"""How values of queries become one figure; a function gets the values of some queries and may return NaN."""
 
 RETRIEVAL: frozenset[Direction] = frozenset({"t2i", "i2t"})
 
@@ -27,30 +29,35 @@ class Metric:
         title: One line that explains it.
         directions: Protocols that it can be computed for.
         values: Computes :meth:`per_query`.
-        reduce: How values of queries become one figure: their mean, weighted by ``Outcomes.weights``, or their median.
+        reduce: How values of queries become one figure: their mean, weighted by ``Outcomes.weights``, their median, or
+            a function of them (an aggregate).
         several: Whether it differs from other metrics only where queries have several relevant items.
         higher_is_better: False for ranks.
         guess: Expected value of random scores, where a constant scorer gets another one.
-        reference: Whether it has no chance value: consistency with a reference language, custom metrics.
+        reference: Whether it has no chance value: consistency with a reference language, a user's metric.
     """
 
     name: str
     title: str
     directions: frozenset[Direction]
     values: Callable[[Outcomes, Ties], NDArray[np.float64]]
-    reduce: Literal["mean", "median"] = "mean"
+    reduce: Reduce = "mean"
     several: bool = False
     higher_is_better: bool = True
     guess: Callable[[Outcomes], float] | None = None
     reference: bool = False
 
     def per_query(self, outcomes: Outcomes, ties: Ties = "expected") -> NDArray[np.float64]:
-        """float64, shape ``(n_queries,)``: expected with equal scores in random order, or every tie lost or won."""
+        """float64, shape ``(n_queries,)``: expected with equal scores in random order, or every tie lost or won.
+
+        NaN for a query that the metric does not apply to. For an aggregate a query may have several numbers, shape
+        ``(n_queries, ...)``.
+        """
         return self.values(outcomes, ties)
 
-    def value(self, outcomes: Outcomes) -> float:
-        """The figure: weighted mean, or median, of the expected values per query."""
-        return self._reduced(self.per_query(outcomes), outcomes)
+    def value(self, outcomes: Outcomes, ties: Ties = "expected") -> float:
+        """The figure over the queries that the metric applies to; NaN if there is none."""
+        return self._reduced(self.per_query(outcomes, ties), outcomes)
 
     def chance(self, outcomes: Outcomes) -> float | None:
         """The chance value on the same queries and galleries; None for a metric without one."""
@@ -67,9 +74,24 @@ class Metric:
         return right_kind and compared and (not self.several or bool((outcomes.n_relevant > 1).any()))
 
     def _reduced(self, values: NDArray[np.float64], outcomes: Outcomes) -> float:
+        known = ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
+        if not known.any():
+            return float("nan")
+        if callable(self.reduce):
+            return float(self.reduce(values[known]))
         if self.reduce == "median":
-            return float(np.median(values))
-        return float(np.average(values, weights=outcomes.weights))
+            return float(np.median(values[known]))
+        return float(np.average(values[known], weights=outcomes.weights[known]))
+
+
+def decided(outcomes: Outcomes, ties: Ties) -> Outcomes:
+    """The outcomes with every tie lost or won; unchanged for the expectation."""
+    if ties == "expected":
+        return outcomes
+    lost = ties == "lost"
+    first = outcomes.rank_worst if lost else outcomes.rank_best
+    every = outcomes.relevant_rank_worst if lost else outcomes.relevant_rank_best
+    return replace(outcomes, rank_best=first, rank_worst=first, relevant_rank_best=every, relevant_rank_worst=every)
 
 
 def _all_tied(outcomes: Outcomes) -> Outcomes:

@@ -7,14 +7,13 @@ Measures Efficiently in the Presence of Tied Scores", ECIR 2008).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from store.ragged import positions_within
-from tasks.metrics.metric import RETRIEVAL, Metric, Ties
+from tasks.metrics.metric import RETRIEVAL, Metric, decided
 from tasks.scoring.outcomes import Outcomes
 
 
@@ -130,17 +129,9 @@ def _several(name: str, title: str, measure: Callable[[Outcomes], NDArray[np.flo
         name=name,
         title=title,
         directions=RETRIEVAL,
-        values=lambda o, ties: measure(_decided(o, ties)),
+        values=lambda o, ties: measure(decided(o, ties)),
         several=True,
     )
-
-
-def _decided(outcomes: Outcomes, ties: Ties) -> Outcomes:
-    """The outcomes with every tie lost or won; unchanged for the expectation."""
-    if ties == "expected":
-        return outcomes
-    ranks = outcomes.relevant_rank_worst if ties == "lost" else outcomes.relevant_rank_best
-    return replace(outcomes, relevant_rank_best=ranks, relevant_rank_worst=ranks)
 
 
 def recall_all_at(k: int) -> Metric:

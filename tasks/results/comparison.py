@@ -15,7 +15,7 @@ from store.types import digest16
 from tasks.metrics import Metric
 from tasks.results.hit_lists import known_metrics
 from tasks.scoring.outcomes import Outcomes
-from tasks.statistics.clusters import Clusters
+from tasks.statistics.clusters import Clusters, known_queries
 from tasks.statistics.pairwise import compare_encoders
 from tasks.statistics.resampling import Resampling
 
@@ -46,8 +46,9 @@ def comparison_rows(
 ) -> pa.Table:
     """One row of ``schema.COMPARISONS`` per metric and pair of encoders; no rows for fewer than two encoders.
 
-    p-values are adjusted over all pairs of one metric. ``n_clusters`` is the number of images of the corpus, so that
-    the draws are those of the results.
+    p-values are adjusted over all pairs of one metric. A query counts where a metric has a value of both encoders; an
+    encoder without any value of a metric is not compared by it. ``n_clusters`` is the number of images of the corpus,
+    so that the draws are those of the results.
 
     Raises:
         RequestError: Encoders under different protocols, or with different queries.
@@ -61,8 +62,9 @@ def comparison_rows(
     created = datetime.now(UTC)
     rows = []
     for metric in metrics:
+        values = {key: metric.per_query(encoder.outcomes) for key, encoder in by_key.items()}
         compared = compare_encoders(
-            {key: metric.per_query(encoder.outcomes) for key, encoder in by_key.items()},
+            {key: of_encoder for key, of_encoder in values.items() if known_queries(of_encoder).any()},
             clusters,
             resampling,
             reduce=metric.reduce,
@@ -82,7 +84,7 @@ def comparison_rows(
                     "fingerprint_a": a.fingerprint,
                     "encoder_b": b.encoder,
                     "fingerprint_b": b.fingerprint,
-                    "difference": pair.difference.value,
+                    "difference": pair.difference.value if np.isfinite(pair.difference.value) else None,
                     "ci_low": pair.difference.low,
                     "ci_high": pair.difference.high,
                     "interval_method": pair.difference.method,
@@ -91,7 +93,7 @@ def comparison_rows(
                     "p_mcnemar": pair.effect.p_mcnemar,
                     "p_adjusted": pair.p_adjusted,
                     "adjustment": resampling.adjustment,
-                    **pair.effect.tally._asdict(),
+                    **(pair.effect.tally._asdict() if pair.effect.tally else {}),
                     "cohen_dz": pair.effect.cohen_dz,
                     "cohen_h": pair.effect.cohen_h,
                     "odds_ratio": pair.effect.odds_ratio,
@@ -136,5 +138,7 @@ def _check_same_queries(encoders: Sequence[EncoderOutcomes]) -> None:
 
 
 def _is_share(metric: Metric, encoders: Sequence[EncoderOutcomes]) -> bool:
-    """Whether the metric is a share of hits: with every tie lost, each query is 0 or 1."""
-    return all(bool(np.isin(metric.per_query(c.outcomes, "lost"), (0.0, 1.0)).all()) for c in encoders)
+    """Whether a metric of the table is a share of hits: with every tie lost, each query is 0 or 1."""
+    return not metric.reference and all(
+        bool(np.isin(metric.per_query(c.outcomes, "lost"), (0.0, 1.0)).all()) for c in encoders
+    )

@@ -170,10 +170,14 @@ def known_metrics(outcomes: Outcomes) -> list[Metric]:
     All that apply, for outcomes of scores. For hit lists, those with equal values when every rank is at the best and
     at the worst end of its range.
     """
-    metrics = metrics_of(outcomes)
+    return [metric for metric in metrics_of(outcomes) if is_known(metric, outcomes)]
+
+
+def is_known(metric: Metric, outcomes: Outcomes) -> bool:
+    """Whether the outcomes determine a metric; see :func:`known_metrics`."""
     if np.isfinite(outcomes.best_score).all():
-        return metrics
-    return [m for m in metrics if np.array_equal(m.per_query(outcomes, "lost"), m.per_query(outcomes, "won"))]
+        return True
+    return np.array_equal(metric.per_query(outcomes, "lost"), metric.per_query(outcomes, "won"), equal_nan=True)
 
 
 class ImportedRows(NamedTuple):

@@ -24,8 +24,8 @@ def replicate_rows(evaluated: Evaluated, resampling: Resampling) -> pa.Table:
     provenance, protocol = evaluated.provenance, evaluated.outcomes.protocol.id
     identity = {name: value for name, value in asdict(provenance).items() if name in REPLICATES.names}
     rows = []
-    for metric, values in zip(evaluated.metrics, evaluated.per_query, strict=True):
-        statistic = statistic_of(values, evaluated.clusters, metric.reduce)
+    for metric, sample in evaluated.samples:
+        statistic = statistic_of(*sample, metric.reduce)
         [replicates] = bootstrap_replicates(statistic, evaluated.n_clusters, resampling)
         rows.append(
             {

@@ -15,7 +15,7 @@ from tasks.results.summary import Evaluated, Provenance, result_row, results_tab
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.bootstrap import bootstrap_statistic
 from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import ClusteredValues, stacked_statistic
+from tasks.statistics.statistic import stacked_statistic
 
 RECALLS = (hit_at(1), hit_at(5), hit_at(10))
 
@@ -50,7 +50,7 @@ def rsum_row(
         Evaluated(outcomes=outcomes, metrics=RECALLS, provenance=provenance, n_clusters=n_clusters)
         for outcomes in (t2i, i2t)
     ]
-    means = stacked_statistic([ClusteredValues(each.per_query, each.clusters) for each in both])
+    means = stacked_statistic([sample for each in both for _, sample in each.samples])
 
     def total(weights: NDArray[np.uint8]) -> NDArray[np.float64]:
         summed: NDArray[np.float64] = 100 * means(weights).sum(axis=0, keepdims=True)
@@ -58,7 +58,7 @@ def rsum_row(
 
     def points(ties: Ties) -> float:
         """The sum of the six means."""
-        return 100 * math.fsum(each.clusters.mean(m.per_query(each.outcomes, ties)) for each in both for m in RECALLS)
+        return 100 * math.fsum(m.value(each.outcomes, ties) for each in both for m in RECALLS)
 
     n_occupied = len(np.union1d(t2i.clusters, i2t.clusters))
     [interval] = bootstrap_statistic(total, resampling, n_clusters=n_clusters, occupied=[n_occupied])

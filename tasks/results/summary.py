@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
@@ -15,13 +15,15 @@ from numpy.typing import NDArray
 from store.schema import RESULTS
 from store.types import digest16
 from tasks.metrics import Metric
+from tasks.metrics.metric import Ties
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.bootstrap import Interval, bootstrap_samples
-from tasks.statistics.clusters import Clusters
+from tasks.statistics.clusters import Clusters, known_queries
 from tasks.statistics.proportion import cluster_robust_error, wilson_interval
 from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import REDUCTIONS, ClusteredValues
+from tasks.statistics.statistic import ClusteredValues, Reduce
 
+NOT_DEFINED = "no value: the aggregate of these queries is not a number"
 AT_THE_EDGE = "all queries have the same outcome: Wilson interval over the {n} clusters instead of the bootstrap"
 
 
@@ -65,13 +67,20 @@ class Evaluated:
         return Clusters.of(self.outcomes.clusters, self.n_clusters, self.outcomes.weights)
 
     @cached_property
-    def per_query(self) -> NDArray[np.float64]:
-        """The values of each metric, shape ``(n_metrics, n_queries)``."""
-        return np.array([metric.per_query(self.outcomes) for metric in self.metrics], dtype=np.float64)
+    def samples(self) -> list[tuple[Metric, ClusteredValues]]:
+        """Each metric that applies to a query, with its values of these queries (one row) and their clusters."""
+        found = []
+        for metric in self.metrics:
+            values = np.asarray(metric.per_query(self.outcomes), dtype=np.float64)
+            known = known_queries(values)
+            if known.any():
+                clusters = self.clusters if known.all() else self.clusters.only(known)
+                found.append((metric, ClusteredValues(values[known][None], clusters)))
+        return found
 
 
 def result_rows(evaluated: Sequence[Evaluated], resampling: Resampling) -> pa.Table:
-    """One row of ``schema.RESULTS`` per metric of each evaluation, in their order.
+    """One row of ``schema.RESULTS`` per metric of each evaluation, in their order; none where it applies to no query.
 
     All intervals are computed in one pass over the draws, much faster than one evaluation after the other. An interval
     that cannot be computed is null with a ``reason``; where all queries of a share hit (or all miss), Wilson over the
@@ -126,62 +135,58 @@ def result_key(provenance: Provenance, protocol: str, metric: str) -> str:
 
 
 def _metric_rows(evaluated: Evaluated, intervals: Sequence[Interval], resampling: Resampling) -> list[dict[str, Any]]:
-    outcomes, clusters = evaluated.outcomes, evaluated.clusters
+    outcomes = evaluated.outcomes
     scored = bool(np.isfinite(outcomes.best_score).all())  # imported hit lists give rank ranges, which are not ties
-    return [
-        {
-            **result_row(
-                evaluated.provenance,
-                resampling,
-                interval,
-                protocol=outcomes.protocol.id,
-                metric=metric.name,
-                value=metric.value(outcomes),
-                n_queries=clusters.n_queries,
-                n_clusters=clusters.n_occupied,
-            ),
-            "robust_error": cluster_robust_error(values, clusters)
-            if metric.reduce == "mean" and clusters.n_occupied > 1
-            else None,
-            **_wilson(values, clusters, resampling.level),
-            "value_ties_lost": _reduced(metric.per_query(outcomes, "lost"), metric, clusters),
-            "value_ties_won": _reduced(metric.per_query(outcomes, "won"), metric, clusters),
-            "tie_share": float(outcomes.tied.mean()) if scored else None,
-            "chance": metric.chance(outcomes),
-        }
-        for metric, values, interval in zip(evaluated.metrics, evaluated.per_query, intervals, strict=True)
-    ]
+    rows = []
+    for (metric, (values, clusters)), interval in zip(evaluated.samples, intervals, strict=True):
+        value = _figure(metric, outcomes, "expected")
+        row = result_row(
+            evaluated.provenance,
+            resampling,
+            interval if value is not None else replace(interval, reason=NOT_DEFINED),
+            protocol=outcomes.protocol.id,
+            metric=metric.name,
+            value=value,
+            n_queries=clusters.n_queries,
+            n_clusters=clusters.n_occupied,
+        )
+        if metric.reduce == "mean" and clusters.n_occupied > 1:
+            row["robust_error"] = cluster_robust_error(values, clusters)
+        if not callable(metric.reduce):
+            row |= _wilson(np.asarray(values)[0], clusters, resampling.level)
+        row["value_ties_lost"] = _figure(metric, outcomes, "lost")
+        row["value_ties_won"] = _figure(metric, outcomes, "won")
+        row["tie_share"] = float(outcomes.tied.mean()) if scored else None
+        row["chance"] = metric.chance(outcomes)
+        rows.append(row)
+    return rows
+
+
+def _figure(metric: Metric, outcomes: Outcomes, ties: Ties) -> float | None:
+    value = metric.value(outcomes, ties)
+    return value if np.isfinite(value) else None
 
 
 def _intervals(evaluated: Sequence[Evaluated], resampling: Resampling) -> list[list[Interval]]:
     """For each evaluation the interval of every metric; all with the same draws and the same reduction together."""
-    intervals: list[dict[int, Interval]] = [{} for _ in evaluated]
-    for n_clusters in dict.fromkeys(each.n_clusters for each in evaluated):
-        for reduce in REDUCTIONS:
-            chosen = {
-                i: [row for row, metric in enumerate(each.metrics) if metric.reduce == reduce]
-                for i, each in enumerate(evaluated)
-                if each.n_clusters == n_clusters
-            }
-            chosen = {i: rows for i, rows in chosen.items() if rows}
-            samples = [
-                ClusteredValues(evaluated[i].per_query[rows], evaluated[i].clusters) for i, rows in chosen.items()
-            ]
-            for (i, rows), of_rows in zip(chosen.items(), bootstrap_samples(samples, resampling, reduce), strict=True):
-                intervals[i] |= dict(zip(rows, of_rows, strict=True))
+    together: dict[tuple[int, Reduce], list[tuple[int, int]]] = {}
+    for i, each in enumerate(evaluated):
+        for row, (metric, _) in enumerate(each.samples):
+            together.setdefault((each.n_clusters, metric.reduce), []).append((i, row))
+    intervals: dict[tuple[int, int], Interval] = {}
+    for (_, reduce), members in together.items():
+        samples = [evaluated[i].samples[row][1] for i, row in members]
+        drawn = bootstrap_samples(samples, resampling, reduce)
+        intervals |= {member: interval for member, [interval] in zip(members, drawn, strict=True)}
     return [
         [
-            _at_the_edge(of_protocol[row], each.per_query[row], each.clusters, resampling.level)
+            _at_the_edge(intervals[i, row], np.asarray(values)[0], clusters, resampling.level)
             if metric.reduce == "mean" and metric.higher_is_better
-            else of_protocol[row]
-            for row, metric in enumerate(each.metrics)
+            else intervals[i, row]
+            for row, (metric, (values, clusters)) in enumerate(each.samples)
         ]
-        for each, of_protocol in zip(evaluated, intervals, strict=True)
+        for i, each in enumerate(evaluated)
     ]
-
-
-def _reduced(values: NDArray[np.float64], metric: Metric, clusters: Clusters) -> float:
-    return float(np.median(values)) if metric.reduce == "median" else clusters.mean(values)
 
 
 def _at_the_edge(interval: Interval, values: NDArray[np.float64], clusters: Clusters, level: float) -> Interval:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+SEVERAL_PROTOCOLS = frozenset("+*")  # characters in the protocol of a figure over several protocols
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +56,16 @@ class EvaluationRef:
     sets: SetsRef
     evaluations: dict[str, str]  # protocol id -> id of its evaluation
     n_scored: int
+    n_added: int = 0  # figures that stored evaluations did not have yet
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricRef:
+    """The rows of a user's metric for the encoders of one corpus are in the store."""
+
+    results: tuple[str, ...]  # ids of the result rows
+    n_comparisons: int
+    left_out: tuple[str, ...]  # encoders and protocols without a figure, with the reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +75,14 @@ class CompareRef:
     corpus: str
     corpus_fingerprint: str
     n_comparisons: int
+
+
+def by_corpus(evaluations: Sequence[EvaluationRef]) -> list[tuple[EvaluationRef, ...]]:
+    """The evaluations of each corpus together, in the order given."""
+    groups: dict[str, list[EvaluationRef]] = {}
+    for evaluation in evaluations:
+        groups.setdefault(evaluation.sets.corpus_fingerprint, []).append(evaluation)
+    return [tuple(members) for members in groups.values()]
 
 
 def encoder_name(entry: str | Mapping[str, Any]) -> str:

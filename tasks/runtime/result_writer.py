@@ -5,20 +5,44 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from store.schema import RESULTS
 from store.types import EvalProtocol
-from tasks.metrics import metrics_of
+from tasks.metrics import METRICS, metrics_of
 from tasks.results.languages import Part, language_rows, part_of
 from tasks.results.replicates import replicate_rows
 from tasks.results.rsum import rsum_row
 from tasks.results.summary import Evaluated, Provenance, result_rows
+from tasks.runtime.references import SEVERAL_PROTOCOLS
 from tasks.runtime.scoring import ScoredSets
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.layout import cluster_count
 from tasks.statistics.resampling import METHODS, Resampling
+
+
+class Renewed(NamedTuple):
+    """The results of one protocol that were computed with the settings of this run: metrics, and their most queries."""
+
+    metrics: frozenset[str]
+    n_queries: int
+
+    def lacks(self, protocol: EvalProtocol) -> bool:
+        """Whether a metric of the table has no result, of those that the protocol's outcomes determine.
+
+        Which kinds of metrics apply is known without the outcomes: a protocol has results of every kind or of none.
+        """
+        several = any(METRICS[name].several for name in self.metrics & METRICS.keys())
+        reference = any(METRICS[name].reference for name in self.metrics & METRICS.keys())
+        return any(
+            name not in self.metrics
+            and protocol.direction in metric.directions
+            and several >= metric.several
+            and reference >= metric.reference
+            for name, metric in METRICS.items()
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,40 +53,61 @@ class ResultWriter:
     resampling: Resampling
     run: str
 
-    def renew(self, evaluations: Sequence[str]) -> dict[str, int]:
+    def renew(self, evaluations: Sequence[str], *, keep_replicates: bool) -> dict[str, Renewed]:
         """Write results of these evaluations that were computed with the same settings again as this run's.
 
+        With ``keep_replicates`` only those that have replicates, apart from figures over several protocols, which have
+        none, and those of users' metrics.
+
         Returns:
-            Protocol id -> number of queries, of those results.
+            Protocol id -> its results in the store, of those that have any.
         """
-        rows = self.scored.store.rows("results", evaluation=evaluations).to_pylist()
+        store = self.scored.store
+        rows = store.rows("results", evaluation=evaluations).to_pylist()
         settings = (self.resampling.replicates, self.resampling.seed, self.resampling.level)
         same = [row for row in rows if (row["replicates"], row["seed"], row["level"]) == settings]
         methods = {*METHODS} - {self.resampling.method}
-        other_methods = {row["protocol"] for row in same if row["interval_method"] in methods}
-        renewed = [row for row in same if row["protocol"] not in other_methods]
+        # where there is no interval, the row does not say which method it was not computed by
+        others = {row["protocol"] for row in same if row["interval_method"] in methods and row["metric"] in METRICS}
+        renewed = [row for row in same if row["interval_method"] not in methods and row["protocol"] not in others]
+        if keep_replicates:
+            kept = store.counts("replicates", "result", evaluation=evaluations).keys()
+            renewed = [r for r in renewed if r["result"] in kept or r["metric"] not in METRICS or _over_several(r)]
         now = datetime.now(UTC)
         self._write(
             "results",
             pa.Table.from_pylist([{**row, "run": self.run, "created": now} for row in renewed], schema=RESULTS),
         )
-        return {row["protocol"]: row["n_queries"] for row in renewed}
+        by_protocol: dict[str, list[dict[str, Any]]] = {}
+        for row in renewed:
+            by_protocol.setdefault(row["protocol"], []).append(row)
+        return {
+            protocol: Renewed(frozenset(row["metric"] for row in rows), max(row["n_queries"] for row in rows))
+            for protocol, rows in by_protocol.items()
+        }
 
-    def write_metrics(self, protocols: Sequence[Outcomes], *, keep_replicates: bool) -> None:
-        """Every metric of several protocols with its interval; with ``keep_replicates`` also every bootstrap draw."""
+    def write_metrics(
+        self, protocols: Sequence[Outcomes], *, keep_replicates: bool, present: Mapping[str, Renewed]
+    ) -> int:
+        """The metrics of several protocols with their intervals, except those of a protocol that are ``present``.
+
+        With ``keep_replicates`` also every bootstrap draw. Returns the number of figures.
+        """
         evaluated = [
             Evaluated(
                 outcomes=outcomes,
-                metrics=metrics_of(outcomes),
+                metrics=[m for m in metrics_of(outcomes) if m.name not in _names(present, outcomes.protocol.id)],
                 provenance=self._provenance(self.scored.evaluations[outcomes.protocol.id]),
                 n_clusters=cluster_count(self.scored.corpus, outcomes.protocol),
             )
             for outcomes in protocols
         ]
-        self._write("results", result_rows(evaluated, self.resampling))
+        rows = result_rows(evaluated, self.resampling)
+        self._write("results", rows)
         if keep_replicates:
             for of_protocol in evaluated:
                 self._write("replicates", replicate_rows(of_protocol, self.resampling))
+        return len(rows)
 
     def write_rsum(self, protocols: Sequence[EvalProtocol]) -> None:
         """The sum of six recalls, from the stored outcomes of a text-to-image and an image-to-text protocol."""
@@ -94,3 +139,12 @@ class ResultWriter:
 
     def _write(self, table: str, rows: pa.Table) -> None:
         self.scored.store.write_rows(table, rows, replace="result")
+
+
+def _over_several(row: Mapping[str, Any]) -> bool:
+    """Whether a result is a figure over several protocols."""
+    return not SEVERAL_PROTOCOLS.isdisjoint(row["protocol"])
+
+
+def _names(present: Mapping[str, Renewed], protocol: str) -> frozenset[str]:
+    return present[protocol].metrics if protocol in present else frozenset()

@@ -1,4 +1,4 @@
-"""Raw scores with their relevance, for custom metrics that need more than outcomes keep, such as a margin."""
+"""Raw scores with their relevance, for a user's metric that needs more than outcomes keep, such as a margin."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.types import EvalProtocol
-from tasks.scoring.dense import dense_score_rows
+from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, dense_score_rows
+from tasks.scoring.late_interaction.maxsim import maxsim_score_rows
+from tasks.scoring.late_interaction.multivectors import Blocks
 from tasks.scoring.protocols.tasks import RetrievalTask
 
 
@@ -34,13 +36,25 @@ class ScoreBlock(NamedTuple):
 
 
 def score_blocks(
-    images: NDArray[np.float32], captions: NDArray[np.float32], task: RetrievalTask, *, memory_bytes: int = 1 << 30
+    images: NDArray[np.float32] | Blocks,
+    captions: NDArray[np.float32] | Blocks,
+    task: RetrievalTask,
+    *,
+    device: str = "cpu",
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> Iterator[ScoreBlock]:
-    """All queries of one protocol, block by block; every query comes once.
+    """All queries of one protocol, block by block; every query comes once, with the scores that it was ranked by.
 
-    Arguments as for :func:`tasks.scoring.dense.score_dense`.
+    Arguments as for :func:`tasks.scoring.evaluate.evaluate`: matrices of a single-vector encoder, or functions that
+    yield the multi-vectors of a late-interaction encoder.
     """
-    for start, scores in dense_score_rows(images, captions, task, memory_bytes=memory_bytes):
+    if isinstance(images, np.ndarray) and isinstance(captions, np.ndarray):
+        rows_of_scores = dense_score_rows(images, captions, task, device=device, memory_bytes=memory_bytes)
+    elif callable(images) and callable(captions):
+        rows_of_scores = maxsim_score_rows(images, captions, task, device=device, memory_bytes=memory_bytes)
+    else:
+        raise TypeError("images and captions must both be matrices (single), or both functions that yield blocks")
+    for start, scores in rows_of_scores:
         table = scores.cpu().numpy()
         inside = np.flatnonzero((task.queries >= start) & (task.queries < start + len(table)))
         for number in np.unique(task.gallery_of[inside]):

@@ -53,8 +53,8 @@ def bootstrap_samples(
     Returns:
         For each sample one :class:`Interval` per row of its values, the same as for the sample alone. Its ends are
         None, with the reason, for fewer than two clusters and for a mean that is identical in every replicate. A
-        median often is, because most queries have the same rank: its interval is then that one value, given enough
-        clusters for an interval of order statistics (``2 * 0.5 ** n <= 1 - level``: six at 95 %).
+        median or another aggregate often is, because most queries have the same rank: its interval is then that one
+        value, given enough clusters for an interval of order statistics (``2 * 0.5 ** n <= 1 - level``: six at 95 %).
 
     Raises:
         ValueError: Values that do not fit their clusters, or clusters of different corpora.
@@ -77,7 +77,7 @@ def bootstrap_samples(
             resampling,
             n_clusters=samples[0].clusters.n_clusters,
             occupied=occupied,
-            may_be_constant=[reduce == "median"] * len(occupied),
+            may_be_constant=[reduce != "mean"] * len(occupied),
         )
     )
     return [[next(intervals) for _ in range(length)] for length in lengths]
@@ -102,7 +102,7 @@ def paired_intervals(
         >>> interval.value, interval.low, interval.high
         (0.25, 0.0, 0.75)
     """
-    checked = checked_values(values, clusters)
+    checked = values if callable(reduce) else checked_values(values, clusters)
     statistic = statistic_of(checked, clusters, reduce)
     first, second = [a for a, _ in pairs], [b for _, b in pairs]
 
@@ -116,7 +116,7 @@ def paired_intervals(
         resampling,
         n_clusters=clusters.n_clusters,
         occupied=[clusters.n_occupied] * len(pairs),
-        may_be_constant=[reduce == "median" and not np.array_equal(checked[a], checked[b]) for a, b in pairs],
+        may_be_constant=[reduce != "mean" and not np.array_equal(checked[a], checked[b]) for a, b in pairs],
     )
 
 

@@ -5,7 +5,7 @@ The five captions of an image are not five independent observations; the cluster
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -74,6 +74,11 @@ class Clusters:
         return np.bincount(self.labels, minlength=self.n_clusters)
 
     @cached_property
+    def totals(self) -> NDArray[np.float64]:
+        """Sum of the weights of each cluster's queries, shape ``(n_clusters,)``."""
+        return np.bincount(self.labels, weights=self.weights, minlength=self.n_clusters)
+
+    @cached_property
     def n_occupied(self) -> int:
         """Clusters with at least one query: the number of independent units."""
         return int(np.count_nonzero(self.sizes))
@@ -82,6 +87,15 @@ class Clusters:
     def independent(self) -> bool:
         """Whether every query is a cluster of its own."""
         return int(self.sizes.max()) == 1
+
+    def only(self, queries: NDArray[np.bool_]) -> Clusters:
+        """The clusters of some of the queries. The corpus has as many clusters as before, so that draws are shared.
+
+        Examples:
+            >>> Clusters.of([0, 0, 2], 4).only(np.array([True, False, True])).sizes.tolist()
+            [1, 0, 1, 0]
+        """
+        return replace(self, labels=self.labels[queries], weights=self.weights[queries])
 
     def mean(self, values: NDArray[np.float64]) -> float:
         """Weighted mean over the queries of one row of values, shape ``(n_queries,)``."""
@@ -116,6 +130,17 @@ class Clusters:
         cell = self.labels[inside] * width + np.maximum(levels[inside] - first, 0)
         counts = np.bincount(cell, minlength=self.n_clusters * width)
         return counts.reshape(self.n_clusters, width).cumsum(axis=1).astype(np.float64)
+
+
+def known_queries(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which queries have a value, shape ``(n_queries,)``: NaN stands for none, alone or among several numbers.
+
+    Examples:
+        >>> known_queries(np.array([[1.0, 2.0], [3.0, np.nan]])).tolist()
+        [True, False]
+    """
+    known: NDArray[np.bool_] = ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
+    return known
 
 
 def checked_values(values: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ from tasks.statistics.clusters import Clusters
 IDENTICAL = "no test: the encoders have the same value on every query"
 SEVERAL_QUERIES = "no McNemar test: images have several queries, which are not independent"
 POWER = 0.8  # of a detectable effect
+AGGREGATE = "no test and no effect size: the metric is an aggregate over queries, no mean or median of their values"
 NEVER_LOSES = "no odds ratio: the second encoder wins on no query, the ratio is infinite"
 
 
@@ -32,7 +33,7 @@ class Effect:
     """Effect sizes of the first encoder against the second.
 
     Attributes:
-        tally: Queries on which the first is better, equal, worse.
+        tally: Queries on which the first is better, equal, worse; None for an aggregate over queries.
         p_mcnemar: Exact; None where images have several queries or outcomes are not plain hits and misses.
         cohen_dz: Mean difference in standard deviations of the differences.
         cohen_h: For shares: difference on the arcsine scale.
@@ -40,12 +41,16 @@ class Effect:
         reasons: Why something is None.
     """
 
-    tally: Tally
+    tally: Tally | None
     p_mcnemar: float | None
     cohen_dz: float | None
     cohen_h: float | None
     odds_ratio: float | None
     reasons: tuple[str, ...]
+
+
+NO_EFFECT = Effect(tally=None, p_mcnemar=None, cohen_dz=None, cohen_h=None, odds_ratio=None, reasons=(AGGREGATE,))
+"""Of an aggregate over queries: there is no query on which one encoder is better."""
 
 
 def effect_of(

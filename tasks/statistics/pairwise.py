@@ -9,22 +9,24 @@ precisions of its vectors, two translators of the same captions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tasks.statistics.bootstrap import Interval, paired_intervals
-from tasks.statistics.clusters import Clusters, checked_values
-from tasks.statistics.effect import IDENTICAL, Effect, detectable_effect, effect_of
+from tasks.statistics.clusters import Clusters, known_queries
+from tasks.statistics.effect import IDENTICAL, NO_EFFECT, Effect, detectable_effect, effect_of
 from tasks.statistics.median_flip import median_flip_tests
 from tasks.statistics.multiplicity import adjusted
-from tasks.statistics.permutation import FlipTest, sign_flip_tests
+from tasks.statistics.permutation import NO_TEST, FlipTest, sign_flip_tests
 from tasks.statistics.proportion import cluster_robust_error
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.statistic import Reduce
+
+NO_COMMON_QUERY = "no comparison: no query has a value of both encoders"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +34,10 @@ class Comparison:
     """Two encoders, ``a`` minus ``b``, under one metric.
 
     Attributes:
-        difference: With the paired interval, in the metric's unit.
+        difference: With the paired interval, in the metric's unit; its value is NaN without a common query.
         p_adjusted: The sign-flip p-value adjusted over all pairs compared together.
         detectable_effect: True difference that this comparison detects with 80 % power.
+        n_queries: Queries on which both have a value.
         n_clusters: Images that they belong to.
         reason: Why something is None; several reasons are joined by ``"; "``.
     """
@@ -63,10 +66,13 @@ def compare_encoders(
     """Every pair of encoders under one metric.
 
     Args:
-        values: Encoder -> per-query values, shape ``(n_queries,)``, the queries in the same order for all.
+        values: Encoder -> per-query values, shape ``(n_queries,)``, the queries in the same order for all. A pair is
+            compared on the queries where neither is NaN. For an aggregate a query may have several numbers, shape
+            ``(n_queries, ...)``.
         clusters: Of these queries, with their weights.
         resampling: How intervals and random flips are drawn, and p-values adjusted over all pairs.
-        reduce: How per-query values become the metric.
+        reduce: How per-query values become the metric. Of an aggregate there is the difference with its interval, but
+            no test: a query has no winner.
         lower_is_better: For ranks: wins are queries with the lower value. The difference stays ``a`` minus ``b``.
         share: Values are hits and misses, or expected hits where scores tie: Cohen's h applies. Plain zeros and
             ones are recognised.
@@ -75,7 +81,7 @@ def compare_encoders(
         One :class:`Comparison` per pair, in the order of ``itertools.combinations`` of the keys.
 
     Raises:
-        ValueError: An encoder with another number of queries than the clusters have.
+        ValueError: An encoder with another number of queries than the clusters have, or an infinite value.
 
     Examples:
         >>> hits = {"old": [0, 0, 0, 1, 0, 0], "new": [1, 1, 1, 1, 1, 1]}
@@ -87,43 +93,98 @@ def compare_encoders(
     pairs = list(combinations(range(len(names)), 2))
     if not pairs:
         return []
-    table = np.concatenate([_row(name, row, clusters) for name, row in values.items()])
-    differences = paired_intervals(table, clusters, pairs, resampling, reduce)
-    flip_tests = sign_flip_tests if reduce == "mean" else median_flip_tests
-    flips = flip_tests(table, clusters, pairs, resampling)
-    p_adjusted = adjusted([test.p for test in flips], resampling.adjustment)
-    effects = [effect_of(table[a], table[b], clusters, lower_is_better=lower_is_better, share=share) for a, b in pairs]
+    table = np.stack([_row(name, row, clusters) for name, row in values.items()])
+    known = np.stack([known_queries(row) for row in table])
+    alike: dict[bytes, list[int]] = {}  # pairs that have the same queries in common
+    for at, (a, b) in enumerate(pairs):
+        alike.setdefault((known[a] & known[b]).tobytes(), []).append(at)
+    found: dict[int, Comparison] = {}
+    for members in alike.values():
+        rows = sorted({row for at in members for row in pairs[at]})
+        common = known[rows].all(axis=0)
+        inside = [(rows.index(pairs[at][0]), rows.index(pairs[at][1])) for at in members]
+        compared = _compare_pairs(
+            [names[row] for row in rows],
+            table[rows][:, common],
+            clusters if common.all() else clusters.only(common),
+            inside,
+            resampling,
+            reduce=reduce,
+            lower_is_better=lower_is_better,
+            share=share,
+        )
+        found |= dict(zip(members, compared, strict=True))
+    p_adjusted = adjusted([found[at].flip_test.p for at in range(len(pairs))], resampling.adjustment)
+    return [replace(found[at], p_adjusted=p) for at, p in enumerate(p_adjusted)]
+
+
+def _compare_pairs(
+    names: Sequence[str],
+    table: NDArray[np.float64],
+    clusters: Clusters,
+    pairs: Sequence[tuple[int, int]],
+    resampling: Resampling,
+    *,
+    reduce: Reduce,
+    lower_is_better: bool,
+    share: bool,
+) -> list[Comparison]:
+    """Pairs of rows, shape ``(n_encoders, n_queries, ...)`` without NaN; their p-values are not adjusted."""
+    if not clusters.n_queries:
+        nothing = Interval(value=np.nan, reason=NO_COMMON_QUERY)
+        differences, flips = [nothing] * len(pairs), [NO_TEST] * len(pairs)
+        effects = [replace(NO_EFFECT, reasons=())] * len(pairs)
+    else:
+        differences = paired_intervals(table, clusters, pairs, resampling, reduce)
+        if callable(reduce):
+            flips, effects = [NO_TEST] * len(pairs), [NO_EFFECT] * len(pairs)
+        else:
+            flip_tests = sign_flip_tests if reduce == "mean" else median_flip_tests
+            flips = flip_tests(table, clusters, pairs, resampling)
+            effects = [
+                effect_of(table[a], table[b], clusters, lower_is_better=lower_is_better, share=share) for a, b in pairs
+            ]
     return [
         Comparison(
             a=names[a],
             b=names[b],
             difference=difference,
             flip_test=flip,
-            p_adjusted=p,
+            p_adjusted=None,
             effect=effect,
-            detectable_effect=_detectable(table[a] - table[b], clusters, difference, reduce, resampling.level),
+            detectable_effect=_detectable(table[a], table[b], clusters, difference, reduce, resampling.level),
             n_queries=clusters.n_queries,
             n_clusters=clusters.n_occupied,
             reason=_reason(difference, effect),
         )
-        for (a, b), difference, flip, p, effect in zip(pairs, differences, flips, p_adjusted, effects, strict=True)
+        for (a, b), difference, flip, effect in zip(pairs, differences, flips, effects, strict=True)
     ]
 
 
 def _row(name: str, row: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:
-    try:
-        return checked_values(row, clusters)
-    except ValueError as error:
-        raise ValueError(f"encoder {name!r}: {error}") from None
+    values = np.asarray(row, dtype=np.float64)
+    if values.shape[:1] != (clusters.n_queries,):
+        raise ValueError(
+            f"encoder {name!r}: values have shape {values.shape}, but the clusters are those of {clusters.n_queries} "
+            "queries; give one value per query, in the same order"
+        )
+    if np.isinf(values).any():
+        raise ValueError(f"encoder {name!r}: {int(np.isinf(values).sum())} values are infinite")
+    return values
 
 
 def _detectable(
-    per_query: NDArray[np.float64], clusters: Clusters, difference: Interval, reduce: Reduce, level: float
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    clusters: Clusters,
+    difference: Interval,
+    reduce: Reduce,
+    level: float,
 ) -> float | None:
-    """From the clustered error of a mean or the bootstrap error of a median; None where there is none."""
+    """From the clustered error of a mean, else the bootstrap error; None where there is none."""
     if clusters.n_occupied < 2:
         return None
-    error = cluster_robust_error(per_query, clusters) if reduce == "mean" else difference.standard_error
+    error = cluster_robust_error(a - b, clusters) if reduce == "mean" else difference.standard_error
     return detectable_effect(error, alpha=1 - level) if error else None
 
 

@@ -36,6 +36,10 @@ class FlipTest:
     exact: bool
 
 
+NO_TEST = FlipTest(p=None, flips=0, exact=False)
+"""Of an aggregate over queries, which has no sign to flip."""
+
+
 def enumerated_test(p: float, n_nonzero: int) -> FlipTest:
     """The test that examined all flips of ``n_nonzero`` clusters; without a p-value if there are none."""
     return FlipTest(p=p, flips=2**n_nonzero, exact=True) if n_nonzero else FlipTest(p=None, flips=0, exact=True)

@@ -28,8 +28,8 @@ class PartMeans:
     Attributes:
         estimates: float64, shape ``(n_encoders, n_parts)``; NaN for a part without a query.
         replicates: float64, shape ``(n_encoders, n_parts, replicates)``; NaN where a draw has no query of the part.
-        n_queries: int64, shape ``(n_parts,)``.
-        n_clusters: int64, shape ``(n_parts,)``: images that the part's queries belong to.
+        n_queries: int64, shape ``(n_encoders, n_parts)``: queries of the part with a value of the encoder.
+        n_clusters: int64, same shape: images that these queries belong to.
         level: Of the intervals.
     """
 
@@ -39,23 +39,24 @@ class PartMeans:
     n_clusters: NDArray[np.int64]
     level: float
 
-    def counts(self, part: int) -> tuple[int, int]:
+    def counts(self, encoder: int, part: int) -> tuple[int, int]:
         """The numbers of queries and of images of a part."""
-        return int(self.n_queries[part]), int(self.n_clusters[part])
+        return int(self.n_queries[encoder, part]), int(self.n_clusters[encoder, part])
 
     def interval(self, encoder: int, part: int) -> Interval:
         """The mean of one part; its ends are None, with the reason, where there is no interval."""
-        return self._interval(self.estimates[encoder, part], self.replicates[encoder, part], part)
+        return self._interval(self.estimates[encoder, part], self.replicates[encoder, part], encoder, part)
 
     def difference(self, encoder: int, part: int, other: int) -> Interval:
         """The mean of one part minus that of another."""
         estimate = self.estimates[encoder, part] - self.estimates[encoder, other]
-        return self._interval(estimate, self.replicates[encoder, part] - self.replicates[encoder, other], part, other)
+        drawn = self.replicates[encoder, part] - self.replicates[encoder, other]
+        return self._interval(estimate, drawn, encoder, part, other)
 
-    def _interval(self, estimate: float, drawn: NDArray[np.float64], *parts: int) -> Interval:
+    def _interval(self, estimate: float, drawn: NDArray[np.float64], encoder: int, *parts: int) -> Interval:
         for part in parts:
-            if self.n_clusters[part] < 2:
-                reason = TOO_FEW_CLUSTERS if self.n_clusters[part] else NO_QUERY
+            if (n_clusters := self.n_clusters[encoder, part]) < 2:
+                reason = TOO_FEW_CLUSTERS if n_clusters else NO_QUERY
                 return Interval(value=float(estimate), reason=reason)
         return interval_of(float(estimate), drawn, level=self.level)
 
@@ -69,8 +70,8 @@ class PartMeans:
 def part_means(values: ArrayLike, parts: NDArray[np.bool_], clusters: Clusters, resampling: Resampling) -> PartMeans:
     """Means of the encoders' values over parts of their queries, bootstrapped over images.
 
-    ``values`` have the shape ``(n_encoders, n_queries)``; ``parts`` tell which queries are in which part, shape
-    ``(n_parts, n_queries)``, and may overlap or leave queries out.
+    ``values`` have the shape ``(n_encoders, n_queries)``; a query with NaN does not count for that encoder. ``parts``
+    tell which queries are in which part, shape ``(n_parts, n_queries)``, and may overlap or leave queries out.
 
     Examples:
         >>> hits = [[1.0, 1.0, 0.0, 0.0]]
@@ -79,25 +80,30 @@ def part_means(values: ArrayLike, parts: NDArray[np.bool_], clusters: Clusters, 
         >>> means.estimates.tolist(), means.difference(0, 0, 1).value
         ([[1.0, 0.0]], 1.0)
     """
-    table = checked_values(values, clusters)
+    given = np.atleast_2d(np.asarray(values, dtype=np.float64))
+    table = checked_values(np.where(np.isnan(given), 0.0, given), clusters)
+    # encoders with values of the same queries share the totals of the parts
+    patterns, pattern_of = np.unique(~np.isnan(given), axis=0, return_inverse=True)
+    pattern_of = pattern_of.reshape(-1)
     n_encoders, n_parts = len(table), len(parts)
-    inside = parts.astype(np.float64)
-    sums = clusters.sums((table[:, None, :] * inside).reshape(n_encoders * n_parts, -1))
-    columns = on_grid(np.column_stack([sums, clusters.sums(inside)]), weight=clusters.n_clusters)
+    inside = parts[None] & patterns[:, None]  # (n_patterns, n_parts, n_queries)
+    sums = clusters.sums((table[:, None, :] * parts).reshape(n_encoders * n_parts, -1))
+    totals = clusters.sums(inside.reshape(len(patterns) * n_parts, -1).astype(np.float64))
+    columns = on_grid(np.column_stack([sums, totals]), weight=clusters.n_clusters)
     # sums on a grid are exact, so it does not matter in which order they are added up
     factors = sparse.csc_matrix(columns) if np.count_nonzero(columns) < SPARSE * columns.size else columns
     drawn = np.empty((n_encoders, n_parts, resampling.replicates))
     start = 0
     for counts in count_blocks(clusters.n_clusters, replicates=resampling.replicates, seed=resampling.seed):
         stop = start + len(counts)
-        drawn[:, :, start:stop] = _means(np.asarray(counts.astype(np.float64) @ factors), n_encoders, n_parts)
+        drawn[:, :, start:stop] = _means(np.asarray(counts.astype(np.float64) @ factors), pattern_of, n_parts)
         start = stop
-    occupied = [np.unique(clusters.labels[part]).size for part in parts]
+    occupied = [[np.unique(clusters.labels[part]).size for part in of_pattern] for of_pattern in inside]
     return PartMeans(
-        estimates=_means(columns.sum(axis=0, keepdims=True), n_encoders, n_parts)[:, :, 0],
+        estimates=_means(columns.sum(axis=0, keepdims=True), pattern_of, n_parts)[:, :, 0],
         replicates=drawn,
-        n_queries=parts.sum(axis=1, dtype=np.int64),
-        n_clusters=np.array(occupied, dtype=np.int64),
+        n_queries=inside.sum(axis=2, dtype=np.int64)[pattern_of],
+        n_clusters=np.array(occupied, dtype=np.int64)[pattern_of],
         level=resampling.level,
     )
 
@@ -117,9 +123,15 @@ def two_sided_p(replicates: NDArray[np.float64]) -> float:
     return min(1.0, 2 * (float(smaller) + 1) / (len(drawn) + 1))
 
 
-def _means(totals: NDArray[np.float64], n_encoders: int, n_parts: int) -> NDArray[np.float64]:
-    """Sums and weights of shape ``(n_draws, n_encoders * n_parts + n_parts)`` -> (n_encoders, n_parts, n_draws)."""
-    sums = totals[:, : n_encoders * n_parts].T.reshape(n_encoders, n_parts, -1)
+def _means(drawn: NDArray[np.float64], pattern_of: NDArray[np.intp], n_parts: int) -> NDArray[np.float64]:
+    """Means of shape ``(n_encoders, n_parts, n_draws)``.
+
+    ``drawn``, shape ``(n_draws, n_encoders * n_parts + n_patterns * n_parts)``, holds the sums of every encoder and
+    the total weights of every pattern of known queries; ``pattern_of`` is the pattern of each encoder.
+    """
+    n_encoders = len(pattern_of)
+    sums = drawn[:, : n_encoders * n_parts].T.reshape(n_encoders, n_parts, -1)
+    totals = drawn[:, n_encoders * n_parts :].T.reshape(-1, n_parts, len(drawn))
     with np.errstate(invalid="ignore"):
-        means: NDArray[np.float64] = sums / totals[:, n_encoders * n_parts :].T[None]
+        means: NDArray[np.float64] = sums / totals[pattern_of]
     return means

@@ -16,21 +16,26 @@ from numpy.typing import ArrayLike, NDArray
 from tasks.statistics.clusters import Clusters, checked_values
 from tasks.statistics.draws import narrowed, on_grid, weighted_sums
 
-Reduce: TypeAlias = Literal["mean", "median"]
-REDUCTIONS: tuple[Reduce, ...] = ("mean", "median")
+Aggregate: TypeAlias = Callable[[NDArray[np.float64]], float]
+"""Values of some queries, shape ``(n_queries, ...)`` -> one number; NaN where it is not defined."""
+Reduce: TypeAlias = Literal["mean", "median"] | Aggregate
+REDUCTIONS = ("mean", "median")
 ClusterStatistic: TypeAlias = Callable[[NDArray[np.uint8]], NDArray[np.float64]]
 """Weights, uint8 of shape ``(n_samples, n_clusters)`` -> values of shape ``(n_metrics, n_samples)``; NaN if empty."""
 
 
 class ClusteredValues(NamedTuple):
-    """Per-query values of several metrics, shape ``(n_metrics, n_queries)``, and the clusters of these queries."""
+    """Per-query values of several metrics, shape ``(n_metrics, n_queries)``, and the clusters of these queries.
+
+    For an aggregate a query may have several numbers: shape ``(n_metrics, n_queries, ...)``.
+    """
 
     values: ArrayLike
     clusters: Clusters
 
 
 def statistic_of(values: ArrayLike, clusters: Clusters, reduce: Reduce = "mean") -> ClusterStatistic:
-    """The statistic that reduces per-query values, shape ``(n_metrics, n_queries)``, by their mean or median.
+    """The statistic that reduces per-query values, shape ``(n_metrics, n_queries)``: mean, median or aggregate.
 
     A mean is weighted, over the queries of the drawn clusters: a ratio of sums, as clusters differ in size.
 
@@ -46,7 +51,7 @@ def statistic_of(values: ArrayLike, clusters: Clusters, reduce: Reduce = "mean")
 
 
 def stacked_statistic(samples: Sequence[ClusteredValues], reduce: Reduce = "mean") -> ClusterStatistic:
-    """The means or medians of several samples of one corpus, one after the other; means by one product of matrices.
+    """The figures of several samples of one corpus, one after the other; means by one product of matrices.
 
     Raises:
         ValueError: Samples of corpora with different numbers of clusters, or values that do not fit their clusters.
@@ -59,11 +64,14 @@ def stacked_statistic(samples: Sequence[ClusteredValues], reduce: Reduce = "mean
     """
     if len({sample.clusters.n_clusters for sample in samples}) != 1:
         raise ValueError("samples that share their draws must have the same n_clusters: the images of one corpus")
-    if reduce not in REDUCTIONS:
-        raise ValueError(f"reduce must be 'mean' or 'median', got {reduce!r}")
-    if reduce == "median":
-        medians = [cluster_medians(values, clusters) for values, clusters in samples]
-        return lambda weights: np.concatenate([of_sample(weights) for of_sample in medians])
+    if not callable(reduce) and reduce not in REDUCTIONS:
+        raise ValueError(f"reduce must be 'mean', 'median' or a function, got {reduce!r}")
+    if reduce != "mean":
+        parts = [
+            cluster_aggregates(values, clusters, reduce) if callable(reduce) else cluster_medians(values, clusters)
+            for values, clusters in samples
+        ]
+        return lambda weights: np.concatenate([of_sample(weights) for of_sample in parts])
     n_clusters = samples[0].clusters.n_clusters
     columns: list[NDArray[np.float64]] = []
     positions: dict[bytes, int] = {}  # samples of the same queries share the column of their total weights
@@ -71,7 +79,7 @@ def stacked_statistic(samples: Sequence[ClusteredValues], reduce: Reduce = "mean
     totals_at: list[int] = []
     for values, clusters in samples:
         sums = clusters.sums(checked_values(values, clusters)).T
-        [total] = on_grid(clusters.sums(np.ones((1, clusters.n_queries))), weight=n_clusters).T
+        total = on_grid(clusters.totals, weight=n_clusters)
         position = positions.setdefault(total.tobytes(), len(columns))
         if position == len(columns):
             columns.append(total)
@@ -87,6 +95,35 @@ def stacked_statistic(samples: Sequence[ClusteredValues], reduce: Reduce = "mean
         return divided
 
     return means
+
+
+def cluster_aggregates(values: ArrayLike, clusters: Clusters, aggregate: Aggregate) -> ClusterStatistic:
+    """Any function of the queries of the drawn clusters, each query as often as its cluster was drawn.
+
+    Weights play no part, as in a median. ``values`` have the shape ``(n_metrics, n_queries, ...)``.
+
+    Raises:
+        ValueError: Values of another number of queries than the clusters have.
+
+    Examples:
+        >>> ranges = cluster_aggregates([[1.0, 4.0, 10.0]], Clusters.of([0, 0, 1]), np.ptp)
+        >>> ranges(np.uint8([[1, 1], [0, 2], [1, 0]])).tolist()
+        [[9.0, 0.0, 3.0]]
+    """
+    table = np.asarray(values, dtype=np.float64)
+    if table.ndim < 2 or table.shape[1] != clusters.n_queries:
+        raise ValueError(f"values have shape {table.shape}, but the clusters are those of {clusters.n_queries} queries")
+    positions = np.arange(clusters.n_queries)
+
+    def aggregates(weights: NDArray[np.uint8]) -> NDArray[np.float64]:
+        found = np.full((len(table), len(weights)), np.nan)
+        for sample, counts in enumerate(weights):
+            drawn = np.repeat(positions, counts[clusters.labels])
+            if len(drawn):
+                found[:, sample] = [aggregate(row[drawn]) for row in table]
+        return found
+
+    return aggregates
 
 
 def cluster_medians(values: ArrayLike, clusters: Clusters) -> ClusterStatistic:

@@ -27,6 +27,7 @@ SCHEMAS = {
     "comparisons": schema.COMPARISONS,
     "slices": schema.SLICES,
     "batches": schema.BATCHES,
+    "metrics": schema.METRICS,
     "runs": schema.RUNS,
     "outcomes": schema.OUTCOMES,
 }

@@ -18,7 +18,7 @@ def test_a_part_is_the_mean_of_its_queries_alone() -> None:
     parts = np.array([[True, True, False, False, False], [False, False, True, True, True]])
     means = part_means(values, parts, Clusters.of([0, 1, 2, 3, 4]), Resampling(seed=0, replicates=50))
     assert means.estimates[0].tolist() == [0.5, pytest.approx(2 / 3)]
-    assert means.n_queries.tolist() == [2, 3]
+    assert means.n_queries.tolist() == [[2, 3]]
 
 
 def test_a_part_of_one_image_has_no_interval_but_a_reason() -> None:

@@ -20,8 +20,8 @@ from store.ragged import Ragged
 from tasks.diagnosis.ablations import transforms
 from tasks.diagnosis.ablations.low_precision import Scored, hits_scored_in
 from tasks.diagnosis.ablations.transforms import BYTES, QUANTISED, ROUNDED
-from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.slice_means import METRIC, paired_difference
+from tasks.diagnosis.analysis_input import METRIC, AnalysisInput
+from tasks.diagnosis.slice_means import paired_difference
 from tasks.diagnosis.slices import Slice
 from tasks.diagnosis.vectors import LateInteractionVectors, Matrix, SingleVectors
 from tasks.metrics import METRICS

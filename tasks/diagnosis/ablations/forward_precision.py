@@ -12,9 +12,9 @@ from itertools import permutations
 import numpy as np
 
 from store.types import EncoderSpec
-from tasks.diagnosis.analysis_input import AnalysisInput
+from tasks.diagnosis.analysis_input import METRIC, AnalysisInput
 from tasks.diagnosis.modality_gap import NOT_SAMPLED
-from tasks.diagnosis.slice_means import METRIC, paired_difference
+from tasks.diagnosis.slice_means import paired_difference
 from tasks.diagnosis.slices import Slice
 from tasks.diagnosis.vectors import SingleVectors
 from tasks.statistics.bootstrap import Interval

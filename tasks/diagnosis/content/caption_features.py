@@ -19,7 +19,7 @@ LENGTHS = {"1-8": (1, 8), "9-10": (9, 10), "11-12": (11, 12), "13-15": (13, 15),
 
 
 def complexity(data: AnalysisInput) -> Iterator[Slice]:
-    """``R@1`` with and without each feature, inside and outside each range of lengths, and by position.
+    """The metric with and without each feature, inside and outside each range of lengths, and by position.
 
     For English captions as queries: the lexicons are English.
     """

@@ -20,23 +20,23 @@ from tasks.corpora.readers.coco_categories import CATEGORIES_OF, SUPERCATEGORY_O
 from tasks.diagnosis.analysis_input import AnalysisInput
 from tasks.diagnosis.content.caption_features import english_captions
 from tasks.diagnosis.content.lexicon import any_of, inflected, phrases, read_lexicon_file, tokens_of
-from tasks.diagnosis.slice_means import METRIC, contrast_slices, part_slices
+from tasks.diagnosis.slice_means import contrast_slices, part_slices
 from tasks.diagnosis.slices import Slice
 from tasks.scoring.protocols.layout import layout_of
 from tasks.statistics.bootstrap import Interval
 
 
 def categories(data: AnalysisInput) -> Iterator[Slice]:
-    """``R@1`` by category and supercategory of the query's image; inferred where nothing is annotated."""
+    """The metric by category and supercategory of the query's image; inferred where nothing is annotated."""
     corpus, image_of_query = data.corpus, data.queries.clusters
     if corpus.images["objects"].null_count < len(corpus.images):
         annotated = pc.is_valid(corpus.images["objects"]).to_numpy()[image_of_query]
         fine, coarse = _by_name(annotated_objects(corpus))
         parts = {(name, ""): has[image_of_query] & annotated for name, has in fine.items()}
-        yield from part_slices(data, "category", parts, metric=METRIC)
+        yield from part_slices(data, "category", parts, metric=data.metric)
         contrasts = {name: has[image_of_query] for name, has in coarse.items()}
         yield from contrast_slices(data, "supercategory", contrasts, among=annotated)
-        if data.protocol.direction == "t2i":
+        if data.protocol.direction == "t2i" and data.given is None:
             yield from agreement(data)
         return
     inferred, known = inferred_objects(corpus)

@@ -6,7 +6,7 @@ Zaharia 2020; ColPali, Faysse et al. 2024).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from tasks.scoring.late_interaction.products import image_as_query_scores, maxsi
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.orientations import orientation_of
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
-from tasks.scoring.ranks.accumulator import retrieval_outcomes, rows_of_table
+from tasks.scoring.ranks.accumulator import ScoreRows, retrieval_outcomes, rows_of_table
 
 
 def score_maxsim(
@@ -61,6 +61,27 @@ def score_maxsim(
                 scores = score(images, tokens, n_images=n_images, device=device, memory_bytes=memory_bytes)
             outcomes |= outcomes_of_scores(scores, tokens, part, memory_bytes=memory_bytes, top=top)
     return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
+
+
+def maxsim_score_rows(
+    images: Blocks,
+    captions: Blocks,
+    task: RetrievalTask,
+    *,
+    device: str = "cpu",
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> Iterator[ScoreRows]:
+    """The scores that a task is ranked by, queries in rows; arguments and errors as for :func:`score_maxsim`."""
+    tokens = gather(captions(), "caption")
+    check_ords([task], {"caption": len(tokens)})
+    orientation = orientation_of(task.protocol)
+    score = image_as_query_scores if orientation == "image-as-query" else maxsim_scores
+    n_images = 1 + task.highest_ord("image")
+    with full_float32():
+        scores = score(images, tokens, n_images=n_images, device=device, memory_bytes=memory_bytes)
+    table = scores if task.protocol.direction == "t2i" else scores.T
+    divisors = tokens.counts.astype(np.float32) if orientation == "transposed-per-token" else None
+    return rows_of_table(table, memory_bytes, divisors)
 
 
 def outcomes_of_scores(

@@ -1,0 +1,139 @@
+"""Finds a user's metric by ``FILE.py:NAME`` or ``MODULE:NAME``, and says which of the user's lines failed."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import sys
+import traceback
+from collections.abc import Mapping
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from store.errors import RequestError
+from store.types import digest16
+
+FORM = "module:function or path.py:function, options in parentheses, e.g. my_metrics.py:margin, my_metrics.py:at_k(k=3)"
+
+
+class Found(NamedTuple):
+    """What a user named: an object of a module, with options."""
+
+    name: str
+    target: Any
+    options: Mapping[str, object]
+    file: str
+
+
+def find(requested: str, folder: Path) -> Found:
+    """The object that a user named.
+
+    A file is executed under a private name, so that ``metrics.py`` or ``store.py`` never stands for a module of capim
+    or of a library; modules beside it can be imported. The name of the metric is ``FILE:NAME(option=value)``, with the
+    file's name without its folder and the options in alphabetical order.
+
+    Raises:
+        RequestError: No such file, module or object, a module that cannot be imported, or options that are not
+            literals.
+    """
+    where, name, options = _parsed(requested)
+    file = folder / (where if where.endswith(".py") else f"{where}.py")
+    beside = str(file.parent.resolve() if where.endswith(".py") else folder.resolve())
+    sys.path.append(beside)  # at the end: a file beside the metric never stands for a module of ours
+    try:
+        if where.endswith(".py") or ("." not in where and file.is_file()):
+            module = _executed(requested, file.resolve())
+            where = file.stem
+        else:
+            module = _imported(requested, where)
+    finally:
+        sys.path.remove(beside)
+    if not callable(target := getattr(module, name, None)):
+        raise RequestError(f"metric {requested!r}: {where!r} has no such function; it has {_callables(module)}")
+    given = ", ".join(f"{option}={value!r}" for option, value in sorted(options.items()))
+    return Found(
+        name=f"{where}:{name}" + (f"({given})" if options else ""),
+        target=target,
+        options=options,
+        file=str(getattr(module, "__file__", "") or ""),
+    )
+
+
+def what_failed(error: BaseException, file: str) -> str:
+    """The error with the innermost line of the user's file that led to it, as ``TypeError: …, at FILE line N: …``."""
+    kind = type(error).__name__
+    if isinstance(error, SyntaxError):
+        return (
+            f"{kind}: {error.msg}, at {_shown(str(error.filename))} line {error.lineno}: {(error.text or '').strip()}"
+        )
+    message = error.args[0] if isinstance(error, KeyError) and error.args else error
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    at = f", at {_shown(file)} line {lines[-1].lineno}: {lines[-1].line}" if lines else ""
+    return f"{kind}: {message}{at}"
+
+
+def _parsed(requested: str) -> tuple[str, str, dict[str, object]]:
+    where, _, expression = requested.partition(":")
+    try:
+        named: ast.expr | None = ast.parse(expression.strip(), mode="eval").body
+    except SyntaxError:
+        named = None
+    call = named if isinstance(named, ast.Call) else None
+    function = call.func if call else named
+    keywords = call.keywords if call else []
+    if not where or not isinstance(function, ast.Name) or (call and call.args) or any(k.arg is None for k in keywords):
+        raise RequestError(f"metric {requested!r} must be {FORM}")
+    options: dict[str, object] = {}
+    for keyword in keywords:
+        try:
+            options[str(keyword.arg)] = ast.literal_eval(keyword.value)
+        except ValueError:
+            raise RequestError(
+                f"metric {requested!r}: option {keyword.arg} must be a literal (a number, a text in quotes, True, a "
+                f"list), got {ast.unparse(keyword.value)}"
+            ) from None
+    return where, function.id, options
+
+
+def _executed(requested: str, file: Path) -> ModuleType:
+    """A file as a module under a private name, from its source as it is now."""
+    if not file.is_file():
+        raise RequestError(f"metric {requested!r}: there is no file {_shown(str(file))}")
+    name = f"_capim_metric_{digest16(str(file))}"
+    module = ModuleType(name)
+    module.__file__ = str(file)
+    loader = SourceFileLoader(name, str(file))
+    sys.modules[name] = module
+    try:
+        exec(loader.source_to_code(loader.get_data(str(file)), str(file)), module.__dict__)  # noqa: S102 - the user's
+    except Exception as error:
+        raise RequestError(f"metric {requested!r}: {what_failed(error, str(file))}") from error
+    return module
+
+
+def _imported(requested: str, where: str) -> ModuleType:
+    try:
+        return importlib.import_module(where)
+    except Exception as error:
+        raise RequestError(
+            f"metric {requested!r}: cannot import {where!r}: {type(error).__name__}: {error}; a file is named with its "
+            f"suffix: {where.replace('.', '/')}.py:NAME"
+        ) from error
+
+
+def _callables(module: ModuleType) -> str:
+    own = [
+        name
+        for name, value in vars(module).items()
+        if callable(value) and not name.startswith("_") and inspect.getmodule(value) in (module, None)
+    ]
+    return ", ".join(own) or "none"
+
+
+def _shown(file: str) -> str:
+    """A path as it is shown: relative to the current folder where it lies in it."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

@@ -1,0 +1,192 @@
+"""Rows of a user's metric for the encoders of one corpus: the same tables as those of any other metric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from store import EmbeddingStore
+from store.schema import METRICS
+from store.types import Corpus, EvalProtocol, Modality
+from tasks.diagnosis.analysis_input import AnalysisInput
+from tasks.diagnosis.slices import slice_rows
+from tasks.diagnosis.table import BY_PART, diagnose
+from tasks.metrics import Metric
+from tasks.metrics.custom import CustomMetric
+from tasks.metrics.metric import RETRIEVAL
+from tasks.results.comparison import EncoderOutcomes, comparison_rows
+from tasks.results.hit_lists import is_known
+from tasks.results.replicates import replicate_rows
+from tasks.results.summary import Evaluated, Provenance, result_rows
+from tasks.runtime.references import EvaluationRef, SetsRef
+from tasks.runtime.stored import read_outcomes
+from tasks.scoring.late_interaction.multivectors import Blocks
+from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.selection import build_task
+from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.scoring.score_blocks import ScoreBlock, score_blocks
+from tasks.statistics.resampling import Resampling
+
+Tables = dict[str, pa.Table]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnMetric:
+    """A user's metric on the stored evaluations of one corpus.
+
+    Attributes:
+        left_out: Encoders without a figure under a protocol, with the reason; filled in by :meth:`rows`.
+    """
+
+    store: EmbeddingStore
+    custom: CustomMetric
+    corpus: Corpus
+    evaluations: Sequence[EvaluationRef]
+    device: str
+    resampling: Resampling
+    run: str
+    left_out: list[str] = field(default_factory=list)
+
+    def rows(self, protocol: EvalProtocol, analyses: Sequence[str], *, results: bool, keep_replicates: bool) -> Tables:
+        """Table -> rows under one protocol: comparisons, slices (of ``analyses``), and results where wanted.
+
+        Raises:
+            RequestError: The user's code fails, or returns something else than numbers of queries.
+        """
+        if "block" in self.custom.takes and protocol.direction not in RETRIEVAL:
+            self.left_out.append(f"{self.corpus.name}, {protocol.id}: only retrieval protocols have score blocks")
+            return {}
+        owners: dict[Outcomes, SetsRef] = {}
+        metric = self.custom.metric(self.corpus, lambda outcomes: self._blocks(owners[outcomes], outcomes))
+        evaluated = [
+            Evaluated(
+                outcomes=outcomes,
+                metrics=[metric],
+                provenance=self._provenance(evaluation.evaluations[protocol.id]),
+                n_clusters=cluster_count(self.corpus, protocol),
+            )
+            for evaluation, outcomes in self._outcomes(metric, protocol, owners)
+        ]
+        evaluated = [each for each in evaluated if each.samples]
+        if not evaluated:
+            return {}
+        tables = {
+            "comparisons": self._comparisons(metric, evaluated),
+            "slices": self._slices(metric, evaluated, analyses),
+        }
+        if results:
+            tables["results"] = result_rows(evaluated, self.resampling)
+        if results and keep_replicates:
+            tables["replicates"] = pa.concat_tables([replicate_rows(each, self.resampling) for each in evaluated])
+        return tables
+
+    def description(self) -> pa.Table:
+        """The row of ``schema.METRICS``."""
+        row = {
+            "metric": self.custom.name,
+            "title": self.custom.title,
+            "aggregate": self.custom.aggregate is not None,
+            "lower_is_better": self.custom.lower_is_better,
+            "run": self.run,
+            "created": datetime.now(UTC),
+        }
+        return pa.Table.from_pylist([row], schema=METRICS)
+
+    def _outcomes(
+        self, metric: Metric, protocol: EvalProtocol, owners: dict[Outcomes, SetsRef]
+    ) -> Iterator[tuple[EvaluationRef, Outcomes]]:
+        """The encoders that have what the metric takes; ``owners`` gets whose outcomes they are."""
+        for evaluation in self.evaluations:
+            name = f"{evaluation.sets.encoder} on {self.corpus.name}, {protocol.id}"
+            if protocol.id not in evaluation.evaluations:
+                continue
+            if "block" in self.custom.takes and not self._has_vectors(evaluation.sets):
+                self.left_out.append(f"{name}: no score blocks, the store has no embeddings of this encoder")
+                continue
+            outcomes = read_outcomes(self.store, evaluation.evaluations[protocol.id], protocol)
+            owners[outcomes] = evaluation.sets
+            if is_known(metric, outcomes):
+                yield evaluation, outcomes
+            else:
+                self.left_out.append(f"{name}: its ranks are known as ranges, which do not determine the metric")
+
+    def _provenance(self, evaluation: str) -> Provenance:
+        stored = self.store.rows("results", evaluation=evaluation).slice(0, 1).to_pylist()[0]
+        return Provenance(**{**{name: stored[name] for name in Provenance.__dataclass_fields__}, "run": self.run})
+
+    def _comparisons(self, metric: Metric, evaluated: Sequence[Evaluated]) -> pa.Table:
+        encoders = [
+            EncoderOutcomes(
+                encoder=each.provenance.encoder, fingerprint=each.provenance.encoder_fingerprint, outcomes=each.outcomes
+            )
+            for each in evaluated
+        ]
+        return comparison_rows(
+            encoders,
+            [metric],
+            corpus=self.corpus.name,
+            corpus_fingerprint=self.corpus.fingerprint,
+            run=self.run,
+            n_clusters=evaluated[0].n_clusters,
+            resampling=self.resampling,
+        )
+
+    def _slices(self, metric: Metric, evaluated: Sequence[Evaluated], analyses: Sequence[str]) -> pa.Table:
+        """Means over parts of the queries; an aggregate has none."""
+        outcomes = {each.provenance.encoder: each.outcomes for each in evaluated}
+        protocol = evaluated[0].outcomes.protocol
+        wanted = [name for name in BY_PART if name in analyses] if metric.reduce == "mean" else []
+        data = AnalysisInput(
+            corpus=self.corpus,
+            protocol=protocol,
+            outcomes=outcomes,
+            resampling=self.resampling,
+            metric=metric.name,
+            given={name: metric.per_query(of_encoder) for name, of_encoder in outcomes.items()},
+        )
+        return slice_rows(
+            diagnose(data, wanted) if wanted else (),
+            corpus=self.corpus,
+            protocol=protocol.id,
+            fingerprints={each.provenance.encoder: each.provenance.encoder_fingerprint for each in evaluated},
+            run=self.run,
+        )
+
+    def _has_vectors(self, sets: SetsRef) -> bool:
+        modalities: tuple[Modality, ...] = ("image", "caption")
+        encoder, corpus = sets.encoder_fingerprint, sets.corpus_fingerprint
+        keys = [self.store.key(encoder=encoder, corpus=corpus, modality=modality) for modality in modalities]
+        return all(self.store.sealed(key) is not None for key in keys)
+
+    def _blocks(self, sets: SetsRef, outcomes: Outcomes) -> Iterator[ScoreBlock]:
+        """The score blocks of an encoder under a retrieval protocol; their rows are positions in its outcomes."""
+        task = build_task(self.corpus, outcomes.protocol)
+        if not isinstance(task, RetrievalTask):
+            raise TypeError(f"protocol {outcomes.protocol.id!r} has no gallery")
+        encoder, corpus = sets.encoder_fingerprint, sets.corpus_fingerprint
+
+        def vectors(modality: Modality) -> NDArray[np.float32] | Blocks:
+            if self.store.encoder(encoder).vectors == "multi":
+                return lambda: self.store.multivectors(encoder=encoder, corpus=corpus, modality=modality)
+            return self.store.vectors(encoder=encoder, corpus=corpus, modality=modality).matrix
+
+        position = {query: row for row, query in enumerate(outcomes.query_ids)}
+        rows = np.array([position[query] for query in task.query_ids], dtype=np.int64)
+        for block in score_blocks(vectors("image"), vectors("caption"), task, device=self.device):
+            yield block._replace(rows=rows[block.rows])
+
+
+def written(store: EmbeddingStore, parts: Sequence[Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
+    """Write rows of several protocols, table by table, each replacing earlier rows of the same key; returns them."""
+    names = dict.fromkeys(name for tables in parts for name in tables)
+    joined = {name: pa.concat_tables([tables[name] for tables in parts if name in tables]) for name in names}
+    keys = {"metrics": "metric", "comparisons": "comparison", "slices": "slice"}
+    for name, rows in joined.items():
+        store.write_rows(name, rows, replace=keys.get(name, "result"))
+    return joined
