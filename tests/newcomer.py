@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.test_readme import PAGES, ROOT, blocks
+from tests.test_readme import PAGES, ROOT, blocks, file_of
 
 LONGEST_SECONDS = 3600
 KEPT = re.compile(
@@ -122,6 +122,9 @@ class Newcomer:
         if step.language == "toml":
             (self.clone / "products.toml").write_text(step.text)
             return Outcome("done", 0.0, "written as products.toml")
+        if (file := file_of(step.text)) and step.language == "python":
+            (self.clone / file).write_text(step.text)
+            return Outcome("done", 0.0, f"written as {file}")
         if step.language == "python":
             (self.clone / "question.py").write_text(step.text)
             return self._run(".venv/bin/python question.py", step.text)

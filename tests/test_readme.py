@@ -25,18 +25,61 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
+def file_of(block: str) -> str:
+    """The file that a block of Python is: ``# leading.py`` in its first line; empty for one that is run."""
+    named = re.match(r"# (\w+\.py)\n", block)
+    return named[1] if named else ""
+
+
+def follow(text: str) -> None:
+    """Does what a page says, in its order: writes its files, runs its Python and its commands of capim."""
+    for language, block in re.findall(r"```(python|bash)\n(.*?)```", text, re.DOTALL):
+        if file := file_of(block):
+            Path(file).write_text(block)
+        elif language == "python":
+            exec(compile(block, "page", "exec"), {})
+        else:
+            for line in block.splitlines():
+                words = shlex.split(line, comments=True)
+                assert not words or words[0].endswith("capim")
+                assert not words or main(words[1:]) == 0, line
+
+
+@pytest.fixture(scope="module")
+def after_a_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which two encoders were run on one corpus."""
+    folder = tmp_path_factory.mktemp("pages")
+    run = ["run", "--corpora", "shapes", "--encoders", "tiny-clip,tiny-clip-plain", "--replicates", "100", "--quiet"]
+    assert main([*run, "--analyses", "complexity", "--workspace", str(folder / "workspace")]) == 0
+    return folder
+
+
 @pytest.mark.slow
-def test_the_python_of_the_readme_runs_after_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_readmes_questions_are_answered_after_a_run(
+    after_a_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["run", "--corpora", "shapes", "--encoders", "tiny-clip", "--replicates", "100", "--quiet"]) == 0
+    monkeypatch.chdir(after_a_run)
     capsys.readouterr()
-    [block] = blocks(README, "python")
-    exec(compile(block, "README.md", "exec"), {})
-    said = capsys.readouterr().out
-    assert "and is first for 82.7%" in said
-    assert "of the captions find their image in the first three" in said
+    follow(README.split("## Ask stored embeddings new questions")[1].split("\n## ")[0])
+    printed = capsys.readouterr().out
+    assert "and is first for 82.7%" in printed
+    assert "of the captions find their image in the first three" in printed
+    lead = re.findall(r"tiny-clip +shapes +t2i/all +leading:ahead +([0-9.]+)", printed)
+    assert [f"{float(value):.3f}" for value in lead] == re.findall(r"leads by ([0-9.]+)", printed)
+    assert re.search(r"tiny-clip +tiny-clip-plain +0\.\d+ +0\.\d+ +0\.\d+ +\d", printed)
+
+
+@pytest.mark.slow
+def test_the_page_about_your_own_metric_does_what_it_says(
+    after_a_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(after_a_run)
+    capsys.readouterr()
+    follow((ROOT / "docs" / "own_metric.md").read_text(encoding="utf-8"))
+    printed = capsys.readouterr().out
+    for name in ("words:first_of_short ", "words:first_of_short(n=8)", "hubs:HubSize", "tau:words_and_ranks"):
+        assert name in printed, name
+    assert "report.html" in printed
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -23,8 +24,8 @@ ALIASES = {"device": ("--devices",), "replicates": ("--bootstrap-iterations",)}
 
 
 def names(text: str) -> tuple[str, ...]:
-    """``"a,b"`` as a tuple, blanks left out."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+    """``"a,b"`` as a tuple, blanks left out; a comma in parentheses, as in ``own:at(k=3, n=5)``, separates nothing."""
+    return tuple(part.strip() for part in re.split(r",(?![^()]*\))", text) if part.strip())
 
 
 ARGUMENTS: dict[str, dict[str, Any]] = {

@@ -1,7 +1,8 @@
-"""Custom metrics, as the documentation shows them."""
+"""A user's metric: how it is found, what it sees, what it may return, and what its mistakes look like."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,16 @@ import numpy as np
 import pytest
 
 from store.errors import RequestError
+from store.types import Corpus
 from tasks.metrics import custom
-from tasks.metrics.custom import load_metric
+from tasks.metrics.custom import CustomMetric, load_metric
+from tasks.metrics.custom_views import QueryOutcomes
 from tasks.metrics.examples import outcomes_of
+from tasks.scoring.choices import choice_outcomes
+from tasks.scoring.dense import score_dense
+from tasks.scoring.protocols.selection import build_task, select_protocols
+from tasks.scoring.protocols.tasks import ChoiceTask
+from tests.scoring.conftest import small_corpus, unit
 
 MODULE = '''
 import numpy as np
@@ -32,8 +40,8 @@ def margin(block):
 def too_many(outcomes):
     return np.zeros(len(outcomes) + 1)
 
-def not_a_number(outcomes):
-    return np.full(len(outcomes), np.nan)
+def infinite(outcomes):
+    return np.array([0.0, np.inf])
 
 def words(outcomes):
     return ["a"] * len(outcomes)
@@ -94,7 +102,11 @@ def test_a_request_that_cannot_be_met_says_why(folder: Path, requested: str, mes
 
 @pytest.mark.parametrize(
     ("function", "message"),
-    [("too_many", r"shape \(3,\)"), ("not_a_number", "query 0 is not finite"), ("words", "expected 2 numbers")],
+    [
+        ("too_many", r"shape \(3,\)"),
+        ("infinite", "query 'q1' is infinite; return NaN where the metric does not apply"),
+        ("words", "expected 2 numbers"),
+    ],
 )
 def test_a_result_that_is_not_one_number_per_query_is_refused(folder: Path, function: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -110,3 +122,232 @@ def test_the_documented_example_is_the_one_that_is_tested() -> None:
     example = [line.strip() for line in (custom.__doc__ or "").split("def margin(block):")[1].splitlines()[2:5]]
     tested = [line.strip() for line in MODULE.split("def margin(block):")[1].splitlines()[2:5]]
     assert example == tested
+
+
+# --- how it is found -------------------------------------------------------------------------------------------------
+def loaded(folder: Path, text: str, request: str = "own.py:metric") -> CustomMetric:
+    """The metric of a file with this text."""
+    file = folder / request.partition(":")[0]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return load_metric(request, folder=folder)
+
+
+RIGHT = 'def metric(outcomes):\n    """The right ones."""\n    return outcomes.rank_worst == 1\n'
+
+
+@pytest.mark.parametrize("file", ["metrics.py", "tasks.py", "store.py", "numpy.py", "deep/er/metrics.py"])
+def test_a_file_is_never_taken_for_a_module_of_the_same_name(tmp_path: Path, file: str) -> None:
+    before = {name: sys.modules.get(name) for name in ("metrics", "tasks", "store", "numpy")}
+    metric = loaded(tmp_path, RIGHT, f"{file}:metric")
+    assert (metric.name, metric.title) == (f"{Path(file).stem}:metric", "The right ones.")
+    assert metric.metric().value(outcomes_of([[1], [2]])) == 0.5
+    assert {name: sys.modules.get(name) for name in before} == before
+    if "/" not in file:
+        assert load_metric(f"{Path(file).stem}:metric", folder=tmp_path).file == str(tmp_path / file)
+
+
+def test_a_file_imports_what_lies_beside_it_and_is_read_again_when_it_changed(tmp_path: Path) -> None:
+    (tmp_path / "beside_the_metric_of_this_test.py").write_text("LIMIT = 3\n")
+    text = "from beside_the_metric_of_this_test import LIMIT\n"
+    text += "def metric(outcomes):\n    return outcomes.rank_best <= LIMIT\n"
+    outcomes = outcomes_of([[1], [2], [3], [4]])
+    assert loaded(tmp_path, text).metric().value(outcomes) == 0.75
+    assert loaded(tmp_path, text.replace("<= LIMIT", "<  LIMIT")).metric().value(outcomes) == 0.5
+    assert str(tmp_path) not in sys.path
+
+
+def test_any_callable_is_a_metric_and_options_are_part_of_its_name(tmp_path: Path) -> None:
+    text = '''
+import functools
+
+def at(outcomes, k, *, strict=False):
+    """Found among the first k."""
+    return outcomes.rank_worst < k if strict else outcomes.rank_worst <= k
+
+at_2 = functools.partial(at, k=2)
+
+class At:
+    """Found among the first k, as a class."""
+    def __init__(self, k=1):
+        self.k = k
+    def __call__(self, outcomes):
+        return outcomes.rank_worst <= self.k
+
+at_4 = At(4)
+'''
+    outcomes = outcomes_of([[1], [2], [3], [4]])
+    found = {
+        request: (metric.name, metric.metric().value(outcomes), metric.title)
+        for request in ("at(k=3)", "at( strict=True,k=3 )", "at_2", "at_2(k=3)", "At", "At(k=2)", "at_4")
+        if (metric := loaded(tmp_path, text, f"own.py:{request}"))
+    }
+    first, second = "Found among the first k.", "Found among the first k, as a class."
+    assert found == {
+        "at(k=3)": ("own:at(k=3)", 0.75, first),
+        "at( strict=True,k=3 )": ("own:at(k=3, strict=True)", 0.5, first),
+        "at_2": ("own:at_2", 0.5, first),
+        "at_2(k=3)": ("own:at_2(k=3)", 0.75, first),
+        "At": ("own:At", 0.25, second),
+        "At(k=2)": ("own:At(k=2)", 0.5, second),
+        "at_4": ("own:at_4", 1.0, second),
+    }
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ("own.py:at", r"takes \(outcomes, k\); .* need a default or a value: own.py:at\(option=value\)"),
+        ("own.py:at(k=open)", "option k must be a literal .* got open"),
+        ("own.py:at(3)", "must be module:function or path.py:function"),
+        ("own.py:at(k=3, j=1)", "has no option j; its options: k"),
+        ("own.py:corpus_only", "must take outcomes or block"),
+        ("own.py:absent", "has no such function; it has at, corpus_only"),
+        ("other.py:at", "there is no file .*other.py"),
+        ("own.py", "must be module:function"),
+        ("os.path:join(a=1)", r"has no option a|takes"),
+    ],
+)
+def test_a_request_that_does_not_fit_names_what_does(tmp_path: Path, request_: str, message: str) -> None:
+    (tmp_path / "own.py").write_text("def at(outcomes, k): ...\ndef corpus_only(corpus): ...\n")
+    with pytest.raises(RequestError, match=message):
+        load_metric(request_, folder=tmp_path)
+
+
+# --- what its mistakes look like -------------------------------------------------------------------------------------
+BODY = "def metric(outcomes):\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            f"{BODY}    shift = 0\n    return 1 / shift",
+            r"ZeroDivisionError: .*own\.py line 3: return 1 / shift",
+        ),
+        (
+            f"{BODY}    return outcomes['rank_high']",
+            r"KeyError: .* no column 'rank_high'; .* line 2: return",
+        ),
+        (
+            f"{BODY}    return outcomes.ranks",
+            r"AttributeError: .* no 'ranks'; .* query_texts.* line 2",
+        ),
+        (f"import not_here_at_all\n{BODY}    ...", r"ModuleNotFoundError: .*, at .*own\.py line 1: import"),
+        (f"{BODY}    return (", r"SyntaxError: .*, at .*own\.py line 2"),
+        (f"{BODY}    return outcomes.query_texts", r"without their corpus.* line 2"),
+    ],
+)
+def test_a_mistake_shows_the_users_own_line_in_one_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(RequestError, match=message) as raised:
+        loaded(tmp_path, text).metric().value(outcomes_of([[1], [2]]))
+    assert "\n" not in str(raised.value)
+    assert raised.value.__cause__ is not None
+
+
+# --- what it sees ----------------------------------------------------------------------------------------------------
+def test_columns_are_arrow_columns_and_arrays_alike() -> None:
+    outcomes = QueryOutcomes(outcomes_of([[1, 3], [7]]))
+    for values in (outcomes["rank_worst"], outcomes.rank_worst, outcomes["rank_worst"].to_numpy()):
+        assert (values <= 3).tolist() == [True, False]
+    assert outcomes["query_id"].to_pylist() == outcomes.query_id.tolist() == ["q0", "q1"]
+    assert outcomes.cluster.tolist() == outcomes["query_ord"].tolist() == [0, 1]
+    assert outcomes.top_ords is None
+    second = outcomes.at(np.array([1]))
+    assert (len(second), second.relevant_rank_best.tolist(), second.query_id.tolist()) == (1, [7], ["q1"])
+
+
+def scored(corpus: Corpus, protocol: str) -> QueryOutcomes:
+    """Random embeddings of a corpus under one protocol."""
+    rng = np.random.default_rng(3)
+    images, captions = (unit(rng.standard_normal((len(part), 6))) for part in (corpus.images, corpus.captions))
+    [found] = select_protocols(corpus, [protocol])
+    return QueryOutcomes(score_dense(images, captions, [build_task(corpus, found)])[protocol], corpus)
+
+
+def test_texts_languages_and_items_are_those_of_the_queries_and_the_gallery(
+    winoground_form: Corpus,
+) -> None:
+    corpus = small_corpus([2, 1])
+    to_images, to_captions = scored(corpus, "t2i/all"), scored(corpus, "i2t/any")
+    assert to_images.query_texts.tolist() == ["caption 0 of 0", "caption 1 of 0", "caption 0 of 1"]
+    assert to_images.languages.tolist() == ["en"] * 3
+    assert set(to_images.items[to_images.top_ords[:, 0]]) <= {"i0", "i1"}
+    assert (to_captions.query_texts.tolist(), to_captions.languages.tolist()) == ([None, None], [None, None])
+    assert to_captions.items.tolist() == ["c0.0", "c0.1", "c1.0"]
+    assert to_images.corpus is corpus
+    task = build_task(winoground_form, select_protocols(winoground_form, ["winoground"])[0])
+    assert isinstance(task, ChoiceTask)
+    quadruples = QueryOutcomes(choice_outcomes(task, np.ones((3, 4), dtype=np.float32)), winoground_form)
+    assert quadruples.query_texts.tolist() == ["words"] * 3
+    with pytest.raises(RequestError, match="'winoground' searches no items"):
+        _ = quadruples.items
+
+
+def test_a_block_comes_with_the_outcomes_of_its_queries_and_the_corpus(tmp_path: Path) -> None:
+    text = (
+        "def metric(block, outcomes, corpus):\n    return 10 * block.rows + outcomes.query_ord + len(corpus.images)\n"
+    )
+    blocks = [SimpleNamespace(rows=np.array([2, 0])), SimpleNamespace(rows=np.array([1]))]
+    metric = loaded(tmp_path, text).metric(small_corpus([1, 1, 1]), lambda _: blocks)
+    assert metric.per_query(outcomes_of([[1], [1], [1]])).tolist() == [3, 14, 25]
+
+
+# --- what it may return ----------------------------------------------------------------------------------------------
+def test_nan_is_does_not_apply(tmp_path: Path) -> None:
+    text = f"import numpy as np\n{BODY}    return np.where(outcomes.rank_best < 9, outcomes.rank_best, np.nan)\n"
+    metric = loaded(tmp_path, text).metric()
+    assert metric.value(outcomes_of([[1], [4], [9]])) == 2.5
+    assert np.isnan(metric.value(outcomes_of([[9], [10]])))
+
+
+def test_an_aggregate_replaces_the_mean_and_may_take_several_numbers_per_query(tmp_path: Path) -> None:
+    text = '''
+import numpy as np
+from scipy.stats import kendalltau
+
+def metric(outcomes):
+    """Do larger galleries mean worse ranks?"""
+    return np.column_stack([outcomes.rank_best, outcomes.query_ord])
+
+metric.aggregate = lambda values: kendalltau(values[:, 0], values[:, 1]).statistic
+metric.lower_is_better = True
+
+class Median:
+    def __call__(self, outcomes):
+        return outcomes.rank_best
+    def aggregate(self, values):
+        return np.median(values)
+'''
+    tau = loaded(tmp_path, text).metric()
+    assert tau.value(outcomes_of([[1], [2], [5]])) == 1.0
+    assert np.isnan(tau.value(outcomes_of([[5], [5], [5]])))
+    assert not tau.higher_is_better
+    assert loaded(tmp_path, text, "own.py:Median").metric().value(outcomes_of([[1], [2], [9]])) == 2.0
+    with pytest.raises(RequestError, match=r"shape \(2, 2\), expected one number per query"):
+        loaded(tmp_path, text.replace(".aggregate", ".other")).metric().value(outcomes_of([[1], [2]]))
+    broken = loaded(tmp_path, text.replace("values[:, 1]", "values[:, 7]")).metric()
+    with pytest.raises(RequestError, match=r"aggregate: IndexError: .* line 9"):
+        broken.value(outcomes_of([[1], [2]]))
+
+
+def test_ties_are_lost_and_won_for_a_metric_of_outcomes(folder: Path) -> None:
+    outcomes = replace(outcomes_of([[1], [3]]), rank_worst=np.array([9, 9], dtype=np.int32))
+    metric = load_metric(name("top_three"), folder=folder).metric()
+    assert [metric.value(outcomes, ties) for ties in ("lost", "expected", "won")] == [0.0, 1.0, 1.0]  # type: ignore[arg-type]
+
+
+def test_the_users_code_runs_once_for_the_same_outcomes() -> None:
+    calls: list[int] = []
+
+    def counted(outcomes: QueryOutcomes) -> np.ndarray:
+        calls.append(len(outcomes))
+        return np.ones(len(outcomes))
+
+    metric = CustomMetric(
+        name="a:b", title="", function=counted, takes=frozenset({"outcomes"}), aggregate=None, lower_is_better=False,
+        file="",
+    ).metric()  # fmt: skip
+    outcomes = outcomes_of([[1], [2]])
+    assert metric.value(outcomes) == metric.value(outcomes) == 1.0
+    assert calls == [2]

@@ -14,13 +14,16 @@ from store.types import Corpus
 from tasks.metrics import METRICS
 from tasks.scoring.approximate import measure
 from tasks.scoring.dense import dense_score_rows, score_dense
+from tasks.scoring.evaluate import evaluate
 from tasks.scoring.fusion import reciprocal_rank_fusion, scores_per_token, weighted_sum
 from tasks.scoring.late_interaction.multivectors import gather
 from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.orientations import with_orientations
 from tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.scoring.score_blocks import score_blocks
 from tasks.scoring.two_stage import dense_pairs, maxsim_pairs, two_stage
+from tests.scoring.test_maxsim import Items
 
 
 def unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
@@ -210,12 +213,16 @@ def test_an_item_that_ties_with_the_last_of_the_list_counts_as_found(corpus_of: 
     assert row.recall == 1
 
 
-def test_blocks_hold_every_score_that_outcomes_came_from(corpus_of: Callable[[list[int]], Corpus]) -> None:
+@pytest.mark.parametrize("late", [False, True], ids=["single vectors", "multi-vectors"])
+def test_blocks_hold_every_score_that_outcomes_came_from(corpus_of: Callable[[list[int]], Corpus], late: bool) -> None:
     corpus = corpus_of([5] * 12)
-    [(images, captions), _] = two_encoders(12, 5)
-    for task in build_tasks(corpus, protocols_of(corpus)):
+    images, captions = (Items(1, 12), Items(2, 60)) if late else two_encoders(12, 5)[0]
+    protocols = with_orientations(protocols_of(corpus)) if late else protocols_of(corpus)
+    found = evaluate(corpus, protocols, images=images, captions=captions)
+    assert not late or {"i2t/any@transposed-per-token", "i2t/any@image-as-query"} <= found.keys()
+    for task in build_tasks(corpus, protocols):
         assert isinstance(task, RetrievalTask)
-        outcomes = score_dense(images, captions, [task])[task.protocol.id]
+        outcomes = found[task.protocol.id]
         seen = np.zeros(len(outcomes), dtype=int)
         for block in score_blocks(images, captions, task, memory_bytes=1 << 14):
             best = np.where(block.relevant, block.scores, -np.inf).max(axis=1)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import pytest
 
-from store import Block, Embeddings, EmbeddingStore
-from store.types import Corpus, EncoderSpec, Modality
+from store import EmbeddingStore
+from store.types import Corpus
 from tasks.corpora.readers.shapes import read_shapes
 from tasks.diagnose import diagnose_corpus
 from tasks.diagnosis.vectors import LateInteractionVectors, SingleVectors
@@ -18,25 +17,9 @@ from tasks.runtime.references import EvaluationRef, SetsRef
 from tasks.runtime.stored import chosen, read_truncated, vector_reader
 from tasks.score import score
 from tasks.statistics.resampling import Resampling
+from tests.random_store import SPECS, embeddings, random_store
 
 N_SCENES = 12
-SPECS = (
-    EncoderSpec(name="one", adapter="hf_dual", checkpoint="me/one", revision="a1", dim=8),
-    EncoderSpec(name="many", adapter="colvision", checkpoint="me/many", revision="a1", dim=8, vectors="multi"),
-)
-
-
-def embeddings(spec: EncoderSpec, n: int, seed: int) -> Embeddings:
-    """Random unit vectors; three per item for a late-interaction encoder."""
-    per_item = 3 if spec.vectors == "multi" else 1
-    values = np.random.default_rng(seed).normal(size=(n * per_item, spec.dim)).astype(np.float32)
-    return Embeddings(
-        values=values / np.linalg.norm(values, axis=1, keepdims=True),
-        norms=np.ones(n, dtype=np.float32),
-        n_tokens=np.full(n, per_item, dtype=np.int32),
-        truncated=np.zeros(n, dtype=bool),
-        offsets=np.arange(n + 1) * per_item if per_item > 1 else None,
-    )
 
 
 @pytest.fixture
@@ -46,25 +29,7 @@ def corpus() -> Corpus:
 
 @pytest.fixture
 def store(tmp_path: Path, corpus: Corpus) -> EmbeddingStore:
-    store = EmbeddingStore.open(tmp_path / "store", create=True)
-    store.write_corpus(corpus)
-    modalities: tuple[Modality, ...] = ("image", "caption")
-    for spec in SPECS:
-        store.write_encoder(spec)
-        for modality in modalities:
-            items = corpus.images if modality == "image" else corpus.captions
-            ids = cast("list[str]", items["id"].to_pylist())
-            key = store.key(encoder=spec.fingerprint, corpus=corpus.fingerprint, modality=modality)
-            block = Block(
-                ords=np.arange(len(ids), dtype=np.int32),
-                ids=ids,
-                embeddings=embeddings(spec, len(ids), seed=len(ids)),
-                input_shas=[""] * len(ids),
-                batch_id="b",
-            )
-            store.put(key, spec, block)
-            store.seal(key, n_items=len(ids))
-    return store
+    return random_store(tmp_path / "store", corpus)
 
 
 @pytest.fixture

@@ -1,0 +1,271 @@
+"""New metrics on stored evaluations, through the command line: one added to the table, and a user's own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from flows.cli import main
+from store import EmbeddingStore
+from tasks.corpora.readers.shapes import read_shapes
+from tasks.metrics import METRICS
+from tasks.metrics.metric import RETRIEVAL, Metric
+from tests.random_store import OTHER, SPECS, random_store
+
+N_SCENES = 20
+PROTOCOLS = ("i2t/any", "t2i/all")
+SAME = ["--replicates", "100", "--quiet"]
+ONLY = ["--protocols", ",".join(PROTOCOLS), "--device", "cpu"]
+NEW = Metric(
+    name="hit_2",
+    title="Found among the first two, ties lost",
+    directions=RETRIEVAL,
+    values=lambda outcomes, _: (outcomes.rank_worst <= 2).astype(np.float64),
+)
+SHORT = '''
+import numpy as np
+
+
+def short(outcomes, n):
+    """Found first, of captions of at most n words."""
+    words = np.array([np.nan if text is None else len(text.split()) for text in outcomes.query_texts])
+    return np.where(words <= n, outcomes["rank_worst"].to_numpy() == 1, np.nan)
+
+
+def margin(block):
+    """How far the best relevant item is ahead of the best other one."""
+    own = np.where(block.relevant, block.scores, -np.inf).max(axis=1)
+    other = np.where(block.relevant, -np.inf, block.scores).max(axis=1)
+    return own - other
+
+
+def first_items(outcomes):
+    """Largest number of queries that find the same item first."""
+    return outcomes.top_ords[:, 0]
+
+
+first_items.aggregate = lambda items: np.unique(items, return_counts=True)[1].max()
+first_items.lower_is_better = True
+
+
+def broken(outcomes):
+    if outcomes.protocol.direction == "t2i":
+        raise LookupError("nothing of that kind")
+    return outcomes.rank_best
+
+
+def nowhere(outcomes):
+    return np.full(len(outcomes), np.nan)
+'''
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with three encoders of random vectors, evaluated and compared."""
+    folder = tmp_path_factory.mktemp("own-metric") / "workspace"
+    random_store(folder / "store", read_shapes(n_scenes=N_SCENES), (*SPECS, OTHER))
+    where = ["--workspace", str(folder)]
+    assert main(["evaluate", *ONLY, *SAME, "--keep-replicates", *where]) == 0
+    assert main(["compare", "--analyses", "complexity", *SAME, *where]) == 0
+    return folder
+
+
+@pytest.fixture
+def workspace(evaluated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy, and the user's file in the current folder."""
+    shutil.copytree(evaluated, tmp_path / "workspace")
+    (tmp_path / "own.py").write_text(SHORT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CAPIM_WORKSPACE", str(tmp_path / "workspace"))
+    return tmp_path / "workspace"
+
+
+def rows(workspace: Path, table: str, **equals: Any) -> list[dict[str, Any]]:
+    """Rows without which run they belong to, in a fixed order."""
+    found = EmbeddingStore.open(workspace / "store").rows(table, **equals).to_pylist()
+    plain = [{key: value for key, value in row.items() if key not in ("run", "created")} for row in found]
+    return sorted(plain, key=repr)
+
+
+# --- a metric of the table -------------------------------------------------------------------------------------------
+def test_a_metric_added_to_the_table_is_computed_for_stored_evaluations_and_nothing_else_is(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: object) -> NDArray[np.float64]:
+        raise AssertionError("a stored metric was computed again")
+
+    before = {table: rows(workspace, table) for table in ("results", "replicates", "outcomes", "comparisons")}
+    monkeypatch.setitem(METRICS, NEW.name, NEW)
+    with monkeypatch.context() as stored:
+        for name in ("R@1", "MRR", "median_rank", "mAP@R"):
+            stored.setitem(METRICS, name, replace(METRICS[name], values=refused))
+        assert main(["evaluate", *ONLY, *SAME, "--keep-replicates"]) == 0
+        assert "0 protocols scored, 6 were already stored; 6 figures computed" in capsys.readouterr().err
+        assert main(["evaluate", *ONLY, *SAME, "--keep-replicates"]) == 0
+        assert capsys.readouterr().err.endswith("6 were already stored\n")
+    for table in ("results", "replicates"):
+        after = rows(workspace, table)
+        assert [row for row in after if row["metric"] != NEW.name] == before[table]
+        assert len(after) == len(before[table]) + 6
+    assert rows(workspace, "outcomes") == before["outcomes"]
+    ranks = rows(workspace, "outcomes", encoder="one", protocol="t2i/all")
+    [row] = rows(workspace, "results", metric=NEW.name, encoder="one", protocol="t2i/all")
+    assert row["value"] == np.mean([rank["rank_worst"] <= 2 for rank in ranks])
+    assert main(["compare", "--analyses", "complexity", *SAME]) == 0
+    after = rows(workspace, "comparisons")
+    assert [row for row in after if row["metric"] != NEW.name] == before["comparisons"]
+    assert sum(row["metric"] == NEW.name for row in after) == 6
+
+
+def test_a_metric_of_several_relevant_items_is_added_only_where_there_are_several(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(METRICS, "recall_all@3", replace(METRICS["recall_all@10"], name="recall_all@3"))
+    assert main(["evaluate", *ONLY, *SAME]) == 0
+    assert {row["protocol"] for row in rows(workspace, "results", metric="recall_all@3")} == {"i2t/any"}
+
+
+def test_other_settings_compute_every_metric_anew(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = rows(workspace, "results")
+    assert main(["evaluate", *ONLY, "--quiet", "--replicates", "101"]) == 0
+    n_figures = sum(row["metric"] in METRICS for row in before)
+    assert f"; {n_figures} figures computed from stored outcomes" in capsys.readouterr().err
+    assert {row["replicates"] for row in rows(workspace, "results")} == {101}
+    assert main(["evaluate", *ONLY, *SAME]) == 0
+    assert rows(workspace, "results") == before
+
+
+# --- a user's metric -------------------------------------------------------------------------------------------------
+def median_length(workspace: Path) -> int:
+    captions = EmbeddingStore.open(workspace / "store").items("shapes", "caption")["text"].to_pylist()
+    return int(np.median([len(str(text).split()) for text in captions]))
+
+
+def test_a_users_metric_with_texts_and_nan_enters_every_table_and_the_report(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    n = median_length(workspace)
+    name = f"own:short(n={n})"
+    asked = ["--metric", f"own.py:short(n={n})", *SAME]
+    before = {table: rows(workspace, table) for table in ("results", "comparisons", "slices")}
+    capsys.readouterr()
+    assert main(["evaluate", *asked, *ONLY, "--keep-replicates", "--format", "json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert {(row["metric"], row["protocol"]) for row in printed} == {(name, "t2i/all")}
+    query = "SELECT o.encoder, o.rank_worst, c.text FROM outcomes o JOIN captions c ON o.query_id = c.id"
+    assert main(["query", f"{query} WHERE o.protocol = 't2i/all'", "--format", "json"]) == 0
+    chosen = [row for row in json.loads(capsys.readouterr().out) if len(row["text"].split()) <= n]
+    for row in printed:
+        hits = [c["rank_worst"] == 1 for c in chosen if c["encoder"] == row["encoder"]]
+        assert (row["value"], row["n_queries"]) == (pytest.approx(np.mean(hits)), len(hits))
+        assert 0 < len(hits) < 5 * N_SCENES
+    own = {table: rows(workspace, table, metric=name) for table in (*before, "replicates", "metrics")}
+    assert [len(own[table]) for table in ("results", "replicates", "comparisons", "metrics")] == [3, 3, 3, 1]
+    assert {row["n_queries"] for row in own["comparisons"]} == {len(chosen) // 3}
+    assert {row["analysis"] for row in own["slices"]} >= {"complexity", "ordinal"}
+    assert own["metrics"][0]["title"] == "Found first, of captions of at most n words."
+    for table, earlier in before.items():
+        assert [row for row in rows(workspace, table) if row["metric"] != name] == earlier
+    # without --metric its comparisons stay as they are; with it they are computed again
+    assert main(["compare", "--analyses", "complexity", *SAME, "--adjustment", "benjamini-hochberg"]) == 0
+    assert rows(workspace, "comparisons", metric=name) == own["comparisons"]
+    assert main(["compare", *asked, "--adjustment", "benjamini-hochberg"]) == 0
+    assert "3 comparisons by own.py:short" in capsys.readouterr().err
+    assert {row["adjustment"] for row in rows(workspace, "comparisons", metric=name)} == {"benjamini-hochberg"}
+    assert rows(workspace, "results", metric=name) == own["results"]
+    assert main(["report"]) == 0
+    written = json.loads(Path(capsys.readouterr().out.strip()).with_name("results.json").read_text())
+    captions = {
+        section["id"]: [str(block.get("caption") or block.get("title")) for block in section["blocks"]]
+        for section in written["page"]["sections"]
+    }
+    title = f"Found first, of captions of at most n words ({name})"
+    for section in ("leaderboard", "significance", "slices"):
+        assert any(title in text for text in captions[section]), section
+
+
+def test_a_metric_of_score_blocks_works_for_single_and_multi_vectors(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main(["evaluate", "--metric", "own.py:margin", *ONLY, *SAME, "--format", "json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert {(row["encoder"], row["protocol"]) for row in printed} == {
+        (encoder, protocol) for encoder in ("one", "other", "many") for protocol in PROTOCOLS
+    }
+    for row in printed:
+        first = rows(workspace, "results", encoder=row["encoder"], protocol=row["protocol"], metric="R@1")
+        assert row["n_queries"] == first[0]["n_queries"]
+        assert -2 * 3 < row["value"] < 2 * 3
+
+
+def test_an_aggregate_has_an_interval_and_a_difference_but_no_test_and_no_slices(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", "--metric", "own.py:first_items", *ONLY, *SAME]) == 0
+    name = "own:first_items"
+    results, comparisons = (rows(workspace, table, metric=name) for table in ("results", "comparisons"))
+    assert (len(results), len(comparisons), rows(workspace, "slices", metric=name)) == (6, 6, [])
+    for row in results:
+        assert row["ci_low"] <= row["ci_high"] and row["value"] == int(row["value"])
+    assert {row["p_sign_flip"] for row in comparisons} == {row["wins"] for row in comparisons} == {None}
+    assert all("aggregate" in row["reason"] for row in comparisons)
+    capsys.readouterr()
+    assert main(["report"]) == 0
+    text = Path(capsys.readouterr().out.strip()).with_name("report.md").read_text()
+    assert "Bold: lowest value; an aggregate over queries has no test." in text
+
+
+def test_a_mistake_in_the_users_code_shows_its_line_and_leaves_nothing(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = rows(workspace, "results")
+    capsys.readouterr()
+    assert main(["evaluate", "--metric", "own.py:broken", *ONLY, *SAME]) == 2
+    line = 1 + SHORT.splitlines().index('        raise LookupError("nothing of that kind")')
+    message = capsys.readouterr().err
+    assert message == (
+        f"capim: metric 'own:broken': LookupError: nothing of that kind, at own.py line {line}: "
+        'raise LookupError("nothing of that kind")\n'
+    )
+    assert rows(workspace, "results") == before
+    assert rows(workspace, "metrics") == []
+    assert main(["evaluate", "--metric", "own.py:broken", *ONLY, *SAME, "--debug"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+    n_runs = len(rows(workspace, "runs"))
+    assert main(["evaluate", "--metric", "own.py:absent", *ONLY, *SAME]) == 2
+    assert len(rows(workspace, "runs")) == n_runs
+
+
+def test_a_metric_that_applies_nowhere_stores_nothing_and_is_no_error(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", "--metric", "own.py:nowhere", *ONLY, *SAME]) == 0
+    assert "0 results and 0 comparisons by own.py:nowhere stored" in capsys.readouterr().err
+    assert rows(workspace, "metrics") == []
+
+
+def test_ranks_that_are_known_as_ranges_are_left_out_where_they_do_not_determine_the_metric(
+    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hits = tmp_path / "hits"
+    hits.mkdir()
+    for cutoff, positions in ((1, [0, 3]), (5, [0, 1, 3])):
+        np.save(hits / f"theirs_ir{cutoff}_rank_index.npy", np.array(positions))
+    assert main(["import", "--corpus", "shapes", "--outcomes", str(hits), "--replicates", "100"]) == 0
+    capsys.readouterr()
+    (tmp_path / "at.py").write_text("def at(outcomes, k):\n    return outcomes.rank_worst <= k\n")
+    for k, determined in ((5, True), (3, False)):
+        assert main(["evaluate", "--metric", f"at.py:at(k={k})", *ONLY, *SAME]) == 0
+        left_out = "theirs on shapes, t2i/all: its ranks are known as ranges" in capsys.readouterr().err
+        encoders = {row["encoder"] for row in rows(workspace, "results", metric=f"at:at(k={k})")}
+        assert ("theirs" in encoders, left_out) == (determined, not determined)
+    assert main(["evaluate", "--metric", "own.py:margin", "--encoders", "theirs", *SAME]) == 2
+    assert "theirs on shapes, t2i/all: no score blocks, the store has no embeddings" in capsys.readouterr().err

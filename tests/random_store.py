@@ -1,0 +1,54 @@
+"""A store with random embeddings of rendered scenes: what tests of tasks and commands evaluate without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from store import Block, Embeddings, EmbeddingStore
+from store.types import Corpus, EncoderSpec, Modality
+
+SPECS = (
+    EncoderSpec(name="one", adapter="hf_dual", checkpoint="me/one", revision="a1", dim=8),
+    EncoderSpec(name="many", adapter="colvision", checkpoint="me/many", revision="a1", dim=8, vectors="multi"),
+)
+OTHER = EncoderSpec(name="other", adapter="hf_dual", checkpoint="me/other", revision="a1", dim=8)
+
+
+def embeddings(spec: EncoderSpec, n: int, seed: int) -> Embeddings:
+    """Random unit vectors; three per item for a late-interaction encoder."""
+    per_item = 3 if spec.vectors == "multi" else 1
+    values = np.random.default_rng(seed).normal(size=(n * per_item, spec.dim)).astype(np.float32)
+    return Embeddings(
+        values=values / np.linalg.norm(values, axis=1, keepdims=True),
+        norms=np.ones(n, dtype=np.float32),
+        n_tokens=np.full(n, per_item, dtype=np.int32),
+        truncated=np.zeros(n, dtype=bool),
+        offsets=np.arange(n + 1) * per_item if per_item > 1 else None,
+    )
+
+
+def random_store(path: Path, corpus: Corpus, specs: Sequence[EncoderSpec] = SPECS) -> EmbeddingStore:
+    """A store with sealed sets of every spec; those of ``OTHER`` are drawn anew, of others with the same seed."""
+    store = EmbeddingStore.open(path, create=True)
+    store.write_corpus(corpus)
+    modalities: tuple[Modality, ...] = ("image", "caption")
+    for spec in specs:
+        store.write_encoder(spec)
+        for modality in modalities:
+            items = corpus.images if modality == "image" else corpus.captions
+            ids = cast("list[str]", items["id"].to_pylist())
+            key = store.key(encoder=spec.fingerprint, corpus=corpus.fingerprint, modality=modality)
+            block = Block(
+                ords=np.arange(len(ids), dtype=np.int32),
+                ids=ids,
+                embeddings=embeddings(spec, len(ids), seed=len(ids) + 1000 * (spec is OTHER)),
+                input_shas=[""] * len(ids),
+                batch_id="b",
+            )
+            store.put(key, spec, block)
+            store.seal(key, n_items=len(ids))
+    return store

@@ -1,0 +1,132 @@
+"""NaN means that a query has no value: it leaves the mean, the interval and every comparison that it would be in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tasks.statistics.bootstrap import NO_SPREAD, bootstrap_samples, interval_of, paired_intervals
+from tasks.statistics.clusters import Clusters
+from tasks.statistics.effect import AGGREGATE
+from tasks.statistics.pairwise import NO_COMMON_QUERY, Comparison, compare_encoders
+from tasks.statistics.resampling import Resampling
+from tasks.statistics.slices import NO_QUERY, part_means
+from tasks.statistics.statistic import ClusteredValues, cluster_medians, statistic_of
+
+RESAMPLING = Resampling(replicates=300, permutations=300, seed=7)
+CLUSTERS = Clusters.of(np.repeat(np.arange(30), 4), 33, np.tile([1.0, 2.0, 1.0, 0.5], 30))
+
+
+def values(n: int, *, seed: int = 0) -> NDArray[np.float64]:
+    return np.random.default_rng(seed).random((n, 120))
+
+
+def figures(comparison: Comparison) -> Comparison:
+    """Without the adjusted p-value, which depends on the other pairs."""
+    return replace(comparison, p_adjusted=None)
+
+
+@pytest.mark.parametrize("reduce", ["mean", "median"])
+def test_a_pair_is_compared_on_the_queries_that_both_have_a_value_of(reduce: str) -> None:
+    x, y, z = values(3)
+    x[:30], y[20:50] = np.nan, np.nan
+    both = ~np.isnan(x) & ~np.isnan(y)
+    together = compare_encoders({"x": x, "y": y, "z": z}, CLUSTERS, RESAMPLING, reduce=reduce)  # type: ignore[arg-type]
+    [alone] = compare_encoders(
+        {"x": x[both], "y": y[both]},
+        CLUSTERS.only(both),
+        RESAMPLING,
+        reduce=reduce,  # type: ignore[arg-type]
+    )
+    assert figures(together[0]) == figures(alone)
+    assert (alone.n_queries, alone.n_clusters) == (70, 18)
+    assert [(pair.a, pair.b, pair.n_queries) for pair in together] == [("x", "y", 70), ("x", "z", 90), ("y", "z", 90)]
+    assert all(pair.p_adjusted is not None for pair in together)
+
+
+def test_a_query_without_a_value_changes_nothing_for_the_pairs_of_others() -> None:
+    x, y, z = values(3)
+    whole = compare_encoders({"x": x, "y": y, "z": z}, CLUSTERS, RESAMPLING)
+    z[5] = np.nan
+    with_a_gap = compare_encoders({"x": x, "y": y, "z": z}, CLUSTERS, RESAMPLING)
+    assert figures(with_a_gap[0]) == figures(whole[0])
+    assert with_a_gap[1].n_queries == 119
+
+
+def test_two_encoders_without_a_common_query_have_a_reason_instead_of_a_difference() -> None:
+    x, y = values(2)
+    x[:60], y[60:] = np.nan, np.nan
+    [pair] = compare_encoders({"x": x, "y": y}, CLUSTERS, RESAMPLING)
+    assert np.isnan(pair.difference.value)
+    assert (pair.flip_test.p, pair.p_adjusted, pair.n_queries, pair.reason) == (None, None, 0, NO_COMMON_QUERY)
+
+
+def test_an_infinite_value_is_refused() -> None:
+    x, y = values(2)
+    x[3] = np.inf
+    with pytest.raises(ValueError, match="encoder 'x': 1 values are infinite"):
+        compare_encoders({"x": x, "y": y}, CLUSTERS, RESAMPLING)
+
+
+def test_parts_have_the_means_and_intervals_of_the_known_queries_of_each_encoder() -> None:
+    table = values(3)
+    table[0, :30], table[1, 100:] = np.nan, np.nan
+    parts = np.stack([np.arange(120) < 60, np.arange(120) % 3 == 0, np.arange(120) >= 100])
+    means = part_means(table, parts, CLUSTERS, RESAMPLING)
+    for row in range(3):
+        known = ~np.isnan(table[row])
+        alone = part_means(table[row][known], parts[:, known], CLUSTERS.only(known), RESAMPLING)
+        for part in range(3):
+            assert means.counts(row, part) == alone.counts(0, part)
+            if means.counts(row, part)[0]:
+                assert means.interval(row, part).value == pytest.approx(alone.interval(0, part).value, abs=1e-12)
+                assert means.interval(row, part).low == pytest.approx(alone.interval(0, part).low, abs=1e-9)
+    assert means.counts(1, 2) == (0, 0)
+    assert means.interval(1, 2).reason == NO_QUERY
+    assert means.p_value(1, 0, 2) is None
+
+
+def test_an_aggregate_gets_every_query_as_often_as_its_cluster_was_drawn() -> None:
+    row = values(1)
+    by_median = cluster_medians(row, CLUSTERS)
+    by_function = statistic_of(row, CLUSTERS, lambda drawn: float(np.median(drawn)))
+    weights = np.random.default_rng(1).integers(0, 4, (20, 33)).astype(np.uint8)
+    assert by_function(weights) == pytest.approx(by_median(weights))
+    assert np.isnan(by_function(np.zeros((1, 33), dtype=np.uint8))).all()
+
+
+def test_the_interval_of_an_aggregate_is_that_of_its_replicates() -> None:
+    pairs = np.random.default_rng(2).random((120, 2))  # two numbers per query
+
+    def correlation(drawn: NDArray[np.float64]) -> float:
+        return float(np.corrcoef(drawn.T)[0, 1])
+
+    [[interval]] = bootstrap_samples([ClusteredValues(pairs[None], CLUSTERS)], RESAMPLING, correlation)
+    assert interval.value == pytest.approx(np.corrcoef(pairs.T)[0, 1])
+    assert interval.low is not None and interval.high is not None
+    assert interval.low < interval.value < interval.high
+    [difference] = paired_intervals(np.stack([pairs, pairs]), CLUSTERS, [(0, 1)], RESAMPLING, correlation)
+    assert (difference.value, difference.low, difference.reason) == (0.0, None, NO_SPREAD)
+
+
+def test_an_aggregate_has_a_difference_with_its_interval_and_a_reason_instead_of_a_test() -> None:
+    x, y = values(2)
+    x[:4] = np.nan
+    [pair] = compare_encoders({"x": x, "y": y}, CLUSTERS, RESAMPLING, reduce=lambda drawn: float(np.ptp(drawn)))
+    assert pair.difference.value == pytest.approx(np.ptp(x[4:]) - np.ptp(y[4:]))
+    assert pair.difference.low is not None
+    assert (pair.flip_test.p, pair.flip_test.exact, pair.effect.tally, pair.effect.cohen_dz) == (
+        None,
+        False,
+        None,
+        None,
+    )
+    assert (pair.reason, pair.n_queries) == (AGGREGATE, 116)
+    assert pair.detectable_effect is not None
+
+
+def test_an_interval_leaves_out_the_draws_in_which_an_aggregate_is_not_defined() -> None:
+    assert interval_of(1.0, np.array([np.nan, 1.0, 2.0]), level=0.5).low == 1.25
