@@ -7,7 +7,9 @@ from prefect import flow
 from flows.config import RunConfig
 from flows.execution import call, call_each, task_runner, timeout_seconds
 from flows.runs import recorded_run
+from store.errors import RequestError
 from tasks.custom_metric import custom_metric
+from tasks.diagnosis.table import BY_PART, check_analyses
 from tasks.discover import find_evaluations, find_sets
 from tasks.metrics.custom import load_metric
 from tasks.runtime.references import EvaluationRef, MetricRef, SetsRef, by_corpus
@@ -47,6 +49,9 @@ def evaluate_custom(config: RunConfig, metric: str, *, results: bool = True) -> 
     Without ``results`` only the comparisons and slices. One reference per corpus.
     """
     load_metric(metric)  # a wrong request leaves no record of a run
+    check_analyses(config.analyses)
+    if config.analyses and not results and set(config.analyses).isdisjoint(BY_PART):
+        raise RequestError(f"{', '.join(config.analyses)}: a metric of your own is sliced by {', '.join(BY_PART)}")
     evaluations = call(find_evaluations, config.store_uri, corpora=config.corpora, encoders=config.encoders)
     with recorded_run(config, "custom-metric") as run:
         arguments = {

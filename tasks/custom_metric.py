@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from store import EmbeddingStore
+from store.errors import RequestError
 from store.schema import RESULTS, texts
 from tasks.diagnose import is_diagnosed
 from tasks.diagnosis.table import BY_PART
@@ -37,6 +38,9 @@ def custom_metric(
     """Store comparisons and slices of ``FILE.py:NAME``, and with ``results`` its results; nothing if its code fails.
 
     ``protocols`` and ``analyses``: all where none is named. A protocol where it applies to no query has no rows.
+
+    Raises:
+        RequestError: The metric cannot be loaded or fails, or none of the protocols was evaluated.
     """
     store, sets = EmbeddingStore.open(store_uri), evaluations[0].sets
     own = OwnMetric(
@@ -50,6 +54,11 @@ def custom_metric(
     )
     evaluated = {protocol for evaluation in evaluations for protocol in evaluation.evaluations}
     chosen = [p for p in select_protocols(own.corpus, protocols or sorted(evaluated)) if p.id in evaluated]
+    if not chosen:
+        raise RequestError(
+            f"there are no outcomes of {', '.join(protocols)} on {sets.corpus!r}; run `capim evaluate --corpora "
+            f"{sets.corpus} --protocols {','.join(protocols)}` first"
+        )
     parts = []
     with track(f"{own.custom.name} · {sets.corpus}", total=len(chosen), unit="protocols") as advance:
         for protocol in chosen:

@@ -18,7 +18,6 @@ from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.bootstrap import bootstrap_samples
 from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import ClusteredValues
 from tests.benchmarks.rows import Row
 from tests.benchmarks.validity import Scenario, study
 
@@ -59,7 +58,7 @@ def all_intervals(replicates: int) -> float:
     """Seconds for the intervals of these rows alone: what SciPy is compared with."""
     return _per_encoder(
         lambda evaluated: bootstrap_samples(
-            [ClusteredValues(each.per_query, each.clusters) for each in evaluated], Resampling(replicates=replicates)
+            [sample for each in evaluated for _, sample in each.samples], Resampling(replicates=replicates)
         )
     )
 
