@@ -68,14 +68,14 @@ class CustomMetric:
     lower_is_better: bool
     file: str
 
-    def metric(self, corpus: Corpus | None = None, blocks: Callable[[Outcomes], Iterable[Any]] | None = None) -> Metric:
+    def metric(self, blocks: Callable[[Outcomes], Iterable[Any]] | None = None, corpus: Corpus | None = None) -> Metric:
         """The callable as a :class:`Metric`; it is called once for the same outcomes.
 
         A function of ``outcomes`` is also called with all ties lost and all ties won.
 
         Args:
-            corpus: The corpus of the queries.
             blocks: For a function of blocks: gives those of an encoder by its outcomes.
+            corpus: The corpus of the queries.
 
         Raises:
             RequestError: When computed: the user's code fails, or returns something else than numbers of queries.

@@ -63,7 +63,7 @@ class OwnMetric:
             self.left_out.append(f"{self.corpus.name}, {protocol.id}: only retrieval protocols have score blocks")
             return {}
         owners: dict[Outcomes, SetsRef] = {}
-        metric = self.custom.metric(self.corpus, lambda outcomes: self._blocks(owners[outcomes], outcomes))
+        metric = self.custom.metric(lambda outcomes: self._blocks(owners[outcomes], outcomes), self.corpus)
         evaluated = [
             Evaluated(
                 outcomes=outcomes,

@@ -13,6 +13,7 @@ import pytest
 
 from store.errors import RequestError
 from store.types import Corpus
+from tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
 from tasks.metrics import custom
 from tasks.metrics.custom import CustomMetric, load_metric
 from tasks.metrics.custom_views import QueryOutcomes
@@ -235,7 +236,7 @@ BODY = "def metric(outcomes):\n"
         ),
         (f"import not_here_at_all\n{BODY}    ...", r"ModuleNotFoundError: .*, at .*own\.py line 1: import"),
         (f"{BODY}    return (", r"SyntaxError: .*, at .*own\.py line 2"),
-        (f"{BODY}    return outcomes.query_texts", r"without their corpus.* line 2"),
+        (f"{BODY}    return outcomes.items", r"without their corpus.* line 2"),
     ],
 )
 def test_a_mistake_shows_the_users_own_line_in_one_line(tmp_path: Path, text: str, message: str) -> None:
@@ -265,9 +266,7 @@ def scored(corpus: Corpus, protocol: str) -> QueryOutcomes:
     return QueryOutcomes(score_dense(images, captions, [build_task(corpus, found)])[protocol], corpus)
 
 
-def test_texts_languages_and_items_are_those_of_the_queries_and_the_gallery(
-    winoground_form: Corpus,
-) -> None:
+def test_texts_languages_and_items_are_those_of_the_queries_and_the_gallery() -> None:
     corpus = small_corpus([2, 1])
     to_images, to_captions = scored(corpus, "t2i/all"), scored(corpus, "i2t/any")
     assert to_images.query_texts.tolist() == ["caption 0 of 0", "caption 1 of 0", "caption 0 of 1"]
@@ -276,10 +275,13 @@ def test_texts_languages_and_items_are_those_of_the_queries_and_the_gallery(
     assert (to_captions.query_texts.tolist(), to_captions.languages.tolist()) == ([None, None], [None, None])
     assert to_captions.items.tolist() == ["c0.0", "c0.1", "c1.0"]
     assert to_images.corpus is corpus
-    task = build_task(winoground_form, select_protocols(winoground_form, ["winoground"])[0])
+    images = [ImageRow(id=name) for name in "ab"]
+    captions = [CaptionRow(id=f"c{name}", image_id=name, text=f"about {name}") for name in "ba"]
+    both = build_corpus("both", images, captions, source=None, quadruples=[QuadrupleRow("q", "a", "b", "ca", "cb")])
+    task = build_task(both, select_protocols(both, ["winoground"])[0])
     assert isinstance(task, ChoiceTask)
-    quadruples = QueryOutcomes(choice_outcomes(task, np.ones((3, 4), dtype=np.float32)), winoground_form)
-    assert quadruples.query_texts.tolist() == ["words"] * 3
+    quadruples = QueryOutcomes(choice_outcomes(task, np.ones((1, 4), dtype=np.float32)), both)
+    assert (quadruples.query_texts.tolist(), quadruples.languages.tolist()) == (["about a"], ["en"])
     with pytest.raises(RequestError, match="'winoground' searches no items"):
         _ = quadruples.items
 
@@ -289,7 +291,7 @@ def test_a_block_comes_with_the_outcomes_of_its_queries_and_the_corpus(tmp_path:
         "def metric(block, outcomes, corpus):\n    return 10 * block.rows + outcomes.query_ord + len(corpus.images)\n"
     )
     blocks = [SimpleNamespace(rows=np.array([2, 0])), SimpleNamespace(rows=np.array([1]))]
-    metric = loaded(tmp_path, text).metric(small_corpus([1, 1, 1]), lambda _: blocks)
+    metric = loaded(tmp_path, text).metric(lambda _: blocks, small_corpus([1, 1, 1]))
     assert metric.per_query(outcomes_of([[1], [1], [1]])).tolist() == [3, 14, 25]
 
 
