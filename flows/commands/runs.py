@@ -122,14 +122,7 @@ def evaluate(args: argparse.Namespace) -> int:
     """
     config = _config(args)
     if args.metric:
-        from tasks.custom_metric import stored_results
-
-        done = _custom_metric(config, args, results=True)
-        rows = stored_results(config.store_uri, [row for reference in done for row in reference.results])
-        order: list[tuple[str, Literal["ascending", "descending"]]]
-        order = [("corpus", "ascending"), ("protocol", "ascending"), ("value", "descending")]
-        print_rows(rows.sort_by(order).to_pylist(), form=args.format, columns=RESULT_COLUMNS)
-        return 0
+        return _print_metric(config, args)
     from flows.evaluate import evaluate as flow
     from flows.execution import start
 
@@ -140,6 +133,17 @@ def evaluate(args: argparse.Namespace) -> int:
     n_added = sum(reference.n_added for reference in done)
     added = f"; {n_added} figures computed from stored outcomes" if n_added else ""
     sys.stderr.write(f"{n_scored} protocols scored, {n_protocols - n_scored} were already stored{added}\n")
+    return 0
+
+
+def _print_metric(config: RunConfig, args: argparse.Namespace) -> int:
+    from tasks.custom_metric import stored_results
+
+    done = _custom_metric(config, args, results=True)
+    rows = stored_results(config.store_uri, [row for reference in done for row in reference.results])
+    order: list[tuple[str, Literal["ascending", "descending"]]]
+    order = [("corpus", "ascending"), ("protocol", "ascending"), ("value", "descending")]
+    print_rows(rows.sort_by(order).to_pylist(), form=args.format, columns=RESULT_COLUMNS)
     return 0
 
 

@@ -118,7 +118,7 @@ class QueryOutcomes:
         outcomes = self._outcomes
         counts = outcomes.n_relevant[rows]
         ranks = positions_within(counts) + np.repeat(outcomes.offsets[:-1][rows], counts)
-        chosen = {
+        chosen: dict[str, Any] = {
             field.name: values[ranks if field.name in _OF_RELEVANT else rows]
             for field in fields(outcomes)
             if isinstance(values := getattr(outcomes, field.name), np.ndarray)

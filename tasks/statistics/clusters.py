@@ -76,7 +76,10 @@ class Clusters:
     @cached_property
     def totals(self) -> NDArray[np.float64]:
         """Sum of the weights of each cluster's queries, shape ``(n_clusters,)``."""
-        return np.bincount(self.labels, weights=self.weights, minlength=self.n_clusters)
+        sums: NDArray[np.float64] = np.bincount(self.labels, weights=self.weights, minlength=self.n_clusters).astype(
+            float
+        )
+        return sums
 
     @cached_property
     def n_occupied(self) -> int:
@@ -139,8 +142,7 @@ def known_queries(values: NDArray[np.float64]) -> NDArray[np.bool_]:
         >>> known_queries(np.array([[1.0, 2.0], [3.0, np.nan]])).tolist()
         [True, False]
     """
-    known: NDArray[np.bool_] = ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
-    return known
+    return np.logical_not(np.isnan(values.reshape(len(values), -1)).any(axis=1))
 
 
 def checked_values(values: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:

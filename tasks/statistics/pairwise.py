@@ -101,7 +101,7 @@ def compare_encoders(
     found: dict[int, Comparison] = {}
     for members in alike.values():
         rows = sorted({row for at in members for row in pairs[at]})
-        common = known[rows].all(axis=0)
+        common: NDArray[np.bool_] = np.logical_and.reduce(known[rows], axis=0)
         inside = [(rows.index(pairs[at][0]), rows.index(pairs[at][1])) for at in members]
         compared = _compare_pairs(
             [names[row] for row in rows],

@@ -34,7 +34,7 @@ SPREAD = replace(SOME, name="m:spread", reduce=lambda values: float(np.ptp(value
 def known(outcomes: Outcomes) -> Outcomes:
     """The outcomes of the queries that ``SOME`` applies to (of queries with one relevant item)."""
     rows = ~np.isnan(hit_where_known(outcomes, None))
-    arrays = {n: v[rows] for n, v in vars(outcomes).items() if isinstance(v, np.ndarray)}
+    arrays: dict[str, Any] = {n: v[rows] for n, v in vars(outcomes).items() if isinstance(v, np.ndarray)}
     return replace(outcomes, **arrays)
 
 
