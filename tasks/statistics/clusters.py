@@ -76,10 +76,8 @@ class Clusters:
     @cached_property
     def totals(self) -> NDArray[np.float64]:
         """Sum of the weights of each cluster's queries, shape ``(n_clusters,)``."""
-        sums: NDArray[np.float64] = np.bincount(self.labels, weights=self.weights, minlength=self.n_clusters).astype(
-            float
-        )
-        return sums
+        sums = np.bincount(self.labels, weights=self.weights, minlength=self.n_clusters)
+        return sums.astype(np.float64)
 
     @cached_property
     def n_occupied(self) -> int:

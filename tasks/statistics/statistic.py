@@ -65,7 +65,7 @@ def stacked_statistic(samples: Sequence[ClusteredValues], reduce: Reduce = "mean
     if len({sample.clusters.n_clusters for sample in samples}) != 1:
         raise ValueError("samples that share their draws must have the same n_clusters: the images of one corpus")
     if not callable(reduce) and reduce not in REDUCTIONS:
-        raise ValueError(f"reduce must be 'mean', 'median' or a function, got {reduce!r}")
+        raise ValueError(f"reduce must be 'mean' or 'median', got {reduce!r}; or a function of the values")
     if reduce != "mean":
         parts = [
             cluster_aggregates(values, clusters, reduce) if callable(reduce) else cluster_medians(values, clusters)
