@@ -13,7 +13,7 @@ from tasks.diagnose import is_diagnosed
 from tasks.diagnosis.table import BY_PART
 from tasks.encoders.device import choose_device
 from tasks.metrics.custom import load_metric
-from tasks.runtime.own_metric import OwnMetric, written
+from tasks.runtime.figures.own_metric import OwnMetric, written
 from tasks.runtime.progress import track
 from tasks.runtime.references import EvaluationRef, MetricRef
 from tasks.runtime.shell import shell

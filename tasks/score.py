@@ -9,9 +9,9 @@ from store.maintenance.removal import drop_superseded
 from store.types import Corpus, EvalProtocol
 from tasks.metrics.crosslingual import language_part
 from tasks.results.languages import Part
+from tasks.runtime.figures.result_writer import ResultWriter
 from tasks.runtime.progress import track
 from tasks.runtime.references import EvaluationRef, SetsRef
-from tasks.runtime.result_writer import ResultWriter
 from tasks.runtime.scoring import open_sets, outcomes_of
 from tasks.runtime.shell import shell
 from tasks.scoring.protocols.selection import protocols_of, select_protocols

@@ -30,8 +30,8 @@ STEPS = {
     "tasks.runtime.encoding:load_encoder": "loading the model",
     "tasks.runtime.encoding:SetEncoder.encode": "encoding",
     "tasks.runtime.scoring:evaluate": "scoring",
-    "tasks.runtime.result_writer:result_rows": "intervals",
-    "tasks.runtime.result_writer:rsum_row": "intervals",
+    "tasks.runtime.figures.result_writer:result_rows": "intervals",
+    "tasks.runtime.figures.result_writer:rsum_row": "intervals",
     "tasks.compare:comparison_rows": "comparisons",
     "tasks.diagnose:diagnose": "diagnosis",
     "tasks.diagnose:judge_results": "diagnosis",
@@ -46,7 +46,7 @@ STEPS = {
 
 # command -> modules of its steps, so that timing imports no others; a command that is not listed uses all
 STEPS_OF = {
-    "evaluate": ("tasks.runtime.scoring", "tasks.runtime.result_writer", "store."),
+    "evaluate": ("tasks.runtime.scoring", "tasks.runtime.figures.result_writer", "store."),
     "compare": ("tasks.compare", "tasks.diagnose", "store."),
     "report": ("tasks.publish", "store."),
 }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 
-from store import EmbeddingStore
-from store.types import Corpus
+from store import Block, EmbeddingStore
+from store.types import Corpus, EncoderSpec
 from tasks.corpora.readers.shapes import read_shapes
 from tasks.diagnose import diagnose_corpus
 from tasks.diagnosis.vectors import LateInteractionVectors, SingleVectors
