@@ -85,15 +85,14 @@ def test_who_has_only_embeddings_is_led_from_ids_to_figures(folder: Path, capsys
     np.savez("images.npz", embeddings=vectors, ids=[row["id"] for row in rows(capsys, "corpora", "ids", "products")])
     ids = [row["id"] for row in rows(capsys, "corpora", "ids", "products", "--modality", "caption")]
     np.savez("captions.npz", embeddings=vectors, ids=ids)
-    assert main(["import", "--corpus", "products", "--encoder", "half", "--images", "images.npz"]) == 0
+    assert main(["import", "--corpus", "products", "--encoder", "ours", "--images", "images.npz"]) == 0
     capsys.readouterr()
     evaluate = ["evaluate", "--replicates", "100", "--quiet"]
-    for named in ([], ["--corpora", "products", "--encoders", "half"]):
+    for named in ([], ["--corpora", "products", "--encoders", "ours"]):
         assert main([*evaluate, *named]) == 2
-        assert "capim import --corpus products --encoder half --captions FILE" in capsys.readouterr().err
-    both = ["--images", "images.npz", "--captions", "captions.npz"]
-    assert main(["import", "--corpus", "products", "--encoder", "whole", *both]) == 0
-    assert main([*evaluate, "--corpora", "products", "--encoders", "whole"]) == 0
+        assert "capim import --corpus products --encoder ours --captions FILE" in capsys.readouterr().err
+    assert main(["import", "--corpus", "products", "--encoder", "ours", "--captions", "captions.npz"]) == 0
+    assert main([*evaluate, "--corpora", "products", "--encoders", "ours"]) == 0
     capsys.readouterr()
     found = rows(capsys, "results", "--protocol", "t2i/all", "--metric", "R@1")
-    assert [(row["encoder"], float(row["value"])) for row in found] == [("whole", 1.0)]
+    assert [(row["encoder"], float(row["value"])) for row in found] == [("ours", 1.0)]
