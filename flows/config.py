@@ -100,22 +100,22 @@ class RunConfig:
             "float16 for multi-vectors, for imports that of the file)"
         ),
     ] = None
-    compile: Annotated[bool, Field(description="compile the model with torch.compile first; pays in long encodes")] = (
-        False
-    )
+    compile: Annotated[
+        bool, Field(strict=True, description="compile the model with torch.compile first; pays in long encodes")
+    ] = False
     replicates: Annotated[int, Field(ge=100, description="bootstrap replicates per interval")] = 10_000
     seed: Annotated[int, Field(ge=0, description="random seed")] = 0
     level: Annotated[float, Field(ge=0.5, lt=1, description="confidence level of the intervals")] = 0.95
     interval: Annotated[IntervalMethod, Field(description="kind of bootstrap interval")] = "percentile"
     adjustment: Annotated[Adjustment, Field(description="adjustment of p-values for multiple comparisons")] = "holm"
     keep_replicates: Annotated[
-        bool, Field(description="store every bootstrap replicate of every metric (table replicates)")
+        bool, Field(strict=True, description="store every bootstrap replicate of every metric (table replicates)")
     ] = False
     analyses: Annotated[
         tuple[str, ...], Field(description="diagnostic analyses (default: all except resampled-gallery)")
     ] = ()
     trust_remote_code: Annotated[
-        bool, Field(description="allow Python code from a model repository to run, at a fixed revision")
+        bool, Field(strict=True, description="allow Python code from a model repository to run, at a fixed revision")
     ] = False
 
     @property

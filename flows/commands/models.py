@@ -118,8 +118,8 @@ def _pin(args: argparse.Namespace) -> None:
 def check(args: argparse.Namespace) -> int:
     """Load one model and run the conformance suite on it, before a long encode.
 
-    Checks weights, norms, independence of the batch, truncation, unusual images and captions, precision, a known answer
-    and speed. Exit code 1 if a check fails.
+    Checks identity, weights, norms, independence of the batch, truncation, unusual images and captions, precision, a
+    known answer and speed; what cannot be verified is skipped with the reason. Exit code 1 if a check fails.
 
     Example: capim check tiny-clip
     """
@@ -128,12 +128,13 @@ def check(args: argparse.Namespace) -> int:
     from tasks.encoders.conformance.suite import check_encoder
     from tasks.encoders.device import choose_device
 
-    spec = entry_named(args.encoder, run_config({}, args.suite).encoders).spec
+    config = run_config({"trust_remote_code": args.trust_remote_code}, args.suite)
+    spec = entry_named(args.encoder, config.encoders).spec
     verdicts = []
     checks = check_encoder(
         replace(spec, precision=args.precision or spec.precision),
         device=choose_device(args.device),
-        trust_remote_code=bool(args.trust_remote_code),
+        trust_remote_code=config.trusts(args.encoder),
         compiled=bool(args.compile),
     )
     for verdict in checks:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tasks.encoders.adapters.table import ADAPTERS, Adapter
 from tasks.encoders.catalog import CatalogEntry, catalog, entry_from, entry_of, spec_of
+from tasks.encoders.checkpoints.module_files import identity_gap
 from tasks.encoders.checkpoints.resolving import resolve
 from tasks.encoders.encoder import Encoder, Prepared, encode_captions, encode_images
 from tasks.encoders.loading import load_encoder
@@ -23,6 +24,7 @@ __all__ = [
     "encode_images",
     "entry_from",
     "entry_of",
+    "identity_gap",
     "load_encoder",
     "resolve",
     "spec_of",

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 from store.errors import RequestError
 from store.types import EncoderSpec, Option, Precision, Storage, VectorKind
 from tasks.encoders.adapters.table import ADAPTERS, adapter_faults
+from tasks.encoders.checkpoints.related_repositories import PIN
 
 CATALOG = Path(__file__).with_name("catalog.toml")
 _COUNT = "a whole number from 1 on"
@@ -23,6 +24,8 @@ _EXPECTED = {
     "caption_batch": _COUNT,
     "parameters": "a number",
     "options": "text, a number, true or false for each option",
+    "files": 'a list of file names, files = ["weights.pt"]',
+    "remote_code": "true or false",
 }
 
 
@@ -42,6 +45,8 @@ class CatalogEntry(BaseModel):
         needs: Requirements beside the checkpoint: other repositories, a GPU, consent to remote code.
         languages: BCP-47 tags, or ``many``.
         remote_code: The checkpoint brings Python code that must be run: in the catalog a fact, in a suite consent.
+        files: For adapter ``module``: files that the module opens, from its folder; their contents are part of the
+            model's identity.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -64,13 +69,16 @@ class CatalogEntry(BaseModel):
     needs: str = ""
     languages: str = "en"
     remote_code: bool = False
+    files: list[str] = Field(default_factory=list)
 
     @cached_property
     def spec(self) -> EncoderSpec:
         """The model itself; not resolved unless the row names a commit."""
-        fields = ("name", "adapter", "checkpoint", "dim", "revision", "vectors", "precision", "storage", "options")
+        fields = ("name", "adapter", "checkpoint", "dim", "revision", "vectors", "precision", "storage")
         return EncoderSpec(
-            **{name: getattr(self, name) for name in fields}, adapter_version=ADAPTERS[self.adapter].version
+            **{name: getattr(self, name) for name in fields},
+            options={**self.options, **{PIN + file: "main" for file in self.files}},
+            adapter_version=ADAPTERS[self.adapter].version,
         )
 
 
@@ -95,6 +103,8 @@ def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
         entry = CatalogEntry.model_validate({**row, "name": name})
     except ValidationError as error:
         faults += _plain(error)
+    if "files" in row and row.get("adapter") != "module":
+        faults.append("files belong to adapter 'module'; of any other model all files count")
     if faults:
         raise RequestError([f"encoder {name!r}: {fault}" for fault in faults])
     try:

@@ -38,6 +38,8 @@ def load_encoder(
     from tasks.encoders.tensors import check_device
 
     adapter = adapter_of(spec)
+    if repr(trust_remote_code) not in ("True", "False"):  # a caller without types may pass the text "false"
+        raise RequestError(f"trust_remote_code must be true or false, got {trust_remote_code!r}")
     check_device(device)
     resolved = resolve(spec)
     try:

@@ -76,6 +76,13 @@ def test_consent_to_remote_code_is_for_all_or_for_the_encoder_whose_table_says_s
     assert RunConfig(encoders=("jina-clip-v1",), trust_remote_code=True).trusts("jina-clip-v1")
 
 
+@pytest.mark.parametrize("field", ["trust_remote_code", "compile", "keep_replicates"])
+@pytest.mark.parametrize("value", ["false", "yes", 1])
+def test_a_text_is_neither_a_consent_nor_a_refusal(field: str, value: object) -> None:
+    with pytest.raises(RequestError, match=f"{field} must be true or false, got {value!r}"):
+        run_config({field: value})
+
+
 def test_a_run_is_called_after_what_it_runs() -> None:
     asked = RunConfig(name="nightly", encoders=("tiny-clip", {"name": "mine"}), corpora=("../data/coco_photos",))
     assert asked.title == "nightly: tiny-clip +1 on coco_photos"

@@ -1,15 +1,16 @@
 """Late-interaction models of colpali_engine: one 128-dimensional vector per image patch and per caption token.
 
 The vectors are taken before the model's own normalisation, so that their norms can be stored; padding is dropped by
-the attention mask. A checkpoint is either complete or a LoRA adapter over a base model in a second repository.
+the attention mask. A checkpoint is either complete or a LoRA adapter over a base model in a second repository. Captions
+are queries in the form of the processor's own ``process_queries``, unless the option ``caption_template`` says
+otherwise; ``resolve`` writes that form into the options.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from store.errors import RequestError
 from store.types import Embeddings, EncoderSpec
+from tasks.encoders.adapters.late_interaction import FAMILIES, LateInteractionFamily
 from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from tasks.encoders.captions import max_length_of
 from tasks.encoders.checkpoints.checkpoint import base_folder, folder_of
@@ -26,48 +28,6 @@ from tasks.encoders.checkpoints.related_repositories import adapter_over_pinned_
 from tasks.encoders.checkpoints.weights import check_number_of_weights, check_weights_loaded, loaded_quietly
 from tasks.encoders.encoder import Inputs, Prepared
 from tasks.encoders.tensors import DTYPES, move, ragged_embeddings
-
-
-@dataclass(frozen=True, kw_only=True)
-class LateInteractionFamily:
-    """How colpali_engine loads and runs one architecture.
-
-    Attributes:
-        model: Class of the model.
-        processor: Class of its processor.
-        projection: The layer whose outputs are the vectors, not yet normalised.
-        joins_images: All images give tensors of one shape.
-        prefix_attention: Captions need ``token_type_ids`` of zeros: without them PaliGemma attends causally when
-            there is padding and in both directions when there is none, and a caption's vectors would depend on its
-            neighbours.
-        language_head: The model computes logits, of which one row is enough: the vocabulary has 257,216 entries.
-        padding: Side on which captions are padded.
-    """
-
-    model: str
-    processor: str
-    projection: str = "custom_text_proj"
-    joins_images: bool = False
-    prefix_attention: bool = False
-    language_head: bool = False
-    padding: Literal["left", "right"] = "left"
-
-
-FAMILIES: dict[str, LateInteractionFamily] = {
-    "paligemma": LateInteractionFamily(
-        model="ColPali",
-        processor="ColPaliProcessor",
-        joins_images=True,
-        prefix_attention=True,
-        language_head=True,
-        padding="right",
-    ),
-    "qwen2_vl": LateInteractionFamily(model="ColQwen2", processor="ColQwen2Processor"),
-    "qwen2_5_vl": LateInteractionFamily(model="ColQwen2_5", processor="ColQwen2_5_Processor"),
-    "idefics3": LateInteractionFamily(
-        model="ColIdefics3", processor="ColIdefics3Processor", projection="linear"
-    ),  # ColSmol
-}
 
 
 class ColVision(LoadedEncoder):

@@ -4,6 +4,9 @@ The file defines ``model``, ``embedding_dim``, ``image_forward_fn(model, images,
 ``text_forward_fn(model, texts, device, transform)`` and the optional transforms ``image_preprocess`` and
 ``text_preprocess``, which are passed through. Images are lists of PIL images, texts lists of strings, results tensors
 or arrays of shape ``(n, embedding_dim)``; they are normalised here. https://github.com/unum-cloud/coco-sm
+
+Files that the module opens belong in a list ``files = ["weights.pt"]``, in the module or in the encoder's table of a
+suite: see :mod:`tasks.encoders.checkpoints.module_files`.
 """
 
 from __future__ import annotations

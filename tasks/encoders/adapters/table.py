@@ -25,6 +25,8 @@ class Adapter:
         options: Names of the options of a spec that it accepts.
         requires: Import names of the libraries that it needs and that only an extra of capim installs.
         extra: The extra that installs them; empty if the core installation is enough.
+        unverified: Why ``load`` cannot know that every weight was in the checkpoint; empty: it raises
+            ``MissingWeightsError`` for one that was not.
     """
 
     module: str
@@ -33,6 +35,7 @@ class Adapter:
     options: tuple[str, ...] = ("caption_template", "max_length")
     requires: tuple[str, ...] = ()
     extra: str = ""
+    unverified: str = ""
 
     @property
     def install(self) -> str:
@@ -76,6 +79,7 @@ ADAPTERS: dict[str, Adapter] = {
         module="tasks.encoders.adapters.module",
         title="a model in a user's Python file, in the form of COCO-SM",
         options=("caption_template",),
+        unverified="a module loads its own weights",
     ),
     "sentence_transformers": Adapter(
         module="tasks.encoders.adapters.sentence_encoder",
@@ -83,6 +87,7 @@ ADAPTERS: dict[str, Adapter] = {
         options=("caption_template",),
         requires=("sentence_transformers",),
         extra="sentence-transformers",
+        unverified="sentence-transformers does not report weights that the checkpoint lacks",
     ),
 }
 

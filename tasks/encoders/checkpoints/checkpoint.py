@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,9 @@ def local_path(checkpoint: str) -> Path | None:
 def digest_of(path: Path) -> str:
     """``sha256-`` and 16 hexadecimal digits over the names and contents of a folder's files, or over one file.
 
-    Hidden files and ``__pycache__`` do not count.
+    Links are followed; hidden files and ``__pycache__`` do not count.
     """
-    every = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
-    files = [file for file in every if not _is_hidden(file.relative_to(path))]
+    files = [path] if path.is_file() else sorted(_files_in(path))
     if not files:
         raise RequestError(f"checkpoint folder {path} is empty")
     total = hashlib.sha256()
@@ -94,5 +93,13 @@ def json_file(file: Path) -> dict[str, Any] | None:
     return contents
 
 
-def _is_hidden(relative: Path) -> bool:
-    return any(part.startswith(".") or part == "__pycache__" for part in relative.parts)
+def _files_in(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """The files of a folder and of its folders; ``above`` are the folders that lead to it, which a link may name."""
+    here = folder.resolve()
+    for entry in folder.iterdir() if here not in above else ():
+        if entry.name.startswith(".") or entry.name == "__pycache__":
+            continue
+        if entry.is_dir():
+            yield from _files_in(entry, above | {here})
+        elif entry.is_file():
+            yield entry

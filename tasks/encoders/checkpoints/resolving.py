@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 from store.errors import RequestError
 from store.types import EncoderSpec
+from tasks.encoders.adapters.late_interaction import FAMILIES
 from tasks.encoders.adapters.open_clip_tags import open_clip_tag
 from tasks.encoders.checkpoints.checkpoint import digest_of, json_file, local_path, repository_of
 from tasks.encoders.checkpoints.hub import commit_of, hub_json
+from tasks.encoders.checkpoints.module_files import declared_files
 from tasks.encoders.checkpoints.related_repositories import PIN, ReadJson, related_repositories
+
+_DIGEST = re.compile(r"(?:(?P<given>.+)\+)?(?P<digest>sha256-[0-9a-f]{16})")
 
 
 def resolve(spec: EncoderSpec) -> EncoderSpec:
     """The spec with every revision fixed: a commit of the hub, or the digest of a folder's files. Loads no model.
 
     Repositories that the checkpoint also needs (a base model, a tokenizer, code) are fixed as options
-    ``revision:<repository>``.
+    ``revision:<repository>``, and so are the files that a module names. The revision of a module is what the user gave,
+    if anything, and the digest of the file: ``second-try+sha256-…``. A late-interaction model without
+    ``caption_template`` gets the template of its processor's queries.
 
     Raises:
         RequestError: The checkpoint does not exist, or its files are not those that the spec names.
@@ -27,15 +35,24 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
     if path is None:
         repository = tag.repository if tag else repository_of(spec.checkpoint)
         commit = commit_of(repository, spec.revision)
-        read = tag.read if tag else lambda name: hub_json(repository, commit, name)
-        return _with_related(replace(spec, revision=commit), read)
+        read: ReadJson = tag.read if tag else _reader(repository, commit)
+        return _with_query_format(_with_related(replace(spec, revision=commit), read), read)
+    if spec.adapter == "module" and path.is_file():
+        return _with_files(replace(spec, revision=_module_revision(spec, path)), path)
     digest = digest_of(path)
     if spec.resolved and spec.revision != digest:
         raise RequestError(
             f"encoder {spec.name!r}: the files of {path} have digest {digest}, but the spec names {spec.revision}; "
             "the files have changed, or this is the wrong folder"
         )
-    return _with_related(replace(spec, revision=digest), lambda name: json_file(path / name))
+    read = _reader(str(path), digest)
+    return _with_query_format(_with_related(replace(spec, revision=digest), read), read)
+
+
+def _reader(checkpoint: str, revision: str) -> ReadJson:
+    """Reads JSON files of a folder, or of a hub repository at a commit."""
+    path = local_path(checkpoint)
+    return lambda name: hub_json(checkpoint, revision, name) if path is None else json_file(path / name)
 
 
 def _with_related(spec: EncoderSpec, read: ReadJson) -> EncoderSpec:
@@ -44,5 +61,66 @@ def _with_related(spec: EncoderSpec, read: ReadJson) -> EncoderSpec:
         if name != repository_of(spec.checkpoint):
             path = local_path(name)
             revision = str(spec.options.get(PIN + name, "main"))
-            pins[PIN + name] = commit_of(name, revision) if path is None else digest_of(path)
+            pins[PIN + name] = commit_of(name, revision) if path is None else _pinned_digest(spec, name, path)
     return replace(spec, options={**spec.options, **pins}) if pins else spec
+
+
+def _with_query_format(spec: EncoderSpec, read: ReadJson) -> EncoderSpec:
+    """The spec of a late-interaction model with the template of its processor's queries, unless it has a template."""
+    if spec.adapter != "colvision" or "caption_template" in spec.options:
+        return spec
+    described = [read]  # a LoRA adapter leaves the architecture to its base model
+    base = (read("adapter_config.json") or {}).get("base_model_name_or_path")
+    if base:
+        described.append(_reader(str(base), str(spec.options.get(PIN + base, spec.revision))))
+
+    def first(name: str) -> dict[str, object]:
+        return dict(next((contents for each in described if (contents := each(name)) is not None), {}))
+
+    family = FAMILIES.get(str((described[-1]("config.json") or {}).get("model_type")))
+    if family is None:
+        return spec  # the adapter refuses it with the reason
+    template = family.query_template(first("tokenizer_config.json"))
+    return replace(spec, options={**spec.options, "caption_template": template})
+
+
+def _module_revision(spec: EncoderSpec, path: Path) -> str:
+    """The digest of a module's file, after what the user gave as the revision."""
+    digest = digest_of(path)
+    known = _DIGEST.fullmatch(spec.revision)
+    if known is not None and known["digest"] != digest:
+        raise RequestError(
+            f"encoder {spec.name!r}: {path} has digest {digest}, but the spec names {known['digest']}; the file has "
+            "changed, or this is the wrong file"
+        )
+    given = known["given"] if known is not None else spec.revision if spec.revision != "main" else None
+    return f"{given}+{digest}" if given else digest
+
+
+def _with_files(spec: EncoderSpec, module: Path) -> EncoderSpec:
+    """The spec of a module with the digests of the files that its table or the module itself names."""
+    in_table = [name.removeprefix(PIN) for name in spec.options if name.startswith(PIN)]
+    pins = {}
+    for name in dict.fromkeys([*in_table, *(declared_files(module) or [])]):
+        path = module.parent / Path(name).expanduser()
+        if not path.exists():
+            raise RequestError(
+                f"encoder {spec.name!r}: {module} needs the file {name!r}, which does not exist ({path})"
+            )
+        pins[PIN + name] = _pinned_digest(spec, name, path)
+    return replace(spec, options={**spec.options, **pins}) if pins else spec
+
+
+def _pinned_digest(spec: EncoderSpec, name: str, path: Path) -> str:
+    """The digest of another file or folder that a model needs.
+
+    Raises:
+        RequestError: The spec names another digest.
+    """
+    digest, known = digest_of(path), str(spec.options.get(PIN + name, ""))
+    if _DIGEST.fullmatch(known) and known != digest:
+        raise RequestError(
+            f"encoder {spec.name!r}: {path} has digest {digest}, but the spec names {known}; the files have changed "
+            "since the spec was resolved"
+        )
+    return digest

@@ -10,7 +10,8 @@ from typing import Literal
 
 from store.errors import RequestError, WorkError
 from store.types import EncoderSpec, Precision
-from tasks.encoders.adapters.table import adapter_of
+from tasks.encoders.adapters.table import ADAPTERS, adapter_of
+from tasks.encoders.checkpoints.module_files import identity_gap
 from tasks.encoders.checkpoints.resolving import resolve
 from tasks.encoders.checkpoints.weights import MissingWeightsError
 from tasks.encoders.conformance import checks
@@ -39,8 +40,8 @@ class CheckResult:
 
     Attributes:
         check: Name of the check.
-        result: ``pass``, ``fail``, or ``skip`` where the check does not apply to this model.
-        detail: What was measured or is wrong, in one line.
+        result: ``pass``, ``fail``, or ``skip`` where the check does not apply to this model or cannot know.
+        detail: What was measured, is wrong or was not verified, in one line.
     """
 
     check: str
@@ -68,7 +69,8 @@ def check_encoder(
         yield CheckResult(check="loads", result="fail", detail=str(error))
         return
     yield offline
-    yield CheckResult(check="no missing weights", result="pass", detail="every weight of the architecture was loaded")
+    yield _identity(encoder.spec)
+    yield _no_missing_weights(encoder.spec)
     yield from check_loaded(encoder)
     try:
         embeddings = checks.suite_embeddings(encoder)
@@ -106,8 +108,28 @@ def _load(spec: EncoderSpec, device: str, trust_remote_code: bool, compiled: boo
     except WorkError as error:
         encoder = load()
         return encoder, CheckResult(check="loads offline", result="fail", detail=f"only with the hub: {error}")
-    return encoder, CheckResult(
-        check="loads offline", result="pass", detail=f"{spec.checkpoint} at {encoder.spec.revision}"
+    loaded = f"{spec.checkpoint} at {encoder.spec.revision}"
+    if spec.adapter == "module":
+        detail = f"not verified: a module may fetch files in any way; loaded {loaded} with the hub switched off"
+        return encoder, CheckResult(check="loads offline", result="skip", detail=detail)
+    return encoder, CheckResult(check="loads offline", result="pass", detail=loaded)
+
+
+def _identity(spec: EncoderSpec) -> CheckResult:
+    """Everything that changes a vector, as it is stored with the embeddings."""
+    if gap := identity_gap(spec):
+        return CheckResult(check="identity", result="skip", detail=f"not verified: {gap}")
+    options = "".join(f", {name} = {value}" for name, value in sorted(spec.options.items()))
+    return CheckResult(check="identity", result="pass", detail=f"{spec.fingerprint}: {spec.precision}{options}")
+
+
+def _no_missing_weights(spec: EncoderSpec) -> CheckResult:
+    """Whether the model, which was loaded, has all its weights from the checkpoint."""
+    unverified = ADAPTERS[spec.adapter].unverified
+    return CheckResult(
+        check="no missing weights",
+        result="skip" if unverified else "pass",
+        detail=f"not verified: {unverified}" if unverified else "every weight of the architecture was loaded",
     )
 
 

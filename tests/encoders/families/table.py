@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from store.types import EncoderSpec, Option, VectorKind
+from store.types import EncoderSpec, VectorKind
 from tests.encoders.families import clip, colvision, openclip, others
 from tests.encoders.families.hub import add_to_cache
 
@@ -25,7 +25,6 @@ class Case:
         build: Fills a folder with the repository's files, given also where to put other repositories.
         repository: Under which name the folder goes into the hub cache; None: the checkpoint's.
         vectors: One or many per item.
-        options: Of the spec.
         remote_code: Needs consent.
     """
 
@@ -35,7 +34,6 @@ class Case:
     build: Callable[[Path, Path], None]
     repository: str | None = None
     vectors: VectorKind = "single"
-    options: Mapping[str, Option] = field(default_factory=dict)
     remote_code: bool = False
 
 
@@ -113,22 +111,19 @@ CASES: dict[str, Case] = {
         build=alone(colvision.build_colpali),
     ),
     "colpali-lora": Case(
-        adapter="colvision", checkpoint="vidore/colpali-v1.3", dim=128, vectors="multi", build=_lora,
-        options={"caption_template": "{caption}" + "<pad>" * 10},
+        adapter="colvision", checkpoint="vidore/colpali-v1.3", dim=128, vectors="multi", build=_lora
     ),
     "colqwen2": Case(
         adapter="colvision", checkpoint="vidore/colqwen2-v1.0-merged", dim=128, vectors="multi",
         build=alone(lambda folder: colvision.build_colqwen(folder, version="2")),
-        options={"caption_template": "{caption}" + "<|endoftext|>" * 10},
     ),
     "colqwen2.5": Case(
         adapter="colvision", checkpoint="vidore/colqwen2.5-v0.2-merged", dim=128, vectors="multi",
         build=alone(lambda folder: colvision.build_colqwen(folder, version="2_5")),
-        options={"caption_template": "{caption}" + "<|endoftext|>" * 10},
     ),
     "colsmol": Case(
         adapter="colvision", checkpoint="vidore/colSmol-256M-merged", dim=128, vectors="multi",
-        build=alone(colvision.build_colsmol), options={"caption_template": "{caption}" + "<end_of_utterance>" * 10},
+        build=alone(colvision.build_colsmol),
     ),
     "jina": Case(adapter="jina", checkpoint="jinaai/jina-clip-v1", dim=32, build=_jina, remote_code=True),
     "uform2": Case(
@@ -162,5 +157,4 @@ def spec_in_cache(name: str, cache: Path) -> EncoderSpec:
         checkpoint=case.checkpoint,
         dim=case.dim,
         vectors=case.vectors,
-        options=case.options,
     )

@@ -1,0 +1,56 @@
+"""The files that a user's Python file opens: weights, a vocabulary. They are part of the model's identity if named.
+
+A module names them as a literal list, ``files = ["weights.pt"]``, with paths from its own folder; a suite can name them
+in the encoder's table instead. The list is read without running the module.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from store.errors import RequestError
+from store.types import EncoderSpec
+from tasks.encoders.checkpoints.checkpoint import local_path
+from tasks.encoders.checkpoints.related_repositories import PIN
+
+
+def declared_files(path: Path) -> list[str] | None:
+    """The files that a module names; None if it has no list ``files``.
+
+    Raises:
+        RequestError: It is not Python, or ``files`` is not a literal list of texts.
+    """
+    try:
+        tree = ast.parse(path.read_bytes(), filename=str(path))
+    except (SyntaxError, ValueError) as error:
+        raise RequestError(f"{path} is not valid Python: {error}") from error
+    for statement in reversed(tree.body):  # the last assignment counts
+        if isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            if any(isinstance(target, ast.Name) and target.id == "files" for target in targets):
+                return _texts(statement.value, path)
+    return None
+
+
+def _texts(value: ast.expr | None, path: Path) -> list[str]:
+    if isinstance(value, ast.List | ast.Tuple):
+        items = [item.value for item in value.elts if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+        if len(items) == len(value.elts):
+            return items
+    written = ast.unparse(value) if value is not None else "nothing"
+    raise RequestError(f'{path}: files must be a literal list of file names, files = ["weights.pt"], got {written}')
+
+
+def identity_gap(spec: EncoderSpec) -> str | None:
+    """What the identity of a module may lack and what to do about it, in one line; None if nothing.
+
+    Any other model is all the files of its folder or repository.
+    """
+    path = local_path(spec.checkpoint) if spec.adapter == "module" else None
+    if path is None or any(name.startswith(PIN) for name in spec.options) or declared_files(path) is not None:
+        return None
+    return (
+        f"encoder {spec.name!r}: its identity is {path.name} alone; if it opens other files, name them in it "
+        '(files = ["weights.pt"]), so that embeddings are encoded again when they change'
+    )

@@ -1,0 +1,227 @@
+"""Whatever changes a vector is part of a model's identity: files of a folder or a module, the form of a query."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.errors import RequestError
+from store.types import EncoderSpec
+from tasks.encoders import catalog, encode_captions, entry_from, identity_gap, load_encoder, resolve
+from tasks.encoders.adapters.late_interaction import FAMILIES
+from tasks.encoders.checkpoints.checkpoint import digest_of, folder_of
+from tasks.encoders.conformance.suite import check_encoder
+from tests.encoders.families.hub import commit
+from tests.encoders.families.table import CASES
+from tests.encoders.own_module import write_module, write_weights
+
+NAMED = 'files = ["weights.npy"]\n'
+_recordings: list[list[Path]] = []
+
+
+def _note(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "open" and isinstance(arguments[0], str):
+        for recording in _recordings:
+            recording.append(Path(arguments[0]).absolute())
+
+
+sys.addaudithook(_note)  # stays until the process ends
+
+
+@contextmanager
+def recorded() -> Iterator[list[Path]]:
+    """The files that Python opens in the block."""
+    _recordings.append([])
+    try:
+        yield _recordings[-1]
+    finally:
+        _recordings.clear()
+
+
+def module(file: Path, **fields: object) -> EncoderSpec:
+    return entry_from("own", {"adapter": "module", "checkpoint": str(file), "dim": 8, **fields}).spec
+
+
+@pytest.mark.parametrize("in_module", [True, False])
+def test_other_weights_beside_a_module_are_another_model_and_the_same_are_not(in_module, tmp_path) -> None:
+    file = write_module(tmp_path, NAMED if in_module else "")
+    spec = module(file) if in_module else module(file, files=["weights.npy"])
+    first = resolve(spec)
+    assert first.options == {"revision:weights.npy": digest_of(tmp_path / "weights.npy")}
+    assert first.revision == digest_of(file)
+    write_weights(tmp_path, seed=0)
+    assert resolve(spec) == resolve(first) == first
+    write_weights(tmp_path, seed=1)
+    assert resolve(spec).fingerprint != first.fingerprint
+    with pytest.raises(RequestError, match=r"weights\.npy has digest .* the files have changed"):
+        load_encoder(first)
+
+
+def test_a_folder_that_a_module_names_counts_with_all_its_files(tmp_path) -> None:
+    (tmp_path / "vocabulary").mkdir()
+    (tmp_path / "vocabulary" / "words.txt").write_text("a")
+    spec = module(write_module(tmp_path, 'files = ["weights.npy", "vocabulary"]\n'))
+    first = resolve(spec)
+    (tmp_path / "vocabulary" / "words.txt").write_text("b")
+    assert resolve(spec).fingerprint != first.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("head", "fields", "message"),
+    [
+        ('files = ["gone.pt"]\n', {}, r"model\.py needs the file 'gone\.pt', which does not exist \(.*gone\.pt\)"),
+        ("", {"files": ["gone.pt"]}, "needs the file 'gone.pt', which does not exist"),
+        ("files = [__file__]\n", {}, r"files must be a literal list of file names.*got \[__file__\]"),
+        ('files = "weights.npy"\n', {}, "files must be a literal list of file names"),
+        ("def (:\n", {}, r"model\.py is not valid Python"),
+    ],
+)
+def test_files_that_a_module_cannot_mean_are_refused(head, fields, message, tmp_path) -> None:
+    with pytest.raises(RequestError, match=message):
+        resolve(module(write_module(tmp_path, head), **fields))
+
+
+def test_files_are_a_list_and_belong_to_modules(tmp_path) -> None:
+    with pytest.raises(RequestError, match="files must be a list of file names"):
+        module(tmp_path / "model.py", files="weights.npy")
+    with pytest.raises(RequestError, match="files belong to adapter 'module'"):
+        entry_from("x", {"adapter": "hf_dual", "checkpoint": "a/b", "dim": 8, "files": ["weights.npy"]})
+
+
+def test_a_module_that_names_no_files_has_a_gap_in_its_identity(tmp_path) -> None:
+    unnamed = module(write_module(tmp_path))
+    assert "its identity is model.py alone" in str(identity_gap(resolve(unnamed)))
+    assert identity_gap(resolve(replace(unnamed, options={"revision:weights.npy": "main"}))) is None
+    assert identity_gap(module(write_module(tmp_path, NAMED))) is None
+    assert identity_gap(module(write_module(tmp_path, "files: list[str] = []\n"))) is None
+    assert identity_gap(EncoderSpec(name="x", adapter="hf_dual", checkpoint="a/b", dim=8)) is None
+
+
+def test_a_revision_that_the_user_gives_a_module_is_part_of_its_identity(tmp_path) -> None:
+    file = write_module(tmp_path, NAMED)
+    digest = digest_of(file)
+    given = resolve(module(file, revision="second try"))
+    assert given.revision == f"second try+{digest}"
+    assert resolve(given) == given
+    assert len({resolve(module(file, revision=r)).fingerprint for r in ("second try", "third", "latest", "main")}) == 4
+    assert resolve(module(file, revision=digest)) == resolve(module(file))
+    file.write_text(file.read_text() + "# changed\n")
+    with pytest.raises(RequestError, match=f"has digest {digest_of(file)}, but the spec names {digest}"):
+        resolve(given)
+
+
+def test_check_says_what_it_cannot_know_of_a_module(tmp_path) -> None:
+    results = {row.check: row for row in check_encoder(module(write_module(tmp_path)))}
+    for check, reason in (
+        ("no missing weights", "a module loads its own weights"),
+        ("identity", "its identity is model.py alone"),
+        ("loads offline", "a module may fetch files in any way"),
+    ):
+        assert results[check].result == "skip"
+        assert results[check].detail.startswith("not verified: ")
+        assert reason in results[check].detail
+    named = {row.check: row for row in check_encoder(module(write_module(tmp_path, NAMED)))}
+    assert named["identity"].result == "pass"
+    assert "revision:weights.npy = sha256-" in named["identity"].detail
+
+
+def test_check_says_what_it_cannot_know_of_sentence_transformers_and_knows_of_the_others(family) -> None:
+    [weights] = [r for r in check_encoder(family("sentence-transformers")) if r.check == "no missing weights"]
+    assert (weights.result, "not verified: sentence-transformers does not" in weights.detail) == ("skip", True)
+    results = {row.check: row for row in check_encoder(family("colqwen2"))}
+    assert results["no missing weights"].result == "pass"
+    assert "caption_template = {caption}<|endoftext|>" in results["identity"].detail
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_model_in_a_folder_is_loaded_from_files_that_its_identity_covers(name, family, hub_cache, tmp_path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(folder_of(resolve(family(name))), folder)
+    spec = resolve(replace(family(name), checkpoint=str(folder)))
+    with recorded() as opened:
+        load_encoder(spec, trust_remote_code=CASES[name].remote_code)
+    own = {path for path in opened if path.is_relative_to(folder)}
+    assert own
+    pinned = [key.removeprefix("revision:") for key in spec.options if key.startswith("revision:")]
+    snapshots = [hub_cache / f"models--{p.replace('/', '--')}" / "snapshots" / commit(p) for p in pinned]
+    for path in opened:
+        if path.is_relative_to(hub_cache):
+            assert any(path.is_relative_to(snapshot) for snapshot in snapshots), path
+    for path in (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+        contents = path.read_bytes()
+        path.write_bytes(contents + b" ")
+        assert digest_of(folder) != spec.revision, path
+        path.write_bytes(contents)
+    assert digest_of(folder) == spec.revision
+
+
+def test_a_linked_folder_counts_and_a_link_to_above_does_not_end_in_a_circle(tmp_path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "config.json").write_text("1")
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "weights.bin").write_text("w")
+    (model / "1_Pooling").symlink_to(tmp_path / "shared")
+    (model / "above").symlink_to(model)
+    first = digest_of(model)
+    (tmp_path / "shared" / "config.json").write_text("2")
+    assert digest_of(model) != first
+
+
+def test_a_local_base_model_that_changes_after_resolving_is_refused(family, hub_cache, tmp_path) -> None:
+    folder, base = tmp_path / "lora", tmp_path / "base"
+    shutil.copytree(folder_of(resolve(family("colpali-lora"))), folder)
+    config = json.loads((folder / "adapter_config.json").read_text())
+    of_base = f"models--{config['base_model_name_or_path'].replace('/', '--')}"
+    shutil.copytree(next((hub_cache / of_base).glob("snapshots/*")), base)
+    (folder / "adapter_config.json").write_text(json.dumps(config | {"base_model_name_or_path": str(base)}))
+    spec = resolve(replace(family("colpali-lora"), checkpoint=str(folder)))
+    assert spec.options[f"revision:{base}"] == digest_of(base)
+    (base / "config.json").write_text((base / "config.json").read_text() + " ")
+    with pytest.raises(RequestError, match="the files have changed since the spec was resolved"):
+        load_encoder(spec)
+
+
+@pytest.mark.parametrize("consent", ["false", "true", 1])
+def test_only_true_is_a_consent_to_remote_code(consent, family) -> None:
+    with pytest.raises(RequestError, match=f"trust_remote_code must be true or false, got {consent!r}"):
+        load_encoder(family("jina"), trust_remote_code=consent)
+    with pytest.raises(RequestError, match=f"remote_code must be true or false, got {consent!r}"):
+        entry_from("x", {"adapter": "jina", "checkpoint": "a/b", "dim": 8, "remote_code": consent})
+
+
+@pytest.mark.parametrize("name", ["colpali", "colpali-lora", "colqwen2", "colqwen2.5", "colsmol"])
+def test_a_query_has_the_processors_own_form_unless_the_spec_says_otherwise(name, family) -> None:
+    spec = family(name)
+    assert not spec.options
+    own, plain = resolve(spec), resolve(replace(spec, options={"caption_template": "{caption}"}))
+    encoder: Any = load_encoder(own)
+    read: list[str] = []
+    process_texts = encoder._processor.process_texts
+
+    def note(texts: list[str]) -> Any:
+        read.extend(texts)
+        return process_texts(texts)
+
+    encoder._processor.process_texts = note
+    encoder._processor.process_queries(["a red circle"])
+    encoder.prepare_captions(["a red circle"])
+    assert read[0] == read[1] == str(own.options["caption_template"]).replace("{caption}", "a red circle")
+    assert own.fingerprint != plain.fingerprint
+    without = encode_captions(load_encoder(plain), ["a red circle"])
+    assert encode_captions(encoder, ["a red circle"]).counts[0] == without.counts[0] + 10
+    assert resolve(own) == own
+
+
+def test_the_catalogs_late_interaction_models_have_their_processors_queries() -> None:
+    templates = {e.spec.options.get("caption_template") for e in catalog().values() if e.spec.vectors == "multi"}
+    own = {family.query_template({"pad_token": "<pad>"}) for family in FAMILIES.values()}
+    assert templates - own == {"{caption}"}  # tiny-colpali was trained without the augmentation tokens
