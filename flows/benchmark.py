@@ -12,7 +12,7 @@ from prefect import flow
 
 from flows.compare import compare_step
 from flows.config import RunConfig
-from flows.embed import embed_step
+from flows.embed import embed_step, paired
 from flows.evaluate import evaluate_step
 from flows.execution import call, task_runner, timeout_seconds
 from flows.publish import publish_step
@@ -44,7 +44,7 @@ def benchmark(config: RunConfig) -> BenchmarkRef:
     encoders = check_request(config, opened) if config.encoders or config.corpora else ()
     with recorded_run(config, "benchmark") as run:
         embedded = embed_step(config, run, encoders, opened) if encoders else ()
-        sets = tuple(reference.sets for reference in embedded) or call(
+        sets = tuple(reference.sets for reference in paired(embedded)) or call(
             find_sets, config.store_uri, corpora=config.corpora, encoders=config.encoders
         )
         evaluate_step(config, run, sets)

@@ -7,6 +7,7 @@ is complete is not encoded again.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 from prefect import flow
 
@@ -15,7 +16,8 @@ from flows.execution import announce, call, call_each, task_runner, timeout_seco
 from flows.request import check_request, entry_named
 from flows.runs import recorded_run
 from store.errors import RequestError
-from store.types import EncoderSpec
+from store.types import MODALITIES, EncoderSpec, Modality
+from tasks.corpora.encodable import import_advice
 from tasks.embed import Encoded, embed_corpora, embed_on_devices, embed_shard, is_complete
 from tasks.register import register_corpus
 from tasks.runtime.encoding import EncodeSettings
@@ -45,13 +47,16 @@ def encode_settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:
     task_runner=task_runner(),
     timeout_seconds=timeout_seconds(72),
 )
-def embed(config: RunConfig, shard: int | None = None) -> tuple[EmbedRef, ...]:
+def embed(
+    config: RunConfig, shard: int | None = None, only: Literal["images", "captions"] | None = None
+) -> tuple[EmbedRef, ...]:
     """Encode the run's corpora with the run's encoders.
 
     Args:
         config: What to run.
         shard: Encode only this one of ``config.shards`` shards, from 1. The run that finds all shards stored seals the
             sets. None: all shards, on the task runner.
+        only: Encode only images or only captions. None: what has files or texts.
 
     Returns:
         One reference per encoder and corpus, in the order of the encoders; empty while other shards are missing.
@@ -59,16 +64,22 @@ def embed(config: RunConfig, shard: int | None = None) -> tuple[EmbedRef, ...]:
     if shard is not None and not 1 <= shard <= config.shards:
         raise RequestError(f"shard must be between 1 and {config.shards} (--shards), got {shard}")
     opened = OpenCorpora()
-    encoders = check_request(config, opened)
+    modalities = MODALITIES if only is None else tuple(side for side in MODALITIES if only == f"{side}s")
+    encoders = check_request(config, opened, modalities)
     with recorded_run(config, "embed") as run:
-        embedded = embed_step(config, run, encoders, opened, shard)
+        embedded = embed_step(config, run, encoders, opened, shard, modalities)
     if embedded:
         announce("capim.embedded", config.workspace, n_encoded=sum(reference.n_encoded for reference in embedded))
     return embedded
 
 
 def embed_step(
-    config: RunConfig, run: str, encoders: tuple[EncoderSpec, ...], opened: OpenCorpora, shard: int | None = None
+    config: RunConfig,
+    run: str,
+    encoders: tuple[EncoderSpec, ...],
+    opened: OpenCorpora,
+    shard: int | None = None,
+    modalities: tuple[Modality, ...] = MODALITIES,
 ) -> tuple[EmbedRef, ...]:
     """Register the run's corpora and encode them with these encoders; ``opened`` has the corpora read so far."""
     corpora = tuple(
@@ -83,14 +94,27 @@ def embed_step(
             store_uri=config.store_uri,
             settings=encode_settings(config, spec),
             run=run,
+            modalities=modalities,
         )
         for spec in encoders
     ]
     encoded = _encode_shards(config, works, shard)
-    if shard is not None and not call(is_complete, encoders, corpora, store_uri=config.store_uri):
+    if shard is not None and not call(is_complete, encoders, corpora, modalities, store_uri=config.store_uri):
         return ()
     done = [call(embed_corpora, work, encoded.get(work.spec.fingerprint, [])) for work in works]
     return tuple(reference for references in done for reference in references)
+
+
+def paired(embedded: tuple[EmbedRef, ...]) -> tuple[EmbedRef, ...]:
+    """What can be evaluated: both images and captions are stored.
+
+    Raises:
+        RequestError: Nothing can; says what to import.
+    """
+    found = tuple(reference for reference in embedded if not reference.lacking)
+    if embedded and not found:
+        raise RequestError([import_advice(ref.sets.encoder, ref.corpus.name, ref.lacking[0]) for ref in embedded])
+    return found
 
 
 def _encode_shards(config: RunConfig, works: list[EncodeWork], shard: int | None) -> dict[str, list[Encoded]]:

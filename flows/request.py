@@ -10,7 +10,7 @@ from typing import Any
 from flows.config import RunConfig, missing_names
 from flows.execution import call
 from store.errors import RequestError, WorkError
-from store.types import EncoderSpec
+from store.types import MODALITIES, EncoderSpec, Modality
 from tasks.diagnosis.table import check_analyses
 from tasks.encoders import CatalogEntry, entry_from, entry_of, spec_of
 from tasks.register import check_corpora
@@ -18,12 +18,14 @@ from tasks.resolve import resolve_encoder
 from tasks.runtime.open_corpora import OpenCorpora
 
 
-def check_request(config: RunConfig, opened: OpenCorpora) -> tuple[EncoderSpec, ...]:
+def check_request(
+    config: RunConfig, opened: OpenCorpora, modalities: Sequence[Modality] = MODALITIES
+) -> tuple[EncoderSpec, ...]:
     """The encoders of a run in its order, each at a fixed revision; its corpora are read into ``opened``.
 
     Raises:
         RequestError: Unknown names or fields, missing checkpoints, two different models under one name, corpora
-            that are missing or contradict themselves: all faults together.
+            that are missing, contradict themselves or have none of ``modalities`` to encode: all faults together.
     """
     encoders, faults = _resolved(config)
     faults += missing_names(config)
@@ -32,7 +34,9 @@ def check_request(config: RunConfig, opened: OpenCorpora) -> tuple[EncoderSpec, 
     except RequestError as error:
         faults += error.faults
     try:
-        unreadable: list[str] = call(check_corpora, config.corpora, opened, sample=config.sample, seed=config.seed)
+        unreadable: list[str] = call(
+            check_corpora, config.corpora, opened, sample=config.sample, seed=config.seed, modalities=modalities
+        )
         faults += unreadable
     except RequestError as error:
         faults += error.faults

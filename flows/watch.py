@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from prefect import flow
 
 from flows.config import RunConfig
-from flows.embed import embed_step
+from flows.embed import embed_step, paired
 from flows.evaluate import evaluate_step
 from flows.execution import announce, call, task_runner, timeout_seconds
 from flows.request import check_request
@@ -64,7 +64,7 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
     specs = check_request(config, opened)
     with recorded_run(config, "watch") as run:
         findings: list[WatchFinding] = call(watch_libraries, store_uri=config.store_uri, run=run)
-        embedded = embed_step(config, run, specs, opened)
+        embedded = paired(embed_step(config, run, specs, opened))
         corpora = {reference.corpus.name: reference.corpus for reference in embedded}.values()
         findings += [WatchFinding("note", f"data of {c.name}", change) for c in corpora for change in c.changes]
         for spec in specs:

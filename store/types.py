@@ -27,6 +27,7 @@ Precision: TypeAlias = Literal["float32", "bfloat16", "float16"]
 Storage: TypeAlias = Literal["float16", "float32"]
 Option: TypeAlias = str | int | float | bool
 
+MODALITIES: tuple[Modality, ...] = ("image", "caption")
 _BRANCHES = frozenset({"main", "master", "latest", "HEAD"})
 _LONGEST_NAME = 120  # names of tables hold it beside two fingerprints, and a file name has at most 255 bytes
 

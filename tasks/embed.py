@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from store import EmbeddingStore
 from store.keys import set_key
 from store.rounding import Rounding
-from store.types import EncoderSpec
+from store.types import MODALITIES, EncoderSpec, Modality
+from tasks.corpora.encodable import import_advice
+from tasks.encoders import identity_gap
 from tasks.runtime.artifacts import shown_progress
 from tasks.runtime.encoding import EncodedSet
 from tasks.runtime.references import CorpusRef, EmbedRef, SetsRef
-from tasks.runtime.shards import MODALITIES, EncodeWork, encode_in_processes, encode_work
+from tasks.runtime.shards import Encoded, EncodeWork, encode_in_processes, encode_work, modalities_of
 from tasks.runtime.shell import shell
-
-Encoded = list[list[EncodedSet]]  # by corpus and modality
 
 
 @shell("embed", encodes=True, run_name="embed-{work.spec.name}")
@@ -26,7 +26,11 @@ def embed_corpora(work: EncodeWork, shards: Sequence[Encoded] = ()) -> tuple[Emb
     """
     with shown_progress():
         parts = [encode_work(work), *shards]
-    return tuple(_reference(work.spec, corpus, [part[at] for part in parts]) for at, corpus in enumerate(work.corpora))
+    store = EmbeddingStore.open(work.store_uri)
+    return tuple(
+        _reference(work.spec, corpus, [part[at] for part in parts], _lacking(store, work.spec, corpus))
+        for at, corpus in enumerate(work.corpora)
+    )
 
 
 @shell("embed-shard", encodes=True, run_name="embed-{work.spec.name}-shard-{work.shard}-of-{work.n_shards}")
@@ -43,20 +47,35 @@ def embed_on_devices(works: Sequence[EncodeWork]) -> list[Encoded]:
 
 
 @shell("is-complete")
-def is_complete(specs: Sequence[EncoderSpec], corpora: Sequence[CorpusRef], *, store_uri: str) -> bool:
-    """Whether every item of these sets is stored, sealed or not."""
+def is_complete(
+    specs: Sequence[EncoderSpec], corpora: Sequence[CorpusRef], modalities: Sequence[Modality], *, store_uri: str
+) -> bool:
+    """Whether every item of these sets that can be encoded is stored, sealed or not."""
     store = EmbeddingStore.open(store_uri)
     return not any(
         len(store.missing(set_key(spec, corpus.name, corpus.fingerprint, modality), n_items))
         for spec in specs
         for corpus in corpora
         for modality, n_items in zip(MODALITIES, (corpus.n_images, corpus.n_captions), strict=True)
+        if modality in modalities_of(corpus, modalities)
     )
 
 
-def _reference(spec: EncoderSpec, corpus: CorpusRef, parts: Sequence[Sequence[EncodedSet]]) -> EmbedRef:
+def _lacking(store: EmbeddingStore, spec: EncoderSpec, corpus: CorpusRef) -> tuple[Modality, ...]:
+    """The modalities of a corpus that cannot be encoded and were not imported for this encoder either."""
+    keys = {m: set_key(spec, corpus.name, corpus.fingerprint, m) for m in MODALITIES if m not in corpus.encodable}
+    return tuple(modality for modality, key in keys.items() if store.sealed(key) is None)
+
+
+def _reference(
+    spec: EncoderSpec,
+    corpus: CorpusRef,
+    parts: Sequence[Mapping[Modality, EncodedSet]],
+    lacking: tuple[Modality, ...],
+) -> EmbedRef:
     """What all parts together encoded of one corpus."""
-    roundings = [encoded.rounding for part in parts for encoded in part]
+    gap = identity_gap(spec)
+    encoded = [each for part in parts for each in part.values()]
     return EmbedRef(
         corpus=corpus,
         sets=SetsRef(
@@ -65,14 +84,11 @@ def _reference(spec: EncoderSpec, corpus: CorpusRef, parts: Sequence[Sequence[En
             corpus=corpus.name,
             corpus_fingerprint=corpus.fingerprint,
         ),
-        n_items=corpus.n_images + corpus.n_captions,
-        n_encoded=sum(encoded.n_encoded for part in parts for encoded in part),
-        n_truncated=sum(encoded.n_truncated for part in parts for encoded in part),
-        rounding=sum(roundings, Rounding()).text(spec.storage),
-        batches={
-            modality: encoded.batch_size
-            for part in parts
-            for modality, encoded in zip(MODALITIES, part, strict=True)
-            if encoded.n_encoded
-        },
+        n_items=sum(each.n_items for each in parts[0].values()),
+        n_encoded=sum(each.n_encoded for each in encoded),
+        n_truncated=sum(each.n_truncated for each in encoded),
+        rounding=sum((each.rounding for each in encoded), Rounding()).text(spec.storage),
+        batches={side: each.batch_size for part in parts for side, each in part.items() if each.n_encoded},
+        lacking=lacking,
+        notes=(*([gap] if gap else []), *(import_advice(spec.name, corpus.name, each) for each in lacking)),
     )

@@ -7,8 +7,9 @@ from typing import Any
 
 from store import EmbeddingStore
 from store.errors import RequestError
-from store.types import Corpus
+from store.types import MODALITIES, Corpus, Modality
 from tasks.corpora.change import describe_change
+from tasks.corpora.encodable import encodable, encoding_fault
 from tasks.runtime.open_corpora import OpenCorpora
 from tasks.runtime.references import CorpusRef
 from tasks.runtime.retries import may_pass
@@ -19,9 +20,16 @@ SKIPPED_SHOWN = 5
 
 @shell("check-corpora", timeout_hours=12)
 def check_corpora(
-    corpora: Sequence[str | dict[str, Any]], opened: OpenCorpora, *, sample: int | None, seed: int
+    corpora: Sequence[str | dict[str, Any]],
+    opened: OpenCorpora,
+    *,
+    sample: int | None,
+    seed: int,
+    modalities: Sequence[Modality] = MODALITIES,
 ) -> list[str]:
     """Read corpora into ``opened`` before anything is written; returns the faults of all of them.
+
+    A corpus without a file or text for any of ``modalities`` is a fault.
 
     Raises:
         RequestError: The same faults, if one of them may pass (a hub that did not answer), so that the task is retried.
@@ -30,7 +38,8 @@ def check_corpora(
     passing: RequestError | None = None
     for what in corpora:
         try:
-            opened.read(what, sample=sample, seed=seed)
+            reason = encoding_fault(opened.read(what, sample=sample, seed=seed), modalities, given=what)
+            faults += [reason] if reason else []
         except RequestError as error:
             faults.extend(error.faults)
             passing = error if may_pass(error) else passing
@@ -64,6 +73,7 @@ def register_corpus(
         n_skipped=len(corpus.skipped),
         changes=changes,
         skipped=tuple(f"{row['image_id']}: {row['reason']}" for row in skipped),
+        encodable=encodable(corpus),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from store import EmbeddingStore
-from store.types import EncoderSpec, Modality
+from store.types import MODALITIES, EncoderSpec
 from tasks.encoders import load_encoder
 from tasks.encoders.device import choose_device, device_identity, device_name
 from tasks.reference.changes import setting_changes
@@ -21,8 +21,6 @@ from tasks.runtime.versions import library_versions
 from tasks.runtime.watching import earlier_evaluations, figure_changes, fresh_vectors, stored_vectors
 from tasks.scoring.protocols.selection import select_protocols
 from tasks.statistics.resampling import Resampling
-
-MODALITIES: tuple[Modality, ...] = ("image", "caption")
 
 
 @shell("watch-vectors", encodes=True, run_name="watch-vectors-{spec.name}", timeout_hours=6)

@@ -28,6 +28,7 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     parser = declare(commands, common, "embed", embed)
     _suite_options(parser, *ENCODING, "seed")
     parser.add_argument("--shard", type=int, metavar="K", help="encode only shard K of --shards N, counted from 1")
+    parser.add_argument("--only", choices=("images", "captions"), help="encode only the images or only the captions")
     parser = declare(commands, common, "evaluate", evaluate, rows=True)
     _suite_options(parser, "device", "protocols", *STATISTICS, "keep_replicates")
     _metric_option(parser, "evaluate a metric of your own instead, compare and slice by it, and print its results")
@@ -92,7 +93,8 @@ def _benchmark(config: RunConfig, args: argparse.Namespace) -> int:
 def embed(args: argparse.Namespace) -> int:
     """Encode corpora with encoders; only what is missing in the store.
 
-    An interrupted encode keeps what it has stored; the same command continues it.
+    An interrupted encode keeps what it has stored; the same command continues it. Of a corpus whose images have no
+    files, or whose captions have no texts, the other modality is encoded.
 
     Example: capim embed --corpora shapes --encoders tiny-clip --batch-size 64
     """
@@ -101,7 +103,7 @@ def embed(args: argparse.Namespace) -> int:
     from flows.execution import start
 
     with bars(quiet=args.quiet):
-        done = start(flow, config, shard=args.shard)
+        done = start(flow, config, shard=args.shard, only=args.only)
     if not done:
         sys.stderr.write(
             f"shard {args.shard} of {config.shards} is encoded; the sets are sealed when all shards are stored\n"
@@ -258,3 +260,5 @@ def _print_embedded(references: tuple[EmbedRef, ...]) -> None:
         if reference.rounding:
             line += f", {reference.rounding}"
         sys.stderr.write(f"{reference.sets.encoder} on {reference.sets.corpus}: {line}\n")
+    for note in dict.fromkeys(note for reference in references for note in reference.notes):
+        sys.stderr.write(f"{plain(note)}\n")

@@ -23,6 +23,7 @@ from store.maintenance.disk_space import check_disk_space
 from store.rounding import Rounding, rounding_of
 from store.schema import BATCHES, texts
 from store.types import Corpus, EncoderSpec, Modality, SetKey
+from tasks.corpora.encodable import encoding_fault
 from tasks.corpora.images.decode import decode_image
 from tasks.encoders import Encoder, load_encoder
 from tasks.encoders.device import choose_device, device_identity, device_name
@@ -209,27 +210,14 @@ def _work(corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> tuple[
     """The items to encode, and the hash of each input."""
     from tasks.encoders.pipeline import CaptionWork, ImageWork
 
-    if modality == "image":
-        chosen = corpus.images.take(ords)
-        if corpus.source is None or chosen["sha"].null_count:
-            raise RequestError(
-                f"corpus {corpus.name!r} has images without files, which cannot be encoded; {_import_of(corpus)}"
-            )
-        shas, keys = texts(chosen["sha"]), texts(chosen["key"])
-        return ImageWork(ords=ords, keys=keys, shas=shas, read=corpus.source.read, decode=decode_image), shas
-    captions = corpus.captions["text"].take(ords)
-    if captions.null_count:
-        raise RequestError(
-            f"corpus {corpus.name!r} has captions without text, which cannot be encoded; {_import_of(corpus)}"
-        )
-    captions_read = texts(captions)
-    shas = [blake2b(text.encode(), digest_size=16).hexdigest() for text in captions_read]
-    return CaptionWork(ords=ords, texts=captions_read), shas
-
-
-def _import_of(corpus: Corpus) -> str:
-    files = "--images FILE --captions FILE"
-    return (
-        f"import embeddings made elsewhere: `capim import --corpus {corpus.name} --encoder NAME {files}`, with the ids "
-        f"that `capim corpora ids {corpus.name}` lists, then `capim evaluate`"
-    )
+    if fault := encoding_fault(corpus, [modality]):
+        raise RequestError(fault)
+    if modality == "caption":
+        captions = texts(corpus.captions["text"].take(ords))
+        shas = [blake2b(text.encode(), digest_size=16).hexdigest() for text in captions]
+        return CaptionWork(ords=ords, texts=captions), shas
+    if corpus.source is None:
+        raise RequestError(f"corpus {corpus.name!r} was read without its image files")
+    chosen = corpus.images.take(ords)
+    shas, keys = texts(chosen["sha"]), texts(chosen["key"])
+    return ImageWork(ords=ords, keys=keys, shas=shas, read=corpus.source.read, decode=decode_image), shas

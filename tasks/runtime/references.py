@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from store.types import Modality
+
 SEVERAL_PROTOCOLS = frozenset("+*")  # characters in the protocol of a figure over several protocols
 
 
@@ -24,6 +26,7 @@ class CorpusRef:
     n_skipped: int
     skipped: tuple[str, ...]  # the first few as "id: reason"
     changes: tuple[str, ...]  # since the store last had this name
+    encodable: tuple[Modality, ...]  # of which every item has a file or a text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +50,8 @@ class EmbedRef:
     n_truncated: int
     rounding: str  # what the storage type changed of what was encoded, in words; empty if nothing
     batches: dict[str, int]  # modality -> items per forward pass, of what was encoded
+    lacking: tuple[Modality, ...] = ()  # cannot be encoded and are not stored
+    notes: tuple[str, ...] = ()  # what the user has to know, one line each
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from store import EmbeddingStore
 from store.errors import RequestError
 from store.tables.analysis_rows import in_order
 from store.types import Corpus, EvalProtocol, Modality, SetKey, digest16
+from tasks.corpora.encodable import encodable, import_advice
 from tasks.encoders.device import choose_device
 from tasks.metrics.crosslingual import language_part
 from tasks.runtime.references import SetsRef
@@ -59,7 +60,11 @@ class ScoredSets:
 def missing_sets(store: EmbeddingStore, key: SetKey, modalities: Sequence[str]) -> str:
     """The fault that embeddings of these modalities are missing or incomplete, with the command that makes them."""
     command = f"capim embed --corpora {key.corpus} --encoders {key.encoder}"
-    if store.encoder(key.encoder_fingerprint).adapter == "imported":
+    imported = store.encoder(key.encoder_fingerprint).adapter == "imported"
+    can = encodable(store.corpus(key.corpus, key.corpus_fingerprint))
+    if len(can) == 1 and not imported:
+        return import_advice(key.encoder, key.corpus, "caption" if can == ("image",) else "image")
+    if imported or not can:
         files = " ".join(f"--{modality}s FILE" for modality in modalities)
         command = f"capim import --corpus {key.corpus} --encoder {key.encoder} {files}"
     what = " and ".join(f"{modality}s" for modality in modalities)

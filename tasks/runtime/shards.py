@@ -11,12 +11,12 @@ from multiprocessing import get_context
 
 from store import EmbeddingStore
 from store.errors import WorkError
-from store.types import EncoderSpec, Modality
+from store.types import MODALITIES, EncoderSpec, Modality
 from tasks.runtime.encoding import EncodedSet, EncodeSettings, SetEncoder
 from tasks.runtime.open_corpora import OpenCorpora
 from tasks.runtime.references import CorpusRef
 
-MODALITIES: tuple[Modality, ...] = ("image", "caption")
+Encoded = list[dict[Modality, EncodedSet]]  # by corpus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +32,7 @@ class EncodeWork:
         run: Id of the run.
         shard: Which of ``n_shards``, from 0: the items whose position leaves this remainder.
         n_shards: 1: all items.
+        modalities: What to encode, where the corpus has files or texts for it.
     """
 
     spec: EncoderSpec
@@ -42,20 +43,29 @@ class EncodeWork:
     run: str
     shard: int = 0
     n_shards: int = 1
+    modalities: tuple[Modality, ...] = MODALITIES
 
 
-def encode_work(work: EncodeWork) -> list[list[EncodedSet]]:
+def modalities_of(corpus: CorpusRef, wanted: Sequence[Modality]) -> list[Modality]:
+    """The wanted modalities of a corpus that can be encoded, images first."""
+    return [modality for modality in MODALITIES if modality in wanted and modality in corpus.encodable]
+
+
+def encode_work(work: EncodeWork) -> Encoded:
     """Encode what is missing of the work's shard, by corpus and modality; without shards, also seal the sets."""
     store = EmbeddingStore.open(work.store_uri, create=True)
     store.write_encoder(work.spec)
     with closing(SetEncoder(work.spec, store, work.settings, work.run)) as encoder:
         return [
-            [encoder.encode(corpus, side, shard=work.shard, n_shards=work.n_shards) for side in MODALITIES]
-            for corpus in (work.opened.get(store, reference) for reference in work.corpora)
+            {
+                side: encoder.encode(work.opened.get(store, reference), side, shard=work.shard, n_shards=work.n_shards)
+                for side in modalities_of(reference, work.modalities)
+            }
+            for reference in work.corpora
         ]
 
 
-def encode_in_processes(works: Sequence[EncodeWork]) -> list[list[list[EncodedSet]]]:
+def encode_in_processes(works: Sequence[EncodeWork]) -> list[Encoded]:
     """Encode shards in parallel on this machine, each in its own process.
 
     Raises:
