@@ -19,7 +19,7 @@ from tasks.encoders.adapters.open_clip_tags import open_clip_tag
 from tasks.encoders.checkpoints.checkpoint import digest_of, local_path
 from tasks.encoders.checkpoints.hub import hub_error, snapshot
 from tasks.encoders.checkpoints.pinning import pin, pinned_toml
-from tasks.encoders.checkpoints.weight_files import WEIGHT_FILES
+from tasks.encoders.checkpoints.weight_files import WEIGHT_FILES, needed_files
 from tests.encoders.families.hub import add_to_cache, commit
 from tests.encoders.families.table import CASES
 
@@ -119,6 +119,11 @@ def test_only_the_weights_that_an_adapter_reads_are_fetched(monkeypatch, tmp_pat
         "some/hf_dual": ["open_clip_config.json", "model.safetensors"],
         "some/related": files[:1],
     }
+
+
+def test_the_dense_layer_in_a_folder_of_a_sentence_transformer_is_fetched_too() -> None:
+    files = ["model.safetensors", "pytorch_model.bin", "1_Pooling/config.json", "2_Dense/model.safetensors"]
+    assert needed_files(files, WEIGHT_FILES["sentence_transformers"]) == [files[0], *files[2:]]
 
 
 def test_an_unknown_adapter_lists_the_known_ones() -> None:

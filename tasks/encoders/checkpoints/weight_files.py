@@ -33,18 +33,24 @@ _HEAVY = (
 
 
 def chosen_weights(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    """The files that match the first pattern with any match.
+    """The files of each folder that match the first pattern with any match there.
 
     Examples:
         >>> chosen_weights(["model.safetensors", "open_clip_pytorch_model.bin"], WEIGHT_FILES["openclip"])
         ['open_clip_pytorch_model.bin']
+        >>> files = ["model.safetensors", "pytorch_model.bin", "2_Dense/model.safetensors"]
+        >>> chosen_weights(files, WEIGHT_FILES["sentence_transformers"])
+        ['2_Dense/model.safetensors', 'model.safetensors']
     """
+    chosen: dict[str, list[str]] = {}
     for pattern in patterns:
-        # a star does not match the "/" of another folder
-        matches = [f for f in files if fnmatchcase(f, pattern) and f.count("/") == pattern.count("/")]
-        if matches:
-            return sorted(matches)
-    return []
+        matches: dict[str, list[str]] = {}
+        for file in files:
+            # a star does not match the "/" of another folder
+            if fnmatchcase(file, pattern) and file.count("/") == pattern.count("/"):
+                matches.setdefault(file.rpartition("/")[0], []).append(file)
+        chosen = matches | chosen
+    return sorted(file for of_folder in chosen.values() for file in of_folder)
 
 
 def needed_files(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
