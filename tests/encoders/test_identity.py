@@ -151,10 +151,11 @@ def test_a_model_in_a_folder_is_loaded_from_files_that_its_identity_covers(name,
     own = {path for path in opened if path.is_relative_to(folder)}
     assert own
     pinned = [key.removeprefix("revision:") for key in spec.options if key.startswith("revision:")]
-    snapshots = [hub_cache / f"models--{p.replace('/', '--')}" / "snapshots" / commit(p) for p in pinned]
     for path in opened:
-        if path.is_relative_to(hub_cache):
-            assert any(path.is_relative_to(snapshot) for snapshot in snapshots), path
+        if path.is_relative_to(hub_cache):  # only what lies under a pinned commit, never under a branch
+            name_of = {f"models--{name.replace('/', '--')}": commit(name) for name in pinned}
+            repository, *where = path.relative_to(hub_cache).parts
+            assert {name_of.get(repository, ""), f"{name_of.get(repository)}.json"} & set(where), path
     for path in (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
         contents = path.read_bytes()
         path.write_bytes(contents + b" ")

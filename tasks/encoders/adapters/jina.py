@@ -93,7 +93,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> Jina:
         device,
         model=model,
         image_processor=AutoImageProcessor.from_pretrained(folder, **trusted),
-        tokenizer=AutoTokenizer.from_pretrained(folder, trust_remote_code=True),
+        tokenizer=AutoTokenizer.from_pretrained(folder, **trusted),
     )
 
 
