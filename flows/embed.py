@@ -18,12 +18,12 @@ from flows.runs import recorded_run
 from store.errors import RequestError
 from store.types import MODALITIES, EncoderSpec, Modality
 from tasks.corpora.encodable import import_advice
-from tasks.embed import Encoded, embed_corpora, embed_on_devices, embed_shard, is_complete
+from tasks.embed import embed_corpora, embed_on_devices, embed_shard, is_complete
 from tasks.register import register_corpus
 from tasks.runtime.encoding import EncodeSettings
 from tasks.runtime.open_corpora import OpenCorpora
 from tasks.runtime.references import EmbedRef
-from tasks.runtime.shards import EncodeWork
+from tasks.runtime.shards import Encoded, EncodeWork
 
 
 def encode_settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:
