@@ -111,8 +111,9 @@ def _contrast_table(
     by_key = {(r["encoder"], r["feature"], r["level_name"]): r for r in rows}
 
     def queries(feature: str) -> str:
-        row = next((by_key[name, feature, "with"] for name in names if (name, feature, "with") in by_key), None)
-        return show.number(row["n_queries"], 0) if row is not None else show.ABSENT
+        counts = [by_key[name, feature, "with"]["n_queries"] for name in names if (name, feature, "with") in by_key]
+        ends = sorted({min(counts), max(counts)}) if counts else []  # encoders truncate different captions
+        return "–".join(show.number(count, 0) for count in ends) or show.ABSENT
 
     def cell(feature: str, name: str, level: str) -> Cell:
         return slice_cell(by_key.get((name, feature, level)))

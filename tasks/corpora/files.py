@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -133,30 +132,6 @@ def read_json_lines(file: Path) -> Iterator[dict[str, Any]]:
                 yield row
     except UnicodeDecodeError as error:
         raise RequestError(f"{file}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-
-
-def read_csv(file: Path, *columns: str) -> list[dict[str, str]]:
-    """The rows of a comma-separated file by its header, cells as texts.
-
-    Raises:
-        RequestError: It cannot be read, a column is missing, or a row has more or fewer cells than the header.
-    """
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            reader = csv.DictReader(lines)
-            header = list(reader.fieldnames or ())
-            if lacking := [column for column in columns if column not in header]:
-                raise RequestError(f"{file}: no column {', '.join(lacking)}; it has {', '.join(header) or 'none'}")
-            rows = list(reader)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise RequestError(f"{file}: not a table in UTF-8 ({error})") from error
-    for number, row in enumerate(rows, start=1):
-        if None in row or None in row.values():
-            raise RequestError(
-                f"{file}: row {number} has more or fewer cells than the header ({len(header)}); "
-                "put texts that contain a comma in quotes"
-            )
-    return rows
 
 
 def field(entry: object, key: str, kind: type | UnionType, where: object) -> Any:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reports.build import report_of
 from reports.elements.cells import heat
-from reports.elements.page import Cell, Choice, Choices, Column, Notice, Report, Section, Table
+from reports.elements.page import Cell, Chart, Choice, Choices, Column, Notice, Report, Section, Table
 from reports.format import PERCENT
 from reports.rows.reading import read_report_data
 from reports.rows.selected_queries import select_queries
@@ -60,6 +60,18 @@ def test_pairs_stand_beside_the_chance_of_their_own_protocol() -> None:
         result(store, "a", "s", protocol, "pair_accuracy", 0.5, chance=chance)
     [table] = [b for s in report(store).sections for b in s.blocks if isinstance(b, Table) and b.id == "pairs-s"]
     assert [cell.text for cell in table.rows[-1]] == ["chance", "25.0", "33.3"]
+
+
+def test_a_feature_that_differs_between_encoders_shows_the_range_of_its_queries() -> None:
+    store = coco(n_images=8, n_models=2, n_languages=1)
+    names = list(store.specs)
+    for row in store.tables["slices"]:
+        if (row["analysis"], row["feature"], row["encoder"]) == ("complexity", "spatial", names[0]):
+            row["n_queries"] = 4100
+    tables = [b.data for s in report(store).sections for b in s.blocks if isinstance(b, Chart)]
+    shown = {row[0].text: row[1].text for t in tables if t.id.startswith("complexity") for row in t.rows}
+    assert shown["spatial"] == "4,100–5,200"
+    assert set(shown.values()) == {"4,100–5,200", "5,200"}
 
 
 def test_the_fastest_encoder_is_shown_with_its_loss_of_accuracy() -> None:

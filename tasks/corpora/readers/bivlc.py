@@ -12,7 +12,8 @@ from typing import Any
 
 from store.types import Corpus
 from tasks.corpora import CORPORA
-from tasks.corpora.files import field, read_csv, require_folder
+from tasks.corpora.files import field, require_folder
+from tasks.corpora.readers.delimited import rows_with
 from tasks.corpora.readers.hub import load_split
 from tasks.corpora.readers.quadruples import QuadrupleItem, quadruples_corpus
 
@@ -38,7 +39,7 @@ def read_bivlc(
     table = None if root is None else Path(root).expanduser().absolute()
     rows: Iterable[Mapping[str, Any]]
     if table is not None and table.is_file():
-        rows, source, origin = read_csv(table, *_TEXTS), None, str(table)
+        rows, source, origin = rows_with(table, *_TEXTS), None, str(table)
     else:
         folder = dataset if table is None else str(require_folder(table, "bivlc folder or CSV file"))
         loaded = load_split(folder, split=split, revision=revision, need=("image", "negative_image", *_TEXTS))

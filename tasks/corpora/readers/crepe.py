@@ -13,8 +13,9 @@ from pathlib import Path
 from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora import CORPORA
-from tasks.corpora.files import read_csv, require_folder
+from tasks.corpora.files import require_folder
 from tasks.corpora.images.image_files import Missing
+from tasks.corpora.readers.delimited import rows_with
 from tasks.corpora.readers.hard_negatives import HardNegativeItem, hard_negatives_corpus, literal_texts
 from tasks.corpora.rows import ImageRow
 
@@ -69,7 +70,7 @@ def _items(file: Path, train_set: str) -> Iterator[HardNegativeItem]:
         columns = {f"valid_hard_negs_{kind}": f"systematicity/{systematicity[1]}/{kind}" for kind in ("atom", "comp")}
     else:
         return
-    rows = read_csv(file, *sorted({"image_id", "caption", *_BOX}))
+    rows = rows_with(file, *sorted({"image_id", "caption", *_BOX}))
     if rows and not set(columns) & set(rows[0]):
         raise RequestError(f"{file}: no column {', '.join(sorted(columns))}; it has {', '.join(rows[0])}")
     for number, row in enumerate(rows):

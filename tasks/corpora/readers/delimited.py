@@ -57,6 +57,18 @@ def delimited_rows(file: Path) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
     return columns, rows()
 
 
+def rows_with(file: Path, *columns: str) -> list[Mapping[str, Any]]:
+    """The rows of a file that has at least these columns.
+
+    Raises:
+        RequestError: A column is missing, or as :func:`delimited_rows`.
+    """
+    has, rows = delimited_rows(file)
+    if lacking := [column for column in columns if column not in has]:
+        raise RequestError(f"{file}: no column {', '.join(lacking)}; it has {', '.join(has) or 'none'}")
+    return list(rows)
+
+
 def _first_line(file: Path) -> str:
     try:
         with file.open(encoding="utf-8-sig", newline="") as lines:

@@ -10,8 +10,9 @@ from pathlib import Path
 from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora import CORPORA
-from tasks.corpora.files import read_csv, require_folder, require_match
+from tasks.corpora.files import require_folder, require_match
 from tasks.corpora.images.image_files import Missing
+from tasks.corpora.readers.delimited import rows_with
 from tasks.corpora.readers.quadruples import QuadrupleItem, quadruples_corpus
 
 _HUB = "MMVP/MMVP_VLM"
@@ -45,7 +46,7 @@ def read_mmvp_vlm(
         images = folder / "MLLM_VLM Images"
     if "{}" not in prompt:
         raise RequestError(f"mmvp-vlm: prompt must have {{}} where the statement belongs, got {prompt!r}")
-    rows = read_csv(file, _NUMBER, _PATTERN, _STATEMENT)
+    rows = rows_with(file, _NUMBER, _PATTERN, _STATEMENT)
     items = []
     for position in range(0, len(rows), 2):
         pair = rows[position : position + 2]

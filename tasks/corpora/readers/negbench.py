@@ -12,8 +12,9 @@ from pathlib import Path
 from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora import CORPORA
-from tasks.corpora.files import corpus_name, read_csv, require_file, require_match
+from tasks.corpora.files import corpus_name, require_file, require_match
 from tasks.corpora.images.image_files import Missing, image_id_of
+from tasks.corpora.readers.delimited import rows_with
 from tasks.corpora.readers.hard_negatives import HardNegativeItem, hard_negatives_corpus, literal_texts
 from tasks.corpora.readers.multilingual import Translation, multilingual_corpus
 from tasks.corpora.rows import ImageRow
@@ -39,7 +40,7 @@ def read_negbench(root: str | Path, *, images: str | Path | None = None, missing
     path = Path(root).expanduser().absolute()
     hint = f"the files are linked from {_ORIGIN}"
     file = require_match(path, "*.csv", hint=hint) if path.is_dir() else require_file(path, "negbench file")
-    rows = read_csv(file)
+    rows = rows_with(file)
     header = list(rows[0]) if rows else []
     column = next((name for name in _PATHS if name in header), None)
     if column is None or not {"captions", "correct_answer"} & set(header):

@@ -61,7 +61,7 @@ def test_bivlc_names_what_a_file_lacks(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="no column negative_caption, subtype; it has caption, type"):
         read_bivlc(tmp_path / "rows.csv")
     (tmp_path / "rows.csv").write_text("caption,negative_caption,type,subtype\na, b,c,replace,obj\n")
-    with pytest.raises(RequestError, match="row 1 has more or fewer cells than the header"):
+    with pytest.raises(RequestError, match="row 1: expected 4 cells as in the header, got 5"):
         read_bivlc(tmp_path / "rows.csv")
 
 
