@@ -1,4 +1,4 @@
-"""Flows `import` and `import-outcomes`: embeddings or hit lists of another program, into the store."""
+"""Flows `import` and `import-outcomes`: embeddings and outcomes that other programs made, into the store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from flows.config import Named, RunConfig
 from flows.execution import call
 from flows.runs import recorded_run
 from store.exchange.manifest import ImportRow
-from tasks.imports import import_embedding_files, import_hit_lists
+from tasks.imports import import_embedding_files
+from tasks.imports import import_outcomes as import_source
+from tasks.results.imported.sources import Source
 
 
 @flow(name="import", flow_run_name="import-{config.name}")
@@ -23,19 +25,28 @@ def import_(config: RunConfig, rows: list[ImportRow], replace: bool = False) -> 
 
 
 @flow(name="import-outcomes", flow_run_name="import-outcomes-{config.name}")
-def import_outcomes(config: RunConfig, corpus: Named, outcomes: str) -> list[str]:
-    """Import a folder of hit lists (`outcomes`), of models without embeddings.
+def import_outcomes(
+    config: RunConfig,
+    corpus: Named,
+    source: Source,
+    revision: str | None = None,
+    note: str | None = None,
+    replace: bool = False,
+) -> list[str]:
+    """Import outcomes of models without embeddings. `replace` allows other outcomes than those stored.
 
     Returns:
-        One line per model that was imported.
+        One line per model and protocol.
     """
     with recorded_run(config, "import") as run:
-        models = call(
-            import_hit_lists,
+        return call(
+            import_source,
             corpus,
-            outcomes,
+            source,
             store_uri=config.store_uri,
+            revision=revision,
+            note=note,
+            replace=replace,
             resampling=config.resampling,
             run=run,
         )
-        return [f"{model}: outcomes and results" for model in models]

@@ -98,6 +98,11 @@ OUTCOMES = _columns(
     *optional(pa.float64(), "reference_ndcg"),  # consistency with the same query in the reference language
     *optional(pa.float64(), "reference_rbo"),
     *optional(pa.list_(pa.float32()), "scores"),  # quadruples: c0i0 c0i1 c1i0 c1i1; pairs: caption, negative
+    # quadruples of a model without scores: text_0 text_1 image_0 image_1, or where only these are known: text image
+    *optional(pa.list_(pa.bool_()), "judgements"),
+    # relevant items whose rank is known, best first; the ranks of the others are anywhere between their two ends.
+    # null: all ranks are known, and their two ends are ties
+    *optional(pa.int32(), "n_ranked"),
 )
 RESULTS = _columns(
     *required(pa.string(), "result"),  # digest of what identifies the row
@@ -112,7 +117,7 @@ RESULTS = _columns(
     *optional(pa.float64(), "wilson_high"),
     *optional(pa.float64(), "value_ties_lost"),  # if all ties are lost
     *optional(pa.float64(), "value_ties_won"),  # if all ties are won
-    # share of queries whose best relevant item is tied with an irrelevant one; null: no scores (hit lists)
+    # share of queries whose best relevant item is tied with an irrelevant one; null: no scores (imported ranks)
     *optional(pa.float64(), "tie_share"),
     *required(pa.int64(), "n_queries", "n_clusters"),
     *optional(pa.float64(), "chance"),

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from store import EmbeddingStore
+from store.errors import RequestError
+from store.exchange.imported_encoder import namesakes
 from store.exchange.importing import import_sets
 from store.exchange.manifest import ImportRow
+from store.schema import texts
 from store.types import Storage
-from tasks.register import register_corpus
-from tasks.results.hit_lists import encoder_of_hits, read_hit_lists, rows_of_hits
-from tasks.runtime.imports.embeddings import done_line, named_imports, next_steps
-from tasks.runtime.open_corpora import OpenCorpora
+from tasks.results.imported.rows import Imported, encoder_of_outcomes
+from tasks.results.imported.sources import Source, described_corpus, outcomes_of_source
+from tasks.runtime.imports.embeddings import catalog_faults, done_line, imported_corpus, named_imports, next_steps
+from tasks.runtime.imports.outcomes import plan_import, write_import
 from tasks.runtime.shell import shell
 from tasks.statistics.resampling import Resampling
 
@@ -30,46 +33,31 @@ def import_embedding_files(
     return [*map(done_line, imported), *next_steps(store, imported)]
 
 
-@shell("import-outcomes")
-def import_hit_lists(
+@shell("import-outcomes", run_name="import-outcomes-{source.path}")
+def import_outcomes(
     corpus: str | dict[str, Any],
-    folder: str,
+    source: Source,
     *,
     store_uri: str,
+    revision: str | None,
+    note: str | None,
+    replace: bool,
     resampling: Resampling,
     run: str,
 ) -> list[str]:
-    """Store outcomes and results of every model in a folder of hit lists; returns the names of the models.
+    """Store outcomes of models without embeddings, and the figures that they determine; one line per protocol.
 
-    Only metrics that the lists determine become results (R@k for their cutoffs). All lists are checked before the first
-    row is written.
+    Everything is checked before the corpus is registered and the first row is written.
     """
-    found = read_hit_lists(folder)
-    name = _registered(corpus, store_uri)
-    store = EmbeddingStore.open(store_uri)
-    stored = store.corpus(name)
-    specs = {model: encoder_of_hits(model, protocols) for model, protocols in found.items()}
-    imported = {
-        model: rows_of_hits(
-            protocols,
-            corpus=stored,
-            encoder=specs[model],
-            run=run,
-            resampling=resampling,
-        )
-        for model, protocols in found.items()
-    }
-    for model, parts in imported.items():
-        store.write_encoder(specs[model])
-        for rows in parts:
-            store.write_rows("outcomes", rows.outcomes, replace="evaluation")
-            store.write_rows("results", rows.results, replace="evaluation")
-    return list(found)
-
-
-def _registered(corpus: str | dict[str, Any], store_uri: str) -> str:
-    """The name of a stored corpus; any other is registered first."""
     store = EmbeddingStore.open(store_uri, create=True)
-    if isinstance(corpus, str) and corpus in store.corpora()["name"].to_pylist():
-        return corpus
-    return register_corpus.fn(corpus, OpenCorpora(), store_uri=store_uri, sample=None, seed=0).name
+    subject = imported_corpus(described_corpus(source, corpus, stored=texts(store.corpora()["name"])), store)
+    found = outcomes_of_source(source, subject)
+    if faults := catalog_faults(found):
+        raise RequestError(faults)
+    plans = []
+    for name, each in found.items():
+        encoder = encoder_of_outcomes(name, revision=revision, note=note, namesakes=namesakes(store, name))
+        imported = Imported.of(each.outcomes, encoder, subject)
+        plans.append(plan_import(store, imported, resampling=resampling, replace=replace))
+    left_out = [f"{name}: {line}" for name, each in found.items() for line in each.left_out]
+    return write_import(store, plans, run=run, resampling=resampling) + left_out

@@ -17,14 +17,16 @@ if TYPE_CHECKING:
     from store.exchange.manifest import ImportRow
     from store.types import Modality
 
+_OF_OUTCOMES = ("protocol", "revision", "note", "replace", "replicates")
 IMPORTS = {
-    "embeddings": (("images", "captions"), ("corpus", "encoder", "revision", "note", "replace", "storage")),
-    "a manifest": (("manifest",), ("replace", "storage")),
-    "a folder": (("folder",), ("replace", "storage")),
-    "outcomes": (("outcomes",), ("corpus", "replicates")),
+    "embeddings": (("images", "captions"), ("corpus", "encoder"), ("revision", "note", "replace", "storage")),
+    "a manifest": (("manifest",), (), ("replace", "storage")),
+    "a folder": (("folder",), (), ("replace", "storage")),
+    "outcomes": (("outcomes",), ("corpus",), ("encoder", *_OF_OUTCOMES)),  # hit lists name their models
+    "scores": (("scores",), ("corpus", "encoder"), _OF_OUTCOMES),
+    "a run": (("trec_run",), ("corpus", "encoder"), _OF_OUTCOMES),
 }
-"""What can be imported -> the options that name it (one of them is needed), and the options that it takes."""
-NEEDED = {"corpus", "encoder"}  # wherever they are taken
+"""What can be imported -> the options that name it (one of them is needed), those that it needs, and others."""
 EXPORTS = ("csv", "json", "parquet", "latex", "v28", "coco-sm", "mteb", "clip-benchmark")
 
 
@@ -32,7 +34,7 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the commands that import, export, query and search."""
     parser = declare(commands, common, "import", import_)
     parser.add_argument("--corpus", help="a stored corpus, a name (capim list corpora), a folder or a TOML file")
-    parser.add_argument("--encoder", help="name of the model that made the embeddings")
+    parser.add_argument("--encoder", help="name of the model that made the embeddings or the outcomes")
     parser.add_argument("--images", metavar="F", help="image embeddings: .npy, .npz, .parquet, .safetensors or .csv")
     parser.add_argument("--captions", metavar="F", help="caption embeddings, in the same formats")
     parser.add_argument(
@@ -41,10 +43,20 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--note", metavar="TEXT", help="a remark about the model; kept and shown with it")
     parser.add_argument("--manifest", metavar="F", help="import many sets: a TOML file with a table [[set]] for each")
     parser.add_argument("--folder", metavar="DIR", help="import DIR/ENCODER/CORPUS/images.* and captions.*")
-    parser.add_argument("--replace", action="store_true", help="replace stored embeddings that have other contents")
+    parser.add_argument("--replace", action="store_true", help="replace what is stored with other contents")
     config_options(parser, "storage")
     parser.add_argument(
-        "--outcomes", metavar="DIR", help="import hit lists (MODEL_ir1_rank_index.npy …) instead of embeddings"
+        "--outcomes",
+        metavar="F",
+        help="outcomes of a model without embeddings: a table (.csv, .json, .jsonl, .parquet), exported outcomes, or a "
+        "folder of tables or of hit lists (MODEL_ir1_rank_index.npy …)",
+    )
+    parser.add_argument(
+        "--scores", metavar="F", help="scores of every caption (rows) with every image (columns): .npy or .npz"
+    )
+    parser.add_argument("--run", dest="trec_run", metavar="F", help="lists of the best items, in TREC's run format")
+    parser.add_argument(
+        "--protocol", type=names, metavar="P,Q", help="protocols of the outcomes, scores or run (default: all it tells)"
     )
     config_options(parser, "replicates")
 
@@ -74,7 +86,7 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def import_(args: argparse.Namespace) -> None:
-    """Import embeddings, or hit lists, that another program computed.
+    """Import embeddings, or outcomes of models without embeddings, that another program computed.
 
     Embeddings have ids (.npz, .parquet, .safetensors, .csv) or follow the order of the corpus (.npy). Images and
     captions can be imported by two commands, and one model for many corpora, under one name and --revision. A manifest
@@ -86,7 +98,8 @@ def import_(args: argparse.Namespace) -> None:
         images = "images.npy"
         captions = "captions.npy"
 
-    Hit lists, for models without embeddings, hold for every cutoff k the positions of the queries that have a hit at k.
+    Outcomes are ranks, or right and wrong answers, per query (docs/outcomes.md); scores are those of every caption with
+    every image; a run has lists of the best items. The same file again changes nothing.
 
     Example: capim import --encoder theirs --corpus shapes --images images.npy --captions captions.npy
     """
@@ -94,14 +107,23 @@ def import_(args: argparse.Namespace) -> None:
     from flows.exchange import import_ as flow
     from flows.exchange import import_outcomes
     from flows.execution import start
+    from tasks.results.imported.sources import Kind, Source
 
-    kind = _kind_of_import(args)
-    if kind == "outcomes":
+    what = _kind_of_import(args)
+    kinds: dict[str, tuple[Kind, str | None]] = {
+        "outcomes": ("outcomes", args.outcomes),
+        "scores": ("scores", args.scores),
+        "a run": ("run", args.trec_run),
+    }
+    if what in kinds:
         config = run_config({"workspace": args.workspace, "replicates": args.replicates})
-        lines = start(import_outcomes, config, args.corpus, args.outcomes)
+        kind, path = kinds[what]
+        source = Source(kind, str(path), args.encoder or "", args.protocol or ())
+        identity = {"revision": args.revision, "note": args.note}
+        lines = start(import_outcomes, config, args.corpus, source, **identity, replace=args.replace)
     else:
         config = run_config({"workspace": args.workspace, "storage": args.storage})
-        lines = start(flow, config, _import_rows(kind, args), replace=args.replace)
+        lines = start(flow, config, _import_rows(what, args), replace=args.replace)
     for line in lines:
         sys.stderr.write(f"{plain(line)}\n")
 
@@ -109,19 +131,19 @@ def import_(args: argparse.Namespace) -> None:
 def _kind_of_import(args: argparse.Namespace) -> str:
     """The one source that the options name; raises for none, for several, and for options that it does not take."""
     given = {name for name, value in vars(args).items() if value not in (None, False)}
-    kinds = [kind for kind, (sources, _) in IMPORTS.items() if given & {*sources}]
+    kinds = [kind for kind, (sources, _, _) in IMPORTS.items() if given & {*sources}]
     if len(kinds) != 1:
         raise RequestError(
-            "give one thing to import: --images and --captions, --manifest, --folder, or --outcomes"
+            "give one thing to import: --images and --captions, --manifest, --folder, --outcomes, --scores or --run"
             + (f"; got {' and '.join(kinds)}" if kinds else "")
         )
-    sources, options = IMPORTS[kinds[0]]
+    sources, needed, others = IMPORTS[kinds[0]]
     every = {name for names in IMPORTS.values() for part in names for name in part}
     faults = [
         f"--{name} has no effect on an import of {kinds[0]}; leave it out"
-        for name in sorted((given & every) - {*sources, *options})
+        for name in sorted((given & every) - {*sources, *needed, *others})
     ]
-    faults += [f"an import of {kinds[0]} needs --{name} NAME" for name in NEEDED & {*options} - given]
+    faults += [f"an import of {kinds[0]} needs --{name} NAME" for name in {*needed} - given]
     if faults:
         raise RequestError(sorted(faults))
     return kinds[0]

@@ -24,6 +24,7 @@ def section(data: ReportData) -> Section:
         table = _winoground(data, corpus)
         chart = _winoground_chart(data, corpus, table)
         blocks += [table] if chart is None else [table, chart]
+        blocks += _by_tag(data, corpus)
     blocks += [_pairs(data, corpus) for corpus in data.corpus_names() if pair_protocols(data, corpus)]
     return Section(
         id="compositional",
@@ -108,6 +109,25 @@ def _winoground_chart(data: ReportData, corpus: str, table: Table) -> Chart | No
         data=dataclasses.replace(table, id=f"{table.id}-data", sortable=False),
         note="Dotted line: chance.",
     )
+
+
+def _by_tag(data: ReportData, corpus: str) -> list[Table]:
+    """The group score under the protocol of each tag; none where there are no such protocols."""
+    protocols = [p for p in data.protocols(corpus) if p.startswith("winoground/")]
+    if not protocols:
+        return []
+    encoders = dict.fromkeys(r["encoder"] for p in protocols for r in data.ranked(corpus, p, WINOGROUND[-1]))
+    headings = {p: p.partition("/")[2].replace("-", " ") for p in protocols}
+    table = pivot(
+        f"winoground-tags-{corpus}",
+        f"{corpus} · winoground by tag · group score in percent",
+        encoders,
+        texts("Encoder", str),
+        *(result_column(data, corpus, p, WINOGROUND[-1], heading=heading) for p, heading in headings.items()),
+        note="Encoders are compared by a test for every tag: see all comparisons under significant differences.",
+        sortable=True,
+    )
+    return [table]
 
 
 def pair_protocols(data: ReportData, corpus: str) -> list[str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
+from collections.abc import Callable, Sequence
 
 from reports import format as show
 from reports.elements.page import Block, Cell, Section, Table, Text
 from reports.elements.tables import measures, numbers, pivot, texts
-from reports.rows.report_data import ReportData
+from reports.rows.report_data import ReportData, Row
 from reports.sections.ablations import rounding_cost
 from store.types import EncoderSpec
 
@@ -74,10 +75,9 @@ def _corpora(data: ReportData) -> Table:
 def _encoders(data: ReportData) -> Table:
     with_vectors = {sealed.key.encoder for sealed in data.sets}
 
-    def stored(spec: EncoderSpec) -> Cell:
-        if spec.name not in with_vectors:
-            return Cell(text=show.ABSENT)
-        return Cell(text=spec.storage, note=rounding_cost(data, spec.name))
+    def of_vectors(text: Callable[[EncoderSpec], str | Cell]) -> Callable[[EncoderSpec], str | Cell]:
+        """A cell about vectors; absent for encoders that have outcomes only."""
+        return lambda spec: text(spec) if spec.name in with_vectors else show.ABSENT
 
     return pivot(
         "encoders",
@@ -87,10 +87,10 @@ def _encoders(data: ReportData) -> Table:
         texts("Checkpoint", lambda s: s.checkpoint),
         texts("Revision", lambda s: Cell(text=s.revision[:16], title=s.revision)),
         texts("Adapter", lambda s: f"{s.adapter} v{s.adapter_version}"),
-        texts("Vectors", lambda s: s.vectors),
-        numbers("Dim", lambda s: str(s.dim)),
-        texts("Precision", lambda s: s.precision),
-        texts("Stored as", stored),
+        texts("Vectors", of_vectors(lambda s: s.vectors)),
+        numbers("Dim", of_vectors(lambda s: str(s.dim))),
+        texts("Precision", of_vectors(lambda s: s.precision)),
+        texts("Stored as", of_vectors(lambda s: Cell(text=s.storage, note=rounding_cost(data, s.name)))),
         texts("Options", lambda s: ", ".join(f"{k}={v}" for k, v in sorted(s.options.items())) or show.ABSENT),
         texts("Fingerprint", lambda s: s.fingerprint),
     )
@@ -147,31 +147,45 @@ def _configurations(data: ReportData) -> Table:
 
 
 def _commands(data: ReportData) -> Table:
-    """Per corpus and protocol the command that computes its results again from the same embeddings."""
+    """Per corpus and protocol the commands that make its results again.
 
-    def command(key: tuple[str, str]) -> str:
-        corpus, protocol = key
-        rows = data.of(corpus, protocol)
-        options = {
-            "corpora": corpus,
-            "encoders": ",".join(sorted({row["encoder"] for row in rows})),
-            "protocols": _protocol_option(protocol),
-            **{name: rows[0][name] for name in ("replicates", "seed", "level")},
-            "interval": "bca" if any(row["interval_method"] == "bca" for row in rows) else "",
-        }
-        words = [word for name, option in options.items() if option != "" for word in (f"--{name}", str(option))]
-        return shlex.join(["capim", "evaluate", *words])
-
+    Those of encoders with embeddings are computed from them; others were imported or combined by a command of a run.
+    """
+    embedded = {(sealed.key.encoder_fingerprint, sealed.key.corpus_fingerprint) for sealed in data.sets}
+    command_of = {row["run"]: row["command"] for row in data.runs}
+    commands: list[tuple[str, str, str]] = []
+    for corpus in sorted(data.corpora):
+        for protocol in data.protocols(corpus):
+            rows = data.of(corpus, protocol)
+            computed = [r for r in rows if (r["encoder_fingerprint"], r["corpus_fingerprint"]) in embedded]
+            if computed:
+                commands.append((corpus, protocol, _evaluate(corpus, protocol, computed)))
+            runs = dict.fromkeys(row["run"] for row in rows if row not in computed)
+            commands += [(corpus, protocol, command_of[run]) for run in runs if run in command_of]
     return pivot(
         "commands",
-        "Commands that compute the results of each protocol again from the stored embeddings",
-        [(corpus, protocol) for corpus in sorted(data.corpora) for protocol in data.protocols(corpus)],
-        texts("Corpus", lambda key: key[0]),
-        texts("protocol", lambda key: key[1]),
-        texts("command", command),
+        "Commands that make the results of each protocol again",
+        commands,
+        texts("Corpus", lambda row: row[0]),
+        texts("protocol", lambda row: row[1]),
+        texts("command", lambda row: row[2]),
         folded="Commands to reproduce the results of each protocol",
-        note="For a corpus read from a folder, give the path of the folder instead of the name.",
+        note="For a corpus read from a folder, give the path of the folder instead of the name. Paths in the command "
+        "of an import start from the folder that it was given in.",
     )
+
+
+def _evaluate(corpus: str, protocol: str, rows: Sequence[Row]) -> str:
+    """The command that computes these results from stored embeddings."""
+    options = {
+        "corpora": corpus,
+        "encoders": ",".join(sorted({row["encoder"] for row in rows})),
+        "protocols": _protocol_option(protocol),
+        **{name: rows[0][name] for name in ("replicates", "seed", "level")},
+        "interval": "bca" if any(row["interval_method"] == "bca" for row in rows) else "",
+    }
+    words = [word for name, option in options.items() if option != "" for word in (f"--{name}", str(option))]
+    return shlex.join(["capim", "evaluate", *words])
 
 
 def _protocol_option(protocol: str) -> str:

@@ -40,7 +40,7 @@ class ImportFile:
 
 def stored_revision(store: EmbeddingStore, name: str) -> str:
     """The revision of the import that was registered last under this name, else ``unversioned``."""
-    imports = [spec for spec in _namesakes(store, name) if spec.adapter == ADAPTER]
+    imports = [spec for spec in namesakes(store, name) if spec.adapter == ADAPTER]
     return imports[-1].revision if imports else UNVERSIONED
 
 
@@ -53,14 +53,14 @@ def imported_spec(store: EmbeddingStore, files: Sequence[ImportFile], storage: S
     """
     name, revision = files[0].encoder, files[0].revision
     label = f"encoder {name!r} (revision {revision!r})"
-    namesakes = _namesakes(store, name)
-    for spec in namesakes:
+    known_specs = namesakes(store, name)
+    for spec in known_specs:
         if spec.adapter != ADAPTER:
             raise RequestError(
                 f"encoder name {name!r} belongs to a model that was not imported (adapter {spec.adapter}, fingerprint "
                 f"{spec.fingerprint}); give the import another name with --encoder"
             )
-    known = next((spec for spec in reversed(namesakes) if spec.revision == revision), None)
+    known = next((spec for spec in reversed(known_specs) if spec.revision == revision), None)
     faults = _disagreements(label, files)
     notes = list(dict.fromkeys(file.note for file in files if file.note))
     if len(notes) > 1:
@@ -94,7 +94,7 @@ def imported_spec(store: EmbeddingStore, files: Sequence[ImportFile], storage: S
     return spec
 
 
-def _namesakes(store: EmbeddingStore, name: str) -> list[EncoderSpec]:
+def namesakes(store: EmbeddingStore, name: str) -> list[EncoderSpec]:
     """The encoders that were registered under a name, oldest first."""
     rows = [row for row in store.encoders().to_pylist() if row["name"] == name]
     return [spec_from_json(row["spec"]) for row in sorted(rows, key=lambda row: row["written"])]

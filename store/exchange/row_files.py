@@ -1,10 +1,10 @@
-"""Rows of analyses in files: .parquet, .csv (lists as JSON), .json (an array of objects)."""
+"""Rows in files: .parquet, .csv (lists as JSON), .json (an array of objects); read also .tsv and .jsonl."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -15,6 +15,7 @@ from store.errors import RequestError
 from store.files import replacing
 
 SUFFIXES = (".parquet", ".csv", ".json")
+READ_SUFFIXES = (*SUFFIXES, ".tsv", ".jsonl")
 
 
 def write_row_file(path: Path, rows: pa.Table) -> None:
@@ -32,6 +33,61 @@ def write_row_file(path: Path, rows: pa.Table) -> None:
         else:
             with temporary.open("w", newline="", encoding="utf-8") as file:
                 write_csv(rows.to_pylist(), rows.column_names, file)
+
+
+def read_row_file(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file, in the format of its suffix.
+
+    Cells of .csv and .tsv are texts, None where they are empty. A JSON object of objects is read as rows that hold
+    their key as ``query``; what else is in it (a summary) is left out.
+
+    Raises:
+        RequestError: There is no such file, it does not have the format of its suffix, or it holds no row.
+    """
+    if path.suffix not in READ_SUFFIXES:
+        raise RequestError(f"{path}: suffix {path.suffix!r} is unknown; known are {', '.join(READ_SUFFIXES)}")
+    if not path.is_file():
+        raise RequestError(f"{path}: no such file")
+    try:
+        rows = list(_read(path))
+    except (ValueError, OSError, RecursionError, csv.Error, pa.ArrowException) as fault:
+        if isinstance(fault, RequestError):
+            raise
+        raise RequestError(f"{path} cannot be read as {path.suffix}: {fault}") from fault
+    if not rows:
+        raise RequestError(f"{path}: no rows in it")
+    return rows
+
+
+def _read(path: Path) -> Iterator[dict[str, Any]]:
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        yield from pq.read_table(path).to_pylist()
+        return
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        if path.suffix == ".json":
+            contents = json.load(file)
+            if isinstance(contents, dict):
+                contents = [{"query": key, **row} for key, row in contents.items() if isinstance(row, dict)]
+            yield from _objects(path, contents)
+        elif path.suffix == ".jsonl":
+            yield from _objects(path, [json.loads(line) for line in file if line.strip()])
+        else:
+            for number, row in enumerate(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",")):
+                if None in row or None in row.values():
+                    raise RequestError(f"{path}: row {number + 1} has more or fewer cells than the header")
+                yield {name: cell if cell != "" else None for name, cell in row.items()}
+
+
+def _objects(path: Path, contents: object) -> Iterator[dict[str, Any]]:
+    """The items of an array, each of them an object."""
+    if not isinstance(contents, list):
+        raise RequestError(f"{path}: expected an array of objects, or an object of objects, one per row")
+    for number, row in enumerate(contents):
+        if not isinstance(row, dict):
+            raise RequestError(f"{path}: row {number + 1} holds {type(row).__name__}, expected an object")
+        yield row
 
 
 def write_json(rows: Sequence[Mapping[str, Any]], out: TextIO) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from store.embedding_store import EmbeddingStore
@@ -110,13 +111,22 @@ def drop_superseded(store: EmbeddingStore, *, encoder_fingerprint: str, corpus_f
     affected = [encoder_fingerprint, *_combined_from(store, {str(name) for name in rows["encoder"].to_pylist()})]
     combined = store.rows("results", encoder_fingerprint=affected[1:], corpus_fingerprint=corpus_fingerprint)
     gone |= {*combined["evaluation"].to_pylist()}
+    drop_evaluations(store, gone, encoder_fingerprints=affected, corpus_fingerprint=corpus_fingerprint)
+
+
+def drop_evaluations(
+    store: EmbeddingStore, evaluations: Collection[str], *, encoder_fingerprints: Sequence[str], corpus_fingerprint: str
+) -> None:
+    """Drops evaluations of these encoders on a corpus, and the comparisons and slices of the encoders on it."""
     for name in ("outcomes", "results", "replicates"):
-        delete(store.connection, name, "evaluation", sorted(gone))
+        delete(store.connection, name, "evaluation", sorted(evaluations))
     for name, column, encoders in (
         ("slices", "slice", ("encoder_fingerprint",)),
         ("comparisons", "comparison", ("fingerprint_a", "fingerprint_b")),
     ):
-        of_corpus = [store.rows(name, **{side: affected}, corpus_fingerprint=corpus_fingerprint) for side in encoders]
+        of_corpus = [
+            store.rows(name, **{side: encoder_fingerprints}, corpus_fingerprint=corpus_fingerprint) for side in encoders
+        ]
         stale = {key for part in of_corpus for key in texts(part[column])}
         delete(store.connection, name, column, sorted(stale))
 

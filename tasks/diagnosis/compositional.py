@@ -33,7 +33,8 @@ def tags(data: AnalysisInput) -> Iterator[Slice]:
         yield from part_slices(data, "tags", parts, metric=metric)
     if data.given is not None:
         return
-    ties = [QueryValues(name, "ties", outcomes.tied) for name, outcomes in data.outcomes.items()]
+    scored = {name: outcomes for name, outcomes in data.outcomes.items() if outcomes.scores is not None}
+    ties = [QueryValues(name, "ties", outcomes.tied) for name, outcomes in scored.items()]
     yield from mean_slices(data, "tags", ties, metric="share of examples with a tie")
 
 

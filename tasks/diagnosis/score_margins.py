@@ -17,7 +17,7 @@ from tasks.scoring.outcomes import Outcomes
 def score_margins(data: AnalysisInput) -> Iterator[Slice]:
     """Mean margin of all queries, of hits and of misses, in the encoder's score units; quartiles in the detail."""
     for encoder, outcomes in data.outcomes.items():
-        if outcomes.top_scores is None:
+        if outcomes.top_scores is None or outcomes.n_ranked is not None:  # a run's list may not reach the relevant item
             continue
         margin = score_margin(outcomes, outcomes.top_scores)
         known = np.isfinite(margin)

@@ -40,23 +40,38 @@ def winoground(scores: NDArray[np.float32], score: Score, *, ties_win: bool = Fa
     return {"text": text, "image": image, "group": text & image}[score]
 
 
+def text_and_image(judgements: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Winoground's text and image score of each example, from its four or two ``Outcomes.judgements``.
+
+    Examples:
+        >>> text, image = text_and_image(np.array([[True, True, False, True]]))
+        >>> text.tolist(), image.tolist()
+        ([True], [False])
+    """
+    text, image = np.logical_and.reduce(judgements.reshape(len(judgements), 2, -1), axis=2).T
+    return text, image
+
+
 def _winoground(score: Score, title: str, guess: float) -> Metric:
     return Metric(
         name=f"winoground_{score}",
         title=title,
         directions=frozenset({"quadruples"}),
-        values=lambda o, ties: winoground(_scores(o), score, ties_win=ties == "won").astype(np.float64),
+        values=lambda o, ties: _examples_won(o, score, ties).astype(np.float64),
         guess=lambda _: guess,
     )
 
 
-def _scores(outcomes: Outcomes) -> NDArray[np.float32]:
+def _examples_won(outcomes: Outcomes, score: Score, ties: Ties) -> NDArray[np.bool_]:
+    """Whether each example is right, by its scores or, for a model without scores, by its judgements."""
+    if outcomes.judgements is not None:
+        text, image = text_and_image(outcomes.judgements)
+        return {"text": text, "image": image, "group": text & image}[score]
     if outcomes.scores is None:
         raise ValueError(
-            f"protocol {outcomes.protocol.id!r} has no scores of sets; expected direction pairs or quadruples, "
-            f"got {outcomes.protocol.direction}"
+            f"protocol {outcomes.protocol.id!r} has no scores of quadruples; got {outcomes.protocol.direction}"
         )
-    return outcomes.scores
+    return winoground(outcomes.scores, score, ties_win=ties == "won")
 
 
 def _all_won(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, WINOGROUND_IMAGE, WINOGROUND_TEXT
 from tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from tasks.metrics.metric import Metric
@@ -33,5 +35,17 @@ METRICS: dict[str, Metric] = {
 
 
 def metrics_of(outcomes: Outcomes) -> list[Metric]:
-    """The metrics that apply to these outcomes, in the order of the table."""
-    return [metric for metric in METRICS.values() if metric.applies(outcomes)]
+    """The metrics that apply to these outcomes and that they determine, in the order of the table."""
+    return [metric for metric in METRICS.values() if metric.applies(outcomes) and is_known(metric, outcomes)]
+
+
+def is_known(metric: Metric, outcomes: Outcomes) -> bool:
+    """Whether outcomes determine a metric.
+
+    They do unless some ranks are not known (``Outcomes.n_ranked``, imported outcomes) and a query has another value
+    with these ranks at their best than at their worst.
+    """
+    if outcomes.n_ranked is None:
+        return True
+    best, worst = (metric.per_query(bound) for bound in outcomes.bounds())
+    return np.array_equal(best, worst, equal_nan=True)

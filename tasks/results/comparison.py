@@ -12,8 +12,7 @@ import pyarrow as pa
 from store.errors import RequestError
 from store.schema import COMPARISONS
 from store.types import digest16
-from tasks.metrics import Metric
-from tasks.results.hit_lists import known_metrics
+from tasks.metrics import Metric, metrics_of
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.clusters import Clusters, known_queries
 from tasks.statistics.pairwise import compare_encoders
@@ -114,7 +113,7 @@ def comparison_rows(
 
 def shared_metrics(encoders: Sequence[EncoderOutcomes]) -> list[Metric]:
     """The metrics that the outcomes of all encoders determine."""
-    metrics = [known_metrics(encoder.outcomes) for encoder in encoders]
+    metrics = [metrics_of(encoder.outcomes) for encoder in encoders]
     return [metric for metric in metrics[0] if all(metric in others for others in metrics)]
 
 

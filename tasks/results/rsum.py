@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from store.errors import RequestError
 from tasks.metrics.metric import Ties
 from tasks.metrics.retrieval import hit_at
-from tasks.results.summary import Evaluated, Provenance, result_row, results_table
+from tasks.results.summary import Evaluated, Provenance, result_row, results_table, tie_share
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.bootstrap import bootstrap_statistic
 from tasks.statistics.resampling import Resampling
@@ -76,7 +76,7 @@ def rsum_row(
         ),
         "value_ties_lost": points("lost"),
         "value_ties_won": points("won"),
-        "tie_share": float(np.concatenate([t2i.tied, i2t.tied]).mean()),
+        "tie_share": tie_share(t2i, i2t),
         "chance": 100 * math.fsum(chances) if len(chances) == 2 * len(RECALLS) else None,
     }
     return results_table([row])

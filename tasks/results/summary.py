@@ -134,9 +134,15 @@ def result_key(provenance: Provenance, protocol: str, metric: str) -> str:
     return digest16([provenance.evaluation, provenance.encoder_fingerprint, protocol, metric])
 
 
+def tie_share(*outcomes: Outcomes) -> float | None:
+    """Share of queries whose best relevant item is tied; None where scores are missing: then a range is not a tie."""
+    if not all(np.isfinite(each.best_score).all() for each in outcomes):
+        return None
+    return float(np.concatenate([each.tied for each in outcomes]).mean())
+
+
 def _metric_rows(evaluated: Evaluated, intervals: Sequence[Interval], resampling: Resampling) -> list[dict[str, Any]]:
     outcomes = evaluated.outcomes
-    scored = bool(np.isfinite(outcomes.best_score).all())  # imported hit lists give rank ranges, which are not ties
     rows = []
     for (metric, (values, clusters)), interval in zip(evaluated.samples, intervals, strict=True):
         value = _figure(metric, outcomes, "expected")
@@ -156,7 +162,7 @@ def _metric_rows(evaluated: Evaluated, intervals: Sequence[Interval], resampling
             row |= _wilson(np.asarray(values)[0], clusters, resampling.level)
         row["value_ties_lost"] = _figure(metric, outcomes, "lost")
         row["value_ties_won"] = _figure(metric, outcomes, "won")
-        row["tie_share"] = float(outcomes.tied.mean()) if scored else None
+        row["tie_share"] = tie_share(outcomes)
         row["chance"] = metric.chance(outcomes)
         rows.append(row)
     return rows

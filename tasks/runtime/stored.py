@@ -30,7 +30,7 @@ def read_outcomes(store: EmbeddingStore, evaluation: str, protocol: EvalProtocol
     return Outcomes.from_arrow(rows, protocol)
 
 
-WITHOUT_VECTORS = frozenset({"hit-lists", "two-stage", "fusion"})  # adapters of encoders that have outcomes only
+WITHOUT_VECTORS = frozenset({"outcomes", "two-stage", "fusion"})  # adapters of encoders that have outcomes only
 MOST_IMAGES = 1000  # of a late-interaction encoder: with a thousand vectors of 128 float32 each, half a GiB
 
 

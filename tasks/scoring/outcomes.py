@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from store.ragged import offsets_of
+from store.ragged import offsets_of, positions_within
 from store.schema import OUTCOMES
 from store.types import EvalProtocol
 
-Number = TypeVar("Number", np.int32, np.float32, np.float64)
+Number = TypeVar("Number", np.bool_, np.int32, np.float32, np.float64)
 
 # column of the table -> attribute and type, where every query has one value
 _COLUMNS: dict[str, tuple[str, type[Any]]] = {
@@ -60,6 +60,13 @@ class Outcomes:
         top_scores: float32, same shape; NaN beyond the gallery.
         scores: float32, shape ``(n_queries, scores per set)``: quadruples c0i0 c0i1 c1i0 c1i1, pairs the right
             captions, then the negatives (NaN beyond a set's last). None for retrieval.
+        judgements: bool, for quadruples judged without scores: shape ``(n_queries, 4)``, whether the right caption was
+            chosen for image 0 and for image 1, and the right image for caption 0 and for caption 1; or
+            ``(n_queries, 2)``, whether both captions and both images were. A model that answers questions may
+            contradict itself, so no scores need to agree with them.
+        n_ranked: int32: relevant items of the query whose rank is known, best first. The ranks of the others are
+            somewhere between ``relevant_rank_best`` and ``relevant_rank_worst``: not ties, but not known (imported hit
+            lists, ranks and runs). None where every rank is known.
         reference_ndcg: float64, shape ``(n_queries,)``: nDCG@20 of the list, with gains from the same query in the
             reference language (``tasks.scoring.consistency``). None where there is no such query.
         reference_rbo: Rank-biased overlap of the two lists, same shape; None likewise.
@@ -81,6 +88,8 @@ class Outcomes:
     top_ords: NDArray[np.int32] | None = None
     top_scores: NDArray[np.float32] | None = None
     scores: NDArray[np.float32] | None = None
+    judgements: NDArray[np.bool_] | None = None
+    n_ranked: NDArray[np.int32] | None = None
     reference_ndcg: NDArray[np.float64] | None = None
     reference_rbo: NDArray[np.float64] | None = None
 
@@ -96,6 +105,26 @@ class Outcomes:
     def tied(self) -> NDArray[np.bool_]:
         """Whether the best relevant item is tied with an irrelevant one (or a comparison is a tie)."""
         return self.rank_worst > self.rank_best
+
+    def bounds(self) -> tuple[Outcomes, Outcomes]:
+        """The outcomes with every rank that is not known at its best, and at its worst; ties stay ties."""
+        if self.n_ranked is None:
+            return self, self
+        known = positions_within(self.n_relevant) < np.repeat(self.n_ranked, self.n_relevant)
+        best, worst = self.relevant_rank_best, self.relevant_rank_worst
+        first = self.n_ranked > 0
+        return (
+            replace(
+                self,
+                rank_worst=np.where(first, self.rank_worst, self.rank_best),
+                relevant_rank_worst=np.where(known, worst, best),
+            ),
+            replace(
+                self,
+                rank_best=np.where(first, self.rank_best, self.rank_worst),
+                relevant_rank_best=np.where(known, best, worst),
+            ),
+        )
 
     def to_arrow(
         self, *, evaluation: str, encoder: str, encoder_fingerprint: str, corpus: str, corpus_fingerprint: str
@@ -118,9 +147,11 @@ class Outcomes:
             "relevant_rank_worst": self._relevant(self.relevant_rank_worst),
             "top_ords": self._top(self.top_ords, pa.int32()),
             "top_scores": self._top(self.top_scores, pa.float32()),
-            "scores": _fixed(self.scores, n),
-            "reference_ndcg": _optional(self.reference_ndcg, n),
-            "reference_rbo": _optional(self.reference_rbo, n),
+            "scores": _fixed(self.scores, n, pa.float32()),
+            "judgements": _fixed(self.judgements, n, pa.bool_()),
+            "n_ranked": _optional(self.n_ranked, n, pa.int32()),
+            "reference_ndcg": _optional(self.reference_ndcg, n, pa.float64()),
+            "reference_rbo": _optional(self.reference_rbo, n, pa.float64()),
         }
         return pa.table([columns[name] for name in OUTCOMES.names], schema=OUTCOMES)
 
@@ -142,8 +173,10 @@ class Outcomes:
             top_ords=_padded(rows["top_ords"], np.int32(-1)),
             top_scores=_padded(rows["top_scores"], np.float32(np.nan)),
             scores=_padded(rows["scores"], np.float32(np.nan)),
-            reference_ndcg=_unless_null(rows["reference_ndcg"]),
-            reference_rbo=_unless_null(rows["reference_rbo"]),
+            judgements=_padded(rows["judgements"], np.bool_(False)),
+            n_ranked=_unless_null(rows["n_ranked"], np.int32),
+            reference_ndcg=_unless_null(rows["reference_ndcg"], np.float64),
+            reference_rbo=_unless_null(rows["reference_rbo"], np.float64),
         )
 
     def _relevant(self, flat: NDArray[np.int32]) -> pa.Array:
@@ -162,19 +195,19 @@ class Outcomes:
         )
 
 
-def _fixed(values: NDArray[np.float32] | None, n: int) -> pa.Array:
+def _fixed(values: NDArray[Any] | None, n: int, kind: pa.DataType) -> pa.Array:
     if values is None:
-        return pa.nulls(n, pa.list_(pa.float32()))
+        return pa.nulls(n, pa.list_(kind))
     offsets = pa.array(np.arange(n + 1) * values.shape[1], pa.int32())
-    return pa.ListArray.from_arrays(offsets, pa.array(values.ravel()))
+    return pa.ListArray.from_arrays(offsets, pa.array(values.ravel(), kind))
 
 
-def _optional(values: NDArray[np.float64] | None, n: int) -> pa.Array:
-    return pa.nulls(n, pa.float64()) if values is None else pa.array(values)
+def _optional(values: NDArray[Any] | None, n: int, kind: pa.DataType) -> pa.Array:
+    return pa.nulls(n).cast(kind) if values is None else pa.array(values, kind)
 
 
-def _unless_null(column: pa.ChunkedArray) -> NDArray[np.float64] | None:
-    return None if column.null_count == len(column) else _numpy(column, np.float64)
+def _unless_null(column: pa.ChunkedArray, dtype: type[Number]) -> NDArray[Number] | None:
+    return None if column.null_count == len(column) else _numpy(column, dtype)
 
 
 def _numpy(column: pa.Array | pa.ChunkedArray, dtype: type[Any]) -> NDArray[Any]:

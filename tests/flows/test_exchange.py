@@ -77,6 +77,22 @@ def test_exported_embeddings_come_back_with_equal_figures(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("encoder", ["tiny-clip", "tiny-colpali"])
+def test_exported_outcomes_come_back_with_equal_figures(
+    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], encoder: str
+) -> None:
+    file, copy = str(tmp_path / "outcomes.csv"), f"{encoder}-copy"
+    place = ["--corpus", CORPUS, "--workspace", str(workspace)]
+    assert main(["export", "outcomes", "--encoder", encoder, "--to", file, *place]) == 0
+    assert main(["import", "--outcomes", file, "--encoder", copy, "--replicates", "200", *place]) == 0
+    figures: dict[str, dict[tuple[object, object], tuple[object, ...]]] = {}
+    for row in _json(capsys, workspace, "results", "--encoder", f"{encoder},{copy}"):
+        of_encoder = figures.setdefault(str(row["encoder"]), {})
+        of_encoder[row["protocol"], row["metric"]] = row["value"], row["ci_low"], row["ci_high"], row["tie_share"]
+    assert figures[encoder] == figures[copy]
+
+
+@pytest.mark.slow
 def test_a_function_in_a_file_becomes_a_metric_with_an_interval(
     workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,8 +146,10 @@ def test_hit_lists_of_real_models_give_the_published_recalls_and_discordant_pair
         (["search", "x", "--encoder", "nobody", "--corpus", CORPUS], "'nobody' is not in the store"),
         (["export", "embeddings", "--to", "x.npy"], "needs --encoder, --corpus, --modality"),
         (["export", "results", "--to", "x.xyz"], "the suffix of 'x.xyz' is unknown"),
-        (["import", "--corpus", CORPUS], "--images and --captions, --manifest, --folder, or --outcomes"),
+        (["import", "--corpus", CORPUS], "--images and --captions, --manifest, --folder, --outcomes"),
         (["import", "--corpus", CORPUS, "--images", "x.npy"], "--encoder NAME"),
+        (["import", "--corpus", CORPUS, "--scores", "x.npy"], "an import of scores needs --encoder NAME"),
+        (["import", "--corpus", CORPUS, "--encoder", "tiny-clip", "--run", "x.trec"], "no such file"),
         (["import", "--images", "x.npy", "--manifest", "m.toml"], "got embeddings and a manifest"),
         (["import", "--manifest", "m.toml", "--encoder", "x"], "--encoder has no effect on an import of a manifest"),
         (["import", "--corpus", CORPUS, "--outcomes", "x", "--storage", "float16"], "--storage has no effect"),

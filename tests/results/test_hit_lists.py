@@ -13,17 +13,11 @@ from store.errors import RequestError
 from store.schema import OUTCOMES
 from store.types import Corpus
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tasks.metrics import METRICS
+from tasks.metrics import METRICS, metrics_of
 from tasks.metrics.examples import outcomes_of
 from tasks.results.comparison import EncoderOutcomes, comparison_rows
-from tasks.results.hit_lists import (
-    digest_of_hits,
-    encoder_of_hits,
-    known_metrics,
-    outcomes_of_hits,
-    read_hit_lists,
-    rows_of_hits,
-)
+from tasks.results.imported.hit_lists import outcomes_of_hits, read_hit_lists
+from tasks.results.imported.rows import Imported, encoder_of_outcomes, evaluation_of
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.selection import build_task, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
@@ -80,13 +74,12 @@ def test_the_folder_holds_both_directions_of_both_models(lists: dict[str, dict[s
 
 @pytest.mark.parametrize("model", ["ALBEF", "TCL"])
 def test_recalls_of_real_models_are_the_published_ones(
-    lists: dict[str, dict[str, dict[int, np.ndarray]]], karpathy: Corpus, model: str
+    outcomes: dict[tuple[str, str], Outcomes], karpathy: Corpus, model: str
 ) -> None:
-    encoder = encoder_of_hits(model, lists[model])
-    imported = rows_of_hits(
-        lists[model], corpus=karpathy, encoder=encoder, run="r", resampling=Resampling(replicates=2_000)
-    )
-    for stored, results in imported:
+    encoder = encoder_of_outcomes(model)
+    imported = Imported.of([outcomes[model, p] for p in ("t2i/all", "i2t/any")], encoder, karpathy)
+    for evaluation in imported.outcomes:
+        stored, results = imported.rows(evaluation, run="r", resampling=Resampling(replicates=2_000))
         protocol = stored["protocol"][0].as_py()
         rows = results.to_pylist()
         assert [row["metric"] for row in rows] == ["R@1", "R@5", "R@10"]  # and nothing that brackets leave open
@@ -135,6 +128,21 @@ def test_albef_beats_tcl_with_the_discordant_pairs_of_the_lists(
         assert row["p_sign_flip"] == pytest.approx(row["p_mcnemar"], abs=0.002)
 
 
+def test_the_recalls_of_both_directions_add_up_to_rsum(
+    outcomes: dict[tuple[str, str], Outcomes], karpathy: Corpus
+) -> None:
+    both = [outcomes["ALBEF", protocol] for protocol in ("t2i/all", "i2t/any")]
+    imported = Imported.of(both, encoder_of_outcomes("ALBEF"), karpathy)
+    rsum = imported.rsum(run="r", resampling=Resampling(replicates=200))
+    assert rsum is not None
+    [row] = rsum.to_pylist()
+    expected = sum(sum(PUBLISHED["ALBEF", protocol]) for protocol in ("t2i/all", "i2t/any"))
+    assert row["value"] == pytest.approx(expected, abs=0.03)
+    assert row["tie_share"] is None  # the ranges of ranks are no ties
+    one = Imported.of(both[:1], encoder_of_outcomes("ALBEF"), karpathy)
+    assert one.rsum(run="r", resampling=Resampling(replicates=200)) is None
+
+
 def test_hit_lists_become_storable_outcomes_and_come_back(outcomes: dict[tuple[str, str], Outcomes]) -> None:
     known = outcomes["ALBEF", "i2t/any"]
     rows = known.to_arrow(
@@ -171,8 +179,8 @@ def test_the_bracket_of_every_query_holds_its_rank() -> None:
 def test_metrics_that_brackets_leave_open_are_not_known() -> None:
     corpus = toy()
     task = retrieval_task(corpus, "t2i/all")
-    assert [m.name for m in known_metrics(outcomes_of_hits({1: [0], 10: [0, 1]}, task))] == ["R@1", "R@10"]
-    assert "MRR" in [m.name for m in known_metrics(outcomes_of([[1], [3]]))]  # scores were seen: everything is known
+    assert [m.name for m in metrics_of(outcomes_of_hits({1: [0], 10: [0, 1]}, task))] == ["R@1", "R@10"]
+    assert "MRR" in [m.name for m in metrics_of(outcomes_of([[1], [3]]))]  # scores were seen: everything is known
 
 
 def toy() -> Corpus:
@@ -209,11 +217,15 @@ def test_all_faults_of_the_lists_are_named_together() -> None:
 
 
 def test_the_evaluation_changes_with_any_hit_and_not_with_their_order() -> None:
-    def digest(hits: dict[int, list[int]], protocol: str = "t2i/all") -> str:
-        return digest_of_hits(hits, corpus_fingerprint="c", protocol=protocol)
+    corpus = toy()
+
+    def digest(hits: dict[int, list[int]], model: str = "a") -> str:
+        outcomes = outcomes_of_hits(hits, retrieval_task(corpus, "t2i/all"))
+        return evaluation_of(outcomes, encoder_of_outcomes(model), corpus)
 
     assert digest({1: [0, 2], 5: [0, 2]}) == digest({5: [2, 0], 1: [2, 0]})
-    assert len({digest({1: [0]}), digest({1: [1]}), digest({1: []}), digest({1: [0]}, "i2t/any")}) == 4
+    # the model is what the user says it is, so the same lists of another one are another evaluation
+    assert len({digest({1: [0]}), digest({1: [1]}), digest({1: []}), digest({1: [0]}, "b")}) == 4
 
 
 def test_a_folder_without_lists_or_with_a_broken_one_is_named(tmp_path: Path) -> None:

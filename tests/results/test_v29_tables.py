@@ -16,7 +16,7 @@ from tasks.diagnosis.content.caption_features import complexity
 from tasks.diagnosis.content.categories import categories, objects_named
 from tasks.diagnosis.error_kinds import error_kinds
 from tasks.diagnosis.slices import Slice
-from tasks.results.hit_lists import outcomes_of_hits, read_hit_lists
+from tasks.results.imported.hit_lists import outcomes_of_hits, read_hit_lists
 from tasks.scoring.protocols.selection import build_task, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.statistics.resampling import Resampling

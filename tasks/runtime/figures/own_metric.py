@@ -16,11 +16,10 @@ from store.types import Corpus, EvalProtocol, Modality
 from tasks.diagnosis.analysis_input import AnalysisInput
 from tasks.diagnosis.slices import slice_rows
 from tasks.diagnosis.table import BY_PART, diagnose
-from tasks.metrics import Metric
+from tasks.metrics import Metric, is_known
 from tasks.metrics.custom import CustomMetric
 from tasks.metrics.metric import RETRIEVAL
 from tasks.results.comparison import EncoderOutcomes, comparison_rows
-from tasks.results.hit_lists import is_known
 from tasks.results.replicates import replicate_rows
 from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.runtime.references import EvaluationRef, SetsRef

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from store import EmbeddingStore
 from store.errors import RequestError
@@ -22,15 +23,10 @@ def named_imports(store: EmbeddingStore, rows: Sequence[ImportRow]) -> list[Embe
             together.
     """
     corpora: dict[str, Corpus] = {}
-    faults = [
-        f"encoder name {name!r} belongs to a model of the catalog (capim list encoders), which capim encodes with "
-        f"itself; give these embeddings another name, such as {name}-imported"
-        for name in dict.fromkeys(row.encoder for row in rows)
-        if name in catalog()
-    ]
+    faults = catalog_faults(row.encoder for row in rows)
     for what in dict.fromkeys(row.corpus for row in rows):
         try:
-            corpora[what] = _corpus(what, store)
+            corpora[what] = imported_corpus(what, store)
         except RequestError as fault:
             faults += fault.faults
     if faults:
@@ -48,9 +44,19 @@ def named_imports(store: EmbeddingStore, rows: Sequence[ImportRow]) -> list[Embe
     ]
 
 
-def _corpus(what: str, store: EmbeddingStore) -> Corpus:
+def catalog_faults(names: Iterable[str]) -> list[str]:
+    """One line for each name that an import cannot have, because it is that of a model of the catalog."""
+    return [
+        f"encoder name {name!r} belongs to a model of the catalog (capim list encoders), which capim encodes with "
+        f"itself; give the import another name, such as {name}-imported"
+        for name in dict.fromkeys(names)
+        if name in catalog()
+    ]
+
+
+def imported_corpus(what: str | dict[str, Any], store: EmbeddingStore) -> Corpus:
     """A stored corpus by name; any other is read from its files and not stored yet."""
-    if what in store.corpora()["name"].to_pylist():
+    if isinstance(what, str) and what in store.corpora()["name"].to_pylist():
         return store.corpus(what)
     return OpenCorpora().index(store, what, sample=None, seed=0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow.compute as pc
@@ -137,13 +137,16 @@ def ground_truth(layout: CorpusLayout, protocol: EvalProtocol, *, name: str, bel
     )
 
 
-def quadruples(layout: CorpusLayout, protocol: EvalProtocol) -> ChoiceTask:
-    """Winoground's form: captions 0 and 1, images 0 and 1, all four scores."""
+def quadruples(layout: CorpusLayout, protocol: EvalProtocol, *, tag: str | None = None) -> ChoiceTask:
+    """Winoground's form: captions 0 and 1, images 0 and 1, all four scores; only examples with the tag, if given."""
     table = layout.corpus.quadruples
-    n = table.num_rows
+    own = np.arange(table.num_rows, dtype=np.int32)
+    if tag is not None:
+        tags_of: list[Any] = table["tags"].to_pylist()
+        own = np.array([row for row, tags in enumerate(tags_of) if tag in tags], dtype=np.int32)
+        table = table.take(own)
     images = [ords_of(table[column], layout.corpus.images) for column in ("image_0", "image_1")]
     captions = [ords_of(table[column], layout.corpus.captions) for column in ("caption_0", "caption_1")]
-    own = np.arange(n, dtype=np.int32)
     return ChoiceTask(
         protocol=protocol,
         query_ids=np.asarray(table["id"].to_pylist(), dtype=object),
@@ -151,7 +154,7 @@ def quadruples(layout: CorpusLayout, protocol: EvalProtocol) -> ChoiceTask:
         clusters=own,
         images=np.stack(images, axis=1),
         captions=np.stack(captions, axis=1),
-        weights=np.ones(n),
+        weights=np.ones(len(own)),
     )
 
 

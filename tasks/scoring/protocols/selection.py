@@ -16,7 +16,8 @@ from tasks.scoring.protocols.tasks import ScoringTask
 def protocols_of(corpus: Corpus) -> tuple[EvalProtocol, ...]:
     """Every protocol that fits a corpus, headlines first, without orientations of late interaction.
 
-    Of more than 20 categories of hard negatives only the means; a category has to be requested by its id.
+    Of more than 20 categories of hard negatives only the means, of more than 20 tags of quadruples none; such a
+    category or tag has to be requested by its id.
     """
     layout = layout_of(corpus)
     return tuple(r.protocol for r in rules_for(layout) if not r.on_request and r.obstacle(layout) is None)

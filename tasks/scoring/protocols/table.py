@@ -6,10 +6,12 @@ Two figures with different protocol ids never share a column. An id that would r
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import pyarrow.compute as pc
 
@@ -144,7 +146,28 @@ PROTOCOLS: dict[str, ProtocolRule] = {
 
 def rules_for(layout: CorpusLayout) -> list[ProtocolRule]:
     """Every protocol that this corpus could have: those of the table, its languages, ground truths and categories."""
-    return [*PROTOCOLS.values(), *_languages(layout), *_ground_truths(layout), *_pairs(layout)]
+    return [*PROTOCOLS.values(), *_tags(layout), *_languages(layout), *_ground_truths(layout), *_pairs(layout)]
+
+
+def _tags(layout: CorpusLayout) -> list[ProtocolRule]:
+    """One protocol per tag of some quadruples, so that encoders are compared by tag; on request where there are many.
+
+    An id has no blanks, commas or other signs that a list of protocols gives a meaning: ``winoground/2-Main-Preds``.
+    """
+    tags_of: list[Any] = layout.corpus.quadruples["tags"].to_pylist()
+    counts = Counter(tag for tags in tags_of for tag in set(tags))
+    tags = sorted(tag for tag, count in counts.items() if count < len(tags_of))  # a tag of all repeats ``winoground``
+    names = {re.sub(r"[^A-Za-z0-9._-]+", "-", tag): tag for tag in tags}
+    return [
+        _rule(
+            f"winoground/{name}",
+            f"Two images, two captions: {tag}",
+            partial(builders.quadruples, tag=tag),
+            direction="quadruples",
+            on_request=len(names) > _MANY_CATEGORIES,
+        )
+        for name, tag in names.items()
+    ]
 
 
 def _languages(layout: CorpusLayout) -> list[ProtocolRule]:

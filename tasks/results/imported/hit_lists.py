@@ -1,10 +1,9 @@
 """Outcomes of models without embeddings, from lists of the queries that have a hit among the first 1, 5 and 10 items.
 
 For each query such lists give only whether a relevant item is among the first 1, 5 or 10. Its rank is known as a range
-(1, 2-5, 6-10, beyond 10), which is stored: ``rank_best`` and ``rank_worst`` are the ends of the range, as if the items
-between them were tied. R@1, R@5 and R@10 are exact, because no range crosses a listed cutoff. Other metrics (MRR,
-median rank, nDCG) are undetermined, and :func:`known_metrics` leaves them out; ``best_score`` is NaN, and there are no
-result lists.
+(1, 2-5, 6-10, beyond 10), which is stored: ``rank_best`` and ``rank_worst`` are the ends of the range. R@1, R@5 and
+R@10 are exact, because no range crosses a listed cutoff. Other metrics (MRR, median rank, nDCG) are undetermined and
+left out (``tasks.metrics.metrics_of``); ``best_score`` is NaN, and there are no result lists.
 """
 
 from __future__ import annotations
@@ -12,21 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from store.errors import RequestError
-from store.ragged import positions_within
-from store.types import Corpus, EncoderSpec, digest16
-from tasks.metrics import Metric, metrics_of
-from tasks.results.summary import Evaluated, Provenance, result_rows
+from tasks.results.imported.ranges import last_ranks, outcomes_of_ranges
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.selection import build_tasks, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.statistics.resampling import Resampling
 
 HitLists: TypeAlias = Mapping[int, ArrayLike]
 """Cutoff k -> positions of the queries, in the order of the protocol, with a relevant item among the first k."""
@@ -95,35 +88,15 @@ def outcomes_of_hits(hits: HitLists, task: RetrievalTask) -> Outcomes:
         >>> list(zip(outcomes.rank_best.tolist(), outcomes.rank_worst.tolist(), strict=True))
         [(1, 1), (2, 5), (6, 10)]
     """
-    n_queries = len(task.queries)
-    n_relevant = task.n_relevant.astype(np.int32)
-    n_gallery = np.array([len(gallery) for gallery in task.galleries], dtype=np.int32)[task.gallery_of]
-    worst = n_gallery - n_relevant + 1  # the first relevant item behind every irrelevant one
-    hit_at_cutoff = _hits_at_cutoffs(hits, n_queries, worst)
-    low = np.ones(n_queries, dtype=np.int32)
+    worst = last_ranks(task)
+    hit_at_cutoff = _hits_at_cutoffs(hits, len(task.queries), worst)
+    low = np.ones(len(task.queries), dtype=np.int32)
     high = worst.copy()
     for cutoff, hit in hit_at_cutoff.items():  # ascending: a miss raises the lower end
         low[~hit] = cutoff + 1
     for cutoff, hit in reversed(hit_at_cutoff.items()):
         high[hit] = np.minimum(cutoff, worst)[hit]
-    order = positions_within(n_relevant).astype(np.int32)
-    relevant_rank_worst = np.repeat(worst, n_relevant) + order
-    relevant_rank_worst[task.offsets[:-1]] = high
-    return Outcomes(
-        protocol=task.protocol,
-        query_ids=task.query_ids,
-        query_ords=task.queries,
-        clusters=task.clusters,
-        rank_best=low,
-        rank_worst=high,
-        n_relevant=n_relevant,
-        n_tied_relevant=np.ones(n_queries, dtype=np.int32),
-        n_gallery=n_gallery,
-        weights=task.weights,
-        best_score=np.full(n_queries, np.nan, dtype=np.float32),
-        relevant_rank_best=np.repeat(low, n_relevant) + order,
-        relevant_rank_worst=relevant_rank_worst,
-    )
+    return outcomes_of_ranges(task, low, high)
 
 
 def _hits_at_cutoffs(hits: HitLists, n_queries: int, worst: NDArray[np.int32]) -> dict[int, NDArray[np.bool_]]:
@@ -162,82 +135,3 @@ def _hits_at_cutoffs(hits: HitLists, n_queries: int, worst: NDArray[np.int32]) -
     if faults:
         raise RequestError(faults)
     return hit_at
-
-
-def known_metrics(outcomes: Outcomes) -> list[Metric]:
-    """The metrics that the outcomes determine.
-
-    All that apply, for outcomes of scores. For hit lists, those with equal values when every rank is at the best and
-    at the worst end of its range.
-    """
-    return [metric for metric in metrics_of(outcomes) if is_known(metric, outcomes)]
-
-
-def is_known(metric: Metric, outcomes: Outcomes) -> bool:
-    """Whether the outcomes determine a metric; see :func:`known_metrics`."""
-    if np.isfinite(outcomes.best_score).all():
-        return True
-    return np.array_equal(metric.per_query(outcomes, "lost"), metric.per_query(outcomes, "won"), equal_nan=True)
-
-
-class ImportedRows(NamedTuple):
-    """Rows of ``schema.OUTCOMES`` and of ``schema.RESULTS`` of one protocol."""
-
-    outcomes: pa.Table
-    results: pa.Table
-
-
-def rows_of_hits(
-    protocols: Mapping[str, HitLists], *, corpus: Corpus, encoder: EncoderSpec, run: str, resampling: Resampling
-) -> list[ImportedRows]:
-    """Outcomes and results of one model on one corpus, protocol by protocol, ready for the store.
-
-    Args:
-        protocols: Protocol id -> hit lists, as :func:`read_hit_lists` gives them for one model.
-        corpus: The corpus of the lists; positions are in its order.
-        encoder: The stand-in for the model (:func:`encoder_of_hits`).
-        run: The run that makes the rows.
-        resampling: How the intervals are drawn.
-
-    Raises:
-        RequestError: A protocol that does not fit the corpus, or inconsistent lists.
-    """
-    imported = []
-    for task in build_tasks(corpus, select_protocols(corpus, list(protocols))):
-        protocol = task.protocol.id
-        if not isinstance(task, RetrievalTask):
-            raise RequestError(f"protocol {protocol!r} is not retrieval; hit lists are for t2i and i2t protocols")
-        outcomes = outcomes_of_hits(protocols[protocol], task)
-        identity = {
-            "evaluation": digest_of_hits(protocols[protocol], corpus_fingerprint=corpus.fingerprint, protocol=protocol),
-            "encoder": encoder.name,
-            "encoder_fingerprint": encoder.fingerprint,
-            "corpus": corpus.name,
-            "corpus_fingerprint": corpus.fingerprint,
-        }
-        evaluated = Evaluated(
-            outcomes=outcomes,
-            metrics=known_metrics(outcomes),
-            provenance=Provenance(**identity, image_tag="", caption_tag="", run=run),
-            n_clusters=len(corpus.images),
-        )
-        imported.append(ImportedRows(outcomes.to_arrow(**identity), result_rows([evaluated], resampling)))
-    return imported
-
-
-def encoder_of_hits(model: str, protocols: Mapping[str, HitLists]) -> EncoderSpec:
-    """The stand-in for a model known only by its hit lists; its revision is the digest of the lists.
-
-    ``dim`` is 1 because there is no embedding; no adapter ever loads it.
-    """
-    lists = {protocol: _sorted_lists(hits) for protocol, hits in protocols.items()}
-    return EncoderSpec(name=model, adapter="hit-lists", checkpoint=model, revision=f"lists-{digest16(lists)}", dim=1)
-
-
-def digest_of_hits(hits: HitLists, *, corpus_fingerprint: str, protocol: str) -> str:
-    """The evaluation id of hit lists: a digest of lists, corpus and protocol."""
-    return digest16(["hit-lists", corpus_fingerprint, protocol, _sorted_lists(hits)])
-
-
-def _sorted_lists(hits: HitLists) -> dict[str, list[int]]:
-    return {str(cutoff): np.sort(np.asarray(positions)).tolist() for cutoff, positions in hits.items()}

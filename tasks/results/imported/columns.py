@@ -1,0 +1,104 @@
+"""The columns of a table of outcomes: what a file of ``capim import --outcomes`` may hold, and its JSON Schema.
+
+``docs/outcomes.md`` explains them with examples. After a change, write the schema again:
+``python -m tasks.results.imported.columns > docs/outcomes.schema.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column: the kind of its values, and what they mean."""
+
+    kind: Literal["text", "rank", "flag"]
+    meaning: str
+
+
+def _text(meaning: str) -> Column:
+    return Column(kind="text", meaning=meaning)
+
+
+def _rank(meaning: str) -> Column:
+    return Column(kind="rank", meaning=meaning)
+
+
+def _flag(meaning: str) -> Column:
+    return Column(kind="flag", meaning=meaning)
+
+
+COLUMNS: dict[str, Column] = {
+    "protocol": _text("id of the protocol (`capim list protocols`); `--protocol` gives one to the whole file"),
+    "query": _text("id of the query: of a caption (t2i), an image (i2t), a pair or a quadruple"),
+    "caption": _text(
+        "text of the caption of a pair, or of caption 0 of a quadruple; instead of its id, or to check it"
+    ),
+    "negative_caption": _text("text of the hard negative of a pair, or of caption 1 of a quadruple"),
+    "category": _text("category of a pair, to tell pairs with the same texts apart"),
+    "rank": _rank("rank of the first relevant item, 1 for the first place"),
+    "rank_best": _rank("lowest rank that the first relevant item can have, where the rank is not known exactly"),
+    "rank_worst": _rank("highest rank that it can have"),
+    "correct": _flag(
+        "pairs: whether the caption was chosen, not its negative; with k: whether a relevant item is found"
+    ),
+    "k": _rank("`correct` is about the first k items"),
+    "text_0": _flag("whether the right caption was chosen for image 0"),
+    "text_1": _flag("whether the right caption was chosen for image 1"),
+    "image_0": _flag("whether the right image was chosen for caption 0"),
+    "image_1": _flag("whether the right image was chosen for caption 1"),
+    "text": _flag("whether the right caption was chosen for both images"),
+    "image": _flag("whether the right image was chosen for both captions"),
+    "group": _flag("`text` and `image`"),
+}
+
+HALVES = ("text_0", "text_1", "image_0", "image_1")
+FORMS: dict[str, tuple[str, ...]] = {
+    "rank": ("rank",),
+    "range": ("rank_best", "rank_worst"),
+    "hits": ("correct", "k"),
+    "pairs": ("correct",),
+    "halves": HALVES,
+    "scores": ("text", "image"),
+}
+"""What was measured -> the columns that say it. The first form of which a row has all columns is the row's."""
+
+PUBLISHED = {
+    # github.com/IMirandaM/BiVLC, results: its files of May and of June 2024
+    **dict(zip(("text_score_i0", "text_score_i1", "image_score_c0", "image_score_c1"), HALVES, strict=True)),
+    **dict(zip(("Ipos_2T", "Ineg_2T", "Tpos_2I", "Tneg_2I"), HALVES, strict=True)),
+    **dict.fromkeys(("text_score", "I2T"), "text"),
+    **dict.fromkeys(("image_score", "T2I"), "image"),
+    "group_score": "group",
+    "query_id": "query",
+}
+"""Column of a published file -> ours. SugarCrepe's own answers of GPT-4V have our names."""
+
+_JSON_TYPES: dict[str, dict[str, Any]] = {
+    "text": {"type": ["string", "integer", "null"]},
+    "rank": {"type": ["integer", "null"], "minimum": 1},
+    "flag": {"enum": [True, False, 0, 1, None]},
+}
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a table as an array of rows."""
+    properties = {name: {**_JSON_TYPES[c.kind], "description": c.meaning} for name, c in COLUMNS.items()}
+    present = [{"required": list(names)} for names in dict.fromkeys(FORMS.values())]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Outcomes of a model without embeddings",
+        "description": "One row per query. `capim import --outcomes` also reads the same columns from CSV and Parquet.",
+        "type": "array",
+        "minItems": 1,
+        "items": {"type": "object", "properties": properties, "anyOf": present},
+    }
+
+
+if __name__ == "__main__":
+    json.dump(json_schema(), sys.stdout, indent=1)
+    sys.stdout.write("\n")

@@ -1,0 +1,253 @@
+"""Outcomes from a table of ranks, hits or judgements (``docs/outcomes.md``), for the protocols that it determines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.errors import RequestError
+from store.types import Corpus, Direction, EvalProtocol
+from tasks.metrics.compositional import text_and_image
+from tasks.results.imported.cells import NUMBER, Row, flags, form_of, ranks
+from tasks.results.imported.columns import FORMS, HALVES
+from tasks.results.imported.hit_lists import outcomes_of_hits
+from tasks.results.imported.queries import Items, compositional_items, match, missing
+from tasks.results.imported.ranges import last_ranks, outcomes_of_ranges
+from tasks.scoring.choices import choice_outcomes
+from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.selection import build_task, protocols_of, select_protocols
+from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
+
+_DIRECTION_OF_FORM: dict[str, Direction] = {"pairs": "pairs", "halves": "quadruples", "scores": "quadruples"}
+
+
+class Found(NamedTuple):
+    """Outcomes per protocol, and sentences about what was left out."""
+
+    outcomes: list[Outcomes]
+    left_out: list[str]
+
+
+class _Part(NamedTuple):
+    """Rows of one form about one protocol; ``named`` is "" where the form and the queries decide."""
+
+    form: str
+    named: str
+    rows: list[Row]
+
+
+def outcomes_of_rows(rows: Sequence[Row], corpus: Corpus, *, protocols: Collection[str] = ()) -> Found:
+    """The outcomes that rows determine, in the order of the corpus.
+
+    Args:
+        rows: From :func:`tasks.results.imported.cells.named_rows`.
+        corpus: The corpus that the rows are about.
+        protocols: For rows without a protocol: theirs. For rows with one: only those of these protocols.
+
+    Raises:
+        RequestError: Rows that have no form, contradict each other, or do not cover the queries; all faults together.
+    """
+    faults: list[str] = []
+    left_out: list[str] = []
+    found: dict[str, Outcomes] = {}
+    for part in _parts(rows, protocols, faults):
+        read = _of_choices if part.form in _DIRECTION_OF_FORM else _of_retrieval
+        at_fault: list[str] = []
+        for outcomes in read(part, corpus, at_fault, left_out):
+            if outcomes.protocol.id in found:
+                at_fault.append(f"rows of several kinds are about {outcomes.protocol.id!r}; keep one kind")
+            found[outcomes.protocol.id] = outcomes
+        faults += [f"{part.named}: {fault}" if part.named else fault for fault in at_fault]
+    if faults:
+        raise RequestError(faults)
+    return Found(list(found.values()), left_out)
+
+
+def _parts(rows: Sequence[Row], protocols: Collection[str], faults: list[str]) -> list[_Part]:
+    forms = [form_of(row) for row in rows]
+    without = [row for row, form in zip(rows, forms, strict=True) if form is None]
+    if without:
+        wanted = "; ".join(", ".join(names) for names in dict.fromkeys(FORMS.values()))
+        columns = ", ".join(name for name in without[0] if name != NUMBER) or "none of the known columns"
+        faults.append(
+            f"{len(without)} of {len(rows)} rows say no outcome, first row {without[0][NUMBER]} (it has {columns}); "
+            f"expected one of: {wanted}. See docs/outcomes.md"
+        )
+        return []
+    parts: dict[tuple[str, str], list[Row]] = {}
+    for row, form in zip(rows, forms, strict=True):
+        named = [str(row["protocol"])] if "protocol" in row else list(protocols) or [""]
+        for protocol in named:
+            if "protocol" not in row or not protocols or protocol in protocols:
+                parts.setdefault((form or "", protocol), []).append(row)
+    if not parts:
+        faults.append(f"no row is about {', '.join(protocols)}")
+    return [_Part(form, protocol, chosen) for (form, protocol), chosen in parts.items()]
+
+
+# --- retrieval ------------------------------------------------------------------------------------------------
+def _of_retrieval(part: _Part, corpus: Corpus, faults: list[str], _left_out: list[str]) -> list[Outcomes]:
+    protocol = part.named or headline_of([str(row["query"]) for row in part.rows if "query" in row], corpus)
+    task = build_task(corpus, *select_protocols(corpus, [protocol]))
+    if not isinstance(task, RetrievalTask):
+        faults.append(
+            f"{', '.join(FORMS[part.form])}: only of retrieval protocols, {protocol} is of {task.protocol.direction}"
+        )
+        return []
+    items = Items(kind="queries", ids=task.query_ids.tolist())
+    if part.form == "hits":
+        return _of_hits(part.rows, task, items, faults)
+    positions = _all_once(part.rows, items, faults)
+    columns = [ranks(part.rows, column, faults) for column in FORMS[part.form]]
+    if faults:
+        return []
+    low, high = np.ones((2, len(items.ids)), dtype=np.int32)
+    low[positions], high[positions] = columns[0], columns[-1]
+    wrong = np.flatnonzero((low > high) | (high > last_ranks(task)))
+    if wrong.size:
+        at = int(wrong[0])
+        given = f"{low[at]}" if len(columns) == 1 else f"{low[at]} to {high[at]}"
+        faults.append(
+            f"{wrong.size} queries have impossible ranks, first {items.ids[at]!r}: expected a rank from 1 to "
+            f"{last_ranks(task)[at]}, got {given}"
+        )
+        return []
+    return [outcomes_of_ranges(task, low, high)]
+
+
+def headline_of(ids: Sequence[str], corpus: Corpus) -> str:
+    """The headline protocol of which these are queries: captions that search images, or images that search captions.
+
+    Raises:
+        RequestError: They are both, neither or missing.
+    """
+    fitting = [
+        headline
+        for headline, items in (("t2i/all", corpus.captions), ("i2t/any", corpus.images))
+        if ids and set(ids) <= set(items["id"].to_pylist())
+    ]
+    if len(fitting) == 1:
+        return fitting[0]
+    both = "are ids of captions and of images" if fitting else "are ids of neither captions nor images"
+    reason = f"the queries {both}, first {ids[0]!r}" if ids else "the rows have no column `query`"
+    raise RequestError(f"corpus {corpus.name!r}: {reason}; name the protocol with --protocol or a column `protocol`")
+
+
+def _of_hits(rows: list[Row], task: RetrievalTask, items: Items, faults: list[str]) -> list[Outcomes]:
+    """Hits among the first k; every k is about all queries."""
+    cutoffs = ranks(rows, "k", faults)
+    correct = flags(rows, "correct", faults)
+    hits: dict[int, NDArray[np.int64]] = {}
+    for cutoff in np.unique(cutoffs).tolist():
+        chosen = np.flatnonzero(cutoffs == cutoff)
+        positions = _all_once([rows[at] for at in chosen], items, faults)
+        hits[cutoff] = positions[correct[chosen]]
+    return [] if faults else [outcomes_of_hits(hits, task)]
+
+
+def _all_once(rows: Sequence[Row], items: Items, faults: list[str]) -> NDArray[np.int64]:
+    """The query of every row; a fault unless every query has one row."""
+    before = len(faults)
+    positions = match(rows, items, faults).positions
+    if len(faults) == before and (fault := missing(positions, np.arange(len(items.ids)), items)):
+        faults.append(fault)
+    return positions
+
+
+# --- pairs and quadruples ---------------------------------------------------------------------------------------
+def _of_choices(part: _Part, corpus: Corpus, faults: list[str], left_out: list[str]) -> list[Outcomes]:
+    direction = _DIRECTION_OF_FORM[part.form]
+    items = compositional_items(corpus, direction)
+    if not items.ids:
+        faults.append(f"{', '.join(FORMS[part.form])}: corpus {corpus.name!r} has no {direction}")
+        return []
+    matched = match(part.rows, items, faults)
+    judgements = _judgements(part, faults)
+    if faults:
+        return []
+    left_out += matched.left_out
+    inside = matched.positions >= 0
+    positions = matched.positions[inside]
+    by_item = np.zeros((len(items.ids), judgements.shape[1]), dtype=bool)
+    by_item[positions] = judgements[inside]
+    tasks = []
+    for protocol in _choice_protocols(corpus, direction, part.named):
+        task = build_task(corpus, protocol)
+        if not isinstance(task, ChoiceTask) or protocol.direction != direction:
+            faults.append(f"{', '.join(FORMS[part.form])}: only of protocols of {direction}")
+            return []
+        tasks.append(task)
+    gaps = {task.protocol.id: missing(positions, task.queries.astype(np.int64), items) for task in tasks}
+    complete = [task for task in tasks if gaps[task.protocol.id] is None]
+    # rows about protocols of which other queries have no row; under a named protocol, other rows do not matter
+    stray = positions if part.named and not complete else np.empty(0, dtype=np.int64)
+    if not part.named:
+        stray = np.setdiff1d(positions, [query for task in complete for query in task.queries])
+    if stray.size:
+        partly = [task for task in tasks if part.named or np.isin(task.queries, stray).any()]
+        smallest = min(partly, key=lambda task: len(task.queries))
+        faults.append(f"{smallest.protocol.id}: {gaps[smallest.protocol.id]}")
+        return []
+    make: Callable[[ChoiceTask, NDArray[np.bool_]], Outcomes]
+    make = _judged_pairs if direction == "pairs" else _judged_quadruples
+    return [make(task, by_item[task.queries]) for task in complete]
+
+
+def _choice_protocols(corpus: Corpus, direction: Direction, named: str) -> Sequence[EvalProtocol]:
+    """The named protocol, or all of the direction; not a caption against all its negatives, which is another choice."""
+    if named:
+        return select_protocols(corpus, [named])
+    return [p for p in protocols_of(corpus) if p.direction == direction and not p.id.endswith("/all-negatives")]
+
+
+def _judgements(part: _Part, faults: list[str]) -> NDArray[np.bool_]:
+    """Shape ``(n_rows, 1)`` for pairs; ``(n_rows, 4)`` for halves, ``(n_rows, 2)`` for text and image."""
+    judged = np.stack([flags(part.rows, column, faults) for column in FORMS[part.form]], axis=1)
+    if part.form == "pairs":
+        return judged
+    text, image = text_and_image(judged)
+    for column, follows in (("text", text), ("image", image), ("group", text & image)):
+        told = [at for at, row in enumerate(part.rows) if column in row]
+        if told and (part.form == "halves" or column == "group"):
+            given = flags([part.rows[at] for at in told], column, faults)
+            wrong = np.flatnonzero(given != follows[told])
+            if wrong.size:
+                row = part.rows[told[int(wrong[0])]]
+                parts = ", ".join(f"{name} {row[name]}" for name in FORMS[part.form])
+                faults.append(
+                    f"{wrong.size} rows contradict themselves, first row {row[NUMBER]}: {column} is {row[column]}, but "
+                    f"{parts}"
+                )
+    return judged
+
+
+def _judged_pairs(task: ChoiceTask, correct: NDArray[np.bool_]) -> Outcomes:
+    lost = (~correct[:, 0]).astype(np.int64)
+    return _of_losses(task, lost, lost)
+
+
+def _judged_quadruples(task: ChoiceTask, judged: NDArray[np.bool_]) -> Outcomes:
+    """Every half that is wrong is a lost comparison; of a wrong pair of halves, one or both are."""
+    wrong = (~judged).sum(axis=1)
+    most = wrong if judged.shape[1] == len(HALVES) else 2 * wrong
+    return replace(_of_losses(task, wrong, most), judgements=judged)
+
+
+def _of_losses(task: ChoiceTask, fewest: NDArray[np.int64], most: NDArray[np.int64]) -> Outcomes:
+    """Outcomes of sets by the number of lost comparisons, without scores."""
+    n_scores = task.captions.shape[1] * task.images.shape[1]
+    unscored = choice_outcomes(task, np.zeros((len(task.queries), n_scores), dtype=np.float32))
+    best, worst = (1 + fewest).astype(np.int32), (1 + most).astype(np.int32)
+    return replace(
+        unscored,
+        rank_best=best,
+        rank_worst=worst,
+        best_score=np.full(len(best), np.nan, dtype=np.float32),
+        relevant_rank_best=np.repeat(best, unscored.n_relevant),
+        relevant_rank_worst=np.repeat(worst, unscored.n_relevant),
+        scores=None,
+    )

@@ -1,0 +1,91 @@
+"""Writes imported outcomes and their figures, once: the same again changes nothing, others replace them on request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from store import EmbeddingStore
+from store.errors import RequestError
+from store.maintenance.removal import drop_evaluations
+from store.schema import texts
+from tasks.results.imported.rows import Imported
+from tasks.statistics.resampling import Resampling
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportPlan:
+    """What one import would change for one model.
+
+    Attributes:
+        imported: Its outcomes.
+        new: Evaluation ids that are not stored with these settings.
+        replaced: Evaluation ids of other outcomes of the same model, corpus and protocol.
+        faults: Why these may not be replaced; empty if they may.
+    """
+
+    imported: Imported
+    new: tuple[str, ...]
+    replaced: tuple[str, ...]
+    faults: tuple[str, ...]
+
+
+def plan_import(store: EmbeddingStore, imported: Imported, *, resampling: Resampling, replace: bool) -> ImportPlan:
+    """Compare outcomes with those in the store, which stays as it is."""
+    encoder, corpus = imported.encoder, imported.corpus
+    subject = {"encoder_fingerprint": encoder.fingerprint, "corpus_fingerprint": corpus.fingerprint}
+    rows = store.rows("results", **subject).to_pylist()
+    settings = (resampling.replicates, resampling.seed, resampling.level)
+    same = {r["evaluation"] for r in rows if (r["replicates"], r["seed"], r["level"]) == settings}
+    counts = store.counts("outcomes", "evaluation", evaluation=list(imported.outcomes))
+    new = [key for key, each in imported.outcomes.items() if key not in same or counts.get(key) != len(each)]
+    replaced, faults = [], []
+    for key, outcomes in imported.outcomes.items():
+        protocol = outcomes.protocol.id
+        for other in sorted({r["evaluation"] for r in rows if r["protocol"] == protocol} - {key}):
+            replaced.append(other)
+            faults.append(
+                f"{encoder.name!r} has other outcomes of {protocol} on {corpus.name!r}: stored {other}, given {key}; "
+                "give --replace to replace them, or another --revision or --encoder to keep both"
+            )
+    if replaced:  # sums over several protocols
+        replaced += sorted({r["evaluation"] for r in rows if "+" in r["protocol"]})
+    return ImportPlan(
+        imported=imported, new=tuple(new), replaced=tuple(replaced), faults=() if replace else tuple(faults)
+    )
+
+
+def write_import(store: EmbeddingStore, plans: Sequence[ImportPlan], *, run: str, resampling: Resampling) -> list[str]:
+    """Carry out plans; returns one line per protocol.
+
+    Raises:
+        RequestError: The faults of all plans; nothing was written.
+    """
+    if faults := [fault for plan in plans for fault in plan.faults]:
+        raise RequestError(faults)
+    lines = []
+    for plan in plans:
+        imported = plan.imported
+        store.write_corpus(imported.corpus)
+        store.write_encoder(imported.encoder)
+        for key, outcomes in imported.outcomes.items():
+            what = (
+                f"{imported.encoder.name}: {outcomes.protocol.id} of {imported.corpus.name}, {len(outcomes):,} queries"
+            )
+            if key not in plan.new:
+                lines.append(f"{what}: stored already, nothing to do")
+                continue
+            rows = imported.rows(key, run=run, resampling=resampling)
+            store.write_rows("outcomes", rows.outcomes, replace="evaluation")
+            store.write_rows("results", rows.results, replace="evaluation")
+            lines.append(f"{what}: {', '.join(texts(rows.results['metric'])) or 'no metric is determined'}")
+        if plan.new and (rsum := imported.rsum(run=run, resampling=resampling)) is not None:
+            store.write_rows("results", rsum, replace="evaluation")
+        if plan.replaced:
+            drop_evaluations(
+                store,
+                plan.replaced,
+                encoder_fingerprints=[imported.encoder.fingerprint],
+                corpus_fingerprint=imported.corpus.fingerprint,
+            )
+    return lines

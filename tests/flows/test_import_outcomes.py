@@ -1,0 +1,268 @@
+"""`capim import` for models without embeddings: tables, scores and runs, under the name that the user gives."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flows.cli import main
+from reports.elements.page import Table
+from reports.rows.reading import read_report_data
+from reports.sections import compositional, provenance
+from store import EmbeddingStore
+from store.types import EncoderSpec
+from tasks.corpora import CORPORA
+from tests.results.thirty import N_IMAGES, thirty_images, tied_scores
+
+QUICK = ("--replicates", "200")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A store with a corpus of thirty images, ids and texts only."""
+    folder = tmp_path / "workspace"
+    EmbeddingStore.open(folder / "store", create=True).write_corpus(thirty_images())
+    return folder
+
+
+def imported(workspace: Path, *words: str, encoder: str = "theirs") -> int:
+    subject = ["--corpus", "thirty", *(["--encoder", encoder] if encoder else [])]
+    return main(["import", *subject, *words, *QUICK, "--workspace", str(workspace)])
+
+
+def results(workspace: Path, **equals: str) -> list[dict[str, Any]]:
+    return EmbeddingStore.open(workspace / "store").results(**equals).to_pylist()
+
+
+def values(workspace: Path, **equals: str) -> dict[tuple[str, str], tuple[float, float, float]]:
+    rows = results(workspace, **equals)
+    return {(r["protocol"], r["metric"]): (r["value"], r["ci_low"], r["ci_high"]) for r in rows}
+
+
+def ranks_file(folder: Path, ranks: list[int], name: str = "ranks.csv") -> str:
+    """Ranks of the sixty captions."""
+    queries = [f"c{i}-{k}" for i in range(N_IMAGES) for k in range(2)]
+    lines = [f"{query},{rank}" for query, rank in zip(queries, ranks, strict=True)]
+    (folder / name).write_text("\n".join(["query,rank", *lines]) + "\n")
+    return str(folder / name)
+
+
+def answers_file(folder: Path, n_correct: int, name: str = "answers.jsonl") -> str:
+    """Answers about the ten pairs."""
+    rows = [{"query": f"p{i}", "correct": i < n_correct} for i in range(10)]
+    (folder / name).write_text("\n".join(map(json.dumps, rows)))
+    return str(folder / name)
+
+
+def test_several_protocols_at_different_times_are_one_model(
+    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert imported(workspace, "--outcomes", ranks_file(tmp_path, [1, 2] * N_IMAGES), "--revision", "v2") == 0
+    assert imported(workspace, "--outcomes", answers_file(tmp_path, 8), "--note", "asked once") == 2
+    assert "is stored with no note, got 'asked once'" in capsys.readouterr().err
+    assert imported(workspace, "--outcomes", answers_file(tmp_path, 8)) == 0
+    found = values(workspace)
+    assert found["t2i/all", "R@1"][0] == 0.5
+    assert found["t2i/all", "MRR"][0] == 0.75
+    assert found["pairs/micro", "pair_accuracy"][0] == 0.8
+    assert {row["encoder_fingerprint"] for row in results(workspace)} == {
+        EmbeddingStore.open(workspace / "store").encoder("theirs").fingerprint
+    }
+    [row] = EmbeddingStore.open(workspace / "store").encoders().to_pylist()
+    assert json.loads(row["spec"])["revision"] == "v2"
+
+
+def test_the_same_again_changes_nothing_and_says_so(
+    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = ranks_file(tmp_path, [1] * 60)
+    assert imported(workspace, "--outcomes", file) == 0
+    before = results(workspace)
+    assert "t2i/all of thirty, 60 queries: R@1, R@5, R@10, MRR" in capsys.readouterr().err
+    assert imported(workspace, "--outcomes", file) == 0
+    assert "stored already, nothing to do" in capsys.readouterr().err
+    assert results(workspace) == before
+
+
+def test_other_outcomes_are_refused_unless_they_shall_replace(
+    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = ranks_file(tmp_path, [1, 2] * 30), ranks_file(tmp_path, [2, 3] * 30, "second.csv")
+    assert imported(workspace, "--outcomes", first) == 0
+    assert imported(workspace, "--outcomes", first, encoder="others") == 0
+    compare = ["compare", *QUICK, "--quiet", "--workspace", str(workspace)]
+    assert main(compare) == 0
+    [stored] = {row["evaluation"] for row in results(workspace, encoder="theirs")}
+    capsys.readouterr()
+    assert imported(workspace, "--outcomes", second) == 2
+    message = capsys.readouterr().err
+    assert f"'theirs' has other outcomes of t2i/all on 'thirty': stored {stored}, given " in message
+    assert "--replace" in message
+    assert {row["evaluation"] for row in results(workspace, encoder="theirs")} == {stored}
+
+    assert imported(workspace, "--outcomes", second, "--replace") == 0
+    store = EmbeddingStore.open(workspace / "store")
+    [now] = {row["evaluation"] for row in results(workspace, encoder="theirs")}
+    assert now != stored
+    assert f"given {now}" in message
+    assert values(workspace, encoder="theirs")["t2i/all", "R@1"][0] == 0
+    assert not store.rows("outcomes", evaluation=stored).num_rows
+    assert not store.rows("comparisons").num_rows  # they were about what was replaced
+    assert main(compare) == 0
+    assert store.rows("comparisons").num_rows
+
+
+def test_a_sum_over_protocols_goes_with_what_it_was_made_of(workspace: Path, tmp_path: Path, matrix: str) -> None:
+    assert imported(workspace, "--scores", matrix) == 0
+    assert ("t2i/all+i2t/any", "RSUM") in values(workspace)
+    assert imported(workspace, "--outcomes", ranks_file(tmp_path, [1] * 60), "--replace") == 0
+    found = values(workspace)
+    assert ("t2i/all+i2t/any", "RSUM") not in found
+    assert found["t2i/all", "R@1"][0] == 1
+    assert ("i2t/any", "R@1") in found
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--outcomes", "{broken}"], "2 faults"),
+        (["--outcomes", "{ranks}", "--protocol", "t2i/none"], "'t2i/none' is unknown"),
+        (["--outcomes", "{ranks}", "--scores", "m.npy"], "give one thing to import"),
+        (["--outcomes", "{ranks}", "--revision", "main"], "revision 'main' can move"),
+        (["--outcomes", "{absent}"], "no such file"),
+        (["--scores", "{ranks}"], "a matrix of scores is .npy or .npz"),
+        (["--run", "{ranks}"], "expected `query Q0 item rank score tag`"),
+        (["--outcomes", "{hits}"], "--encoder names one model, but"),
+        (["--outcomes", "{hits}", "--protocol", "t2i/all"], "--protocol is for tables, scores and runs"),
+    ],
+)
+def test_a_wrong_request_is_explained_and_leaves_no_trace(
+    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    (tmp_path / "broken.jsonl").write_text('{"query": "p0", "correct": "maybe"}\n{"query": "p77", "correct": 1}\n')
+    (tmp_path / "hits").mkdir()
+    for model in ("ALBEF", "TCL"):
+        np.save(tmp_path / "hits" / f"{model}_ir1_rank_index.npy", np.arange(3))
+    files = {
+        "broken": tmp_path / "broken.jsonl",
+        "ranks": ranks_file(tmp_path, [1] * 60),
+        "absent": tmp_path / "absent.csv",
+        "hits": tmp_path / "hits",
+    }
+    assert imported(workspace, *(word.format(**files) for word in words)) == 2
+    assert message in capsys.readouterr().err
+    store = EmbeddingStore.open(workspace / "store")
+    for table in ("outcomes", "results"):
+        assert not store.rows(table).num_rows
+    assert not store.encoders().num_rows
+
+
+def test_a_model_with_embeddings_keeps_its_name(
+    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = EncoderSpec(name="clip", adapter="openclip", checkpoint="laion/clip", revision="abc", dim=4)
+    EmbeddingStore.open(workspace / "store").write_encoder(spec)
+    assert imported(workspace, "--outcomes", ranks_file(tmp_path, [1] * 60), encoder="clip") == 2
+    assert "import outcomes under another name" in capsys.readouterr().err
+    assert EmbeddingStore.open(workspace / "store").encoder("clip") == spec
+
+
+def test_outcomes_need_a_name(workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert imported(workspace, "--outcomes", ranks_file(tmp_path, [1] * 60), encoder="") == 2
+    assert "--encoder NAME" in capsys.readouterr().err
+
+
+@pytest.fixture
+def matrix(tmp_path: Path) -> str:
+    path = tmp_path / "matrix.npy"
+    np.save(path, tied_scores())
+    return str(path)
+
+
+def test_scores_runs_and_exports_of_one_model_have_the_same_figures(
+    workspace: Path, tmp_path: Path, matrix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A cross-encoder by its scores; the same by its lists; and again from its exported outcomes."""
+    assert imported(workspace, "--scores", matrix, encoder="cross") == 0
+    scores = values(workspace, encoder="cross")
+    assert {"t2i/all", "i2t/any", "t2i/all+i2t/any", "winoground/odd", "pairs/macro"} <= {p for p, _ in scores}
+
+    table = tied_scores()[: 2 * N_IMAGES]
+    queries = [f"c{i}-{k}" for i in range(N_IMAGES) for k in range(2)]
+    lines = [
+        f"{query} Q0 i{at} {rank} {float(row[at])!r} cross"
+        for query, row in zip(queries, table, strict=True)
+        for rank, at in enumerate(np.argsort(-row, kind="stable"), start=1)
+    ]
+    (tmp_path / "run.trec").write_text("\n".join(lines))
+    assert imported(workspace, "--run", str(tmp_path / "run.trec"), encoder="by-lists") == 0
+    of_run = values(workspace, encoder="by-lists")
+    assert of_run == {key: figures for key, figures in scores.items() if key[0] == "t2i/all"}
+
+    for suffix in (".parquet", ".csv", ".json"):
+        target = str(tmp_path / f"outcomes{suffix}")
+        export = ["export", "outcomes", "--encoder", "cross", "--corpus", "thirty", "--to", target]
+        assert main([*export, "--workspace", str(workspace)]) == 0
+        assert imported(workspace, "--outcomes", target, encoder=f"from{suffix}".replace(".", "-")) == 0
+        assert values(workspace, encoder=f"from{suffix}".replace(".", "-")) == scores
+    capsys.readouterr()
+
+
+def test_the_report_gives_commands_that_can_be_run(
+    workspace: Path, matrix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = ["--workspace", str(workspace)]
+    words = ["import", "--scores", matrix, "--encoder", "cross", "--corpus", "thirty", *QUICK, *place]
+    monkeypatch.setattr(sys, "argv", ["capim", *words])
+    assert main(words) == 0
+    before = values(workspace)
+    data = read_report_data(EmbeddingStore.open(workspace / "store"))
+    [commands] = [b for b in provenance.section(data).blocks if isinstance(b, Table) and b.id == "commands"]
+    written = {row[2].text for row in commands.rows}
+    assert written == {shlex.join(["capim", *words])}
+    [command] = written
+    assert main([*shlex.split(command)[1:], "--replace"]) == 0
+    assert values(workspace) == before
+    [encoders] = [b for b in provenance.section(data).blocks if isinstance(b, Table) and b.id == "encoders"]
+    assert "float32" not in {cell.text for cell in encoders.rows[0]}  # nothing is claimed about vectors that are not
+
+
+def test_bivlc_by_one_command_each_and_a_test_for_every_type(
+    shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "bivlc" not in CORPORA:
+        pytest.skip("the corpus bivlc is not in the table of corpora")
+    place = ["--workspace", str(tmp_path / "workspace")]
+    expected = {"ViT-B-32": (0.7583, 0.5240, 0.4906), "CLIP_TROHN-Text": (0.7818, 0.6219, 0.5748)}
+    for model in expected:
+        file = str(shared_data / "bivlc" / f"{model}.csv")
+        assert main(["import", "--outcomes", file, "--encoder", model, "--corpus", "bivlc", *QUICK, *place]) == 0
+    store = EmbeddingStore.open(tmp_path / "workspace" / "store")
+    for model, scores in expected.items():
+        found = {row["metric"]: row for row in store.results(encoder=model, protocol="winoground").to_pylist()}
+        assert tuple(round(found[f"winoground_{s}"]["value"], 4) for s in ("text", "image", "group")) == scores
+        assert found["winoground_group"]["ci_low"] < scores[2] < found["winoground_group"]["ci_high"]
+        assert found["winoground_group"]["tie_share"] is None
+    assert main(["compare", *QUICK, "--quiet", *place]) == 0
+    compared = {
+        row["protocol"]: row
+        for row in store.rows("comparisons", metric="winoground_group").to_pylist()
+        if row["protocol"].startswith("winoground")
+    }
+    assert {"winoground", "winoground/replace", "winoground/swap", "winoground/add"} <= set(compared)
+    assert compared["winoground"]["n_queries"] == 2933
+    by_type = [compared[f"winoground/{kind}"] for kind in ("replace", "swap", "add")]
+    assert [row["n_queries"] for row in by_type] == [2099, 359, 475]
+    for row in by_type:
+        assert row["p_adjusted"] is not None
+        assert row["ci_low"] < row["difference"] < row["ci_high"]
+    data = read_report_data(store)
+    tables = [block for block in compositional.section(data).blocks if isinstance(block, Table)]
+    assert "winoground-tags-bivlc" in {table.id for table in tables}
+    capsys.readouterr()

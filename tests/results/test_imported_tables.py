@@ -1,0 +1,202 @@
+"""Tables of answers and ranks: every example of docs/outcomes.md, contradicting answers, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+
+from store.errors import RequestError
+from store.schema import OUTCOMES
+from store.types import Corpus
+from tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
+from tasks.metrics import METRICS, metrics_of
+from tasks.results.imported.cells import named_rows
+from tasks.results.imported.columns import COLUMNS, json_schema
+from tasks.results.imported.rows import encoder_of_outcomes
+from tasks.results.imported.sources import Source, outcomes_of_source
+from tasks.results.imported.tables import outcomes_of_rows
+from tasks.scoring.outcomes import Outcomes
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = (DOCS / "outcomes.md").read_text(encoding="utf-8")
+SUFFIXES = {"csv": ".csv", "jsonl": ".jsonl", "json": ".json", "trec": ".trec"}
+EXAMPLES = re.findall(rf"```({'|'.join(SUFFIXES)})\n(.*?)```", PAGE, re.DOTALL)
+
+
+def small() -> Corpus:
+    """The corpus of the page's examples: four images with a caption each, two pairs and two quadruples of them."""
+    captions = [CaptionRow(f"{i}-0", i, f"caption of {i}") for i in "abcd"]
+    captions += [CaptionRow(f"{i}-n", None, f"negative of {i}") for i in "ab"]
+    return build_corpus(
+        "small",
+        [ImageRow(i) for i in "abcd"],
+        captions,
+        source=None,
+        pairs=[PairRow(f"p{k}", i, f"{i}-0", f"{i}-n", "swap") for k, i in enumerate("ab")],
+        quadruples=[
+            QuadrupleRow(f"q{k}", i, j, f"{i}-0", f"{j}-0") for k, (i, j) in enumerate((("a", "b"), ("c", "d")))
+        ],
+    )
+
+
+SCORES = ("winoground_text", "winoground_image", "winoground_group")
+
+
+def figures(found: list[Outcomes]) -> dict[str, dict[str, float]]:
+    return {o.protocol.id: {m.name: round(m.value(o), 4) for m in metrics_of(o)} for o in found}
+
+
+EXPECTED: list[dict[str, dict[str, float]]] = [
+    {"t2i/all": {"R@1": 0.5, "R@5": 1, "R@10": 1, "MRR": 0.7083, "median_rank": 1.5, "mean_rank": 1.75}},
+    {"t2i/all": {"R@1": 0.5, "R@5": 1, "R@10": 1}},
+    {"i2t/any": {"R@1": 0.5, "R@5": 1, "R@10": 1}},
+    {"pairs/swap": {"pair_accuracy": 0.5}},
+    {"winoground": {"winoground_text": 1, "winoground_image": 0.5, "winoground_group": 0.5}},
+    {"winoground": {"winoground_text": 1, "winoground_image": 0.5, "winoground_group": 0.5}},
+    {"t2i/all": {"R@1": 0.75, "R@5": 1, "R@10": 1}},
+]
+
+
+@pytest.mark.parametrize(("example", "expected"), zip(EXAMPLES, EXPECTED, strict=True), ids=range(len(EXPECTED)))
+def test_every_example_of_the_page_gives_its_figures(
+    example: tuple[str, str], expected: dict[str, dict[str, float]], tmp_path: Path
+) -> None:
+    form, text = example
+    path = tmp_path / f"example{SUFFIXES[form]}"
+    path.write_text(text)
+    found = outcomes_of_source(Source("run" if form == "trec" else "outcomes", str(path), "theirs"), small())
+    assert figures(found["theirs"].outcomes) == expected
+    for outcomes in found["theirs"].outcomes:  # and they are rows of the store
+        identity = dict.fromkeys(("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint"), "x")
+        rows = outcomes.to_arrow(**identity)
+        rows.validate(full=True)
+        assert rows.schema.equals(OUTCOMES)
+        assert figures([Outcomes.from_arrow(rows, outcomes.protocol)]) == expected
+
+
+def test_the_schema_beside_the_page_is_that_of_the_code() -> None:
+    written = json.loads((DOCS / "outcomes.schema.json").read_text())
+    assert written == json_schema(), "run: python -m tasks.results.imported.columns > docs/outcomes.schema.json"
+    jsonschema.Draft202012Validator.check_schema(written)
+
+
+def test_the_page_explains_every_column_as_the_code_does() -> None:
+    for name, column in COLUMNS.items():
+        assert f"| `{name}` | {column.meaning} |" in PAGE
+
+
+def test_the_schema_takes_the_examples_and_no_row_without_an_outcome() -> None:
+    validator = jsonschema.Draft202012Validator(json_schema())
+    examples = [json.loads(text) for form, text in EXAMPLES if form == "json"]
+    examples += [[json.loads(line) for line in text.splitlines()] for form, text in EXAMPLES if form == "jsonl"]
+    assert len(examples) == 2
+    for rows in examples:
+        validator.validate(rows)
+    for wrong in ([{"query": "a"}], [{"query": "a", "rank": 0}], [{"query": "p0", "correct": "maybe"}], []):
+        assert list(validator.iter_errors(wrong)), wrong
+
+
+def test_answers_that_no_scores_could_give_are_kept() -> None:
+    """Right caption for both images, wrong image for both captions: c0i0 > c1i0 >= c1i1 > c0i1 >= c0i0."""
+    contradicting: dict[str, object] = {"text_0": 1, "text_1": 1, "image_0": 0, "image_1": 0}
+    answers: list[dict[str, Any]] = [{"query": "q0", **contradicting}]
+    answers.append({"query": "q1", **dict.fromkeys(contradicting, 1)})
+    [outcomes] = outcomes_of_rows(named_rows(answers), small()).outcomes
+    assert [METRICS[name].value(outcomes) for name in SCORES] == [1, 0.5, 0.5]
+    assert outcomes.rank_worst.tolist() == [3, 1]  # comparisons lost
+    assert outcomes.scores is None
+
+
+# --- what is refused ----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("rows", "protocols", "message"),
+    [
+        ([{"query": "a-0"}], [], r"1 of 1 rows say no outcome, first row 1 \(it has query\); expected one of: rank; "),
+        ([{"query": "a-0", "rank": 1}], [], r"3 of 4 queries have no row, first 'b-0'"),
+        ([{"query": "z", "rank": 1}], ["t2i/all"], r"1 of 1 ids are none of the 4 queries, first 'z' in row 1"),
+        ([{"query": "z", "rank": 1}], [], r"the queries are ids of neither captions nor images, first 'z'; name the"),
+        ([{"rank": 1}] * 4, [], r"the rows have no column `query`; name the protocol with --protocol"),
+        ([{"rank": 1}] * 3, ["t2i/all"], r"3 rows without ids for 4 queries: give a column `query`"),
+        ([{"rank": 5}] * 4, ["t2i/all"], r"4 queries have impossible ranks, first 'a-0': expected a rank from 1"),
+        ([{"rank": "first"}] * 4, ["t2i/all"], r"rank: expected a whole number from 1, got 'first' in row 1"),
+        ([{"rank": 1.5}] * 4, ["t2i/all"], r"rank: expected a whole number from 1, got 1.5 in row 1"),
+        ([{"rank_best": 3, "rank_worst": 2}] * 4, ["t2i/all"], r"4 queries have impossible ranks, .* got 3 to 2"),
+        ([{"query": "a-0", "rank": 1}] * 4, ["t2i/all"], r"1 queries have more than one row, first 'a-0'"),
+        ([{"rank": 1}] * 4, ["t2i/none"], r"protocol 't2i/none' is unknown"),
+        ([{"rank": 1}] * 4, ["winoground"], r"rank: only of retrieval protocols, winoground is of quadruples"),
+        ([{"query": "p0", "correct": "maybe"}, {"query": "p1", "correct": 1}], [], r"correct: expected true, false"),
+        ([{"query": "p0", "correct": 1}], [], r"pairs/swap: 1 of 2 pairs have no row, first 'p1'"),
+        ([{"query": "p0", "correct": 1}, {"correct": 0}], [], r"1 of 2 rows have no `query`, first row 2"),
+        ([{"correct": 1, "k": 1}] * 4, ["winoground"], r"correct, k: only of retrieval protocols"),
+        (
+            [{"query": q, "text": 1, "image": 1, "group": 0} for q in ("q0", "q1")],
+            [],
+            r"2 rows contradict themselves, first row 1: group is 0, but text 1, image 1",
+        ),
+        (
+            [{"query": "p0", "correct": 1, "caption": "caption of b", "negative_caption": "x"},
+             {"query": "p1", "correct": 1, "caption": "caption of b", "negative_caption": "negative of b"}],
+            [],
+            r"row 1: 'p0' has the texts \('caption of a', 'negative of a'\) in the corpus, got \('caption of b', 'x'\)",
+        ),
+        (
+            [{"correct": 1, "caption": "other", "negative_caption": "another"}] * 2,
+            [],
+            r"none of the 2 rows has the texts of one of the 2 pairs",
+        ),
+    ],
+)  # fmt: skip
+def test_a_table_that_cannot_be_meant_is_explained(
+    rows: list[dict[str, Any]], protocols: list[str], message: str
+) -> None:
+    with pytest.raises(RequestError, match=message):
+        outcomes_of_rows(named_rows(rows), small(), protocols=protocols)
+
+
+def test_all_faults_of_a_table_are_named_together() -> None:
+    rows: list[dict[str, Any]] = [{"query": "p0", "correct": "maybe"}, {"query": "p9", "correct": 1}]
+    with pytest.raises(RequestError) as caught:
+        outcomes_of_rows(named_rows(rows), small())
+    assert len(caught.value.faults) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.csv", "query,rank\na-0,1,2\n", "row 1 has more or fewer cells than the header"),
+        ("a.csv", "query,rank\n", "no rows in it"),
+        ("a.json", "[1]", "row 1 holds int, expected an object"),
+        ("a.json", "{", "cannot be read as .json"),
+        ("a.jsonl", "[]", "row 1 holds list, expected an object"),
+        ("a.parquet", "no", "not a Parquet file"),
+        ("a.txt", "no", "suffix '.txt' is unknown"),
+    ],
+)
+def test_a_file_that_is_not_what_its_suffix_says_is_named(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(RequestError, match=message):
+        outcomes_of_source(Source("outcomes", str(tmp_path / name), "theirs"), small())
+
+
+def test_an_encoder_of_outcomes_is_what_the_user_says() -> None:
+    first = encoder_of_outcomes("gpt-4v", revision="2023-11", note="positive first")
+    assert (first.adapter, first.revision, first.options) == ("outcomes", "2023-11", {"note": "positive first"})
+    assert encoder_of_outcomes("gpt-4v", namesakes=[first]) == first  # it need not be repeated
+    second = encoder_of_outcomes("gpt-4v", revision="2024-05", namesakes=[first])
+    assert encoder_of_outcomes("gpt-4v", namesakes=[first, second]) == second
+    assert encoder_of_outcomes("gpt-4v", revision="2023-11", namesakes=[first, second]) == first
+    with pytest.raises(RequestError, match="is stored with the note 'positive first', got 'negative first'"):
+        encoder_of_outcomes("gpt-4v", note="negative first", namesakes=[first])
+    assert encoder_of_outcomes("gpt-4v").revision == "unversioned"
+    for name, revision, message in (
+        ("gpt-4v", "main", "revision 'main' can move"),
+        ("a b", None, "expected 1 to 120 ASCII letters"),
+        ("0011223344556677", None, "looks like a fingerprint"),
+    ):
+        with pytest.raises(RequestError, match=message):
+            encoder_of_outcomes(name, revision=revision)

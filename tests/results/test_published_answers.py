@@ -1,0 +1,192 @@
+"""Published answers of models to BiVLC and SugarCrepe: the figures of their papers."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from store.errors import RequestError
+from store.exchange.row_files import read_row_file
+from store.types import Corpus
+from tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
+from tasks.corpora.readers.sugarcrepe import read_sugarcrepe
+from tasks.metrics import METRICS, metrics_of
+from tasks.results.imported.cells import named_rows
+from tasks.results.imported.sources import Source, described_corpus, outcomes_of_source
+from tasks.results.imported.tables import Found, outcomes_of_rows
+from tasks.scoring.outcomes import Outcomes
+
+SCORES = ("winoground_text", "winoground_image", "winoground_group")
+
+
+def figures(found: list[Outcomes]) -> dict[str, dict[str, float]]:
+    return {o.protocol.id: {m.name: round(m.value(o), 4) for m in metrics_of(o)} for o in found}
+
+
+# --- BiVLC ------------------------------------------------------------------------------------------------------
+BIVLC = {  # I2T, T2I and group of the two published files
+    "ViT-B-32": (0.7583, 0.5240, 0.4906),
+    "CLIP_TROHN-Text": (0.7818, 0.6219, 0.5748),
+}
+
+
+@pytest.fixture(scope="module")
+def bivlc(shared_data: Path) -> Corpus:
+    """Ids and texts of BiVLC from one of the files, as its reader makes them."""
+    with (shared_data / "bivlc" / "ViT-B-32.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    both = [(f"{k}/0", f"{k}/1") for k in range(len(rows))]
+    texts = [(row["caption"], row["negative_caption"]) for row in rows]
+    ids = [name for pair in both for name in pair]
+    return build_corpus(
+        "bivlc",
+        [ImageRow(name) for name in ids],
+        [CaptionRow(name, name, text) for name, text in zip(ids, [t for pair in texts for t in pair], strict=True)],
+        source=None,
+        quadruples=[
+            QuadrupleRow(str(k), *pair, *pair, [row["type"], row["subtype"]])
+            for k, (pair, row) in enumerate(zip(both, rows, strict=True))
+        ],
+    )
+
+
+def test_bivlc_files_give_the_published_scores_and_those_of_every_type(bivlc: Corpus, shared_data: Path) -> None:
+    for model, expected in BIVLC.items():
+        path = shared_data / "bivlc" / f"{model}.csv"
+        found = outcomes_of_source(Source("outcomes", str(path), model), bivlc)[model]
+        assert found.left_out == []
+        by_protocol = {outcomes.protocol.id: outcomes for outcomes in found.outcomes}
+        assert set(by_protocol) == {
+            "winoground", *(f"winoground/{tag}" for tag in ("add", "replace", "swap", "att", "obj", "rel"))
+        }  # fmt: skip
+        whole = by_protocol["winoground"]
+        assert tuple(round(METRICS[name].value(whole), 4) for name in SCORES) == expected
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        for tag, column in (("swap", "type"), ("replace", "type"), ("add", "type"), ("rel", "subtype")):
+            of_tag = [row["group_score"] == "True" for row in rows if row[column] == tag]
+            assert METRICS["winoground_group"].value(by_protocol[f"winoground/{tag}"]) == np.mean(of_tag)
+            assert len(by_protocol[f"winoground/{tag}"]) == len(of_tag)
+        assert whole.judgements is not None
+        assert whole.judgements[:, 0].tolist() == [row["text_score_i0"] == "True" for row in rows]
+
+
+def test_the_names_of_columns_of_the_later_publication_are_known_too(bivlc: Corpus, shared_data: Path) -> None:
+    rows = read_row_file(shared_data / "bivlc" / "ViT-B-32.csv")
+    later = {
+        "text_score_i0": "Ipos_2T", "text_score_i1": "Ineg_2T", "image_score_c0": "Tpos_2I",
+        "image_score_c1": "Tneg_2I", "text_score": "I2T", "image_score": "T2I",
+    }  # fmt: skip
+    renamed = [{later.get(name, name): cell for name, cell in row.items()} for row in rows]
+    first, second = (outcomes_of_rows(named_rows(each), bivlc).outcomes for each in (rows, renamed))
+    assert figures(first) == figures(second)
+
+
+def test_rows_in_another_order_are_matched_by_their_texts(bivlc: Corpus, shared_data: Path) -> None:
+    rows = read_row_file(shared_data / "bivlc" / "CLIP_TROHN-Text.csv")
+    as_published, reversed_ = (outcomes_of_rows(named_rows(each), bivlc).outcomes for each in (rows, rows[::-1]))
+    assert figures(as_published) == figures(reversed_)
+
+
+def test_the_file_holds_its_corpus(shared_data: Path, tmp_path: Path) -> None:
+    path = str(shared_data / "bivlc" / "ViT-B-32.csv")
+    source = Source("outcomes", path, "x")
+    assert described_corpus(source, "bivlc") == {"reader": "bivlc", "root": path}
+    assert described_corpus(source, "bivlc", stored=["bivlc"]) == "bivlc"
+    assert described_corpus(source, "winoground") == "winoground"
+    (tmp_path / "own.csv").write_text("query,rank\na,1\n")
+    assert described_corpus(Source("outcomes", str(tmp_path / "own.csv"), "x"), "bivlc") == "bivlc"
+
+
+# --- SugarCrepe by GPT-4V ---------------------------------------------------------------------------------------
+def gpt_4v_file(folder: Path, category: str, items: dict[str, dict[str, str]], n_correct: int) -> Path:
+    """A file in the layout of gpt-4v-results: answers by number, then one figure."""
+    answers: dict[str, Any] = {}
+    for position, (number, item) in enumerate(items.items()):
+        correct = position < n_correct
+        answer = {"free_form_answer": "(1)", "multiple_choice_answer": item["caption"]}
+        if not correct:
+            answer = {"free_form_answer": "Neither caption describes the image.", "multiple_choice_answer": ""}
+        texts = {key: item[key] for key in ("caption", "negative_caption", "filename")}
+        answers[number] = {"answer": answer, **texts, "correct": correct}
+    path = folder / f"gpt4v-{category}.json"
+    path.write_text(json.dumps({**answers, "accuracy": round(n_correct / len(items), 4)}, indent=4))
+    return path
+
+
+@pytest.fixture(scope="module")
+def answers(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All seven categories; of swap_obj also item 108, which was answered and later taken out of the corpus."""
+    folder = tmp_path_factory.mktemp("gpt-4v")
+    for path in (shared_data / "sugar_crepe").glob("*_*.json"):
+        items = json.loads(path.read_text())
+        if path.stem == "swap_obj":
+            items["108"] = {
+                "caption": "A West 32nd sign under a Korea Way road sign. ",
+                "negative_caption": "A Korea Way sign under a West 32nd road sign.",
+                "filename": "000000310622.jpg",
+            }
+        gpt_4v_file(folder, path.stem, items, {"swap_att": 607, "swap_obj": 210}.get(path.stem, len(items) // 2))
+    return folder
+
+
+def of_source(path: Path, corpus: Corpus, *protocols: str) -> Found:
+    return outcomes_of_source(Source("outcomes", str(path), "gpt-4v", protocols), corpus)["gpt-4v"]
+
+
+def test_the_answers_of_gpt_4v_are_imported_as_published(answers: Path, shared_data: Path) -> None:
+    corpus = read_sugarcrepe(shared_data / "sugar_crepe")
+    found = of_source(answers / "gpt4v-swap_att.json", corpus)
+    assert figures(found.outcomes) == {"sugarcrepe/swap_att": {"pair_accuracy": 0.9114}}  # 607 of 666
+    assert found.left_out == []
+    found = of_source(answers / "gpt4v-swap_obj.json", corpus)
+    assert figures(found.outcomes) == {"sugarcrepe/swap_obj": {"pair_accuracy": round(210 / 245, 4)}}
+    [line] = found.left_out
+    assert line.startswith("1 of 246 rows left out, whose texts are not in the corpus")
+    assert "West 32nd" in line
+
+
+def test_pairs_with_the_same_texts_are_told_apart_by_their_category(shared_data: Path) -> None:
+    """BiVLC's results on SugarCrepe have no ids; three pairs are in swap_att and in swap_obj."""
+    corpus = read_sugarcrepe(shared_data / "sugar_crepe")
+    texts = dict(zip(corpus.captions["id"].to_pylist(), corpus.captions["text"].to_pylist(), strict=True))
+    rows = [
+        {
+            "caption": texts[pair["caption_id"]],
+            "negative_caption": texts[pair["negative_id"]],
+            "type": pair["category"].partition("_")[0],
+            "subtype": pair["category"].partition("_")[2],
+            "correct": int(pair["category"] != "swap_obj"),
+        }
+        for pair in corpus.pairs.to_pylist()[::-1]
+    ]
+    by_protocol = figures(outcomes_of_rows(named_rows(rows), corpus).outcomes)
+    assert by_protocol["sugarcrepe/swap_obj"]["pair_accuracy"] == 0
+    assert by_protocol["sugarcrepe/swap_att"]["pair_accuracy"] == 1
+
+
+def test_a_folder_of_all_categories_gives_the_means_over_them_too(answers: Path, shared_data: Path) -> None:
+    found = of_source(answers, read_sugarcrepe(shared_data / "sugar_crepe"))
+    by_protocol = figures(found.outcomes)
+    categories = {
+        name: of["pair_accuracy"] for name, of in by_protocol.items() if not name.endswith(("macro", "micro"))
+    }
+    assert len(categories) == 7
+    assert by_protocol["sugarcrepe/macro"]["pair_accuracy"] == pytest.approx(np.mean([*categories.values()]), abs=1e-4)
+    assert "sugarcrepe/micro" in by_protocol
+
+
+def test_a_category_with_a_gap_is_refused(shared_data: Path, tmp_path: Path) -> None:
+    items = json.loads((shared_data / "sugar_crepe" / "swap_att.json").read_text())
+    del items["7"]
+    path = gpt_4v_file(tmp_path, "swap_att", items, 600)
+    corpus = read_sugarcrepe(shared_data / "sugar_crepe")
+    with pytest.raises(RequestError, match=r"sugarcrepe/swap_att: 1 of 666 pairs have no row, first 'swap_att/7'"):
+        of_source(path, corpus)
+    with pytest.raises(RequestError, match=r"1 of 666 pairs have no row"):
+        of_source(path, corpus, "sugarcrepe/swap_att")

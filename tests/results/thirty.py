@@ -1,0 +1,57 @@
+"""A corpus of thirty images under every kind of protocol, and scores that tie, for tests of imported outcomes."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+
+from store.types import Corpus
+from tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
+from tasks.scoring.outcomes import Outcomes
+
+N_IMAGES = 30
+
+
+def thirty_images() -> Corpus:
+    """Thirty images with two captions each; ten hard negatives; five quadruples with tags."""
+    captions = [CaptionRow(f"c{i}-{k}", f"i{i}", "x") for i in range(N_IMAGES) for k in range(2)]
+    captions += [CaptionRow(f"n{i}", None, "y") for i in range(10)]
+    return build_corpus(
+        "thirty",
+        [ImageRow(f"i{i}") for i in range(N_IMAGES)],
+        captions,
+        source=None,
+        pairs=[PairRow(f"p{i}", f"i{i}", f"c{i}-0", f"n{i}", "swap" if i % 2 else "add") for i in range(10)],
+        quadruples=[
+            QuadrupleRow(f"q{i}", f"i{i}", f"i{i + 10}", f"c{i}-0", f"c{i + 10}-0", ["odd"] if i % 2 else ["even"])
+            for i in range(5)
+        ],
+    )
+
+
+def unit_vectors() -> tuple[np.ndarray, np.ndarray]:
+    """Unit vectors of images and captions in eight dimensions; some captions are equal, so that scores tie."""
+    rng = np.random.default_rng(5)
+    images = rng.standard_normal((N_IMAGES, 8))
+    captions = np.concatenate([np.repeat(images, 2, axis=0), images[:10]])
+    captions = captions + 0.8 * rng.standard_normal(captions.shape)
+    captions[7], captions[20] = captions[2], captions[5]
+    units = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in (images, captions)]
+    return units[0].astype(np.float32), units[1].astype(np.float32)
+
+
+def tied_scores() -> np.ndarray:
+    """Cosines rounded to two digits: many exact ties."""
+    vectors = unit_vectors()
+    return np.round(vectors[1] @ vectors[0].T, 2).astype(np.float32)
+
+
+def assert_equal(ours: Outcomes, theirs: Outcomes) -> None:
+    """Every attribute is equal, to the last bit."""
+    for field in fields(Outcomes):
+        a, b = getattr(ours, field.name), getattr(theirs, field.name)
+        if isinstance(a, np.ndarray):
+            np.testing.assert_array_equal(a, b)
+        else:
+            assert a == b
