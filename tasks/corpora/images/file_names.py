@@ -1,8 +1,8 @@
 """Image files found by names that are not exactly theirs.
 
 A name is compared without regard to case and to the form of accented letters. It may have another image suffix or none,
-it may lack the folders above the file, or have folders that are not there, such as those of another machine. A name
-that fits several files is never guessed.
+it may lack the folders above the file, or have folders that are not there, such as those of another machine; a number
+may lack its leading zeros. A name that fits several files is never guessed.
 """
 
 from __future__ import annotations
@@ -66,8 +66,7 @@ class FileNames:
         parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".", "..")]
         for start in range(len(parts)):
             path = "/".join(parts[start:])
-            for part, index in ((path, self._by_name), (without_image_suffix(path), self._by_stem)):
-                folded = _fold(part)
+            for folded, index in ((_fold(path), self._by_name), (_fold_stem(path), self._by_stem)):
                 places = index.get(folded.rpartition("/")[2], ())
                 fits = {file: place for place, file in places if f"/{place}".endswith(f"/{folded}")}
                 here = [file for file, place in fits.items() if place == folded and start == 0]
@@ -77,7 +76,7 @@ class FileNames:
 
     def near(self, name: str) -> str | None:
         """The file whose name is most like this one and has the same numbers; None if there is none."""
-        stem = _fold(without_image_suffix(name.replace("\\", "/").rpartition("/")[2]))
+        stem = _fold_stem(name.replace("\\", "/").rpartition("/")[2])
         alike = {other: files[0][1] for other, files in self._by_stem.items() if _numbers(other) == _numbers(stem)}
         close = get_close_matches(stem, alike, n=1, cutoff=0.7)
         return alike[close[0]] if close else None
@@ -97,7 +96,7 @@ class FileNames:
 
     @cached_property
     def _by_stem(self) -> dict[str, list[tuple[str, str]]]:
-        return _by_last_part((_fold(without_image_suffix(file)), file) for file in self._files)
+        return _by_last_part((_fold_stem(file), file) for file in self._files)
 
 
 def _by_last_part(files: Iterator[tuple[str, str]]) -> dict[str, list[tuple[str, str]]]:
@@ -109,6 +108,13 @@ def _by_last_part(files: Iterator[tuple[str, str]]) -> dict[str, list[tuple[str,
 
 def _fold(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
+
+
+def _fold_stem(name: str) -> str:
+    """The name without image suffix; a name of digits without leading zeros, as an image's number is often given."""
+    folder, slash, stem = _fold(without_image_suffix(name)).rpartition("/")
+    number = stem.isascii() and stem.isdigit()
+    return folder + slash + ((stem.lstrip("0") or "0") if number else stem)
 
 
 def _numbers(name: str) -> list[int]:

@@ -23,6 +23,7 @@ from tests.corpora.own_data import Put, files, refusal
         ("images/a.png", "images/a.png"),
         ("a.png", "images/a.png"),
         ("scan.v2", "scan.v2.png"),
+        ("285", "val2017/000000000285.jpg"),
         ("e\u0301.png", "\u00e9.png"),
         ("/home/somebody/photos/a.png", "a.png"),
         ("../photos/a.png", "a.png"),
