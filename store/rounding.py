@@ -42,9 +42,11 @@ class Rounding:
         """
         if not self.n_changed:
             return ""
+        percent = 100 * self.largest
+        change = f"at most {percent:.2g} %" if percent >= 0.001 else "less than 0.001 %"
         return (
-            f"stored as {storage}: {self.n_changed:,} of {self.n_values:,} values rounded, each vector by at most "
-            f"{100 * self.largest:.2g} % of its length"
+            f"stored as {storage}: {self.n_changed:,} of {self.n_values:,} values rounded, each vector by {change} of "
+            "its length"
         )
 
 

@@ -81,7 +81,7 @@ def test_two_corpora_by_two_imports_each_are_one_model_and_the_report_says_nothi
     for side in ("images", "captions"):
         for corpus, of_corpus in files.items():
             said = run("import", "--encoder", "theirs", "--corpus", corpus, f"--{side}", of_corpus[side])
-    assert "theirs, revision unversioned: 60 captions of second imported" in said
+    assert "theirs: 60 captions of second imported" in said
     assert "run `capim evaluate --corpora second --encoders theirs`" in said
     run("evaluate", "--replicates", "200", "--quiet")
     found = [(row["corpus"], row["protocol"], row["metric"]) for row in rows(run, "results", "--encoder", "theirs")]
@@ -169,7 +169,7 @@ def test_a_manifest_and_a_folder_import_many_sets_or_none(run: Run, workspace: P
     store = EmbeddingStore.open(workspace / "store")
     assert store.corpora().num_rows == store.encoders().num_rows == 0
     write("captions")
-    run("import", "--manifest", str(manifest))
+    assert "b (revision v1): 60 captions of few imported" in run("import", "--manifest", str(manifest))
     assert len(store.sealed_sets()) == 4
     again = run("import", "--folder", str(tmp_path / "in"))
     assert again.count("nothing was written") == 4

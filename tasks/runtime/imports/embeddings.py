@@ -8,6 +8,7 @@ from typing import Any
 
 from store import EmbeddingStore
 from store.errors import RequestError
+from store.exchange.imported_encoder import UNVERSIONED
 from store.exchange.importing import EmbeddingImport, ImportedSet
 from store.exchange.manifest import ImportRow
 from store.types import Corpus
@@ -64,8 +65,10 @@ def imported_corpus(what: str | dict[str, Any], store: EmbeddingStore) -> Corpus
 def done_line(done: ImportedSet) -> str:
     """What happened to one set."""
     sealed = done.sealed
-    identity = [done.spec.name, f"revision {done.spec.revision}", *map(str, done.spec.options.values())]
-    label = f"{', '.join(identity)}: {sealed.n_rows:,} {sealed.key.modality}s of {sealed.key.corpus}"
+    about = [f"revision {done.spec.revision}"] if done.spec.revision != UNVERSIONED else []
+    about += [f"{name}: {value}" for name, value in done.spec.options.items()]
+    encoder = f"{done.spec.name} ({', '.join(about)})" if about else done.spec.name
+    label = f"{encoder}: {sealed.n_rows:,} {sealed.key.modality}s of {sealed.key.corpus}"
     if done.state == "unchanged":
         return f"{label} are stored already with the same contents; nothing was written ({sealed.tag})"
     verb = "replaced" if done.state == "replaced" else "imported"
