@@ -17,10 +17,10 @@ from flows.evaluate import evaluate_step
 from flows.execution import call, task_runner, timeout_seconds
 from flows.publish import publish_step
 from flows.request import check_request
-from flows.runs import recorded_run
+from flows.runs import IncompleteError, record_missing, recorded_run
 from tasks.discover import find_evaluations, find_sets
 from tasks.runtime.open_corpora import OpenCorpora
-from tasks.runtime.references import EmbedRef
+from tasks.runtime.references import EmbedRef, SetsRef
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,16 +39,25 @@ class BenchmarkRef:
     timeout_seconds=timeout_seconds(96),
 )
 def benchmark(config: RunConfig) -> BenchmarkRef:
-    """Run the whole pipeline; without encoders, evaluate what is stored."""
+    """Run the whole pipeline; without encoders, evaluate what is stored.
+
+    Raises:
+        IncompleteError: Some encoders failed; the others are in the report, which names those that failed.
+    """
     opened = OpenCorpora()
-    encoders = check_request(config, opened) if config.encoders or config.corpora else ()
+    request = check_request(config, opened) if config.encoders or config.corpora else None
+    stored: tuple[SetsRef, ...] = ()
+    if request is None:
+        stored = call(find_sets, config.store_uri, corpora=(), encoders=())
     with recorded_run(config, "benchmark") as run:
-        embedded = embed_step(config, run, encoders, opened) if encoders else ()
-        sets = tuple(reference.sets for reference in paired(embedded)) or call(
-            find_sets, config.store_uri, corpora=config.corpora, encoders=config.encoders
-        )
-        evaluate_step(config, run, sets)
-        corpora = tuple(dict.fromkeys(pair.corpus for pair in sets))
+        embedded, missing = embed_step(config, run, request, opened) if request is not None else ((), ())
+        sets = stored or tuple(reference.sets for reference in paired(embedded))
+        evaluated, unscored = evaluate_step(config, run, sets)
+        missing = (*missing, *unscored)
+        record_missing(config, run, missing)
+        corpora = tuple(dict.fromkeys(evaluation.sets.corpus_fingerprint for evaluation in evaluated))
         compare_step(config, run, call(find_evaluations, config.store_uri, corpora=corpora))
-        report = publish_step(config, run)
-    return BenchmarkRef(run=run, embedded=embedded, report=report)
+        done = BenchmarkRef(run=run, embedded=embedded, report=publish_step(config, run))
+        if missing:
+            raise IncompleteError(done, missing)
+    return done

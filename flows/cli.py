@@ -21,12 +21,6 @@ DONE, FAILED, WRONG_REQUEST, INTERRUPTED = 0, 1, 2, 130
 def build_parser() -> argparse.ArgumentParser:
     """Every command with its options."""
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument(
-        "--workspace",
-        metavar="DIR",
-        help="folder or URI that holds store/ and reports/ (default: the suite file's, else $CAPIM_WORKSPACE, else "
-        "./workspace)",
-    )
     common.add_argument("--debug", action="store_true", help="show a traceback on errors")
     common.add_argument("--verbose", action="store_true", help="show log lines of the libraries")
     common.add_argument("--quiet", action="store_true", help="show no progress")
@@ -37,6 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="Start with `capim demo`: the whole pipeline on rendered scenes and tiny models, offline.",
     )
     parser.add_argument("--version", action="store_true", help="print the version")
+    parser.set_defaults(debug=False, verbose=False, quiet=False)
     add_commands(parser.add_subparsers(dest="command", metavar="COMMAND"), common)
     return parser
 

@@ -6,10 +6,10 @@ from prefect import flow
 
 from flows.config import RunConfig
 from flows.execution import call, timeout_seconds
+from flows.request import evaluations_of
 from flows.runs import recorded_run
 from store.errors import RequestError
 from tasks.approximate import approximate
-from tasks.discover import find_evaluations
 from tasks.fuse import fuse
 from tasks.rerank import rerank
 from tasks.runtime.references import EvaluationRef
@@ -55,14 +55,14 @@ def fuse_flow(config: RunConfig, encoders: tuple[str, ...], weights: tuple[float
 @flow(name="approximate", flow_run_name="approximate {kinds} {config.title}", timeout_seconds=timeout_seconds(24))
 def approximate_flow(config: RunConfig, kinds: tuple[str, ...]) -> int:
     """Measure indexes for the run's encoders and corpora; returns the number of rows."""
-    found = call(find_evaluations, config.store_uri, corpora=config.corpora, encoders=config.encoders)
+    found = evaluations_of(config)
     with recorded_run(config, "approximate") as run:
         return sum(call(approximate, each, store_uri=config.store_uri, kinds=kinds, run=run) for each in found)
 
 
 def _together(config: RunConfig, encoders: tuple[str, ...]) -> list[tuple[EvaluationRef, ...]]:
     """The evaluations of these encoders in their order, one tuple for every corpus that has them all."""
-    found = call(find_evaluations, config.store_uri, corpora=config.corpora, encoders=encoders)
+    found = evaluations_of(config, encoders)
     by_corpus: dict[str, dict[str, EvaluationRef]] = {}
     for each in found:
         by_corpus.setdefault(each.sets.corpus_fingerprint, {})[each.sets.encoder] = each

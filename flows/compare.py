@@ -5,12 +5,12 @@ from __future__ import annotations
 from prefect import flow
 
 from flows.config import RunConfig
-from flows.execution import call, call_each, task_runner, timeout_seconds
+from flows.execution import call_each, task_runner, timeout_seconds
+from flows.request import evaluations_of
 from flows.runs import recorded_run
 from tasks.compare import compare_corpus
 from tasks.diagnose import diagnose_corpus
 from tasks.diagnosis.table import check_analyses
-from tasks.discover import find_evaluations
 from tasks.runtime.references import CompareRef, EvaluationRef, by_corpus
 
 PROTOCOLS_AT_ONCE = 4  # in one task: enough that opening the store is little of it, few enough to spread
@@ -23,9 +23,9 @@ PROTOCOLS_AT_ONCE = 4  # in one task: enough that opening the store is little of
     timeout_seconds=timeout_seconds(24),
 )
 def compare(config: RunConfig) -> tuple[CompareRef, ...]:
-    """Compare the run's encoders on its corpora; all that were evaluated, imported ones too, where none is named."""
+    """Compare the run's encoders on its corpora, by its protocols; all that were evaluated where none is named."""
     check_analyses(config.analyses)
-    evaluations = call(find_evaluations, config.store_uri, corpora=config.corpora, encoders=config.encoders)
+    evaluations = evaluations_of(config)
     with recorded_run(config, "compare") as run:
         return compare_step(config, run, evaluations)
 

@@ -25,7 +25,6 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -33,9 +32,10 @@ from pydantic import ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
-from store.errors import RequestError
+from store.errors import RequestError, did_you_mean
 from store.types import Precision, Storage
-from tasks.runtime.references import corpus_name, encoder_name
+from tasks.corpora.files import corpus_name
+from tasks.runtime.references import encoder_name
 from tasks.statistics.resampling import Adjustment, IntervalMethod, Resampling
 
 DEMO_CORPORA = ("shapes", "shapes-winoground", "shapes-multilingual")
@@ -69,7 +69,10 @@ class RunConfig:
     name: Annotated[str, Field(description="name of the run, shown in reports")] = "run"
     workspace: Annotated[str, Field(description="folder or URI that holds store/ and reports/")] = DEFAULT_WORKSPACE
     corpora: Annotated[
-        tuple[Named, ...], Field(description="corpora: names (capim list corpora), folders or TOML files")
+        tuple[Named, ...],
+        Field(
+            description="corpora: names (capim list corpora), folders, files or names in the store (capim store info)"
+        ),
     ] = ()
     encoders: Annotated[tuple[Named, ...], Field(description="encoders: names (capim list encoders)")] = ()
     protocols: Annotated[
@@ -121,7 +124,7 @@ class RunConfig:
     @property
     def title(self) -> str:
         """The name of its Prefect runs: ``nightly: tiny-clip +2 on shapes +1``."""
-        lists = ([encoder_name(e) for e in self.encoders], [corpus_name(c) for c in self.corpora])
+        lists = ([encoder_name(e) for e in self.encoders], [_title(c) for c in self.corpora])
         parts = [names[0] + (f" +{len(names) - 1}" if len(names) > 1 else "") for names in lists if names]
         return f"{self.name}: {' on '.join(parts)}" if parts else self.name
 
@@ -150,6 +153,10 @@ class RunConfig:
     def reports_uri(self) -> str:
         """Folder or URI of the reports."""
         return f"{self.workspace.rstrip('/')}/reports"
+
+
+def _title(corpus: Named) -> str:
+    return corpus_name(Path(corpus)) if isinstance(corpus, str) else str(corpus.get("name") or corpus.get("reader", ""))
 
 
 FIELDS: dict[str, FieldInfo] = RunConfig.__pydantic_fields__  # type: ignore[attr-defined]
@@ -199,9 +206,8 @@ def _faults(error: ValidationError) -> dict[str, str]:
     for fault in error.errors():
         field = str(fault["loc"][0])
         if fault["type"] == "unexpected_keyword_argument":
-            near = get_close_matches(field, FIELDS, 1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            faults[field] = f"unknown field {field!r}; {hint}known fields: {', '.join([*FIELDS, 'corpus', 'encoder'])}"
+            known = [*FIELDS, "corpus", "encoder"]
+            faults[field] = f"unknown field {field!r}; {did_you_mean(field, known)}known fields: {', '.join(known)}"
             continue
         wanted = _EXPECTED.get(fault["type"], fault["msg"]).format(**fault.get("ctx", {}))
         expected.setdefault(field, []).append(wanted)

@@ -7,14 +7,15 @@ is complete is not encoded again.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from prefect import flow
 
 from flows.config import RunConfig
-from flows.execution import announce, call, call_each, task_runner, timeout_seconds
-from flows.request import check_request, entry_named
-from flows.runs import recorded_run
+from flows.execution import Failed, announce, attempt, attempt_each, call, refuse_all, task_runner, timeout_seconds
+from flows.request import Request, check_request, entry_named
+from flows.runs import IncompleteError, recorded_run
 from store.errors import RequestError
 from store.types import MODALITIES, EncoderSpec, Modality
 from tasks.corpora.encodable import import_advice
@@ -22,7 +23,7 @@ from tasks.embed import embed_corpora, embed_on_devices, embed_shard, is_complet
 from tasks.register import register_corpus
 from tasks.runtime.encoding import EncodeSettings
 from tasks.runtime.open_corpora import OpenCorpora
-from tasks.runtime.references import EmbedRef
+from tasks.runtime.references import EmbedRef, Missing
 from tasks.runtime.shards import Encoded, EncodeWork
 
 
@@ -60,28 +61,45 @@ def embed(
 
     Returns:
         One reference per encoder and corpus, in the order of the encoders; empty while other shards are missing.
+
+    Raises:
+        IncompleteError: Some encoders failed; the others are encoded.
     """
     if shard is not None and not 1 <= shard <= config.shards:
         raise RequestError(f"shard must be between 1 and {config.shards} (--shards), got {shard}")
     opened = OpenCorpora()
     modalities = MODALITIES if only is None else tuple(side for side in MODALITIES if only == f"{side}s")
-    encoders = check_request(config, opened, modalities)
-    with recorded_run(config, "embed") as run:
-        embedded = embed_step(config, run, encoders, opened, shard, modalities)
-    if embedded:
-        announce("capim.embedded", config.workspace, n_encoded=sum(reference.n_encoded for reference in embedded))
+    request = check_request(config, opened, modalities)
+    embedded: tuple[EmbedRef, ...] = ()
+    try:
+        with recorded_run(config, "embed") as run:
+            embedded, missing = embed_step(config, run, request, opened, shard, modalities)
+            if missing:
+                raise IncompleteError(embedded, missing)
+    finally:
+        if embedded:
+            n_encoded = sum(reference.n_encoded for reference in embedded)
+            announce("capim.embedded", config.workspace, n_encoded=n_encoded)
     return embedded
 
 
 def embed_step(
     config: RunConfig,
     run: str,
-    encoders: tuple[EncoderSpec, ...],
+    request: Request,
     opened: OpenCorpora,
     shard: int | None = None,
     modalities: tuple[Modality, ...] = MODALITIES,
-) -> tuple[EmbedRef, ...]:
-    """Register the run's corpora and encode them with these encoders; ``opened`` has the corpora read so far."""
+) -> tuple[tuple[EmbedRef, ...], tuple[Missing, ...]]:
+    """Register the run's corpora and encode them with its encoders; ``opened`` has the corpora read so far.
+
+    Returns:
+        What was encoded, and the encoders that failed.
+
+    Raises:
+        RequestError: All encoders failed, because the request was wrong.
+        WorkError: All encoders failed.
+    """
     corpora = tuple(
         call(register_corpus, what, opened, store_uri=config.store_uri, sample=config.sample, seed=config.seed)
         for what in config.corpora
@@ -96,13 +114,24 @@ def embed_step(
             run=run,
             modalities=modalities,
         )
-        for spec in encoders
+        for spec in request.encoders
     ]
-    encoded = _encode_shards(config, works, shard)
-    if shard is not None and not call(is_complete, encoders, corpora, modalities, store_uri=config.store_uri):
-        return ()
-    done = [call(embed_corpora, work, encoded.get(work.spec.fingerprint, [])) for work in works]
-    return tuple(reference for references in done for reference in references)
+    encoded, failed = _encode_shards(config, works, shard)
+    done: list[EmbedRef] = []
+    specs = tuple(work.spec for work in works if work.spec.name not in failed)
+    if shard is None or call(is_complete, specs, corpora, modalities, store_uri=config.store_uri):
+        for work in works:
+            if work.spec.name not in failed:
+                parts = encoded.get(work.spec.fingerprint, [])
+                references = attempt(partial(call, embed_corpora, work, parts))
+                if isinstance(references, Failed):
+                    failed[work.spec.name] = references
+                else:
+                    done += references
+    if failed and len(failed) == len(works):
+        refuse_all(list(failed.values()))
+    missing = [Missing(subject=name, reason=failure.reason) for name, failure in failed.items()]
+    return tuple(done), (*request.missing, *missing)
 
 
 def paired(embedded: tuple[EmbedRef, ...]) -> tuple[EmbedRef, ...]:
@@ -117,28 +146,42 @@ def paired(embedded: tuple[EmbedRef, ...]) -> tuple[EmbedRef, ...]:
     return found
 
 
-def _encode_shards(config: RunConfig, works: list[EncodeWork], shard: int | None) -> dict[str, list[Encoded]]:
-    """Encode shards (one or all), which take turns on the devices; returns what each encoded, by encoder fingerprint.
+def _encode_shards(
+    config: RunConfig, works: list[EncodeWork], shard: int | None
+) -> tuple[dict[str, list[Encoded]], dict[str, Failed]]:
+    """Encode shards (one or all), which take turns on the devices.
 
     ``config.shards`` shards run on the task runner. Without them, several devices get a shard and a process each.
     Nothing is encoded here with one shard and one device.
+
+    Returns:
+        What each shard encoded, by encoder fingerprint; and the encoders of which a shard failed, by name.
     """
     devices = config.device.split(",")
     n_shards = len(devices) if config.shards == 1 and shard is None else config.shards
-    if n_shards == 1:
-        return {}
-    numbers = range(n_shards) if shard is None else [shard - 1]
     encoded: dict[str, list[Encoded]] = {}
+    failed: dict[str, Failed] = {}
+    if n_shards == 1:
+        return encoded, failed
+    numbers = range(n_shards) if shard is None else [shard - 1]
     shards = [
         replace(work, shard=k, n_shards=n_shards, settings=replace(work.settings, device=devices[k % len(devices)]))
         for work in works
         for k in numbers
     ]
     if config.shards > 1:
-        for part, done in zip(shards, call_each(embed_shard, [{"work": part} for part in shards]), strict=True):
-            encoded.setdefault(part.spec.fingerprint, []).append(done)
-        return encoded
+        attempts = attempt_each(embed_shard, [{"work": part} for part in shards])
+        for part, one in zip(shards, attempts, strict=True):
+            if isinstance(one, Failed):
+                failed[part.spec.name] = one
+            else:
+                encoded.setdefault(part.spec.fingerprint, []).append(one)
+        return encoded, failed
     for work in works:
         of_encoder = [part for part in shards if part.spec == work.spec]
-        encoded[work.spec.fingerprint] = call(embed_on_devices, of_encoder)
-    return encoded
+        together = attempt(partial(call, embed_on_devices, of_encoder))
+        if isinstance(together, Failed):
+            failed[work.spec.name] = together
+        else:
+            encoded[work.spec.fingerprint] = together
+    return encoded, failed

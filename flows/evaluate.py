@@ -5,15 +5,16 @@ from __future__ import annotations
 from prefect import flow
 
 from flows.config import RunConfig
-from flows.execution import call, call_each, task_runner, timeout_seconds
-from flows.runs import recorded_run
+from flows.execution import Failed, attempt_each, call, call_each, refuse_all, task_runner, timeout_seconds
+from flows.request import device_faults, evaluations_of
+from flows.runs import IncompleteError, recorded_run
 from store.errors import RequestError
 from tasks.custom_metric import custom_metric
 from tasks.diagnosis.table import BY_PART, check_analyses
-from tasks.discover import find_evaluations, find_sets
+from tasks.discover import find_sets
 from tasks.metrics.custom import load_metric
-from tasks.runtime.references import EvaluationRef, MetricRef, SetsRef, by_corpus
-from tasks.score import score
+from tasks.runtime.references import EvaluationRef, MetricRef, Missing, SetsRef, by_corpus
+from tasks.score import check_protocols, score
 
 
 @flow(
@@ -23,14 +24,38 @@ from tasks.score import score
     timeout_seconds=timeout_seconds(24),
 )
 def evaluate(config: RunConfig) -> tuple[EvaluationRef, ...]:
-    """Score the newest sets of the run's encoders and corpora (all where none is named); one reference per pair."""
-    sets = call(find_sets, config.store_uri, corpora=config.corpora, encoders=config.encoders)
+    """Score the newest sets of the run's encoders and corpora (all where none is named); one reference per pair.
+
+    Raises:
+        IncompleteError: Some encoders could not be scored; the others are.
+    """
+    sets: tuple[SetsRef, ...] = call(
+        find_sets,
+        config.store_uri,
+        corpora=config.corpora,
+        encoders=config.encoders,
+        sample=config.sample,
+        seed=config.seed,
+    )
+    if faults := device_faults(config):
+        raise RequestError(faults)
+    if config.protocols:
+        call(check_protocols, sets, store_uri=config.store_uri, protocols=config.protocols)
     with recorded_run(config, "evaluate") as run:
-        return evaluate_step(config, run, sets)
+        evaluated, missing = evaluate_step(config, run, sets)
+        if missing:
+            raise IncompleteError(evaluated, missing)
+    return evaluated
 
 
-def evaluate_step(config: RunConfig, run: str, sets: tuple[SetsRef, ...]) -> tuple[EvaluationRef, ...]:
-    """Score these sets under the run's protocols; one reference per pair."""
+def evaluate_step(
+    config: RunConfig, run: str, sets: tuple[SetsRef, ...]
+) -> tuple[tuple[EvaluationRef, ...], tuple[Missing, ...]]:
+    """Score these sets under the run's protocols; returns one reference per pair, and the pairs that failed.
+
+    Raises:
+        WorkError: All pairs failed.
+    """
     arguments = {
         "store_uri": config.store_uri,
         "protocols": config.protocols,
@@ -39,7 +64,12 @@ def evaluate_step(config: RunConfig, run: str, sets: tuple[SetsRef, ...]) -> tup
         "keep_replicates": config.keep_replicates,
         "run": run,
     }
-    return tuple(call_each(score, [{"sets": pair, **arguments} for pair in sets]))
+    attempts = attempt_each(score, [{"sets": pair, **arguments} for pair in sets])
+    failed = {pair: one for pair, one in zip(sets, attempts, strict=True) if isinstance(one, Failed)}
+    if failed and len(failed) == len(sets):
+        refuse_all(list(failed.values()))
+    missing = [Missing(subject=f"{pair.encoder} on {pair.corpus}", reason=one.reason) for pair, one in failed.items()]
+    return tuple(one for one in attempts if not isinstance(one, Failed)), tuple(missing)
 
 
 @flow(name="custom-metric", flow_run_name="custom-metric {metric} {config.title}", timeout_seconds=timeout_seconds(24))
@@ -52,7 +82,7 @@ def evaluate_custom(config: RunConfig, metric: str, *, results: bool = True) -> 
     check_analyses(config.analyses)
     if config.analyses and not results and set(config.analyses).isdisjoint(BY_PART):
         raise RequestError(f"{', '.join(config.analyses)}: a metric of your own is sliced by {', '.join(BY_PART)}")
-    evaluations = call(find_evaluations, config.store_uri, corpora=config.corpora, encoders=config.encoders)
+    evaluations = evaluations_of(config)
     with recorded_run(config, "custom-metric") as run:
         arguments = {
             "metric": metric,

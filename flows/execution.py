@@ -8,8 +8,11 @@ and gives the same rows.
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar, cast
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NoReturn, ParamSpec, TypeVar, cast
 
 from prefect import Flow, Task, tags
 from prefect.context import FlowRunContext
@@ -17,13 +20,26 @@ from prefect.events import emit_event
 from prefect.settings import PREFECT_API_URL
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-from store.errors import RequestError
+from store.errors import RequestError, WorkError
 
 RUNNER_VARIABLE = "CAPIM_TASK_RUNNER"
 TIMEOUT_VARIABLE = "CAPIM_TIMEOUT_HOURS"
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failed:
+    """A piece of work that raised an error."""
+
+    error: Exception
+
+    @property
+    def reason(self) -> str:
+        """The error as one line of text; its type is named where the message was not written for users."""
+        known = isinstance(self.error, RequestError | WorkError)
+        return " ".join((str(self.error) if known else f"{type(self.error).__name__}: {self.error}").split())
 
 
 def call(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -34,12 +50,48 @@ def call(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 def call_each(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R]:
     """Run a task once per set of arguments: on the task runner inside a flow run, else one after the other."""
-    run = cast("Callable[..., R]", task.fn)
+    return [finish() for finish in _begun(task, calls)]
+
+
+def attempt_each(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R | Failed]:
+    """As :func:`call_each`, but a call that fails gives its reason, and the others go on."""
+    return [attempt(finish) for finish in _begun(task, calls)]
+
+
+def attempt(work: Callable[[], R]) -> R | Failed:
+    """What a piece of work returns, or the error that it raised."""
+    try:
+        return work()
+    except Exception as error:  # noqa: BLE001 - whatever breaks one encoder must not stop the others
+        link: BaseException | None = error
+        while link is not None:
+            traceback.clear_frames(link.__traceback__)  # their variables hold the model, and the memory of its device
+            link = link.__cause__ or link.__context__
+        return Failed(error=error)
+
+
+def refuse_all(failures: Sequence[Failed]) -> NoReturn:
+    """Raise why every part of a run failed: a request error if the request was wrong each time.
+
+    Raises:
+        RequestError: Every part was refused; all faults together.
+        WorkError: Some part failed.
+    """
+    faults = [fault for each in failures if isinstance(each.error, RequestError) for fault in each.error.faults]
+    reasons = list(dict.fromkeys(each.reason for each in failures))
+    if len(reasons) == 1:
+        raise failures[0].error
+    if all(isinstance(each.error, RequestError) for each in failures):
+        raise RequestError(list(dict.fromkeys(faults)))
+    raise WorkError("\n  - ".join(["all encoders failed:", *reasons]))
+
+
+def _begun(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[Callable[[], R]]:
+    """For each set of arguments the function that waits for the result."""
     if FlowRunContext.get() is None:
-        return [run(**arguments) for arguments in calls]
+        return [partial(cast("Callable[..., R]", task.fn), **arguments) for arguments in calls]
     submit = cast("Callable[..., Any]", task.submit)
-    futures = [submit(**arguments) for arguments in calls]
-    return [cast("R", future.result()) for future in futures]
+    return [submit(**arguments).result for arguments in calls]
 
 
 def task_runner() -> TaskRunner[Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from prefect import flow
 
-from flows.config import Named, RunConfig
+from flows.config import RunConfig
 from flows.execution import call, timeout_seconds
+from flows.request import evaluations_of
 from flows.runs import recorded_run
 from tasks.publish import publish_report
-from tasks.runtime.references import corpus_name, encoder_name
+from tasks.runtime.references import encoder_name
 
 
 @flow(
@@ -17,20 +18,33 @@ from tasks.runtime.references import corpus_name, encoder_name
     timeout_seconds=timeout_seconds(2),
 )
 def publish(config: RunConfig) -> str:
-    """Write the report of the run's encoders and corpora (all where none is named); returns the path of its page."""
+    """Write the report of the run's encoders, corpora and protocols (all where none is named); returns its path.
+
+    Raises:
+        RequestError: A name has no results; nothing was written.
+    """
+    found = evaluations_of(config)
+    corpora = tuple(dict.fromkeys(each.sets.corpus for each in found)) if config.corpora else ()
+    encoders = tuple(encoder_name(encoder) for encoder in config.encoders)
     with recorded_run(config, "report") as run:
-        return publish_step(config, run, corpora=config.corpora, encoders=config.encoders)
+        return publish_step(config, run, corpora=corpora, encoders=encoders, protocols=config.protocols)
 
 
 def publish_step(
-    config: RunConfig, run: str, *, corpora: tuple[Named, ...] = (), encoders: tuple[Named, ...] = ()
+    config: RunConfig,
+    run: str,
+    *,
+    corpora: tuple[str, ...] = (),
+    encoders: tuple[str, ...] = (),
+    protocols: tuple[str, ...] = (),
 ) -> str:
-    """The report of these encoders and corpora; of all in the store where none is named."""
+    """The report of these encoders, corpora and protocols; of all in the store where none is named."""
     return call(
         publish_report,
         store_uri=config.store_uri,
         reports_uri=config.reports_uri,
         run=run,
-        corpora=[corpus_name(corpus) for corpus in corpora],
-        encoders=[encoder_name(encoder) for encoder in encoders],
+        corpora=corpora,
+        encoders=encoders,
+        protocols=protocols,
     )

@@ -5,69 +5,116 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from flows.config import RunConfig, missing_names
-from flows.execution import call
+from flows.execution import Failed, call
 from store.errors import RequestError, WorkError
 from store.types import MODALITIES, EncoderSpec, Modality
 from tasks.diagnosis.table import check_analyses
+from tasks.discover import find_evaluations
 from tasks.encoders import CatalogEntry, entry_from, entry_of, spec_of
 from tasks.register import check_corpora
 from tasks.resolve import resolve_encoder
 from tasks.runtime.open_corpora import OpenCorpora
+from tasks.runtime.references import EvaluationRef, Missing, encoder_name
 
 
-def check_request(
-    config: RunConfig, opened: OpenCorpora, modalities: Sequence[Modality] = MODALITIES
-) -> tuple[EncoderSpec, ...]:
-    """The encoders of a run in its order, each at a fixed revision; its corpora are read into ``opened``.
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The encoders of a run in its order, each at a fixed revision, and those whose hub did not answer."""
+
+    encoders: tuple[EncoderSpec, ...]
+    missing: tuple[Missing, ...]
+
+
+def check_request(config: RunConfig, opened: OpenCorpora, modalities: Sequence[Modality] = MODALITIES) -> Request:
+    """Resolve the encoders of a run and read its corpora into ``opened``, before anything is written.
 
     Raises:
         RequestError: Unknown names or fields, missing checkpoints, two different models under one name, corpora
-            that are missing, contradict themselves or have none of ``modalities`` to encode: all faults together.
+            that are missing, contradict themselves or have none of ``modalities`` to encode, protocols that do not fit
+            them: all faults together.
+        WorkError: The hub answered for no encoder.
     """
-    encoders, faults = _resolved(config)
-    faults += missing_names(config)
+    encoders, unanswered, faults = _resolved(config)
+    if unanswered and not encoders and not faults:
+        raise next(iter(unanswered.values()))
+    faults += missing_names(config) + device_faults(config)
     try:
         check_analyses(config.analyses)
     except RequestError as error:
         faults += error.faults
     try:
         unreadable: list[str] = call(
-            check_corpora, config.corpora, opened, sample=config.sample, seed=config.seed, modalities=modalities
+            check_corpora,
+            config.corpora,
+            opened,
+            store_uri=config.store_uri,
+            sample=config.sample,
+            seed=config.seed,
+            modalities=modalities,
+            protocols=config.protocols,
         )
         faults += unreadable
     except RequestError as error:
         faults += error.faults
     if faults:
         raise RequestError(faults)
-    return encoders
+    missing = tuple(Missing(subject=name, reason=Failed(error=error).reason) for name, error in unanswered.items())
+    return Request(encoders=encoders, missing=missing)
 
 
-def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], list[str]]:
-    """The encoders that can be resolved, and the faults of the others.
+def device_faults(config: RunConfig) -> list[str]:
+    """Devices of a run that do not exist on this machine; shards run on machines of their own and are not checked."""
+    wanted = {device for device in config.device.split(",") if device not in ("auto", "cpu")}
+    faults: list[str] = []
+    if wanted and config.shards == 1:
+        from tasks.encoders.tensors import check_device
+
+        for device in sorted(wanted):
+            try:
+                check_device(device)
+            except RequestError as error:
+                faults += error.faults
+    return faults
+
+
+def evaluations_of(config: RunConfig, encoders: Sequence[str] = ()) -> tuple[EvaluationRef, ...]:
+    """The stored evaluations of the run's corpora and protocols, by its encoders or by these; all where none is named.
 
     Raises:
-        WorkError: The hub did not answer for one of them, and the others have no fault.
+        RequestError: A name is unknown, or there are none.
     """
+    return call(
+        find_evaluations,
+        config.store_uri,
+        corpora=config.corpora,
+        encoders=encoders or config.encoders,
+        protocols=config.protocols,
+        sample=config.sample,
+        seed=config.seed,
+    )
+
+
+def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], dict[str, WorkError], list[str]]:
+    """The encoders that can be resolved, those for which the hub did not answer, and the faults of the others."""
     found: list[EncoderSpec] = []
     faults: list[str] = []
-    unanswered: WorkError | None = None
+    unanswered: dict[str, WorkError] = {}
     for entry in config.encoders:
         try:
             found.append(_spec(entry, config))
         except RequestError as error:
             faults.extend(error.faults)
         except WorkError as error:
-            unanswered = unanswered or error
-    if unanswered is not None and not faults:
-        raise unanswered
+            unanswered[encoder_name(entry)] = error
     different = {(spec.name, spec.fingerprint) for spec in found}
     for name, count in Counter(name for name, _ in different).items():
         if count > 1:
             faults.append(f"{count} different encoders have the name {name!r}; give each its own name")
-    return tuple(found), faults
+    return tuple(found), unanswered, faults
 
 
 def entry_named(name: str, entries: Sequence[str | Mapping[str, Any]]) -> CatalogEntry:

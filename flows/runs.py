@@ -8,7 +8,7 @@ import secrets
 import shlex
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,8 +18,9 @@ from prefect.runtime import deployment
 
 from flows.config import RunConfig
 from store import EmbeddingStore
-from store.errors import RequestError
+from store.errors import RequestError, WorkError
 from store.schema import RUNS
+from tasks.runtime.references import Missing
 from tasks.runtime.versions import library_versions
 
 _ENCODING = ("benchmark", "embed", "import", "watch")  # kinds of runs that create a store where there is none
@@ -27,7 +28,7 @@ _ENCODING = ("benchmark", "embed", "import", "watch")  # kinds of runs that crea
 
 @contextmanager
 def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
-    """Write a ``runs`` row with the state running, then completed or failed; gives the id of the run.
+    """Write a ``runs`` row with the state running, then completed, incomplete or failed; gives the id of the run.
 
     Ids sort by time: ``20261120T192233-benchmark-3f9a``.
     """
@@ -54,11 +55,48 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
     write()
     try:
         yield run
+    except IncompleteError as error:
+        write(state="incomplete", finished=datetime.now(UTC), message=_message(error.missing))
+        raise
     except BaseException as error:
-        first_line = str(error).partition("\n")[0]
-        write(state="failed", finished=datetime.now(UTC), message=f"{type(error).__name__}: {first_line}")
+        message = " ".join(str(error).split())
+        write(state="failed", finished=datetime.now(UTC), message=f"{type(error).__name__}: {message}")
         raise
     write(state="completed", finished=datetime.now(UTC))
+
+
+class IncompleteError(WorkError):
+    """Some encoders of a run failed, the others have what they should; carries what the run would have returned."""
+
+    def __init__(self, done: object, missing: Sequence[Missing]) -> None:
+        self.done = done
+        self.missing = tuple(missing)
+        super().__init__("\n  - ".join([f"{_failures(missing)}; the others are complete:", *_reasons(missing)]))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.done, self.missing))
+
+
+def record_missing(config: RunConfig, run: str, missing: Sequence[Missing]) -> None:
+    """Write into the record of a run, for its report, which of its encoders failed."""
+    if missing:
+        store = EmbeddingStore.open(config.store_uri)
+        [row] = store.rows("runs", run=run).to_pylist()
+        row["message"] = _message(missing)
+        store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS), replace="run")
+
+
+def _message(missing: Sequence[Missing]) -> str:
+    return f"{_failures(missing)}: {'; '.join(_reasons(missing))}"
+
+
+def _failures(missing: Sequence[Missing]) -> str:
+    subjects = len({each.subject for each in missing})
+    return f"{subjects} encoder{'s' if subjects > 1 else ''} failed"
+
+
+def _reasons(missing: Sequence[Missing]) -> list[str]:
+    return [f"{each.subject}: {each.reason}" for each in missing]
 
 
 def _check_workspace(workspace: str) -> None:

@@ -61,13 +61,14 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
         RegressionError: At least one finding fails.
     """
     opened = OpenCorpora()
-    specs = check_request(config, opened)
+    request = check_request(config, opened)
     with recorded_run(config, "watch") as run:
         findings: list[WatchFinding] = call(watch_libraries, store_uri=config.store_uri, run=run)
-        embedded = paired(embed_step(config, run, specs, opened))
+        encoded, missing = embed_step(config, run, request, opened)
+        embedded = paired(encoded)
         corpora = {reference.corpus.name: reference.corpus for reference in embedded}.values()
         findings += [WatchFinding("note", f"data of {c.name}", change) for c in corpora for change in c.changes]
-        for spec in specs:
+        for spec in request.encoders:
             of_spec = [reference for reference in embedded if reference.sets.encoder_fingerprint == spec.fingerprint]
             vectors: list[WatchFinding] = call(
                 watch_vectors,
@@ -80,7 +81,9 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
                 seed=config.seed,
             )
             findings += vectors
-        for evaluation in evaluate_step(config, run, tuple(reference.sets for reference in embedded)):
+        evaluated, unscored = evaluate_step(config, run, tuple(reference.sets for reference in embedded))
+        findings += [WatchFinding("fail", each.subject, each.reason) for each in (*missing, *unscored)]
+        for evaluation in evaluated:
             metrics: list[WatchFinding] = call(
                 watch_metrics,
                 evaluation,

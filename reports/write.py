@@ -25,6 +25,7 @@ def write_report(
     run: str | None = None,
     corpora: Sequence[str] = (),
     encoders: Sequence[str] = (),
+    protocols: Sequence[str] = (),
     describe: Describe | None = None,
 ) -> str:
     """Writes ``report.html``, ``report.md``, ``figures/`` and ``results.json`` into a folder or to an address.
@@ -39,6 +40,7 @@ def write_report(
         run: Only the results of this run; by default the newest of each.
         corpora: Only the results on these corpora; by default on all.
         encoders: Only the results of these encoders; by default of all.
+        protocols: Only the results under these protocols, ids or shell patterns; by default under all.
         describe: See :func:`reports.rows.reading.read_report_data`.
 
     Returns:
@@ -48,7 +50,7 @@ def write_report(
         RequestError: The store has no results.
         WorkError: The target cannot be written.
     """
-    data = read_report_data(store, run=run, corpora=corpora, encoders=encoders, describe=describe)
+    data = read_report_data(store, run=run, corpora=corpora, encoders=encoders, protocols=protocols, describe=describe)
     report = report_of(data)
     files = {f"figures/{name}": text for name, text in figure_files(report).items()}
     files["results.json"] = json.dumps(results_json(data, report), ensure_ascii=False, separators=(",", ":")) + "\n"

@@ -77,7 +77,7 @@ class EmbeddingStore:
 
     # --- corpora and encoders ---------------------------------------------------------------------------------
     def write_corpus(self, corpus: Corpus) -> None:
-        """Stores a corpus, without image bytes, once; from then on its name means this corpus."""
+        """Stores a corpus, without image bytes, once; from then on its name and its location mean this corpus."""
         corpora.write_corpus(self.connection, corpus)
 
     def corpus(self, name: str, fingerprint: str | None = None) -> Corpus:
@@ -85,7 +85,7 @@ class EmbeddingStore:
         return corpora.read_corpus(self.connection, name, fingerprint)
 
     def corpora(self) -> pa.Table:
-        """One row per stored corpus: name, fingerprint, counts, languages, licence, origin, written."""
+        """One row per stored corpus: name, fingerprint, counts, languages, licence, origin, locations, written."""
         return metadata.read(self.connection, "corpora")
 
     def items(self, corpus: str, modality: Modality) -> pa.Table:

@@ -11,7 +11,19 @@ Every other exception is a defect of capim and is shown as it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The nearest of the known names as the beginning of a remark; empty if none is near.
+
+    Examples:
+        >>> did_you_mean("tiny-clap", ["tiny-clip", "tiny-colpali"]), did_you_mean("x", ["tiny-clip"])
+        ("did you mean 'tiny-clip'? ", '')
+    """
+    near = get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 class RequestError(ValueError):

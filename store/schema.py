@@ -206,6 +206,6 @@ RUNS = _columns(
     *required(pa.string(), "command", "versions", "host"),
     *required(TIME, "started"),
     *optional(TIME, "finished"),
-    *required(pa.string(), "state"),  # running, completed, failed
+    *required(pa.string(), "state"),  # running, completed, incomplete (some encoders failed), failed
     *optional(pa.string(), "message"),
 )

@@ -206,6 +206,8 @@ class Corpus:
         licence: SPDX name or one sentence.
         origin: URL, paper or folder.
         languages_reference: The language that cross-lingual metrics compare with.
+        location: What it was read from, see ``tasks.corpora.naming.location_of``; empty if unknown.
+        draw: Number of images and seed, if it is a sample of what is there.
     """
 
     name: str
@@ -219,6 +221,8 @@ class Corpus:
     licence: str = "unknown"
     origin: str = ""
     languages_reference: str = "en"
+    location: str = ""
+    draw: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         for part, schema in CORPUS_PARTS.items():

@@ -7,7 +7,9 @@ from typing import Any, cast
 
 from store import EmbeddingStore
 from store.errors import RequestError
-from tasks.runtime.references import SEVERAL_PROTOCOLS, EvaluationRef, SetsRef, corpus_name, encoder_name
+from store.query.names import names_with_rows
+from tasks.corpora.naming import stored_corpora
+from tasks.runtime.references import SEVERAL_PROTOCOLS, EvaluationRef, SetsRef, encoder_name
 from tasks.runtime.scoring import missing_sets
 from tasks.runtime.shell import shell
 
@@ -15,7 +17,9 @@ Named = str | dict[str, Any]
 
 
 @shell("find-sets")
-def find_sets(store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Named]) -> tuple[SetsRef, ...]:
+def find_sets(
+    store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Named], sample: int | None = None, seed: int = 0
+) -> tuple[SetsRef, ...]:
     """The newest sealed pairs of embedding sets of these names; all pairs where no name is given.
 
     Raises:
@@ -26,15 +30,15 @@ def find_sets(store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Na
     encoder_names = [encoder_name(e) for e in encoders] or sorted(
         set(cast("list[str]", store.encoders()["name"].to_pylist()))
     )
-    corpus_names = [corpus_name(c) for c in corpora] or sorted(
-        set(cast("list[str]", store.corpora()["name"].to_pylist()))
-    )
+    register = store.corpora().to_pylist()
+    rows = stored_corpora(corpora, register, sample=sample, seed=seed, uri=store.uri)
+    states = [row["fingerprint"] for row in rows] or sorted({row["name"] for row in register})
     found: list[SetsRef] = []
     faults: list[str] = []
     parts: list[str] = []
-    for corpus in corpus_names:
+    for state in states:
         for encoder in encoder_names:
-            key = store.key(encoder=encoder, corpus=corpus, modality="image")
+            key = store.key(encoder=encoder, corpus=state, modality="image")
             pair = (key.encoder_fingerprint, key.corpus_fingerprint)
             lacking = [modality for modality in ("image", "caption") if (*pair, modality) not in sealed]
             if not lacking:
@@ -51,31 +55,28 @@ def find_sets(store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Na
 
 @shell("find-evaluations")
 def find_evaluations(
-    store_uri: str, *, corpora: Sequence[Named] = (), encoders: Sequence[Named] = ()
+    store_uri: str,
+    *,
+    corpora: Sequence[Named] = (),
+    encoders: Sequence[Named] = (),
+    protocols: Sequence[str] = (),
+    sample: int | None = None,
+    seed: int = 0,
 ) -> tuple[EvaluationRef, ...]:
-    """The newest evaluations of every encoder and corpus name, imported outcomes included.
+    """The newest evaluations of every encoder and corpus name under these protocols, imported outcomes included.
 
     In the order of the given names, else sorted by name, so that comparisons do not depend on the order of writing.
 
     Raises:
-        RequestError: A name has no results, or these names have none together.
+        RequestError: A name or protocol has no results, or these have none together.
     """
     store = EmbeddingStore.open(store_uri)
-    wanted = {"corpus": [corpus_name(c) for c in corpora], "encoder": [encoder_name(e) for e in encoders]}
-    rows = store.rows("results", **{name: names for name, names in wanted.items() if names})
-    if any(not set(names) <= set(rows[column].to_pylist()) for column, names in wanted.items()):
-        everything = store.rows("results")
-        with_results = {column: sorted(set(cast("list[str]", everything[column].to_pylist()))) for column in wanted}
-        faults = [
-            f"{column} {name!r} has no results in {store.uri}; those with results: {', '.join(with_results[column])}"
-            for column, names in wanted.items()
-            for name in names
-            if everything.num_rows and name not in with_results[column]
-        ]
-        if faults:
-            raise RequestError(faults)
+    rows = stored_corpora(corpora, store.corpora().to_pylist(), sample=sample, seed=seed, uri=store.uri)
+    wanted = {"corpus": [row["name"] for row in rows], "encoder": [encoder_name(e) for e in encoders]}
+    chosen = names_with_rows(store, "results", {**wanted, "protocol": protocols})
+    found = store.rows("results", **chosen).sort_by("created")
     newest: dict[tuple[str, str], EvaluationRef] = {}
-    for row in rows.sort_by("created").select([*SetsRef.__dataclass_fields__, "protocol", "evaluation"]).to_pylist():
+    for row in found.select([*SetsRef.__dataclass_fields__, "protocol", "evaluation"]).to_pylist():
         if not SEVERAL_PROTOCOLS.isdisjoint(row["protocol"]):
             continue
         sets = SetsRef(**{name: row[name] for name in SetsRef.__dataclass_fields__})

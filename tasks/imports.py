@@ -14,8 +14,9 @@ from store.schema import texts
 from store.types import Storage
 from tasks.results.imported.rows import Imported, encoder_of_outcomes
 from tasks.results.imported.sources import Source, described_corpus, outcomes_of_source
-from tasks.runtime.imports.embeddings import catalog_faults, done_line, imported_corpus, named_imports, next_steps
+from tasks.runtime.imports.embeddings import catalog_faults, done_line, named_imports, next_steps
 from tasks.runtime.imports.outcomes import plan_import, write_import
+from tasks.runtime.open_corpora import corpus_for_import
 from tasks.runtime.shell import shell
 from tasks.statistics.resampling import Resampling
 
@@ -50,7 +51,7 @@ def import_outcomes(
     Everything is checked before the corpus is registered and the first row is written.
     """
     store = EmbeddingStore.open(store_uri, create=True)
-    subject = imported_corpus(described_corpus(source, corpus, stored=texts(store.corpora()["name"])), store)
+    subject = corpus_for_import(store, described_corpus(source, corpus, stored=texts(store.corpora()["name"])))
     found = outcomes_of_source(source, subject)
     if faults := catalog_faults(found):
         raise RequestError(faults)

@@ -17,11 +17,24 @@ LEADERBOARD = ("t2i/all", "R@1")  # protocol and metric of the artifact; the rep
 
 @shell("publish", run_name="publish-{run}", timeout_hours=2)
 def publish_report(
-    *, store_uri: str, reports_uri: str, run: str, corpora: Sequence[str] = (), encoders: Sequence[str] = ()
+    *,
+    store_uri: str,
+    reports_uri: str,
+    run: str,
+    corpora: Sequence[str] = (),
+    encoders: Sequence[str] = (),
+    protocols: Sequence[str] = (),
 ) -> str:
-    """Write the report of these corpora and encoders (all where none is named); returns the path or URI of its page."""
+    """Write the report of these corpora, encoders and protocols (all where none is named); returns its path or URI."""
     store = EmbeddingStore.open(store_uri)
-    page = write_report(store, f"{reports_uri}/{run}", corpora=corpora, encoders=encoders, describe=caption_features)
+    page = write_report(
+        store,
+        f"{reports_uri}/{run}",
+        corpora=corpora,
+        encoders=encoders,
+        protocols=protocols,
+        describe=caption_features,
+    )
     show_table("leaderboard", leaderboard(store), "{1} of {0}, in percent, with intervals".format(*LEADERBOARD))
     link = page if "://" in page else Path(page).resolve().as_uri()
     show_text("report", f"# Report of {run}\n\n[{page}]({link})")

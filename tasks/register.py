@@ -10,10 +10,12 @@ from store.errors import RequestError
 from store.types import MODALITIES, Corpus, Modality
 from tasks.corpora.change import describe_change
 from tasks.corpora.encodable import encodable, encoding_fault
-from tasks.runtime.open_corpora import OpenCorpora
+from tasks.corpora.naming import Row, reading_of
+from tasks.runtime.open_corpora import OpenCorpora, register_at
 from tasks.runtime.references import CorpusRef
 from tasks.runtime.retries import may_pass
 from tasks.runtime.shell import shell
+from tasks.scoring.protocols.selection import select_protocols
 
 SKIPPED_SHOWN = 5
 
@@ -23,11 +25,13 @@ def check_corpora(
     corpora: Sequence[str | dict[str, Any]],
     opened: OpenCorpora,
     *,
+    store_uri: str,
     sample: int | None,
     seed: int,
     modalities: Sequence[Modality] = MODALITIES,
+    protocols: Sequence[str] = (),
 ) -> list[str]:
-    """Read corpora into ``opened`` before anything is written; returns the faults of all of them.
+    """Read corpora into ``opened`` before anything is written; returns the faults of all, unfit protocols included.
 
     A corpus without a file or text for any of ``modalities`` is a fault.
 
@@ -36,10 +40,14 @@ def check_corpora(
     """
     faults: list[str] = []
     passing: RequestError | None = None
+    register = register_at(store_uri)
     for what in corpora:
         try:
-            reason = encoding_fault(opened.read(what, sample=sample, seed=seed), modalities, given=what)
+            reading = reading_of(what, register, sample=sample, seed=seed)
+            corpus = opened.read(reading.what, sample=reading.sample, seed=reading.seed)
+            reason = encoding_fault(corpus, modalities, given=what)
             faults += [reason] if reason else []
+            select_protocols(corpus, protocols)
         except RequestError as error:
             faults.extend(error.faults)
             passing = error if may_pass(error) else passing
@@ -58,14 +66,15 @@ def register_corpus(
         RequestError: The corpus is unknown, missing, empty or contradicts itself.
     """
     store = EmbeddingStore.open(store_uri, create=True)
-    corpus = opened.index(store, what, sample=sample, seed=seed)
-    changes = _changes(store, corpus)
+    register = store.corpora().to_pylist()
+    reading = reading_of(what, register, sample=sample, seed=seed)
+    usual = opened.read(reading.what, sample=reading.sample, seed=reading.seed).name
+    corpus = opened.index(store, reading.what, sample=reading.sample, seed=reading.seed)
+    changes = _changes(store, corpus, register)
     store.write_corpus(corpus)
     skipped = corpus.skipped.slice(0, SKIPPED_SHOWN).to_pylist()
     return CorpusRef(
-        what=what,
-        sample=sample,
-        seed=seed,
+        **reading._asdict(),
         name=corpus.name,
         fingerprint=corpus.fingerprint,
         n_images=len(corpus.images),
@@ -74,12 +83,16 @@ def register_corpus(
         changes=changes,
         skipped=tuple(f"{row['image_id']}: {row['reason']}" for row in skipped),
         encodable=encodable(corpus),
+        note="" if corpus.name == usual else f"{usual!r} from {corpus.location} is stored under this name",
     )
 
 
-def _changes(store: EmbeddingStore, corpus: Corpus) -> tuple[str, ...]:
+def _changes(store: EmbeddingStore, corpus: Corpus, register: Sequence[Row]) -> tuple[str, ...]:
     """Differences from the newest stored corpus of the same name; empty if there are none."""
-    if corpus.name not in store.corpora()["name"].to_pylist():
+    newest = max((row for row in register if row["name"] == corpus.name), key=lambda row: row["written"], default=None)
+    if newest is None or newest["fingerprint"] == corpus.fingerprint:
         return ()
-    stored = store.corpus(corpus.name)
-    return () if stored.fingerprint == corpus.fingerprint else tuple(describe_change(stored, corpus))
+    lines = describe_change(store.corpus(corpus.name, newest["fingerprint"]), corpus)
+    if newest["locations"] and corpus.location not in newest["locations"]:
+        lines.insert(0, f"the name {corpus.name!r} now means {corpus.location}; it meant {newest['locations'][-1]}")
+    return tuple(lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from store import EmbeddingStore
+from store.errors import RequestError
 from store.maintenance.removal import drop_superseded
 from store.types import Corpus, EvalProtocol
 from tasks.metrics.crosslingual import language_part
@@ -67,6 +68,24 @@ def score(
         writer.write_languages(languages, parts)
     drop_superseded(store, encoder_fingerprint=sets.encoder_fingerprint, corpus_fingerprint=scored.corpus.fingerprint)
     return EvaluationRef(sets=sets, evaluations=dict(evaluations), n_scored=n_scored, n_added=n_added)
+
+
+@shell("check-protocols")
+def check_protocols(sets: Sequence[SetsRef], *, store_uri: str, protocols: Sequence[str]) -> None:
+    """Check that protocols fit the corpora of these sets, before anything is written.
+
+    Raises:
+        RequestError: A protocol is unknown or does not fit; all faults together.
+    """
+    store = EmbeddingStore.open(store_uri)
+    faults: list[str] = []
+    for corpus, fingerprint in dict.fromkeys((pair.corpus, pair.corpus_fingerprint) for pair in sets):
+        try:
+            select_protocols(store.corpus(corpus, fingerprint), protocols)
+        except RequestError as error:
+            faults += error.faults
+    if faults:
+        raise RequestError(faults)
 
 
 def _all_languages(corpus: Corpus, protocols: Sequence[EvalProtocol]) -> list[EvalProtocol]:

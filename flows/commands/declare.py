@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from flows.commands.output import FORMATS
 from flows.config import FIELDS
+from store.errors import RequestError
 from store.types import Precision, Storage
 from tasks.statistics.resampling import ADJUSTMENTS, METHODS
 
@@ -52,8 +53,12 @@ def declare(
     function: Command,
     *,
     rows: bool = False,
+    workspace: bool = True,
 ) -> argparse.ArgumentParser:
-    """Add one command; its help is the docstring of ``function``, and ``rows`` gives it ``--format``."""
+    """Add one command; its help is the docstring of ``function``, and ``rows`` gives it ``--format``.
+
+    ``workspace`` is whether it reads or writes one.
+    """
     text = inspect.getdoc(function) or ""
     parser = commands.add_parser(
         name,
@@ -66,8 +71,22 @@ def declare(
         parser.add_argument(
             "--format", choices=FORMATS, default="table", help="output format of the rows (default: table)"
         )
+    if workspace:
+        parser.add_argument(
+            "--workspace",
+            metavar="DIR",
+            help="folder or URI that holds store/ and reports/ (default: the suite file's, else $CAPIM_WORKSPACE, else "
+            "./workspace)",
+        )
     parser.set_defaults(run=function)
     return parser
+
+
+def declare_group(commands: Commands, name: str, function: Command) -> Commands:
+    """Add a command that only has commands of its own; it has no options, which theirs would overwrite."""
+    nothing = argparse.ArgumentParser(add_help=False)
+    parser = declare(commands, nothing, name, function, workspace=False)
+    return parser.add_subparsers(dest="part", metavar="PART")
 
 
 def config_options(parser: argparse.ArgumentParser, *fields: str, required: bool = False) -> None:
@@ -82,6 +101,17 @@ def config_options(parser: argparse.ArgumentParser, *fields: str, required: bool
             required=required,
             **ARGUMENTS.get(field, {"metavar": "N"}),
         )
+
+
+def refuse_unused(args: argparse.Namespace, where: str, **options: str) -> None:
+    """Raise for options that were given and have no effect here; ``options``: their attributes, and how they are given.
+
+    Raises:
+        RequestError: Names them all.
+    """
+    given = [option for name, option in options.items() if getattr(args, name) not in (None, False, ())]
+    if given:
+        raise RequestError([f"{option} has no effect {where}; leave it out" for option in given])
 
 
 def given_options(args: argparse.Namespace) -> dict[str, Any]:

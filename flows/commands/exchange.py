@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.commands.declare import config_options, declare, names
+from flows.commands.declare import config_options, declare, names, refuse_unused
 from flows.commands.output import plain, print_rows
-from flows.commands.workspace import open_store
+from flows.commands.workspace import corpus_in, open_store, wanted_rows
 from store.errors import RequestError
 
 if TYPE_CHECKING:
     from flows.commands import Commands
+    from store import EmbeddingStore
     from store.exchange.manifest import ImportRow
     from store.types import Modality
 
@@ -27,6 +28,11 @@ IMPORTS = {
     "a run": (("trec_run",), ("corpus", "encoder"), _OF_OUTCOMES),
 }
 """What can be imported -> the options that name it (one of them is needed), those that it needs, and others."""
+EXPORT_OPTIONS = {
+    "results": ("kind", "encoder", "corpus", "protocol"),
+    "outcomes": ("encoder", "corpus", "protocol"),
+    "embeddings": ("encoder", "corpus", "modality"),
+}
 EXPORTS = ("csv", "json", "parquet", "latex", "v28", "coco-sm", "mteb", "clip-benchmark")
 
 
@@ -64,19 +70,20 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=("embeddings", "results", "outcomes"), help="what to export")
     parser.add_argument("--to", required=True, metavar="F", help="file to write (a folder for coco-sm and mteb)")
     parser.add_argument("--as", dest="kind", choices=EXPORTS, help="format of results (default: from the file suffix)")
-    parser.add_argument("--encoder", help="name or fingerprint of an encoder")
-    parser.add_argument("--corpus", help="name or fingerprint of a corpus")
-    parser.add_argument("--protocol", type=names, metavar="P,Q", help="export outcomes of these protocols only")
+    parser.add_argument("--encoder", type=names, metavar="X,Y", help="only these encoders (embeddings: one)")
+    parser.add_argument("--corpus", type=names, metavar="A,B", help="only these corpora (embeddings: one)")
+    parser.add_argument("--protocol", type=names, metavar="P,Q", help="only results or outcomes of these protocols")
     parser.add_argument("--modality", choices=("image", "caption"), help="modality of the embeddings")
 
     parser = declare(commands, common, "query", query, rows=True)
     parser.add_argument("sql", help="a SELECT statement")
 
     parser = declare(commands, common, "search", search, rows=True)
+    parser.set_defaults(format=None)
     parser.add_argument("text", nargs="?", help="find the nearest images of this text")
     parser.add_argument("--image", metavar="F", help="find the nearest captions of this image instead")
     parser.add_argument("--encoder", required=True, help="name or fingerprint of an encoder in the store")
-    parser.add_argument("--corpus", required=True, help="name or fingerprint of a corpus in the store")
+    parser.add_argument("--corpus", required=True, help="name, path or fingerprint of a corpus in the store")
     parser.add_argument("-k", type=int, default=10, metavar="K", help="number of results (default: 10)")
     parser.add_argument(
         "--index", action="store_true", help="search through an approximate index; it is built if missing"
@@ -168,24 +175,42 @@ def export(args: argparse.Namespace) -> None:
 
     Example: capim export results --to leaderboard.tex
     """
+    options = {"kind": "--as", "encoder": "--encoder", "corpus": "--corpus", "protocol": "--protocol"}
+    options["modality"] = "--modality"
+    unused = {name: option for name, option in options.items() if name not in EXPORT_OPTIONS[args.what]}
+    refuse_unused(args, f"on `capim export {args.what}`", **unused)
     store = open_store(args.workspace)
     target = Path(args.to)
-    if args.what == "results":
-        from reports.exports import export_results
-
-        for path in export_results(store, target, kind=args.kind):
-            sys.stdout.write(f"{path}\n")
+    if args.what == "embeddings":
+        _export_embeddings(store, target, args)
         return
-    from store.exchange.exporting import export_embeddings, export_rows
-
+    wanted = wanted_rows(store, args.what, encoder=args.encoder, corpus=args.corpus, protocol=args.protocol)
     if args.what == "outcomes":
-        wanted = {"encoder": args.encoder, "corpus": args.corpus, "protocol": args.protocol}
-        count = export_rows(store, "outcomes", target, **{k: v for k, v in wanted.items() if v})
-    else:
-        missing = [f"--{name}" for name in ("encoder", "corpus", "modality") if not getattr(args, name)]
-        if missing:
-            raise RequestError(f"export embeddings needs {', '.join(missing)}")
-        count = export_embeddings(store, target, encoder=args.encoder, corpus=args.corpus, modality=args.modality)
+        from store.exchange.exporting import export_rows
+
+        sys.stderr.write(f"{export_rows(store, 'outcomes', target, **wanted):,} rows written to {target}\n")
+        return
+    from reports.exports import export_results
+
+    if by_fingerprint := [name for name in wanted if name.endswith("_fingerprint")]:
+        raise RequestError(f"{by_fingerprint[0].replace('_', ' ')}: results are exported by names; give the name")
+    encoders, corpora, protocols = (wanted.get(column, []) for column in ("encoder", "corpus", "protocol"))
+    exported = export_results(store, target, kind=args.kind, encoders=encoders, corpora=corpora, protocols=protocols)
+    sys.stdout.writelines(f"{path}\n" for path in exported)
+
+
+def _export_embeddings(store: EmbeddingStore, target: Path, args: argparse.Namespace) -> None:
+    from store.exchange.exporting import export_embeddings
+
+    missing = [f"--{name}" for name in EXPORT_OPTIONS["embeddings"] if not getattr(args, name)]
+    if missing:
+        raise RequestError(f"export embeddings needs {', '.join(missing)}")
+    if several := [
+        f"--{name} {','.join(getattr(args, name))}" for name in ("encoder", "corpus") if getattr(args, name)[1:]
+    ]:
+        raise RequestError(f"export embeddings takes one encoder and one corpus, got {' '.join(several)}")
+    corpus = str(corpus_in(store, args.corpus[0])["fingerprint"])
+    count = export_embeddings(store, target, encoder=args.encoder[0], corpus=corpus, modality=args.modality)
     sys.stderr.write(f"{count:,} rows written to {target}\n")
 
 
@@ -209,21 +234,24 @@ def search(args: argparse.Namespace) -> None:
 
     if bool(args.text) == bool(args.image):
         raise RequestError("give what to search for: a text, or --image FILE")
+    if args.html:
+        refuse_unused(args, "with --html", format="--format")
     store = open_store(args.workspace)
+    stored = corpus_in(store, args.corpus)
     modality: Modality = "image" if args.text else "caption"
     found = found_items(
         store,
         text=args.text,
         image=Path(args.image) if args.image else None,
         encoder=args.encoder,
-        corpus=args.corpus,
+        corpus=str(stored["fingerprint"]),
         modality=modality,
         k=args.k,
         use_index=args.index,
         device=args.device,
     )
     if args.html:
-        where = write_gallery(store, Path(args.html), found, encoder=args.encoder, corpus=args.corpus)
+        where = write_gallery(store, Path(args.html), found, encoder=args.encoder, corpus=str(stored["name"]))
         sys.stdout.write(f"{where}\n")
         return
     print_rows(found.rows, form=args.format)

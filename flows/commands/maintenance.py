@@ -7,9 +7,9 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from flows.commands.declare import declare
+from flows.commands.declare import declare, declare_group
 from flows.commands.output import print_rows
-from flows.commands.workspace import open_store
+from flows.commands.workspace import corpus_in, open_store
 
 if TYPE_CHECKING:
     from flows.commands import Commands
@@ -23,8 +23,7 @@ _SET = "table name of an embedding set, the beginning of one, or a tag (capim st
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add `store` with its own commands."""
-    group = declare(commands, common, "store", show)
-    parts = group.add_subparsers(dest="part", metavar="PART")
+    parts = declare_group(commands, "store", show)
     declare(parts, common, "info", info, rows=True)
     declare(parts, common, "verify", verify, rows=True)
     declare(parts, common, "compact", compact, rows=True)
@@ -36,7 +35,7 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     parser.add_argument("name", help=f"{_SET}; or another table, such as results")
     parser = declare(parts, common, "drop", drop)
     parser.add_argument("--encoder", help="drop sets of this encoder (name or fingerprint)")
-    parser.add_argument("--corpus", help="drop sets of this corpus (name or fingerprint)")
+    parser.add_argument("--corpus", help="drop sets of this corpus (name, path or fingerprint)")
     parser.add_argument("--modality", choices=("image", "caption"), help="drop only sets of images or of captions")
     parser.add_argument("--yes", action="store_true", help="drop them; without it, only list what would be dropped")
 
@@ -138,7 +137,8 @@ def drop(args: argparse.Namespace) -> None:
     from store.maintenance import removal
 
     store = open_store(args.workspace)
-    plan = removal.drop(store, encoder=args.encoder, corpus=args.corpus, modality=args.modality, dry_run=not args.yes)
+    corpus = str(corpus_in(store, args.corpus)["fingerprint"]) if args.corpus else None
+    plan = removal.drop(store, encoder=args.encoder, corpus=corpus, modality=args.modality, dry_run=not args.yes)
     for table in plan.tables:
         sys.stdout.write(f"{table}\n")
     verb = "dropped" if plan.done else "would drop"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.commands.declare import config_options, declare
+from flows.commands.declare import config_options, declare, declare_group
 from flows.commands.output import plain, print_rows
 from flows.commands.workspace import open_store
 from store.errors import RequestError
@@ -25,18 +25,18 @@ KINDS = ("image", "caption", "pair", "quadruple")
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the commands that list and check."""
-    parser = declare(commands, common, "list", list_known, rows=True)
+    parser = declare(commands, common, "list", list_known, rows=True, workspace=False)
     parser.add_argument("what", choices=tuple(LISTS), help="what to list")
     parser.add_argument(
         "--pin", metavar="FILE", help="with encoders: write a suite file with every model at its current commit"
     )
-    parser = declare(commands, common, "check", check, rows=True)
+    parser = declare(commands, common, "check", check, rows=True, workspace=False)
     parser.add_argument("encoder", help="encoder from `capim list encoders` or from the suite file")
     parser.add_argument("--suite", metavar="FILE", help="suite file (TOML) that describes the encoder")
     parser.add_argument("--device", default="cpu", metavar="D", help="device that runs the model (default: cpu)")
     config_options(parser, "precision", "compile", "trust_remote_code")
-    group = declare(commands, common, "corpora", corpora).add_subparsers(dest="part", metavar="PART")
-    parser = declare(group, common, "check", check_corpora)
+    group = declare_group(commands, "corpora", corpora)
+    parser = declare(group, common, "check", check_corpora, workspace=False)
     parser.add_argument("what", help="a folder, a captions file, a TOML file or a name (capim list corpora)")
     parser = declare(group, common, "ids", ids_of_corpus, rows=True)
     parser.add_argument("what", help="a stored corpus, or what `capim corpora check` takes")

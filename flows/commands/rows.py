@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flows.commands.declare import declare, names
 from flows.commands.output import RESULT_COLUMNS, print_rows
-from flows.commands.workspace import open_store
+from flows.commands.workspace import open_store, wanted_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +25,7 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
         ("protocol", "protocols"),
         ("metric", "metrics"),
     ):
-        parser.add_argument(f"--{name}", type=names, metavar="A,B", help=f"only these {several}")
+        parser.add_argument(f"--{name}", type=names, metavar="A,B", help=f"only these {several} (or shell patterns)")
     parser.add_argument("--against", choices=("published",), help="compare with published figures")
 
 
@@ -41,9 +41,9 @@ def results(args: argparse.Namespace) -> None:
     Example: capim results --corpus shapes --protocol t2i/all --metric R@1 --format json
     """
     store = open_store(args.workspace)
-    wanted = {
-        name: list(getattr(args, name)) for name in ("encoder", "corpus", "protocol", "metric") if getattr(args, name)
-    }
+    wanted = wanted_rows(
+        store, "results", encoder=args.encoder, corpus=args.corpus, protocol=args.protocol, metric=args.metric
+    )
     if args.against:
         print_rows(_against_published(store.rows("slices", analysis="reference", **wanted)), form=args.format)
         return

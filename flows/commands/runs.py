@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
 
-from flows.commands.declare import ENCODING, STATISTICS, config_options, declare, given_options
+from flows.commands.declare import ENCODING, STATISTICS, config_options, declare, given_options, refuse_unused
 from flows.commands.output import RESULT_COLUMNS, plain, print_rows
 from flows.commands.progress import bars
-from flows.config import RunConfig, demo_config, missing_names, run_config
+from flows.config import FIELDS, RunConfig, demo_config, missing_names, read_suite, run_config
 from store.errors import RequestError
 
 if TYPE_CHECKING:
+    from flows.benchmark import BenchmarkRef
     from flows.commands import Commands
-    from tasks.runtime.references import EmbedRef, MetricRef
+    from tasks.runtime.references import EmbedRef, EvaluationRef, MetricRef
 
 
+EVERYWHERE = ("name", "sample", "seed")  # fields of a suite file that every command uses; a sample has its own name
 FINDING_COLUMNS = ("verdict", "subject", "message")
 
 
@@ -31,13 +34,15 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", choices=("images", "captions"), help="encode only the images or only the captions")
     parser = declare(commands, common, "evaluate", evaluate, rows=True)
     _suite_options(parser, "device", "protocols", *STATISTICS, "keep_replicates")
+    parser.set_defaults(format=None)
     _metric_option(parser, "evaluate a metric of your own instead, compare and slice by it, and print its results")
     parser = declare(commands, common, "compare", compare)
-    _suite_options(parser, *STATISTICS, "adjustment", "analyses")
+    _suite_options(parser, "protocols", *STATISTICS, "adjustment", "analyses")
     _metric_option(parser, "compare by a metric of your own instead, and slice it")
-    _suite_options(declare(commands, common, "watch", watch, rows=True), *everything)
+    watched = [field for field in everything if field != "adjustment"]  # a watch adjusts over its own findings
+    _suite_options(declare(commands, common, "watch", watch, rows=True), *watched)
     parser = declare(commands, common, "report", report)
-    _suite_options(parser)
+    _suite_options(parser, "protocols")
     parser.add_argument("--compare", nargs=2, metavar=("OLD", "NEW"), help="compare two reports instead")
 
 
@@ -51,6 +56,11 @@ def _suite_options(parser: argparse.ArgumentParser, *fields: str) -> None:
 
 
 def _config(args: argparse.Namespace) -> RunConfig:
+    """The run of the options and the suite file; fields of the file that this command does not use are named."""
+    if args.suite is not None:
+        unused = [name for name in read_suite(args.suite) if name in FIELDS and name not in {*vars(args), *EVERYWHERE}]
+        if unused:
+            sys.stderr.write(f"{args.suite}: {', '.join(unused)}: without effect on `capim {args.command}`\n")
     return run_config(given_options(args), args.suite)
 
 
@@ -81,12 +91,26 @@ def run(args: argparse.Namespace) -> int:
 
 def _benchmark(config: RunConfig, args: argparse.Namespace) -> int:
     from flows.benchmark import benchmark
-    from flows.execution import start
 
-    with bars(quiet=args.quiet):
-        done = start(benchmark, config)
-    _print_embedded(done.embedded)
-    sys.stdout.write(f"{done.report}\n")
+    def show(done: BenchmarkRef) -> None:
+        _print_embedded(done.embedded)
+        sys.stdout.write(f"{done.report}\n")
+
+    return _run(benchmark, config, quiet=args.quiet, show=show)
+
+
+def _run(flow: Any, config: RunConfig, *, quiet: bool, show: Callable[[Any], None], **options: object) -> int:
+    """Run a flow and show what it returns; also if some encoders failed, which the error at the end names."""
+    from flows.execution import start
+    from flows.runs import IncompleteError
+
+    try:
+        with bars(quiet=quiet):
+            done = start(flow, config, **options)
+    except IncompleteError as incomplete:
+        show(incomplete.done)
+        raise
+    show(done)
     return 0
 
 
@@ -100,16 +124,15 @@ def embed(args: argparse.Namespace) -> int:
     """
     config = _config(args)
     from flows.embed import embed as flow
-    from flows.execution import start
 
-    with bars(quiet=args.quiet):
-        done = start(flow, config, shard=args.shard, only=args.only)
-    if not done:
-        sys.stderr.write(
-            f"shard {args.shard} of {config.shards} is encoded; the sets are sealed when all shards are stored\n"
-        )
-    _print_embedded(done)
-    return 0
+    def show(done: tuple[EmbedRef, ...]) -> None:
+        if not done:
+            sys.stderr.write(
+                f"shard {args.shard} of {config.shards} is encoded; the sets are sealed when all shards are stored\n"
+            )
+        _print_embedded(done)
+
+    return _run(flow, config, quiet=args.quiet, show=show, shard=args.shard, only=args.only)
 
 
 def evaluate(args: argparse.Namespace) -> int:
@@ -125,17 +148,17 @@ def evaluate(args: argparse.Namespace) -> int:
     config = _config(args)
     if args.metric:
         return _print_metric(config, args)
+    refuse_unused(args, "without --metric", format="--format")
     from flows.evaluate import evaluate as flow
-    from flows.execution import start
 
-    with bars(quiet=args.quiet):
-        done = start(flow, config)
-    n_scored = sum(reference.n_scored for reference in done)
-    n_protocols = sum(len(reference.evaluations) for reference in done)
-    n_added = sum(reference.n_added for reference in done)
-    added = f"; {n_added} figures computed from stored outcomes" if n_added else ""
-    sys.stderr.write(f"{n_scored} protocols scored, {n_protocols - n_scored} were already stored{added}\n")
-    return 0
+    def show(done: tuple[EvaluationRef, ...]) -> None:
+        n_scored = sum(reference.n_scored for reference in done)
+        n_protocols = sum(len(reference.evaluations) for reference in done)
+        n_added = sum(reference.n_added for reference in done)
+        added = f"; {n_added} figures computed from stored outcomes" if n_added else ""
+        sys.stderr.write(f"{n_scored} protocols scored, {n_protocols - n_scored} were already stored{added}\n")
+
+    return _run(flow, config, quiet=args.quiet, show=show)
 
 
 def _print_metric(config: RunConfig, args: argparse.Namespace) -> int:
@@ -218,7 +241,7 @@ def watch(args: argparse.Namespace) -> int:
 
 
 def report(args: argparse.Namespace) -> int:
-    """Write a report of the store, or of --corpora and --encoders: HTML, Markdown and results.json.
+    """Write a report of the store, or of some corpora, encoders or protocols: HTML, Markdown and results.json.
 
     With --compare, write a page about two reports instead: which figures differ, whether the difference is significant,
     and what changed between the runs.
@@ -227,6 +250,8 @@ def report(args: argparse.Namespace) -> int:
     """
     config = _config(args)
     if args.compare:
+        filters = {"corpora": "--corpora", "encoders": "--encoders", "protocols": "--protocols"}
+        refuse_unused(args, "with --compare", **filters)
         from reports.compare import write_comparison
 
         old, new = args.compare
@@ -242,6 +267,8 @@ def report(args: argparse.Namespace) -> int:
 def _print_embedded(references: tuple[EmbedRef, ...]) -> None:
     """What was encoded, as lines on standard error."""
     for corpus in {reference.corpus.fingerprint: reference.corpus for reference in references}.values():
+        if corpus.note:
+            sys.stderr.write(f"corpus {corpus.name}: {plain(corpus.note)}\n")
         if corpus.changes:
             lines = "".join(f"\n  - {plain(change)}" for change in corpus.changes)
             sys.stderr.write(f"corpus {corpus.name} changed since it was stored; it was encoded again:{lines}\n")

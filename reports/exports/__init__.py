@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +47,16 @@ FORMATS: dict[str, ExportFormat] = {
 }
 
 
-def export_results(store: Source, target: str | Path, *, kind: str | None = None, run: str | None = None) -> list[Path]:
+def export_results(
+    store: Source,
+    target: str | Path,
+    *,
+    kind: str | None = None,
+    run: str | None = None,
+    corpora: Sequence[str] = (),
+    encoders: Sequence[str] = (),
+    protocols: Sequence[str] = (),
+) -> list[Path]:
     """Writes the stored results for another program.
 
     Args:
@@ -55,6 +64,9 @@ def export_results(store: Source, target: str | Path, *, kind: str | None = None
         target: A file, or a folder for the formats that write several (``mteb``, ``coco-sm``).
         kind: A key of :data:`FORMATS`; by default chosen by the suffix of the target.
         run: Only the results of this run; by default the newest of each.
+        corpora: Only the results on these corpora; by default on all.
+        encoders: Only the results of these encoders; by default of all.
+        protocols: Only the results under these protocols, ids or shell patterns; by default under all.
 
     Returns:
         The files written.
@@ -72,7 +84,8 @@ def export_results(store: Source, target: str | Path, *, kind: str | None = None
         raise RequestError(f"{name} writes a {chosen.suffix} file, got {str(path)!r}; end it with {chosen.suffix}")
     if not chosen.suffix and path.is_file():
         raise RequestError(f"{name} writes a folder of files, but {str(path)!r} is a file; give the path of a folder")
-    files = chosen.files(read_report_data(store, run=run), path.name)
+    data = read_report_data(store, run=run, corpora=corpora, encoders=encoders, protocols=protocols)
+    files = chosen.files(data, path.name)
     if not files:
         raise RequestError(f"store {store.uri} has no results for the format {name} ({chosen.title})")
     folder = path.parent if chosen.suffix else path

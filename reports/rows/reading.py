@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from reports.rows.report_data import TABLES, ReportData, Row, Source
 from reports.rows.selected_queries import PROTOCOL, SelectedQuery, select_queries
-from store.errors import RequestError
+from store.errors import RequestError, did_you_mean
+from store.query.names import matching
 from store.types import Corpus
 
 Describe: TypeAlias = Callable[[Sequence[str]], Mapping[str, NDArray[np.bool_]]]
@@ -31,6 +32,7 @@ def read_report_data(
     run: str | None = None,
     corpora: Sequence[str] = (),
     encoders: Sequence[str] = (),
+    protocols: Sequence[str] = (),
     describe: Describe | None = None,
 ) -> ReportData:
     """All rows that a report of this store shows.
@@ -40,6 +42,7 @@ def read_report_data(
         run: Only the results that this run wrote; by default the newest of each, from all runs.
         corpora: Only the results on these corpora; by default on all.
         encoders: Only the results of these encoders; by default of all.
+        protocols: Only the results under these protocols, ids or shell patterns; by default under all.
         describe: Gives the features of English captions (``tasks.diagnosis.content.caption_features.caption_features``)
             for the filter of the gallery; reports import no diagnosis.
 
@@ -48,7 +51,7 @@ def read_report_data(
         corpus. ``left_out`` lists the others.
 
     Raises:
-        RequestError: There are no results, or none of a named corpus or encoder.
+        RequestError: There are no results, or none of a named corpus, encoder or protocol.
     """
     tables: dict[str, list[Row]] = {name: [*source.rows(name).to_pylist()] for name in TABLES}
     results = [r for r in tables["results"] if run in (None, r["run"])]
@@ -62,7 +65,9 @@ def read_report_data(
         )
         raise RequestError(f"store {source.uri}: {fault}; {step}")
 
-    results = _named(_named(results, "corpus", corpora), "encoder", encoders)
+    for column, names in (("corpus", corpora), ("encoder", encoders), ("protocol", protocols)):
+        results = _named(results, column, names)
+    shown = {row["protocol"] for row in results}
     corpus_of = _newest(results, "corpus", "corpus_fingerprint")
     on_current = [r for r in results if corpus_of[r["corpus"]] == r["corpus_fingerprint"]]
     encoder_of = _newest(on_current, "encoder", "encoder_fingerprint")
@@ -72,6 +77,7 @@ def read_report_data(
         return (
             corpus is not None
             and row.get("corpus_fingerprint", corpus) == corpus
+            and (not protocols or row.get("protocol") in {*shown, None})
             and all(encoder_of.get(row[name]) == row[column] for name, column in ENCODER_COLUMNS if name in row)
         )
 
@@ -85,7 +91,8 @@ def read_report_data(
     slices = newest("slices", "corpus", "protocol", "analysis", "metric", "feature", "level_name", "encoder")
     batches = sorted(filter(current, tables["batches"]), key=lambda r: (r["created"], r["batch_id"]))
     named = {r["run"] for r in (*kept, *comparisons, *slices, *batches)}
-    shown = {r["metric"] for r in kept}
+    runs = sorted((r for r in tables["runs"] if r["run"] in named), key=lambda r: (r["started"], r["run"]))
+    metrics = {r["metric"] for r in kept}
     contents = {name: source.corpus(name, fingerprint) for name, fingerprint in sorted(corpus_of.items())}
     queries = _queries(source, kept, slices)
     return ReportData(
@@ -94,7 +101,7 @@ def read_report_data(
         comparisons=comparisons,
         slices=slices,
         batches=tuple(batches),
-        runs=tuple(sorted((r for r in tables["runs"] if r["run"] in named), key=lambda r: (r["started"], r["run"]))),
+        runs=tuple(runs),
         sets=tuple(
             s
             for s in sorted(source.sealed_sets(), key=lambda s: (s.key.corpus, s.key.encoder, s.key.modality))
@@ -106,25 +113,26 @@ def read_report_data(
         queries=queries,
         features=_features(queries, contents, describe) if describe is not None else {},
         thumbnails=_thumbnails(source, queries, contents),
-        left_out=tuple(_left_out(results, corpus_of, encoder_of)),
-        metrics={r["metric"]: r for r in source.rows("metrics").to_pylist() if r["metric"] in shown},
+        left_out=(*_left_out(results, corpus_of, encoder_of), *_incomplete(runs, encoder_of)),
+        metrics={r["metric"]: r for r in source.rows("metrics").to_pylist() if r["metric"] in metrics},
     )
 
 
 def _named(rows: list[Row], column: str, names: Sequence[str]) -> list[Row]:
-    """The rows of these names; all where none is named.
+    """The rows of these names or shell patterns; all where none is named.
 
     Raises:
         RequestError: A name has no row.
     """
-    with_results = sorted({row[column] for row in rows})
+    known = sorted({row[column] for row in rows})
+    meant = {name: matching(name, known) for name in names}
     if faults := [
-        f"{column} {name!r} has no results; those with results: {', '.join(with_results)}"
-        for name in names
-        if name not in with_results
+        f"{column} {name!r} has no results; {did_you_mean(name, known)}those with results: {', '.join(known)}"
+        for name, found in meant.items()
+        if not found
     ]:
         raise RequestError(faults)
-    return [row for row in rows if row[column] in names] if names else rows
+    return [row for row in rows if row[column] in set().union(*meant.values())] if names else rows
 
 
 def _queries(source: Source, results: Sequence[Row], slices: Iterable[Row]) -> tuple[SelectedQuery, ...]:
@@ -191,3 +199,15 @@ def _left_out(results: Iterable[Row], corpora: Mapping[str, str], encoders: Mapp
                 f"results of an earlier version of {row['encoder']} (fingerprint {row['encoder_fingerprint']})"
             )
     return sorted(sentences)
+
+
+def _incomplete(runs: Sequence[Row], encoders: Mapping[str, str]) -> list[str]:
+    """What the runs say of encoders that failed: the newest run, and those with encoders that still have no results."""
+    sentences = []
+    for row in runs:
+        if row["message"] and row["state"] in ("running", "incomplete"):
+            entries = json.loads(row["config"] or "{}").get("encoders", [])
+            wanted = {entry if isinstance(entry, str) else entry.get("name") for entry in entries}
+            if row is runs[-1] or not wanted <= encoders.keys():
+                sentences.append(f"{row['message']} (run {row['run']})")
+    return sentences

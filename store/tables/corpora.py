@@ -27,15 +27,17 @@ _COUNTED = ("images", "captions", "pairs", "quadruples", "skipped")  # parts who
 
 
 def write_corpus(connection: Connection, corpus: Corpus) -> None:
-    """Stores a corpus, without image bytes, once; from then on its name means this corpus."""
+    """Stores a corpus, without image bytes, once; from then on its name and its location mean this corpus."""
     if fault := name_fault(corpus.name):
         raise RequestError(f"corpus name {corpus.name!r}: {fault}")
-    namesakes = read(connection, "corpora", f"name = {quoted(corpus.name)}").to_pylist()
-    if any(row["fingerprint"] == corpus.fingerprint for row in namesakes):
-        newest = max(namesakes, key=lambda row: row["written"])
-        if newest["fingerprint"] != corpus.fingerprint:
-            again = [row | {"written": now()} for row in namesakes if row["fingerprint"] == corpus.fingerprint]
-            write(connection, "corpora", again, update=True)
+    rows = sorted(read(connection, "corpora").to_pylist(), key=lambda row: row["written"], reverse=True)
+    stored = next((row for row in rows if row["fingerprint"] == corpus.fingerprint), None)
+    if stored is not None:
+        by_name = next(row for row in rows if row["name"] == corpus.name)
+        here = next((row for row in rows if corpus.location in row["locations"]), None) if corpus.location else stored
+        if by_name is not stored or here is not stored:
+            locations = _with(stored["locations"], corpus.location)
+            write(connection, "corpora", [stored | {"locations": locations, "written": now()}], update=True)
         return
     parts = {part: getattr(corpus, part) for part in CORPUS_PARTS}
     for part, rows in parts.items():
@@ -56,9 +58,17 @@ def write_corpus(connection: Connection, corpus: Corpus) -> None:
         "licence": corpus.licence,
         "origin": corpus.origin,
         "reference_language": corpus.languages_reference,
+        "locations": _with([], corpus.location),
+        "sample": None if corpus.draw is None else corpus.draw[0],
+        "seed": None if corpus.draw is None else corpus.draw[1],
         "written": now(),
     }
     write(connection, "corpora", [row], update=False)
+
+
+def _with(locations: list[str], location: str) -> list[str]:
+    """The locations with this one as the last."""
+    return [*(one for one in locations if one != location), location] if location else locations
 
 
 def corpus_row(connection: Connection, name: str, fingerprint: str | None = None) -> dict[str, object]:

@@ -12,7 +12,7 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store.errors import RequestError
+from store.errors import RequestError, did_you_mean
 from store.keys import is_fingerprint, spec_from_json, spec_to_json
 from store.schema import texts
 from store.tables import rows as table_rows
@@ -66,7 +66,8 @@ def encoder(connection: Connection, name_or_fingerprint: str) -> EncoderSpec:
         names = sorted(set(texts(read(connection, "encoders").column("name"))))
         raise RequestError(
             f"encoder {name_or_fingerprint!r} is not in the store {connection.uri}; "
-            f"it holds {', '.join(names) or 'none'}. Run `capim embed` with this encoder first, or `capim import`"
+            f"{did_you_mean(name_or_fingerprint, names)}it holds {', '.join(names) or 'none'}. "
+            "Run `capim embed` with this encoder first, or `capim import`"
         )
     return spec_from_json(max(rows, key=lambda row: row["written"])["spec"])
 

@@ -44,6 +44,8 @@ METADATA_TABLES = {
         *required(pa.int64(), "n_images", "n_captions", "n_pairs", "n_quadruples", "n_skipped"),
         *required(pa.list_(pa.string()), "languages"),
         *required(pa.string(), "licence", "origin", "reference_language"),
+        *required(pa.list_(pa.string()), "locations"),  # a name, path or description that it was read from; newest last
+        *optional(pa.int64(), "sample", "seed"),  # of the draw, where it is a sample of what these locations hold
         *required(TIME, "written"),  # when it was last written under this name
     ),
     "image_index": _table(

@@ -38,19 +38,18 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from store.errors import RequestError
+from store.errors import RequestError, did_you_mean
 from store.types import Corpus, name_fault
 from tasks.corpora import CORPORA
 from tasks.corpora.files import corpus_name
 from tasks.corpora.layouts import Recognised, recognise_file, recognise_folder
 from tasks.corpora.readers.table import SUFFIXES
-from tasks.corpora.subset import sample_corpus
+from tasks.corpora.subset import sample_corpus, sample_suffix
 
 # pydantic's error type -> what was expected, where its own message is not in the words of a TOML file
 _EXPECTED = {
@@ -71,6 +70,8 @@ class ReaderCall:
         reader: The function.
         options: Its keyword arguments; paths are absolute.
         name: Name that replaces the corpus' own; None to keep it.
+        place: The file or folder that own data are named after; None if the description names the corpus, or if it is
+            a known one.
         sample: Number of images to draw; None for all.
         seed: Random seed of the draw.
         recognised: What a folder or file was recognised as; None for a name, a TOML file or a mapping.
@@ -79,9 +80,17 @@ class ReaderCall:
     reader: Callable[..., Corpus]
     options: Mapping[str, object]
     name: str | None = None
+    place: Path | None = None
     sample: int | None = None
     seed: int = 0
     recognised: Recognised | None = None
+
+    @property
+    def usual_name(self) -> str:
+        """The name that the corpus will have, as far as it is known before it is read."""
+        known = self.reader.__name__.removeprefix("read_").replace("_", "-")
+        after = known if self.place is None else corpus_name(self.place)
+        return str(self.options.get("name") or self.name or after) + sample_suffix(self.sample, self.seed)
 
     def read(self) -> Corpus:
         """The corpus, or the sample of it."""
@@ -115,8 +124,8 @@ def reader_call(what: str | Path | Mapping[str, object], *, base: Path | None = 
     if os.sep in text or text.startswith(".") or Path(text).suffix:
         raise RequestError(f"corpus {text!r}: no such folder or file; check the path (known names: {_known()})")
     raise RequestError(
-        f"corpus {text!r} is unknown; {_near(text, CORPORA)}known names: {_known()}; or give a folder of images with "
-        "captions, or a TOML file that describes one"
+        f"corpus {text!r} is unknown; {did_you_mean(text, CORPORA)}known names: {_known()}; or give a folder of images "
+        "with captions, or a TOML file that describes one"
     )
 
 
@@ -133,24 +142,20 @@ def _known() -> str:
     return ", ".join(CORPORA)
 
 
-def _near(text: str, known: Mapping[str, object]) -> str:
-    close = get_close_matches(text, known, n=1)
-    return f"did you mean {close[0]!r}? " if close else ""
-
-
 def _from_folder(folder: Path) -> ReaderCall:
     if (description := folder / "corpus.toml").is_file():
         return _from_file(description)
     return _from_recognised(recognise_folder(folder), folder, f"folder {folder}")
 
 
-def _from_recognised(found: Recognised, base: Path, where: str) -> ReaderCall:
-    return replace(_from_mapping(found.content, base, where), recognised=found)
+def _from_recognised(found: Recognised, path: Path, where: str) -> ReaderCall:
+    call = _from_mapping(found.content, path if path.is_dir() else path.parent, where)
+    return replace(call, recognised=found, place=path if "name" in found.content else call.place)
 
 
 def _from_file(path: Path) -> ReaderCall:
     if (found := recognise_file(path)) is not None:
-        return _from_recognised(found, path.parent, str(path))
+        return _from_recognised(found, path, str(path))
     if path.suffix != ".toml":
         raise RequestError(
             f"{path}: expected a .toml description, a table ({', '.join(SUFFIXES)}), a COCO-format .json or a "
@@ -162,8 +167,8 @@ def _from_file(path: Path) -> ReaderCall:
         raise RequestError(f"{path}: not TOML: {error}") from error
     call = _from_mapping(content, path.parent, str(path))
     if "name" in inspect.signature(call.reader).parameters and "name" not in call.options:
-        usual = corpus_name(path.parent if path.stem == "corpus" else path)
-        return replace(call, options={**call.options, "name": usual})
+        place = path.parent if path.stem == "corpus" else path
+        return replace(call, options={**call.options, "name": corpus_name(place)}, place=place)
     return call
 
 
@@ -213,10 +218,12 @@ def _from_mapping(content: Mapping[str, object], base: Path, where: str) -> Read
         if option in parameters
     }
     settings = _Description.model_validate({key: content[key] for key in _Description.model_fields if key in content})
+    unnamed = "name" in parameters and "name" not in content
     return ReaderCall(
         reader=reader,
         options=options,
         name=None if "name" in parameters else settings.name,
+        place=Path(str(options.get("root") or options.get("dataset"))) if unnamed else None,
         sample=settings.sample,
         seed=settings.sample_seed,
     )
@@ -233,7 +240,7 @@ def _faults(
             needs = CORPORA[str(content["reader"])].needs
             line = f"missing option {option!r}; reader {content['reader']!r} needs {needs}"
         elif fault["type"] == "extra_forbidden":
-            near = _near(option, model.model_fields)
+            near = did_you_mean(option, model.model_fields)
             takes = ", ".join(each for each in model.model_fields if each != "reader")
             line = f"unknown option {option!r} of reader {content['reader']!r}; {near or f'it takes {takes}'}"
         else:

@@ -48,9 +48,18 @@ def sample_corpus(corpus: Corpus, n_images: int, *, seed: int) -> Corpus:
             f"quadruple needs; use --sample {int(sizes[0])} or more"
         )
     mask = pa.array(np.isin(group, chosen))
-    suffix = f"-sample{n_images}" + (f"-seed{seed}" if seed else "")
     drawn = corpus.images["id"].filter(mask).combine_chunks()
-    return replace(keep_images(corpus, drawn), name=corpus.name + suffix)
+    return replace(keep_images(corpus, drawn), name=corpus.name + sample_suffix(n_images, seed))
+
+
+def sample_suffix(n_images: int | None, seed: int) -> str:
+    """What the name of a sample has after the name of its corpus; empty for a whole corpus.
+
+    Examples:
+        >>> sample_suffix(500, 0), sample_suffix(500, 7), sample_suffix(None, 7)
+        ('-sample500', '-sample500-seed7', '')
+    """
+    return "" if n_images is None else f"-sample{n_images}" + (f"-seed{seed}" if seed else "")
 
 
 def without_images(corpus: Corpus, skipped: Iterable[SkippedRow]) -> Corpus:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from store.errors import RequestError
+from store.errors import RequestError, did_you_mean
 from store.types import Direction
 from tasks.diagnosis.ablations.forms import vector_forms
 from tasks.diagnosis.ablations.forward_precision import forward_precision
@@ -73,7 +73,8 @@ def check_analyses(names: Sequence[str]) -> None:
         RequestError: An unknown name.
     """
     if unknown := sorted(set(names) - set(ANALYSES)):
-        raise RequestError(f"unknown analyses {', '.join(unknown)}; known analyses: {', '.join(ANALYSES)}")
+        hint = did_you_mean(unknown[0], ANALYSES)
+        raise RequestError(f"unknown analyses {', '.join(unknown)}; {hint}known analyses: {', '.join(ANALYSES)}")
 
 
 def diagnose(data: AnalysisInput, names: Sequence[str] = ()) -> Iterator[Slice]:

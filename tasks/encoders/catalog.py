@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from store.errors import RequestError
+from store.errors import RequestError, did_you_mean
 from store.types import EncoderSpec, Option, Precision, Storage, VectorKind
 from tasks.encoders.adapters.table import ADAPTERS, adapter_faults
 from tasks.encoders.checkpoints.related_repositories import PIN
@@ -121,7 +121,7 @@ def entry_of(name: str) -> CatalogEntry:
         RequestError: No row has that name; the message lists the names.
     """
     if name not in catalog():
-        raise RequestError(f"encoder {name!r} is unknown; known: {', '.join(catalog())}")
+        raise RequestError(f"encoder {name!r} is unknown; {did_you_mean(name, catalog())}known: {', '.join(catalog())}")
     return catalog()[name]
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 from store import EmbeddingStore
-from store.errors import WorkError
+from store.errors import RequestError, WorkError
 from store.types import Corpus
 from tasks.corpora import open_corpus
 from tasks.corpora.images.image_index import index_images
+from tasks.corpora.naming import Reading, Row, named_apart, reading_of
 from tasks.runtime.progress import track
 from tasks.runtime.references import CorpusRef
 
@@ -38,7 +41,35 @@ class OpenCorpora:
         return self._corpora[key]
 
     def index(self, store: EmbeddingStore, what: str | dict[str, Any], *, sample: int | None, seed: int) -> Corpus:
-        """The corpus without images that cannot be decoded; images that the store has not seen are decoded."""
+        """The corpus as it is stored: without images that cannot be decoded, under a name that no other data have.
+
+        Images that the store has not seen are decoded.
+        """
+        corpus = self._decoded(store, what, sample, seed)
+        corpus = named_apart(corpus, Reading(what, sample, seed), store.corpora().to_pylist())
+        self._corpora[_key(what, sample, seed)] = corpus
+        return corpus
+
+    def get(self, store: EmbeddingStore, reference: CorpusRef) -> Corpus:
+        """The registered corpus of a reference, with a source for its image bytes.
+
+        Raises:
+            WorkError: The files changed since the corpus was registered.
+        """
+        key = _key(reference.what, reference.sample, reference.seed)
+        corpus = self._corpora.get(key)
+        if corpus is None or corpus.fingerprint != reference.fingerprint:
+            decoded = self._decoded(store, reference.what, reference.sample, reference.seed)
+            corpus = self._corpora[key] = replace(decoded, name=reference.name)
+        if corpus.fingerprint != reference.fingerprint:
+            raise WorkError(
+                f"corpus {reference.name!r} changed during the run: expected fingerprint {reference.fingerprint}, got "
+                f"{corpus.fingerprint}; what was encoded is stored, run the same command again"
+            )
+        return corpus
+
+    def _decoded(self, store: EmbeddingStore, what: str | dict[str, Any], sample: int | None, seed: int) -> Corpus:
+        """The corpus without the images that cannot be decoded."""
         corpus = self.read(what, sample=sample, seed=seed)
         shas = cast("list[str]", corpus.images["sha"].drop_null().unique().to_pylist())
         indexed = store.indexed_images(shas)
@@ -50,25 +81,30 @@ class OpenCorpora:
                 advance(finished - done)
                 done = finished
 
-            corpus = index_images(corpus, known=indexed, sink=store.write_image_index, progress=progress)
-        self._corpora[_key(what, sample, seed)] = corpus
-        return corpus
+            return index_images(corpus, known=indexed, sink=store.write_image_index, progress=progress)
 
-    def get(self, store: EmbeddingStore, reference: CorpusRef) -> Corpus:
-        """The registered corpus of a reference, with a source for its image bytes.
 
-        Raises:
-            WorkError: The files changed since the corpus was registered.
-        """
-        corpus = self._corpora.get(_key(reference.what, reference.sample, reference.seed))
-        if corpus is None or corpus.fingerprint != reference.fingerprint:
-            corpus = self.index(store, reference.what, sample=reference.sample, seed=reference.seed)
-        if corpus.fingerprint != reference.fingerprint:
-            raise WorkError(
-                f"corpus {reference.name!r} changed during the run: expected fingerprint {reference.fingerprint}, got "
-                f"{corpus.fingerprint}; what was encoded is stored, run the same command again"
-            )
-        return corpus
+def corpus_for_import(store: EmbeddingStore, what: str | dict[str, Any]) -> Corpus:
+    """A stored corpus by its name or fingerprint; any other as it is read now, not stored yet.
+
+    Raises:
+        RequestError: The corpus is unknown, missing, empty or contradicts itself.
+    """
+    register = store.corpora().to_pylist()
+    if isinstance(what, str) and not Path(what).expanduser().exists():
+        row = next((row for row in register if what in (row["name"], row["fingerprint"])), None)
+        if row is not None:
+            return store.corpus(what)
+    reading = reading_of(what, register)
+    return OpenCorpora().index(store, reading.what, sample=reading.sample, seed=reading.seed)
+
+
+def register_at(store_uri: str) -> list[Row]:
+    """The rows of a store's register of corpora; none where there is no store yet."""
+    try:
+        return [*EmbeddingStore.open(store_uri).corpora().to_pylist()]
+    except RequestError:
+        return []
 
 
 def _key(what: str | dict[str, Any], sample: int | None, seed: int) -> str:

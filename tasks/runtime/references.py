@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from store.types import Modality
@@ -27,6 +26,7 @@ class CorpusRef:
     skipped: tuple[str, ...]  # the first few as "id: reason"
     changes: tuple[str, ...]  # since the store last had this name
     encodable: tuple[Modality, ...]  # of which every item has a file or a text
+    note: str = ""  # why it has another name than its folder or file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +74,14 @@ class MetricRef:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Missing:
+    """An encoder of a run that has no vectors, or no figures on a corpus, because it failed."""
+
+    subject: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class CompareRef:
     """Comparisons of one corpus' encoders are in the store."""
 
@@ -93,15 +101,3 @@ def by_corpus(evaluations: Sequence[EvaluationRef]) -> list[tuple[EvaluationRef,
 def encoder_name(entry: str | Mapping[str, Any]) -> str:
     """The stored name of an entry of ``RunConfig.encoders``."""
     return entry if isinstance(entry, str) else str(entry.get("name", ""))
-
-
-def corpus_name(entry: str | Mapping[str, Any]) -> str:
-    """The stored name of an entry of ``RunConfig.corpora``: the given name, or that of its folder or file.
-
-    Examples:
-        >>> corpus_name("./photos"), corpus_name({"name": "products", "root": "x"})
-        ('photos', 'products')
-    """
-    if isinstance(entry, str):
-        return Path(entry).stem
-    return str(entry.get("name") or entry.get("reader", ""))

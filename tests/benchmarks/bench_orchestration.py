@@ -98,7 +98,7 @@ def _timed_bare(workspace: Path) -> float:
     uri = config.store_uri
     begun = time.perf_counter()
     opened = OpenCorpora()
-    specs = check_request(config, opened)
+    specs = check_request(config, opened).encoders
     corpora = tuple(register_corpus.fn(what, opened, store_uri=uri, sample=None, seed=0) for what in config.corpora)
     for spec in specs:
         settings = encode_settings(config, spec)

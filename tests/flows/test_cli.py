@@ -29,9 +29,7 @@ def _commands() -> dict[str, argparse.ArgumentParser]:
 
 @pytest.mark.parametrize("name", sorted(_commands()))
 def test_every_command_explains_itself_with_an_example(name: str) -> None:
-    text = _commands()[name].format_help()
-    assert f"Example: capim {name}" in text
-    assert "--workspace" in text
+    assert f"Example: capim {name}" in _commands()[name].format_help()
 
 
 def test_no_command_prints_the_help_and_is_a_wrong_request(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 
 import pytest
@@ -34,6 +35,26 @@ def test_a_name_stands_for_the_corpus_written_last_and_a_fingerprint_for_one_sta
     store.write_corpus(large)
     assert store.corpus("toy").images.num_rows == 4, "written last, though it was there"
     assert store.corpora().num_rows == 2
+
+
+def test_a_corpus_keeps_every_location_that_it_was_read_from_the_newest_last(store, make_corpus):
+    first, other = make_corpus(3), make_corpus(4)
+    for corpus, location in ((first, "/a"), (first, "/b"), (first, ""), (first, "/a"), (other, "/a"), (first, "/a")):
+        store.write_corpus(dataclasses.replace(corpus, location=location))
+    rows = {row["fingerprint"]: row for row in store.corpora().to_pylist()}
+    assert rows[first.fingerprint]["locations"] == ["/b", "/a"]
+    assert rows[other.fingerprint]["locations"] == ["/a"]
+    assert rows[first.fingerprint]["written"] > rows[other.fingerprint]["written"], "read last from /a"
+    assert store.corpus("toy").fingerprint == first.fingerprint
+    written = rows[first.fingerprint]["written"]
+    store.write_corpus(dataclasses.replace(first, location="/a"))
+    assert max(row["written"] for row in store.corpora().to_pylist()) == written, "nothing new: nothing is written"
+
+
+def test_a_sample_is_stored_with_how_it_was_drawn(store, make_corpus):
+    store.write_corpus(dataclasses.replace(make_corpus(3, name="toy-sample3-seed7"), location="/a", draw=(3, 7)))
+    [row] = store.corpora().to_pylist()
+    assert (row["sample"], row["seed"], row["locations"]) == (3, 7, ["/a"])
 
 
 def test_a_corpus_whose_last_write_broke_off_is_finished_by_the_next(store, make_corpus):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from store import EmbeddingStore
 from store.errors import RequestError
@@ -13,7 +12,7 @@ from store.exchange.importing import EmbeddingImport, ImportedSet
 from store.exchange.manifest import ImportRow
 from store.types import Corpus
 from tasks.encoders import catalog
-from tasks.runtime.open_corpora import OpenCorpora
+from tasks.runtime.open_corpora import corpus_for_import
 
 
 def named_imports(store: EmbeddingStore, rows: Sequence[ImportRow]) -> list[EmbeddingImport]:
@@ -27,7 +26,7 @@ def named_imports(store: EmbeddingStore, rows: Sequence[ImportRow]) -> list[Embe
     faults = catalog_faults(row.encoder for row in rows)
     for what in dict.fromkeys(row.corpus for row in rows):
         try:
-            corpora[what] = imported_corpus(what, store)
+            corpora[what] = corpus_for_import(store, what)
         except RequestError as fault:
             faults += fault.faults
     if faults:
@@ -53,13 +52,6 @@ def catalog_faults(names: Iterable[str]) -> list[str]:
         for name in dict.fromkeys(names)
         if name in catalog()
     ]
-
-
-def imported_corpus(what: str | dict[str, Any], store: EmbeddingStore) -> Corpus:
-    """A stored corpus by name; any other is read from its files and not stored yet."""
-    if isinstance(what, str) and what in store.corpora()["name"].to_pylist():
-        return store.corpus(what)
-    return OpenCorpora().index(store, what, sample=None, seed=0)
 
 
 def done_line(done: ImportedSet) -> str:

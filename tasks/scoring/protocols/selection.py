@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 
-from store.errors import RequestError
+from store.errors import RequestError, did_you_mean
 from store.types import Corpus, EvalProtocol, VectorKind
 from tasks.scoring.protocols.layout import CorpusLayout, layout_of
 from tasks.scoring.protocols.orientations import ORIENTATIONS, with_orientations
@@ -78,7 +78,8 @@ def _matching(layout: CorpusLayout, ids: Collection[str]) -> dict[str, ProtocolR
         matches = [plain] if plain in rules else [other for other in rules if fnmatchcase(other, plain)]
         obstacles = {match: rules[match].obstacle(layout) for match in matches}
         if not matches:
-            faults.append(f"protocol {id_!r} is unknown for corpus {name!r}; known: {', '.join(rules)}")
+            hint = did_you_mean(id_, rules)
+            faults.append(f"protocol {id_!r} is unknown for corpus {name!r}; {hint}known: {', '.join(rules)}")
         elif all(obstacles.values()):
             faults.append(f"protocol {id_!r} does not fit corpus {name!r}: {next(iter(obstacles.values()))}")
         matching |= {match: rules[match] for match, obstacle in obstacles.items() if obstacle is None}

@@ -1,0 +1,240 @@
+"""Which stored corpus a name or a path means, what is read for it, and the name that own data are stored under.
+
+The store keeps with every corpus the locations that it was read from: the name of a known corpus, the absolute path of
+a folder or file, or the JSON of a description. All functions take the rows of ``EmbeddingStore.corpora()``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from store.errors import RequestError
+from store.keys import is_fingerprint
+from store.types import Corpus, canonical_json
+from tasks.corpora import CORPORA
+from tasks.corpora.description import reader_call
+from tasks.corpora.files import corpus_name
+from tasks.corpora.subset import sample_suffix
+
+What: TypeAlias = str | Mapping[str, Any]
+Row: TypeAlias = Mapping[str, Any]
+
+
+class Reading(NamedTuple):
+    """What is read for a corpus: a description, and the number and seed of a sample of its images."""
+
+    what: str | dict[str, Any]
+    sample: int | None = None
+    seed: int = 0
+
+
+def location_of(what: What) -> str:
+    """Where a corpus is read from: the name of a known corpus, an absolute path, or a description as JSON.
+
+    Examples:
+        >>> location_of("shapes"), location_of("/data/../data/photos")
+        ('shapes', '/data/photos')
+        >>> location_of({"reader": "shapes", "n_scenes": 3})
+        '{"n_scenes":3,"reader":"shapes"}'
+    """
+    if isinstance(what, Mapping):
+        return canonical_json({**what, **reader_call(what).options})
+    return what if what in CORPORA else str(Path(what).expanduser().resolve())
+
+
+def stored_corpus(
+    what: What, register: Sequence[Row], *, sample: int | None = None, seed: int = 0, uri: str = ""
+) -> Row:
+    """The stored corpus that a name, a fingerprint, a path or a description means.
+
+    A path or description means the corpus that was last read from it; else that of the name which its reader would give
+    it, unless the data that were stored under this name are still in another place.
+
+    Args:
+        what: As for :func:`tasks.corpora.open_corpus`; or a stored name or fingerprint.
+        register: Rows of ``EmbeddingStore.corpora()``.
+        sample: Number of images of the run's sample; the corpus meant is that sample.
+        seed: Random seed of the sample.
+        uri: Location of the store, for the message.
+
+    Raises:
+        RequestError: There is none, with the nearest name; or a name that is also a folder means two corpora.
+    """
+    rows = sorted(register, key=lambda row: row["written"], reverse=True)
+    here = _read_from(what, rows, sample, seed)
+    if not isinstance(what, str):
+        row = here or _named(reader_call(what).usual_name, rows, sample, seed)
+    elif is_fingerprint(what):
+        row = next((row for row in rows if row["fingerprint"] == what), None)
+    else:
+        row = _named(what, rows, sample, seed)
+        if row is not None and here is not None and here["name"] != row["name"]:
+            raise RequestError(
+                f"corpus {what!r} means two: the folder or file {location_of(what)}, stored as {here['name']!r}, and "
+                f"the stored corpus {row['name']!r} from {_origin(row)}; give {here['name']!r} for the first, "
+                f"{row['fingerprint']!r} for the second"
+            )
+        row = here or row or _moved(what, rows, sample, seed)
+    if row is None:
+        raise RequestError(_unknown(what, rows, uri))
+    return row
+
+
+def stored_corpora(
+    given: Sequence[What], register: Sequence[Row], *, sample: int | None = None, seed: int = 0, uri: str = ""
+) -> list[Row]:
+    """The stored corpora that several names, paths or descriptions mean; see :func:`stored_corpus`.
+
+    Raises:
+        RequestError: All faults together.
+    """
+    found: list[Row] = []
+    faults: list[str] = []
+    for what in given:
+        try:
+            found.append(stored_corpus(what, register, sample=sample, seed=seed, uri=uri))
+        except RequestError as error:
+            faults += error.faults
+    if faults:
+        raise RequestError(faults)
+    return found
+
+
+def reading_of(what: What, register: Sequence[Row], *, sample: int | None = None, seed: int = 0) -> Reading:
+    """What to read for a corpus: a stored name means what it was last read from, all else means itself.
+
+    Raises:
+        RequestError: The name is that of a stored sample, and another sample is wanted.
+    """
+    if isinstance(what, Mapping):
+        return Reading(dict(what), sample, seed)
+    rows = sorted(register, key=lambda row: row["written"], reverse=True)
+    row = next((row for row in rows if what in (row["name"], row["fingerprint"])), None)
+    if row is None or not row["locations"] or what in CORPORA or Path(what).expanduser().exists():
+        return Reading(what, sample, seed)
+    location = _present(row) or row["locations"][-1]
+    described = json.loads(location) if location.startswith("{") else location
+    if row["sample"] is None:
+        return Reading(described, sample, seed)
+    if sample not in (None, row["sample"]):
+        raise RequestError(
+            f"corpus {what!r} is a sample of {row['sample']} images, of which {sample} cannot be drawn; "
+            f"give what it is a sample of: {location}"
+        )
+    return Reading(described, row["sample"], row["seed"])
+
+
+def named_apart(corpus: Corpus, reading: Reading, register: Sequence[Row]) -> Corpus:
+    """The corpus with its location, under the name that it is stored under.
+
+    Own data without a name of their own are named after their folder or file. If other data from another place have
+    that name, the name of the parent folder is put before it. Data that were moved keep their name, and so do known
+    corpora and corpora with a name in their description.
+
+    Examples:
+        >>> from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+        >>> def corpus(text): return build_corpus("p", [ImageRow("a")], [CaptionRow("a#0", "a", text)], source=None)
+        >>> row = {"name": "p", "fingerprint": corpus("red").fingerprint, "locations": ["/a/p"], "sample": None,
+        ...     "seed": None, "n_images": 1, "n_captions": 1, "written": 0}
+        >>> own = Reading({"reader": "coco-captions", "root": "/b/p"})
+        >>> named_apart(corpus("red"), own, [row]).name, named_apart(corpus("blue"), own, [row]).name
+        ('p', 'b-p')
+    """
+    suffix = sample_suffix(reading.sample, reading.seed)
+    suffix = suffix if corpus.name.endswith(suffix) else ""
+    draw = (reading.sample, reading.seed) if suffix and reading.sample is not None else None
+    corpus = replace(corpus, location=location_of(reading.what), draw=draw)
+    place = reader_call(reading.what).place
+    if place is None:
+        return corpus
+    rows = sorted(register, key=lambda row: row["written"], reverse=True)
+    own = corpus.name.removesuffix(suffix)
+    for row in rows:
+        if corpus.location in row["locations"] and f"-{_base(row)}".endswith(f"-{own}"):
+            return replace(corpus, name=_base(row) + suffix)
+    counts = (corpus.images.num_rows, corpus.captions.num_rows)
+    for row in rows:  # moved or copied: the same contents under this name, or under one that was told apart
+        if f"-{row['name']}".endswith(f"-{corpus.name}") and (row["n_images"], row["n_captions"]) == counts:
+            moved = replace(corpus, name=row["name"])
+            if moved.fingerprint == row["fingerprint"]:
+                return moved
+    taken = {_base(row) for row in rows if row["locations"]}
+    name = own
+    for parent in place.parents:
+        if name not in taken or not parent.name:
+            break
+        name = f"{corpus_name(parent)}-{name}"
+    return replace(corpus, name=name + suffix)
+
+
+def _base(row: Row) -> str:
+    """The name of the corpus that a stored corpus is a sample of; its own where it is none."""
+    return str(row["name"]).removesuffix(sample_suffix(row["sample"], row["seed"] or 0))
+
+
+def _read_from(what: What, rows: Sequence[Row], sample: int | None, seed: int) -> Row | None:
+    """The newest corpus that was read from this path or description; a plain known name says nothing about a place."""
+    if isinstance(what, str) and what in CORPORA:
+        return None
+    location = location_of(what)
+    found = [row for row in rows if location in row["locations"]]
+    drawn = [row for row in found if sample is not None and (row["sample"], row["seed"]) == (sample, seed)]
+    whole = [row for row in found if row["sample"] is None and (sample is None or row["n_images"] <= sample)]
+    return next(iter([*drawn, *whole]), None)
+
+
+def _named(name: str, rows: Sequence[Row], sample: int | None, seed: int) -> Row | None:
+    """The newest corpus of this name, or the sample of it."""
+    drawn = [row for row in rows if sample is not None and row["name"] == name + sample_suffix(sample, seed)]
+    whole = [
+        row
+        for row in rows
+        if row["name"] == name and (sample is None or row["sample"] is not None or row["n_images"] <= sample)
+    ]
+    return next(iter([*drawn, *whole]), None)
+
+
+def _moved(what: str, rows: Sequence[Row], sample: int | None, seed: int) -> Row | None:
+    """The corpus that a path's reader would name, unless that name was given to data which are still somewhere else."""
+    try:
+        call = reader_call(what)
+    except RequestError:
+        return None
+    row = _named(call.usual_name, rows, sample, seed)
+    return None if row is not None and call.place is not None and _present(row) else row
+
+
+def _present(row: Row) -> str | None:
+    """The last of the locations of a corpus that can be read now."""
+    return next((place for place in reversed(row["locations"]) if _can_be_read(place)), None)
+
+
+def _can_be_read(location: str) -> bool:
+    return location in CORPORA or location.startswith("{") or Path(location).exists()
+
+
+def _origin(row: Row) -> str:
+    return str(row["locations"][-1]) if row["locations"] else "another program"
+
+
+def _unknown(what: What, rows: Sequence[Row], uri: str) -> str:
+    shown = what if isinstance(what, str) else str(what.get("name") or what.get("root") or what.get("reader"))
+    names = sorted({str(row["name"]) for row in rows})
+    near = next(_near(what, shown, rows, names), None)
+    hint = f"did you mean {near!r}? " if near else ""
+    return (
+        f"corpus {shown!r} is not in the store{uri and f' {uri}'}; {hint}it holds {', '.join(names) or 'none'}. "
+        f"Run `capim embed --corpora {shown}` with an encoder first"
+    )
+
+
+def _near(what: What, shown: str, rows: Sequence[Row], names: Sequence[str]) -> Iterator[str]:
+    """Names of samples of the same data, then names that are spelt alike."""
+    location = location_of(what) if isinstance(what, str) else ""
+    yield from (str(row["name"]) for row in rows if location in row["locations"])
+    yield from get_close_matches(shown if shown in names else corpus_name(Path(shown)), names, n=1, cutoff=0.5)

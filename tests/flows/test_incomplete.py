@@ -1,0 +1,175 @@
+"""One broken encoder does not stop the others: they are encoded, evaluated, compared and reported, and it is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tasks.score
+from flows.cli import main
+from store import EmbeddingStore
+from store.errors import WorkError
+
+ROOT = Path(__file__).resolve().parents[2]
+SOUND = ("tiny-clip", "tiny-clip-plain")
+NAN = """
+import numpy as np
+model, embedding_dim = None, 4
+def image_forward_fn(model, images, device, transform):
+    {images}
+def text_forward_fn(model, texts, device, transform):
+    return np.full((len(texts), 4), np.nan, np.float32)
+"""
+
+
+def broken(folder: Path, kind: str) -> str:
+    """The table of an encoder that fails in this way."""
+    folder.mkdir(exist_ok=True)
+    table = {"name": f"broken-{kind}", "adapter": "module", "checkpoint": str(folder / f"{kind}.py"), "dim": 4}
+    if kind == "checkpoint":
+        checkpoint = folder / "checkpoint"
+        shutil.copytree(ROOT / "tasks" / "encoders" / "tiny" / "clip", checkpoint)
+        weights = checkpoint / "model.safetensors"
+        weights.chmod(0o644)
+        weights.write_bytes(weights.read_bytes()[:5000])
+        table |= {"adapter": "hf_dual", "checkpoint": str(checkpoint), "dim": 64}
+    elif kind == "package":
+        (folder / "package.py").write_text("import a_package_that_nobody_has\n")
+    elif kind == "nan":
+        (folder / "nan.py").write_text(NAN.format(images="return np.ones((len(images), 4), np.float32)"))
+    else:
+        (folder / f"{kind}.py").write_text(NAN.format(images="raise MemoryError('no memory left')"))
+    return "[[encoder]]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in table.items())
+
+
+def suite_of(tmp_path: Path, kinds: tuple[str, ...], place: int) -> Path:
+    tables = [f'[[encoder]]\nname = "{name}"\nadapter = "hf_dual"\ncheckpoint = "package:tiny/{folder}"\ndim = 64\n'
+              for name, folder in zip(SOUND, ("clip", "clip-plain"), strict=True)]  # fmt: skip
+    tables[place:place] = [broken(tmp_path / "models", kind) for kind in kinds]
+    suite = tmp_path / "suite.toml"
+    suite.write_text('replicates = 100\ndevice = "cpu"\n[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 8\n')
+    suite.write_text(suite.read_text() + "".join(tables))
+    return suite
+
+
+def check(workspace: Path, names: set[str]) -> dict[str, Any]:
+    """The sound encoders have everything, the run names the others; returns the record of the run."""
+    store = EmbeddingStore.open(workspace / "store")
+    assert {s.key.encoder for s in store.sealed_sets()} >= {*SOUND}
+    assert {*store.rows("results")["encoder"].to_pylist()} == {*SOUND}
+    assert store.rows("comparisons").num_rows
+    [run] = store.rows("runs").to_pylist()
+    assert run["state"] == "incomplete"
+    [report] = (workspace / "reports").glob("*/report.md")
+    for name in names:
+        assert name in run["message"]
+        assert name in report.read_text()
+    return dict(run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_corrupt_checkpoint_in_any_place_is_named_and_the_others_are_complete(
+    place: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    suite = suite_of(tmp_path, ("checkpoint",), place)
+    assert main(["run", str(suite), "--quiet", "--workspace", str(tmp_path / "workspace")]) == 1
+    printed = capsys.readouterr()
+    assert Path(printed.out.strip()).is_file(), "the report"
+    assert "1 encoder failed; the others are complete:\n  - broken-checkpoint: " in printed.err
+    assert "Traceback" not in printed.err
+    assert "cannot be loaded" in check(tmp_path / "workspace", {"broken-checkpoint"})["message"]
+
+
+@pytest.mark.slow
+def test_a_missing_package_nan_and_memory_are_reasons_of_one_line_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    suite = suite_of(tmp_path, ("package", "nan", "memory"), 1)
+    assert main(["run", str(suite), "--quiet", "--workspace", str(tmp_path / "workspace")]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    start = lines.index("capim: 3 encoders failed; the others are complete:")
+    reasons = lines[start + 1 :]
+    assert [line.split(":")[0] for line in reasons] == [f"  - broken-{kind}" for kind in ("package", "nan", "memory")]
+    for line, word in zip(reasons, ("a_package_that_nobody_has", "NaN|finite|nan", "memory"), strict=True):
+        assert any(each in line for each in word.split("|")), line
+    check(tmp_path / "workspace", {"broken-package", "broken-nan", "broken-memory"})
+
+
+@pytest.mark.slow
+def test_embed_encodes_the_others_and_a_repaired_encoder_completes_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    suite, workspace = suite_of(tmp_path, ("checkpoint",), 0), tmp_path / "workspace"
+    for shards in ("1", "2"):
+        assert main(["embed", str(suite), "--quiet", "--shards", shards, "--workspace", str(workspace)]) == 1
+        assert "  - broken-checkpoint: " in capsys.readouterr().err
+    assert {s.key.encoder for s in EmbeddingStore.open(workspace / "store").sealed_sets()} == {*SOUND}
+    sound = ROOT / "tasks" / "encoders" / "tiny" / "clip" / "model.safetensors"
+    (tmp_path / "models" / "checkpoint" / "model.safetensors").write_bytes(sound.read_bytes())
+    assert main(["run", str(suite), "--quiet", "--workspace", str(workspace)]) == 0
+    report = Path(capsys.readouterr().out.strip()).with_name("report.md").read_text()
+    assert "failed" not in report
+
+
+@pytest.mark.slow
+def test_only_broken_encoders_are_an_error_and_make_no_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    suite = tmp_path / "suite.toml"
+    suite.write_text('corpora = ["shapes"]\nsample = 8\n' + broken(tmp_path / "models", "checkpoint"))
+    assert main(["run", str(suite), "--quiet", "--workspace", str(tmp_path / "workspace")]) == 1
+    assert "cannot be loaded" in capsys.readouterr().err
+    assert not (tmp_path / "workspace" / "reports").exists()
+    [run] = EmbeddingStore.open(tmp_path / "workspace" / "store").rows("runs").to_pylist()
+    assert run["state"] == "failed"
+
+
+@pytest.mark.slow
+def test_an_encoder_that_cannot_be_scored_does_not_stop_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    workspace = tmp_path / "workspace"
+    embed = ["embed", "--corpora", "shapes", "--sample", "8", "--encoders", ",".join(SOUND), "--device", "cpu"]
+    assert main([*embed, "--quiet", "--workspace", str(workspace)]) == 0
+    scored = tasks.score.score.fn
+
+    def score(sets: Any, **options: Any) -> Any:
+        if sets.encoder == SOUND[0]:
+            raise WorkError("a row was changed on disk")
+        return scored(sets, **options)
+
+    monkeypatch.setattr(tasks.score.score, "fn", score)
+    assert main(["evaluate", "--replicates", "100", "--quiet", "--workspace", str(workspace)]) == 1
+    assert "  - tiny-clip on shapes-sample8: a row was changed on disk" in capsys.readouterr().err
+    assert {*EmbeddingStore.open(workspace / "store").rows("results")["encoder"].to_pylist()} == {SOUND[1]}
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        (["--protocols", "t2i/al"], "did you mean 't2i/all'?"),
+        (["--analyses", "hub"], "did you mean 'hubs'?"),
+        (["--device", "cuda:99"], "device 'cuda:99' does not exist"),
+        (["--device", "cpu,graphics"], "device 'graphics' is unknown"),
+        (["--encoders", "tiny-clap"], "did you mean 'tiny-clip'?"),
+        (["--corpora", "shaps"], "did you mean 'shapes'?"),
+    ],
+)
+def test_a_wrong_request_still_refuses_the_whole_run(
+    option: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace = tmp_path / "workspace"
+    words = ["run", "--corpora", "shapes", "--sample", "8", "--encoders", "tiny-clip", *option]
+    assert main([*words, "--workspace", str(workspace)]) == 2
+    assert text in capsys.readouterr().err
+    assert not workspace.exists()
