@@ -39,7 +39,7 @@ def test_a_module_is_encoded_again_when_the_weights_beside_it_change(
     write_weights(tmp_path, seed=0)
     assert "own on shapes-sample4: 0 items encoded" in said(capsys, *embed)
     write_weights(tmp_path, seed=1)
-    assert ": 0 items encoded" not in said(capsys, *embed)
+    assert "own on shapes-sample4: 24 items encoded" in said(capsys, *embed)
     write_weights(tmp_path, seed=0)
     assert "own on shapes-sample4: 0 items encoded" in said(capsys, *embed)
     (tmp_path / "weights.npy").unlink()
@@ -98,11 +98,12 @@ def test_captions_alone_are_encoded_and_what_is_printed_leads_to_figures(
 ) -> None:
     where = ["--workspace", str(tmp_path / "w")]
     named = ["--corpora", str(without_images), "--encoders", "tiny-clip"]
-    lines = said(capsys, "embed", *named, "--shards", shards, "--device", "cpu", "--quiet", *where).splitlines()
+    printed = said(capsys, "embed", *named, "--shards", shards, "--device", "cpu", "--quiet", *where)
+    lines = [line for line in printed.splitlines() if line.startswith(("tiny-clip on", "corpus "))]
     assert lines[0].startswith("tiny-clip on ids: 3 items encoded, 0 were already stored")
     assert len(lines) == 2
     assert lines[1].startswith("corpus 'ids': its images have no files, so only its captions can be encoded.")
-    assert said(capsys, "embed", *named, "--quiet", *where).startswith("tiny-clip on ids: 0 items encoded, 3 were")
+    assert "tiny-clip on ids: 0 items encoded, 3 were" in said(capsys, "embed", *named, "--quiet", *where)
     in_store = ["--corpora", "ids", "--encoders", "tiny-clip", *where]
     assert "its images have no files" in said(capsys, "evaluate", *in_store, "--quiet", code=2)
     assert "its images have no files" in said(capsys, "run", *named, "--device", "cpu", "--quiet", *where, code=2)

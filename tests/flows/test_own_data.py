@@ -79,13 +79,15 @@ def test_who_has_only_embeddings_is_led_from_ids_to_figures(folder: Path, capsys
     )
     assert main(["run", "--corpora", "products.toml", "--encoders", "tiny-clip", "--quiet"]) != 0
     printed = capsys.readouterr().err
-    assert "capim import --corpus products --encoder NAME --images FILE --captions FILE" in printed
-    assert "capim corpora ids products" in printed
+    assert "capim import --corpus products.toml --encoder NAME --images FILE --captions FILE" in printed
+    assert "capim corpora ids products.toml" in printed
     vectors = np.random.default_rng(0).normal(size=(12, 8)).astype(np.float32)
-    np.savez("images.npz", embeddings=vectors, ids=[row["id"] for row in rows(capsys, "corpora", "ids", "products")])
-    ids = [row["id"] for row in rows(capsys, "corpora", "ids", "products", "--modality", "caption")]
+    np.savez(
+        "images.npz", embeddings=vectors, ids=[row["id"] for row in rows(capsys, "corpora", "ids", "products.toml")]
+    )
+    ids = [row["id"] for row in rows(capsys, "corpora", "ids", "products.toml", "--modality", "caption")]
     np.savez("captions.npz", embeddings=vectors, ids=ids)
-    assert main(["import", "--corpus", "products", "--encoder", "ours", "--images", "images.npz"]) == 0
+    assert main(["import", "--corpus", "products.toml", "--encoder", "ours", "--images", "images.npz"]) == 0
     capsys.readouterr()
     evaluate = ["evaluate", "--replicates", "100", "--quiet"]
     for named in ([], ["--corpora", "products", "--encoders", "ours"]):
