@@ -57,8 +57,8 @@ def imported_spec(store: EmbeddingStore, files: Sequence[ImportFile], storage: S
     for spec in known_specs:
         if spec.adapter != ADAPTER:
             raise RequestError(
-                f"encoder name {name!r} belongs to a model that was not imported (adapter {spec.adapter}, fingerprint "
-                f"{spec.fingerprint}); give the import another name with --encoder"
+                f"encoder name {name!r} belongs to a model without imported embeddings (adapter {spec.adapter}, "
+                f"fingerprint {spec.fingerprint}); give the import another name with --encoder"
             )
     known = next((spec for spec in reversed(known_specs) if spec.revision == revision), None)
     faults = _disagreements(label, files)

@@ -212,6 +212,18 @@ def test_other_contents_are_refused_with_both_digests_and_replaced_on_demand(toy
         assert toy.rows(name)[key].to_pylist() == ["kept"], name
 
 
+def test_what_was_combined_from_a_replaced_set_goes_too(toy, save, make_spec):
+    (first,) = import_embeddings(toy, encoder="theirs", corpus="toy", images=save("i.npy", 20))
+    analysed(toy, first, toy.encoder("theirs"))
+    fused = make_spec(name="both", adapter="fusion", checkpoint="theirs+other", dim=1)
+    toy.write_encoder(fused)
+    row = toy.rows("results", result="kept").to_pylist()[0] | {"result": "fused", "evaluation": "e2", "encoder": "both"}
+    row |= {"encoder_fingerprint": fused.fingerprint, "corpus_fingerprint": first.key.corpus_fingerprint}
+    toy.write_rows("results", pa.Table.from_pylist([row], schema=RESULTS))
+    import_embeddings(toy, encoder="theirs", corpus="toy", images=save("j.npy", 20, seed=1), replace=True)
+    assert toy.rows("results")["result"].to_pylist() == ["kept"]
+
+
 def test_what_an_interrupted_import_left_is_not_mixed_with_other_contents(toy, save, make_block):
     (first,) = import_embeddings(toy, encoder="theirs", corpus="toy", images=save("i.npy", 20))
     spec = toy.encoder("theirs")
@@ -230,7 +242,7 @@ def test_a_name_or_form_that_belongs_to_another_encoder_is_refused(toy, save, ma
     with pytest.raises(RequestError, match=forms):
         import_embeddings(toy, encoder="theirs", corpus="toy", captions=save("wide.npy", 40, dim=16))
     toy.write_encoder(make_spec(name="encoded"))
-    with pytest.raises(RequestError, match=r"'encoded' belongs to a model that was not imported \(adapter none"):
+    with pytest.raises(RequestError, match=r"'encoded' belongs to a model without imported embeddings \(adapter none"):
         import_embeddings(toy, encoder="encoded", corpus="toy", images=save("i.npy", 20))
 
 
