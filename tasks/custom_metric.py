@@ -13,7 +13,7 @@ from tasks.diagnose import is_diagnosed
 from tasks.diagnosis.table import BY_PART
 from tasks.encoders.device import choose_device
 from tasks.metrics.custom import load_metric
-from tasks.runtime.figures.own_metric import OwnMetric, written
+from tasks.runtime.figures.own_metric import OwnMetric
 from tasks.runtime.progress import track
 from tasks.runtime.references import EvaluationRef, MetricRef
 from tasks.runtime.shell import shell
@@ -65,7 +65,7 @@ def custom_metric(
             sliced = (analyses or BY_PART) if is_diagnosed(protocol) else ()
             parts.append(own.rows(protocol, sliced, results=results, keep_replicates=keep_replicates))
             advance(1)
-    rows = written(store, [*parts, *([{"metrics": own.description()}] if any(parts) else [])])
+    rows = own.write(parts, chosen, results=results, all_slices=not analyses)
     return MetricRef(
         results=tuple(texts(rows["results"]["result"])) if "results" in rows else (),
         n_comparisons=len(rows.get("comparisons", ())),

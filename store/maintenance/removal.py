@@ -131,6 +131,14 @@ def drop_evaluations(
         delete(store.connection, name, column, sorted(stale))
 
 
+def drop_stale(
+    store: EmbeddingStore, table: str, key: str, *, kept: Collection[str], **equals: str | Sequence[str]
+) -> None:
+    """Drops the rows of an analysis that hold these texts, except those whose key is among ``kept``."""
+    stale = {*texts(store.rows(table, **equals)[key])} - {*kept}
+    delete(store.connection, table, key, sorted(stale))
+
+
 def _combined_from(store: EmbeddingStore, encoders: set[str]) -> list[str]:
     """Fingerprints of the encoders that were combined from one of these, by name."""
     specs = map(spec_from_json, texts(store.encoders()["spec"]))

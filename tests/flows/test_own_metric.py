@@ -244,6 +244,29 @@ def test_a_mistake_in_the_users_code_shows_its_line_and_leaves_nothing(
     assert len(rows(workspace, "runs")) == n_runs
 
 
+def test_rows_of_an_earlier_state_of_the_file_do_not_stay(workspace: Path) -> None:
+    file = workspace.parent / "own.py"
+    evaluate = ["evaluate", "--metric", "own.py:short(n=99)", *ONLY, *SAME]
+    tables = ("results", "replicates", "comparisons", "slices")
+
+    def counts() -> list[int]:
+        return [len(rows(workspace, table, metric="own:short(n=99)")) for table in tables]
+
+    others = {table: rows(workspace, table) for table in tables}
+    file.write_text(SHORT.replace("np.nan if text is None else", "1 if text is None else"))
+    assert main([*evaluate, "--keep-replicates"]) == 0
+    everywhere = counts()
+    assert everywhere[:3] == [6, 6, 6]
+    file.write_text(SHORT)
+    assert main(evaluate) == 0
+    assert counts()[:3] == [3, 0, 3]
+    assert 0 < counts()[3] < everywhere[3]
+    file.write_text(SHORT.replace("return np.where(words <= n,", "return np.where(words < 0,"))
+    assert main(evaluate) == 0
+    assert counts() == [0, 0, 0, 0]
+    assert {table: rows(workspace, table) for table in tables} == others
+
+
 def test_a_metric_that_applies_nowhere_stores_nothing_and_is_no_error(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -11,7 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from store import EmbeddingStore
-from store.schema import METRICS
+from store.maintenance.removal import drop_stale
+from store.schema import METRICS, texts
 from store.types import Corpus, EvalProtocol, Modality
 from tasks.diagnosis.analysis_input import AnalysisInput
 from tasks.diagnosis.slices import slice_rows
@@ -85,7 +86,39 @@ class OwnMetric:
             tables["replicates"] = pa.concat_tables([replicate_rows(each, self.resampling) for each in evaluated])
         return tables
 
-    def description(self) -> pa.Table:
+    def write(
+        self, parts: Sequence[Tables], protocols: Sequence[EvalProtocol], *, results: bool, all_slices: bool
+    ) -> Tables:
+        """Write the rows of these protocols, table by table, and return them.
+
+        Rows of an earlier state of the metric, of the same encoders under these protocols, are dropped: it may apply
+        to fewer queries now. With ``all_slices`` also slices.
+        """
+        names = dict.fromkeys(name for tables in parts for name in tables)
+        joined = {name: pa.concat_tables([tables[name] for tables in parts if name in tables]) for name in names}
+        if joined:
+            self.store.write_rows("metrics", self._description(), replace="metric")
+        encoders = [evaluation.sets.encoder_fingerprint for evaluation in self.evaluations]
+        keys = {"comparisons": "comparison", "slices": "slice", "results": "result", "replicates": "result"}
+        for name, key in keys.items() if results else list(keys.items())[:2]:
+            if name in joined:
+                self.store.write_rows(name, joined[name], replace=key)
+            if name == "slices" and not all_slices:
+                continue
+            sides = ("fingerprint_a", "fingerprint_b") if name == "comparisons" else ("encoder_fingerprint",)
+            drop_stale(
+                self.store,
+                name,
+                key,
+                kept=texts(joined[name][key]) if name in joined else (),
+                metric=self.custom.name,
+                corpus_fingerprint=self.corpus.fingerprint,
+                protocol=[protocol.id for protocol in protocols],
+                **dict.fromkeys(sides, encoders),
+            )
+        return joined
+
+    def _description(self) -> pa.Table:
         """The row of ``schema.METRICS``."""
         row = {
             "metric": self.custom.name,
@@ -179,13 +212,3 @@ class OwnMetric:
         rows = np.array([position[query] for query in task.query_ids], dtype=np.int64)
         for block in score_blocks(vectors("image"), vectors("caption"), task, device=self.device):
             yield block._replace(rows=rows[block.rows])
-
-
-def written(store: EmbeddingStore, parts: Sequence[Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
-    """Write rows of several protocols, table by table, each replacing earlier rows of the same key; returns them."""
-    names = dict.fromkeys(name for tables in parts for name in tables)
-    joined = {name: pa.concat_tables([tables[name] for tables in parts if name in tables]) for name in names}
-    keys = {"metrics": "metric", "comparisons": "comparison", "slices": "slice"}
-    for name, rows in joined.items():
-        store.write_rows(name, rows, replace=keys.get(name, "result"))
-    return joined
