@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from reports.sections import compositional, provenance
 from store import EmbeddingStore
 from store.types import EncoderSpec
 from tasks.corpora import CORPORA
+from tests.documents import ROOT, run_page
+from tests.results.gpt_4v import gpt_4v_files
 from tests.results.thirty import N_IMAGES, thirty_images, tied_scores
 
 QUICK = ("--replicates", "200")
@@ -102,7 +105,7 @@ def test_other_outcomes_are_refused_unless_they_shall_replace(
     capsys.readouterr()
     assert imported(workspace, "--outcomes", second) == 2
     message = capsys.readouterr().err
-    assert f"'theirs' has other outcomes of t2i/all on 'thirty': stored {stored}, given " in message
+    assert f"'theirs' has other outcomes on 'thirty': t2i/all (stored {stored}, given " in message
     assert "--replace" in message
     assert {row["evaluation"] for row in results(workspace, encoder="theirs")} == {stored}
 
@@ -266,3 +269,23 @@ def test_bivlc_by_one_command_each_and_a_test_for_every_type(
     tables = [block for block in compositional.section(data).blocks if isinstance(block, Table)]
     assert "winoground-tags-bivlc" in {table.id for table in tables}
     capsys.readouterr()
+
+
+@pytest.mark.slow
+def test_every_command_of_the_page_runs_as_printed(shared_data: Path, tmp_path: Path) -> None:
+    shutil.copy(shared_data / "bivlc" / "ViT-B-32.csv", tmp_path / "BiVLC_ViT-B-32.csv")
+    answers = tmp_path / "gpt-4v-results" / "positive-first"
+    answers.mkdir(parents=True)
+    gpt_4v_files(answers, shared_data / "sugar_crepe")
+    (tmp_path / "sugar-crepe").mkdir()
+    (tmp_path / "sugar-crepe" / "data").symlink_to(shared_data / "sugar_crepe")
+    workspace = tmp_path / "workspace"
+    run = ["run", "--corpora", "shapes", "--sample", "40", "--encoders", "tiny-clip", "--device", "cpu", "--quiet"]
+    assert main([*run, *QUICK, "--workspace", str(workspace)]) == 0
+    run_page(ROOT / "docs" / "outcomes.md", tmp_path)
+    found = values(workspace, encoder="gpt-4v")
+    assert round(found["sugarcrepe/swap_att", "pair_accuracy"][0], 4) == 0.9114
+    assert ("sugarcrepe/macro", "pair_accuracy") in found
+    assert {key: value for key, (value, *_) in values(workspace, encoder="theirs").items()} == {
+        key: value for key, (value, *_) in values(workspace, encoder="tiny-clip").items()
+    }

@@ -21,7 +21,7 @@ class ImportPlan:
         imported: Its outcomes.
         new: Evaluation ids that are not stored with these settings.
         replaced: Evaluation ids of other outcomes of the same model, corpus and protocol.
-        faults: Why these may not be replaced; empty if they may.
+        faults: Why these may not be replaced, in one line; empty if they may.
     """
 
     imported: Imported
@@ -39,20 +39,20 @@ def plan_import(store: EmbeddingStore, imported: Imported, *, resampling: Resamp
     same = {r["evaluation"] for r in rows if (r["replicates"], r["seed"], r["level"]) == settings}
     counts = store.counts("outcomes", "evaluation", evaluation=list(imported.outcomes))
     new = [key for key, each in imported.outcomes.items() if key not in same or counts.get(key) != len(each)]
-    replaced, faults = [], []
+    replaced, others = [], []
     for key, outcomes in imported.outcomes.items():
         protocol = outcomes.protocol.id
         for other in sorted({r["evaluation"] for r in rows if r["protocol"] == protocol} - {key}):
             replaced.append(other)
-            faults.append(
-                f"{encoder.name!r} has other outcomes of {protocol} on {corpus.name!r}: stored {other}, given {key}; "
-                "give --replace to replace them, or another --revision or --encoder to keep both"
-            )
+            others.append(f"{protocol} (stored {other}, given {key})")
+    fault = (
+        f"{encoder.name!r} has other outcomes on {corpus.name!r}: {', '.join(others)}; give --replace to replace them, "
+        "or another --revision or --encoder to keep both"
+    )
     if replaced:  # sums over several protocols
         replaced += sorted({r["evaluation"] for r in rows if "+" in r["protocol"]})
-    return ImportPlan(
-        imported=imported, new=tuple(new), replaced=tuple(replaced), faults=() if replace else tuple(faults)
-    )
+    faults = (fault,) if others and not replace else ()
+    return ImportPlan(imported=imported, new=tuple(new), replaced=tuple(replaced), faults=faults)
 
 
 def write_import(store: EmbeddingStore, plans: Sequence[ImportPlan], *, run: str, resampling: Resampling) -> list[str]:
@@ -81,6 +81,8 @@ def write_import(store: EmbeddingStore, plans: Sequence[ImportPlan], *, run: str
             lines.append(f"{what}: {', '.join(texts(rows.results['metric'])) or 'no metric is determined'}")
         if plan.new and (rsum := imported.rsum(run=run, resampling=resampling)) is not None:
             store.write_rows("results", rsum, replace="evaluation")
+        if plan.new:
+            lines.append(f"run `capim compare --corpora {imported.corpus.name}` to compare it with other models")
         if plan.replaced:
             drop_evaluations(
                 store,
