@@ -61,4 +61,4 @@ def import_outcomes(
         imported = Imported.of(each.outcomes, encoder, subject)
         plans.append(plan_import(store, imported, resampling=resampling, replace=replace))
     left_out = [f"{name}: {line}" for name, each in found.items() for line in each.left_out]
-    return write_import(store, plans, run=run, resampling=resampling) + left_out
+    return left_out + write_import(store, plans, run=run, resampling=resampling)

@@ -158,6 +158,12 @@ def test_a_table_that_cannot_be_meant_is_explained(
         outcomes_of_rows(named_rows(rows), small(), protocols=protocols)
 
 
+def test_answers_about_pairs_need_a_corpus_of_pairs() -> None:
+    corpus = build_corpus("plain", [ImageRow("a")], [CaptionRow("a-0", "a", "x")], source=None)
+    with pytest.raises(RequestError, match=r"the rows judge pairs \(columns correct\), corpus 'plain' has none"):
+        outcomes_of_rows(named_rows([{"query": "p0", "correct": 1}]), corpus)
+
+
 def test_all_faults_of_a_table_are_named_together() -> None:
     rows: list[dict[str, Any]] = [{"query": "p0", "correct": "maybe"}, {"query": "p9", "correct": 1}]
     with pytest.raises(RequestError) as caught:

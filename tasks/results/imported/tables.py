@@ -163,7 +163,8 @@ def _of_choices(part: _Part, corpus: Corpus, faults: list[str], left_out: list[s
     direction = _DIRECTION_OF_FORM[part.form]
     items = compositional_items(corpus, direction)
     if not items.ids:
-        faults.append(f"{', '.join(FORMS[part.form])}: corpus {corpus.name!r} has no {direction}")
+        columns = ", ".join(FORMS[part.form])
+        faults.append(f"the rows judge {direction} (columns {columns}), corpus {corpus.name!r} has none")
         return []
     matched = match(part.rows, items, faults)
     judgements = _judgements(part, faults)
