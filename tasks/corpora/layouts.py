@@ -40,6 +40,7 @@ FOLDER_LAYOUTS: dict[str, tuple[str, ...]] = {
     "xflickrco": ("en.jsonl",),
     "docci": ("docci_descriptions.jsonlines",),
 }
+CAPTIONS_FILES = ("coco-karpathy", "flickr30k-karpathy")  # readers whose file may be named in place of its folder
 COCO_FILES = ("captions.json", "captions_*.json", "annotations/captions_*.json")
 
 _SHOWN = 3
@@ -80,6 +81,9 @@ def recognise_file(path: Path) -> Recognised | None:
         return Recognised(
             {"reader": "webdataset", "root": str(path.parent), "shards": path.name, "name": name}, "one tar shard"
         )
+    for reader in CAPTIONS_FILES:
+        if path.name in FOLDER_LAYOUTS[reader]:
+            return Recognised({"reader": reader, "root": str(path)}, f"the corpus {reader}, by the name {path.name}")
     beside: Content = {"images": str(path.parent.parent)} if path.parent.name == "annotations" else {}
     if is_coco(path):
         content: Content = {"reader": "coco-captions", "root": str(path.parent), "captions": str(path), **beside}

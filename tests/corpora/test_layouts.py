@@ -262,3 +262,10 @@ def test_a_check_ends_with_the_command_to_type_next(put: Put, monkeypatch: pytes
 
 def test_published_layouts_name_readers_that_exist() -> None:
     assert set(FOLDER_LAYOUTS) <= set(CORPORA)
+
+
+def test_the_captions_file_of_a_published_split_is_named_like_its_folder(put: Put) -> None:
+    split = [{"image": f"{n}.jpg", "caption": [f"caption {n} {k}" for k in range(5)]} for n in range(2)]
+    root = put({"flickr30k_test.json": json.dumps(split)})
+    alone, folder = check_corpus(root / "flickr30k_test.json"), check_corpus(root)
+    assert (alone.name, alone.fingerprint) == (folder.name, folder.fingerprint)
