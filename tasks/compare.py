@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from store import EmbeddingStore
-from tasks.results.comparison import EncoderOutcomes, comparison_rows, shared_metrics
+from tasks.results.comparison import EncoderOutcomes, compared_metrics, comparison_rows
 from tasks.runtime.progress import track
 from tasks.runtime.references import CompareRef, EvaluationRef
 from tasks.runtime.shell import shell
@@ -42,7 +42,7 @@ def compare_corpus(
             ]
             rows = comparison_rows(
                 encoders,
-                shared_metrics(encoders),
+                compared_metrics(encoders),
                 corpus=sets.corpus,
                 corpus_fingerprint=sets.corpus_fingerprint,
                 run=run,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ import pyarrow as pa
 from store.errors import RequestError
 from store.schema import COMPARISONS
 from store.types import digest16
-from tasks.metrics import Metric, metrics_of
+from tasks.metrics import METRICS, Metric, metrics_of
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.clusters import Clusters, known_queries
 from tasks.statistics.pairwise import compare_encoders
@@ -46,8 +47,8 @@ def comparison_rows(
     """One row of ``schema.COMPARISONS`` per metric and pair of encoders; no rows for fewer than two encoders.
 
     p-values are adjusted over all pairs of one metric. A query counts where a metric has a value of both encoders; an
-    encoder without any value of a metric is not compared by it. ``n_clusters`` is the number of images of the corpus,
-    so that the draws are those of the results.
+    encoder without any value of a metric, or of which imported outcomes leave it open, is not compared by it.
+    ``n_clusters`` is the number of images of the corpus, so that the draws are those of the results.
 
     Raises:
         RequestError: Encoders under different protocols, or with different queries.
@@ -60,15 +61,21 @@ def comparison_rows(
     clusters = Clusters.of(first.clusters, n_clusters, first.weights)
     created = datetime.now(UTC)
     rows = []
+    known = {key: metrics_of(encoder.outcomes) for key, encoder in by_key.items()}
     for metric in metrics:
-        values = {key: metric.per_query(encoder.outcomes) for key, encoder in by_key.items()}
+        of_table = metric in METRICS.values()
+        values = {
+            key: metric.per_query(encoder.outcomes)
+            for key, encoder in by_key.items()
+            if metric in known[key] or not of_table
+        }
         compared = compare_encoders(
             {key: of_encoder for key, of_encoder in values.items() if known_queries(of_encoder).any()},
             clusters,
             resampling,
             reduce=metric.reduce,
             lower_is_better=not metric.higher_is_better,
-            share=_is_share(metric, encoders),
+            share=_is_share(metric, [by_key[key] for key in values]),
         )
         for pair in compared:
             a, b = by_key[pair.a], by_key[pair.b]
@@ -111,10 +118,10 @@ def comparison_rows(
     return pa.Table.from_pylist(rows, schema=COMPARISONS)
 
 
-def shared_metrics(encoders: Sequence[EncoderOutcomes]) -> list[Metric]:
-    """The metrics that the outcomes of all encoders determine."""
-    metrics = [metrics_of(encoder.outcomes) for encoder in encoders]
-    return [metric for metric in metrics[0] if all(metric in others for others in metrics)]
+def compared_metrics(encoders: Sequence[EncoderOutcomes]) -> list[Metric]:
+    """The metrics that the outcomes of at least two encoders determine."""
+    counts = Counter(metric.name for encoder in encoders for metric in metrics_of(encoder.outcomes))
+    return [metric for metric in METRICS.values() if counts[metric.name] > 1]
 
 
 def _check_same_queries(encoders: Sequence[EncoderOutcomes]) -> None:

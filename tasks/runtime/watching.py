@@ -14,7 +14,7 @@ from tasks.corpora.images.decode import decode_image
 from tasks.encoders import Encoder, encode_captions, encode_images
 from tasks.metrics import METRICS
 from tasks.reference.changes import FigureChange, adjust
-from tasks.results.comparison import EncoderOutcomes, comparison_rows, shared_metrics
+from tasks.results.comparison import EncoderOutcomes, compared_metrics, comparison_rows
 from tasks.runtime.references import EvaluationRef, SetsRef
 from tasks.runtime.stored import read_multivectors, read_outcomes
 from tasks.scoring.protocols.layout import cluster_count
@@ -77,7 +77,7 @@ def figure_changes(
     ]
     compared = comparison_rows(
         encoders,
-        shared_metrics(encoders),
+        compared_metrics(encoders),
         corpus=corpus.name,
         corpus_fingerprint=corpus.fingerprint,
         run="",

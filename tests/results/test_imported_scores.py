@@ -10,10 +10,12 @@ import pytest
 from store.errors import RequestError
 from store.types import Corpus
 from tasks.metrics import METRICS, metrics_of
+from tasks.results.comparison import EncoderOutcomes, compared_metrics, comparison_rows
 from tasks.results.imported.matrices import ScoreMatrix, outcomes_of_matrix, read_matrix
 from tasks.results.imported.runs import outcomes_of_run, read_run
 from tasks.scoring.dense import score_dense
 from tasks.scoring.protocols.selection import build_tasks, protocols_of
+from tasks.statistics.resampling import Resampling
 from tests.results.thirty import N_IMAGES, assert_equal, thirty_images, tied_scores, unit_vectors
 
 
@@ -201,6 +203,31 @@ def test_a_tie_in_a_list_does_not_hide_a_metric_that_is_known(corpus: Corpus) ->
     assert METRICS["MRR"] in metrics_of(ours)
     assert METRICS["R@1"].value(ours) == 0.5
     assert METRICS["recall_all@10"] not in metrics_of(ours)
+
+
+def test_a_model_that_leaves_a_metric_open_does_not_keep_others_from_it(corpus: Corpus, scores: np.ndarray) -> None:
+    """Two models by scores, one by lists of three: all by R@1, the two by MRR."""
+    noise = 0.2 * np.random.default_rng(1).standard_normal(scores.shape)
+    whole = [
+        outcomes_of_matrix(ScoreMatrix(table, None, None), corpus, protocols=["t2i/all"]).outcomes[0]
+        for table in (scores, (scores + noise).astype(np.float32))
+    ]
+    captions, images = corpus.captions["id"].to_pylist()[: 2 * N_IMAGES], corpus.images["id"].to_pylist()
+    lists = {
+        str(caption): {str(images[at]): float(row[at]) for at in np.argsort(-row, kind="stable")[:3]}
+        for caption, row in zip(captions, scores, strict=False)
+    }
+    models = [*whole, *outcomes_of_run(lists, corpus)]
+    encoders = [EncoderOutcomes(encoder=n, fingerprint=n, outcomes=o) for n, o in zip("abc", models, strict=True)]
+    rows = comparison_rows(
+        encoders, compared_metrics(encoders), corpus="thirty", corpus_fingerprint="f", run="r", n_clusters=N_IMAGES,
+        resampling=Resampling(replicates=200, permutations=99),
+    ).to_pylist()  # fmt: skip
+    pairs = [(row["metric"], row["encoder_a"] + row["encoder_b"]) for row in rows]
+    assert [pair for metric, pair in pairs if metric == "R@1"] == ["ab", "ac", "bc"]
+    assert [pair for metric, pair in pairs if metric == "MRR"] == ["ab"]
+    of_lists = next(row for row in rows if (row["metric"], row["encoder_a"] + row["encoder_b"]) == ("R@1", "ac"))
+    assert of_lists["difference"] == 0
 
 
 @pytest.mark.parametrize(
