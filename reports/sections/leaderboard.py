@@ -9,6 +9,7 @@ from reports.elements.tables import ColumnOf, absent, anchor, measures, numbers,
 from reports.rows.report_data import ReportData, is_own
 from reports.rows.speed import bytes_per_image, image_rate
 from reports.sections.frontier import accuracy_over_speed, rate_cell
+from store.exchange.imported_encoder import ADAPTER as IMPORTED
 from tasks.statistics.ranks import EncoderRank
 
 HEADLINES = ("t2i/all", "i2t/any")
@@ -144,7 +145,8 @@ def _cost_columns(data: ReportData, corpus: str) -> list[ColumnOf[str]]:
 
 def _identity(data: ReportData, name: str) -> str:
     spec = data.specs[name]
-    return f"{spec.checkpoint} at {spec.revision}, {spec.adapter}, {spec.dim} components, {spec.precision}"
+    precision = "" if spec.adapter == IMPORTED else f", {spec.precision}"  # of a forward pass that capim did not run
+    return f"{spec.checkpoint} at {spec.revision}, {spec.adapter}, {spec.dim} components{precision}"
 
 
 def _rank_cell(rank: EncoderRank | None) -> Cell:

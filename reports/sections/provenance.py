@@ -12,6 +12,7 @@ from reports.elements.page import Block, Cell, Section, Table, Text
 from reports.elements.tables import measures, numbers, pivot, texts
 from reports.rows.report_data import ReportData, Row
 from reports.sections.ablations import rounding_cost
+from store.exchange.imported_encoder import ADAPTER as IMPORTED
 from store.types import EncoderSpec
 
 MOST_SKIPPED = 200  # images listed by name
@@ -89,7 +90,7 @@ def _encoders(data: ReportData) -> Table:
         texts("Adapter", lambda s: f"{s.adapter} v{s.adapter_version}"),
         texts("Vectors", of_vectors(lambda s: s.vectors)),
         numbers("Dim", of_vectors(lambda s: str(s.dim))),
-        texts("Precision", of_vectors(lambda s: s.precision)),
+        texts("Precision", of_vectors(lambda s: show.ABSENT if s.adapter == IMPORTED else s.precision)),
         texts("Stored as", of_vectors(lambda s: Cell(text=s.storage, note=rounding_cost(data, s.name)))),
         texts("Options", lambda s: ", ".join(f"{k}={v}" for k, v in sorted(s.options.items())) or show.ABSENT),
         texts("Fingerprint", lambda s: s.fingerprint),

@@ -89,6 +89,7 @@ def test_two_corpora_by_two_imports_each_are_one_model_and_the_report_says_nothi
     assert {corpus for corpus, _, _ in found} == {"first", "second"}
     text = Path(run("report").strip()).with_name("report.md").read_text("utf-8")
     assert text.count("unversioned") == 1
+    assert "| theirs | theirs | unversioned | imported v1 | single | 16 | – | float32 | – |" in text
     for untrue in ("earlier version", "Left out", "changed"):
         assert untrue not in text, untrue
     store = EmbeddingStore.open(workspace / "store")

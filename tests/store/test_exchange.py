@@ -151,7 +151,7 @@ def test_rows_are_written_as_they_are_stored(store, tmp_path, suffix, table, sch
         if field.nullable and number == 1:
             return None
         if pa.types.is_list(field.type):
-            return [1, 2, number]
+            return [True, False] if field.type.value_type == pa.bool_() else [1, 2, number]
         if pa.types.is_timestamp(field.type):
             return datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
         if pa.types.is_string(field.type):
