@@ -227,9 +227,9 @@ def _unknown(what: What, rows: Sequence[Row], uri: str) -> str:
     names = sorted({str(row["name"]) for row in rows})
     near = next(_near(what, shown, rows, names), None)
     hint = f"did you mean {near!r}? " if near else ""
+    command = f". Run `capim embed --corpora {shown}` with an encoder first" if _can_be_read(location_of(what)) else ""
     return (
-        f"corpus {shown!r} is not in the store{uri and f' {uri}'}; {hint}it holds {', '.join(names) or 'none'}. "
-        f"Run `capim embed --corpora {shown}` with an encoder first"
+        f"corpus {shown!r} is not in the store{uri and f' {uri}'}; {hint}it holds {', '.join(names) or 'none'}{command}"
     )
 
 

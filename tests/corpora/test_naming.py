@@ -57,12 +57,12 @@ def test_a_run_with_a_sample_means_the_sample() -> None:
         stored_corpus("shapes", register[1:])
 
 
-def test_all_unknown_names_come_together_with_the_nearest() -> None:
+def test_all_unknown_names_come_together_with_the_nearest(coco_folder: Path) -> None:
     with pytest.raises(RequestError) as caught:
-        stored_corpora(["phtos", "/nowhere/fotos"], [row("photos", "/a/photos")], uri="/s")
+        stored_corpora(["phtos", str(coco_folder)], [row("photos", "/a/photos")], uri="/s")
     assert len(caught.value.faults) == 2
-    assert "corpus 'phtos' is not in the store /s; did you mean 'photos'? it holds photos" in caught.value.faults[0]
-    assert "capim embed --corpora /nowhere/fotos" in caught.value.faults[1]
+    assert caught.value.faults[0] == "corpus 'phtos' is not in the store /s; did you mean 'photos'? it holds photos"
+    assert f"it holds photos. Run `capim embed --corpora {coco_folder}`" in caught.value.faults[1]
 
 
 def test_a_stored_name_is_read_from_where_it_came(coco_folder: Path) -> None:
