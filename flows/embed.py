@@ -14,7 +14,7 @@ from prefect import flow
 
 from flows.config import RunConfig
 from flows.execution import Failed, announce, attempt, attempt_each, call, refuse_all, task_runner, timeout_seconds
-from flows.request import Request, check_request, entry_named
+from flows.request import Request, check_request, entry_named, missing_encoder
 from flows.runs import IncompleteError, recorded_run
 from store.errors import RequestError
 from store.types import MODALITIES, EncoderSpec, Modality
@@ -130,8 +130,7 @@ def embed_step(
                     done += references
     if failed and len(failed) == len(works):
         refuse_all(list(failed.values()))
-    missing = [Missing(subject=name, reason=failure.reason) for name, failure in failed.items()]
-    return tuple(done), (*request.missing, *missing)
+    return tuple(done), (*request.missing, *(missing_encoder(name, failure) for name, failure in failed.items()))
 
 
 def paired(embedded: tuple[EmbedRef, ...]) -> tuple[EmbedRef, ...]:

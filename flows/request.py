@@ -62,8 +62,13 @@ def check_request(config: RunConfig, opened: OpenCorpora, modalities: Sequence[M
         faults += error.faults
     if faults:
         raise RequestError(faults)
-    missing = tuple(Missing(subject=name, reason=Failed(error=error).reason) for name, error in unanswered.items())
+    missing = tuple(missing_encoder(name, Failed(error=error)) for name, error in unanswered.items())
     return Request(encoders=encoders, missing=missing)
+
+
+def missing_encoder(name: str, failure: Failed) -> Missing:
+    """An encoder that failed, with the reason without its name."""
+    return Missing(subject=name, reason=failure.reason.removeprefix(f"encoder {name!r}: "))
 
 
 def device_faults(config: RunConfig) -> list[str]:
