@@ -63,6 +63,7 @@ BY_HAND = {
     "nDCG@10": ndcg_10,
     "recall_all@10": lambda hits: sum(hits[:10]) / sum(hits),
     "mean_rank": lambda hits: hits.index(1) + 1.0,
+    "MRR": lambda hits: 1 / (hits.index(1) + 1),
 }
 
 
@@ -107,6 +108,19 @@ def test_a_tie_is_wrong_in_winoground_and_shown_by_the_highest_value() -> None:
 def test_weights_make_unequal_groups_count_alike() -> None:
     outcomes = replace(outcomes_of([[1], [1], [2]]), weights=np.array([0.75, 0.75, 1.5]))
     assert METRICS["R@1"].value(outcomes) == 0.5
+
+
+def test_chance_of_ranks_is_that_of_random_orders() -> None:
+    """Chance of MRR was 1 / E[rank], and that of the median rank the expected rank."""
+    rng = np.random.default_rng(0)
+    galleries = [(400, 1)] * 30 + [(400, 5)] * 170
+    random = outcomes_of([np.sort(rng.permutation(n)[:c] + 1).tolist() for n, c in galleries * 20], n_gallery=400)
+    first = random.rank_best.astype(float)
+    assert METRICS["MRR"].chance(random) == pytest.approx((1 / first).mean(), rel=0.05)
+    assert METRICS["median_rank"].chance(random) == pytest.approx(np.median(first), rel=0.05)
+    assert METRICS["mean_rank"].chance(random) == pytest.approx(first.mean(), rel=0.05)
+    constant = tied(0, 4_999, 1)
+    assert METRICS["MRR"].value(constant) == pytest.approx((1 / np.arange(1, 5_001)).sum() / 5_000)
 
 
 def test_median_rank_is_the_median_of_expected_ranks() -> None:
