@@ -19,6 +19,7 @@ from prefect.runtime import deployment
 from flows.config import RunConfig
 from store import EmbeddingStore
 from store.errors import RequestError, WorkError
+from store.maintenance.removal import discard_if_empty
 from store.schema import RUNS
 from tasks.runtime.references import Missing
 from tasks.runtime.versions import library_versions
@@ -35,7 +36,7 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
     _check_workspace(config.workspace)
     started = datetime.now(UTC)
     run = f"{started:%Y%m%dT%H%M%S}-{kind}-{secrets.token_hex(2)}"
-    store = EmbeddingStore.open(config.store_uri, create=kind in _ENCODING)
+    store, is_new = _opened(config.store_uri, create=kind in _ENCODING)
     row = {
         "run": run,
         "name": config.name,
@@ -61,8 +62,20 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
     except BaseException as error:
         message = " ".join(str(error).split())
         write(state="failed", finished=datetime.now(UTC), message=f"{type(error).__name__}: {message}")
+        if is_new and isinstance(error, RequestError):
+            discard_if_empty(store)
         raise
     write(state="completed", finished=datetime.now(UTC))
+
+
+def _opened(store_uri: str, *, create: bool) -> tuple[EmbeddingStore, bool]:
+    """The store, and whether it was made just now."""
+    try:
+        return EmbeddingStore.open(store_uri), False
+    except RequestError:
+        if not create:
+            raise
+    return EmbeddingStore.open(store_uri, create=True), True
 
 
 class IncompleteError(WorkError):

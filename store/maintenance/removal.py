@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from store.embedding_store import EmbeddingStore
 from store.errors import RequestError
@@ -143,3 +145,18 @@ def _combined_from(store: EmbeddingStore, encoders: set[str]) -> list[str]:
     """Fingerprints of the encoders that were combined from one of these, by name."""
     specs = map(spec_from_json, texts(store.encoders()["spec"]))
     return [spec.fingerprint for spec in specs if "+" in spec.checkpoint and encoders & {*spec.checkpoint.split("+")}]
+
+
+def discard_if_empty(store: EmbeddingStore) -> None:
+    """Removes a store without corpora and encoders, and in a folder its folders if nothing else is in them.
+
+    For a wrong request, which leaves no store behind that was not there before.
+    """
+    if store.corpora().num_rows or store.encoders().num_rows:
+        return
+    for name in store.connection.names():
+        store.connection.drop(name)
+    if store.connection.is_local:
+        for folder in (Path(store.uri), Path(store.uri).parent):
+            with suppress(OSError):
+                folder.rmdir()

@@ -107,7 +107,9 @@ def random_median_rank(outcomes: Outcomes) -> float:
         missed = np.cumprod((n_gallery - n_relevant - ranks) / (n_gallery - ranks))
         later[1 : len(missed) + 1] += count * missed
         later[0] += count
-    return float(np.argmax(later <= later[0] / 2))
+    later /= later[0]
+    first, last = (np.argmax(later <= 0.5 + side * 1e-9) for side in (1, -1))
+    return float(first + last) / 2  # the middle, where half of all orders have the item at or before a rank
 
 
 def hit_at(k: int) -> Metric:

@@ -209,3 +209,12 @@ def test_fused_lists_are_an_encoder_like_any_other(workspace: Path, capsys: pyte
 def test_too_few_images_for_an_index_is_a_wrong_request(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ann", "--encoders", "tiny-clip", "--corpora", CORPUS, "--workspace", str(workspace), "--quiet"]) == 2
     assert "at least 256 vectors, got 40" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "options", [["--corpus", "./nowhere", "--images", "x.npy"], ["--corpus", "shapes", "--images", "x.npy"]]
+)
+def test_a_wrong_import_leaves_no_store_behind(tmp_path: Path, options: list[str]) -> None:
+    target = tmp_path / "new"
+    assert main(["import", "--encoder", "theirs", *options, "--workspace", str(target)]) == 2
+    assert not target.exists()

@@ -72,7 +72,7 @@ def test_stored_vectors_are_evaluated_compared_queried_and_reported(workspace: P
     where = ["--workspace", str(workspace)]
     chosen = [*CHOSEN, "--quiet", *where]
     results = run_without_extras(
-        ["list", "encoders", *where],
+        ["list", "encoders"],
         ["evaluate", *chosen, "--replicates", "100"],
         ["compare", *chosen, "--replicates", "100"],
         ["report", *chosen],
