@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from prefect import flow
 
 from flows.config import RunConfig
@@ -9,6 +11,7 @@ from flows.execution import Failed, attempt_each, call, call_each, refuse_all, t
 from flows.request import device_faults, evaluations_of
 from flows.runs import IncompleteError, recorded_run
 from store.errors import RequestError
+from tasks.complete import complete_figures, find_outcomes
 from tasks.custom_metric import custom_metric
 from tasks.diagnosis.table import BY_PART, check_analyses
 from tasks.discover import find_sets
@@ -26,26 +29,35 @@ from tasks.score import check_protocols, score
 def evaluate(config: RunConfig) -> tuple[EvaluationRef, ...]:
     """Score the newest sets of the run's encoders and corpora (all where none is named); one reference per pair.
 
+    Encoders that have outcomes only get the metrics that these lack.
+
     Raises:
         IncompleteError: Some encoders could not be scored; the others are.
     """
-    sets: tuple[SetsRef, ...] = call(
-        find_sets,
-        config.store_uri,
-        corpora=config.corpora,
-        encoders=config.encoders,
-        sample=config.sample,
-        seed=config.seed,
-    )
+    wanted: dict[str, Any] = {
+        "corpora": config.corpora,
+        "encoders": config.encoders,
+        "sample": config.sample,
+        "seed": config.seed,
+    }
+    sets: tuple[SetsRef, ...] = call(find_sets, config.store_uri, **wanted)
+    outcomes: tuple[EvaluationRef, ...] = call(find_outcomes, config.store_uri, **wanted)
     if faults := device_faults(config):
         raise RequestError(faults)
     if config.protocols:
-        call(check_protocols, sets, store_uri=config.store_uri, protocols=config.protocols)
+        call(
+            check_protocols,
+            (*sets, *(each.sets for each in outcomes)),
+            store_uri=config.store_uri,
+            protocols=config.protocols,
+        )
     with recorded_run(config, "evaluate") as run:
         evaluated, missing = evaluate_step(config, run, sets)
+        settings = {name: value for name, value in _settings(config, run).items() if name != "device"}
+        completed = tuple(call_each(complete_figures, [{"evaluation": each, **settings} for each in outcomes]))
         if missing:
-            raise IncompleteError(evaluated, missing)
-    return evaluated
+            raise IncompleteError((*evaluated, *completed), missing)
+    return (*evaluated, *completed)
 
 
 def evaluate_step(
@@ -56,7 +68,17 @@ def evaluate_step(
     Raises:
         WorkError: All pairs failed.
     """
-    arguments = {
+    settings = _settings(config, run)
+    attempts = attempt_each(score, [{"sets": pair, **settings} for pair in sets])
+    failed = {pair: one for pair, one in zip(sets, attempts, strict=True) if isinstance(one, Failed)}
+    if failed and len(failed) == len(sets):
+        refuse_all(list(failed.values()))
+    missing = [Missing(subject=f"{pair.encoder} on {pair.corpus}", reason=one.reason) for pair, one in failed.items()]
+    return tuple(one for one in attempts if not isinstance(one, Failed)), tuple(missing)
+
+
+def _settings(config: RunConfig, run: str) -> dict[str, Any]:
+    return {
         "store_uri": config.store_uri,
         "protocols": config.protocols,
         "device": config.device.partition(",")[0],
@@ -64,12 +86,6 @@ def evaluate_step(
         "keep_replicates": config.keep_replicates,
         "run": run,
     }
-    attempts = attempt_each(score, [{"sets": pair, **arguments} for pair in sets])
-    failed = {pair: one for pair, one in zip(sets, attempts, strict=True) if isinstance(one, Failed)}
-    if failed and len(failed) == len(sets):
-        refuse_all(list(failed.values()))
-    missing = [Missing(subject=f"{pair.encoder} on {pair.corpus}", reason=one.reason) for pair, one in failed.items()]
-    return tuple(one for one in attempts if not isinstance(one, Failed)), tuple(missing)
 
 
 @flow(name="custom-metric", flow_run_name="custom-metric {metric} {config.title}", timeout_seconds=timeout_seconds(24))

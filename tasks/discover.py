@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from store import EmbeddingStore
 from store.errors import RequestError
 from store.query.names import names_with_rows
+from store.schema import texts
 from tasks.corpora.naming import stored_corpora
 from tasks.runtime.references import SEVERAL_PROTOCOLS, EvaluationRef, SetsRef, encoder_name
 from tasks.runtime.scoring import missing_sets
 from tasks.runtime.shell import shell
+from tasks.runtime.stored import WITHOUT_VECTORS
 
 Named = str | dict[str, Any]
 
@@ -20,24 +22,23 @@ Named = str | dict[str, Any]
 def find_sets(
     store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Named], sample: int | None = None, seed: int = 0
 ) -> tuple[SetsRef, ...]:
-    """The newest sealed pairs of embedding sets of these names; all pairs where no name is given.
+    """The newest sealed pairs of embedding sets of these names; all pairs, of encoders with embeddings, without names.
 
     Raises:
-        RequestError: A named pair is missing, or the store has none.
+        RequestError: A named pair is missing, or there are neither pairs nor outcomes.
     """
     store = EmbeddingStore.open(store_uri)
     sealed = {(s.key.encoder_fingerprint, s.key.corpus_fingerprint, s.key.modality) for s in store.sealed_sets()}
-    encoder_names = [encoder_name(e) for e in encoders] or sorted(
-        set(cast("list[str]", store.encoders()["name"].to_pylist()))
-    )
+    encoder_names = [encoder_name(e) for e in encoders] or sorted(set(texts(store.encoders()["name"])))
     register = store.corpora().to_pylist()
     rows = stored_corpora(corpora, register, sample=sample, seed=seed, uri=store.uri)
     states = [row["fingerprint"] for row in rows] or sorted({row["name"] for row in register})
+    encoded = [name for name in encoder_names if store.encoder(name).adapter not in WITHOUT_VECTORS]
     found: list[SetsRef] = []
     faults: list[str] = []
     parts: list[str] = []
     for state in states:
-        for encoder in encoder_names:
+        for encoder in encoded:
             key = store.key(encoder=encoder, corpus=state, modality="image")
             pair = (key.encoder_fingerprint, key.corpus_fingerprint)
             lacking = [modality for modality in ("image", "caption") if (*pair, modality) not in sealed]
@@ -45,7 +46,7 @@ def find_sets(
                 found.append(SetsRef(**{name: getattr(key, name) for name in SetsRef.__dataclass_fields__}))
             elif (encoders and corpora) or len(lacking) == 1:
                 (faults if encoders and corpora else parts).append(missing_sets(store, key, lacking))
-    if not found and not faults:
+    if not found and not faults and (parts or encoded == encoder_names):
         first = "run `capim run`, `capim embed`, or `capim import` for embeddings made elsewhere"
         faults = parts or [f"the store {store.uri} has no complete embedding sets; {first}"]
     if faults:

@@ -16,7 +16,7 @@ from store.types import Corpus, EvalProtocol, Modality, SetKey, digest16
 from tasks.corpora.encodable import encodable, import_advice
 from tasks.encoders.device import choose_device
 from tasks.metrics.crosslingual import language_part
-from tasks.runtime.references import SetsRef
+from tasks.runtime.references import EvaluationRef, SetsRef
 from tasks.runtime.stored import read_outcomes
 from tasks.scoring.evaluate import SCORER_VERSION, evaluate
 from tasks.scoring.languages import CaptionParts
@@ -69,6 +69,25 @@ def missing_sets(store: EmbeddingStore, key: SetKey, modalities: Sequence[str]) 
         command = f"capim import --corpus {key.corpus} --encoder {key.encoder} {files}"
     what = " and ".join(f"{modality}s" for modality in modalities)
     return f"there are no complete embeddings of the {what} of {key.corpus!r} by {key.encoder!r}; run `{command}`"
+
+
+def stored_evaluations(store: EmbeddingStore, evaluation: EvaluationRef, protocol_ids: Sequence[str]) -> ScoredSets:
+    """What is stored of an encoder without embeddings, under the protocols of these ids; all where none is named."""
+    sets = evaluation.sets
+    corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
+    chosen = [protocol for protocol in protocol_ids or evaluation.evaluations if protocol in evaluation.evaluations]
+    protocols = select_protocols(corpus, chosen) if chosen else ()
+    evaluations = {protocol.id: evaluation.evaluations[protocol.id] for protocol in protocols}
+    row = store.rows("results", evaluation=list(evaluation.evaluations.values())).slice(0, 1).to_pylist()[0]
+    return ScoredSets(
+        store=store,
+        sets=sets,
+        corpus=corpus,
+        protocols=protocols,
+        evaluations=evaluations,
+        image_tag=row["image_tag"],
+        caption_tag=row["caption_tag"],
+    )
 
 
 def open_sets(store: EmbeddingStore, sets: SetsRef, protocol_ids: Sequence[str]) -> ScoredSets:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from flows.cli import main
 from store import EmbeddingStore
+from tasks.corpora import open_corpus
 from tasks.corpora.readers.shapes import read_shapes
 from tasks.metrics import METRICS
 from tasks.metrics.metric import RETRIEVAL, Metric
@@ -292,3 +293,26 @@ def test_ranks_that_are_known_as_ranges_are_left_out_where_they_do_not_determine
         assert ("theirs" in encoders, left_out) == (determined, not determined)
     assert main(["evaluate", "--metric", "own.py:margin", "--encoders", "theirs", *SAME]) == 2
     assert "theirs on shapes, t2i/all: no score blocks, the store has no embeddings" in capsys.readouterr().err
+
+
+def test_a_metric_added_to_the_table_is_computed_for_imported_outcomes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace = tmp_path / "imported"
+    captions = [str(row) for row in open_corpus("shapes").captions["id"].to_pylist()]
+    ranks = "".join(f"t2i/all,{caption},{1 + n % 3}\n" for n, caption in enumerate(captions))
+    (tmp_path / "ranks.csv").write_text(f"protocol,query,rank\n{ranks}")
+    where = ["--workspace", str(workspace), "--replicates", "100"]
+    outcomes = ["--outcomes", str(tmp_path / "ranks.csv"), "--encoder", "theirs", "--corpus", "shapes"]
+    assert main(["import", *outcomes, *where]) == 0
+    before = rows(workspace, "results")
+    monkeypatch.setitem(METRICS, NEW.name, NEW)
+    capsys.readouterr()
+    assert main(["evaluate", *where]) == 0
+    assert "0 protocols scored, 1 were already stored; 1 figures computed" in capsys.readouterr().err
+    after = rows(workspace, "results")
+    assert [row for row in after if row["metric"] != NEW.name] == before
+    [new] = [row for row in after if row["metric"] == NEW.name]
+    assert new["value"] == pytest.approx(np.mean([1 + n % 3 <= 2 for n in range(len(captions))]))
+    assert main(["evaluate", "--encoders", "theirs", *where]) == 0
+    assert main(["evaluate", "--encoders", "nobody", *where]) == 2
