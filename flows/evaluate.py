@@ -53,7 +53,7 @@ def evaluate(config: RunConfig) -> tuple[EvaluationRef, ...]:
         )
     with recorded_run(config, "evaluate") as run:
         evaluated, missing = evaluate_step(config, run, sets)
-        settings = {name: value for name, value in _settings(config, run).items() if name != "device"}
+        settings = _settings(config, run)
         completed = tuple(call_each(complete_figures, [{"evaluation": each, **settings} for each in outcomes]))
         if missing:
             raise IncompleteError((*evaluated, *completed), missing)
@@ -68,7 +68,7 @@ def evaluate_step(
     Raises:
         WorkError: All pairs failed.
     """
-    settings = _settings(config, run)
+    settings = {"device": config.device.partition(",")[0], **_settings(config, run)}
     attempts = attempt_each(score, [{"sets": pair, **settings} for pair in sets])
     failed = {pair: one for pair, one in zip(sets, attempts, strict=True) if isinstance(one, Failed)}
     if failed and len(failed) == len(sets):
@@ -78,10 +78,10 @@ def evaluate_step(
 
 
 def _settings(config: RunConfig, run: str) -> dict[str, Any]:
+    """What tasks that compute figures have in common."""
     return {
         "store_uri": config.store_uri,
         "protocols": config.protocols,
-        "device": config.device.partition(",")[0],
         "resampling": config.resampling,
         "keep_replicates": config.keep_replicates,
         "run": run,

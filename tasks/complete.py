@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from store import EmbeddingStore
 from store.errors import RequestError
-from store.schema import texts
 from tasks.discover import Named, find_evaluations
 from tasks.runtime.figures.result_writer import ResultWriter
 from tasks.runtime.references import EvaluationRef, encoder_name
 from tasks.runtime.scoring import stored_evaluations
 from tasks.runtime.shell import shell
-from tasks.runtime.stored import WITHOUT_VECTORS
+from tasks.runtime.stored import outcome_encoders
 from tasks.statistics.resampling import Resampling
 
 
@@ -27,10 +26,10 @@ def find_outcomes(
     """
     store = EmbeddingStore.open(store_uri)
     named = [encoder_name(e) for e in encoders]
-    specs = {name: store.encoder(name) for name in named or texts(store.encoders()["name"])}
-    names = [name for name, spec in specs.items() if spec.adapter in WITHOUT_VECTORS]
-    if not named:
-        names = sorted(set(texts(store.rows("results", encoder=names)["encoder"]))) if names else []
+    kind = outcome_encoders(store)
+    names = (
+        [name for name in named if name in kind] if named else sorted(kind & store.counts("results", "encoder").keys())
+    )
     if not names:
         return ()
     try:

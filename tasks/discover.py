@@ -13,7 +13,7 @@ from tasks.corpora.naming import stored_corpora
 from tasks.runtime.references import SEVERAL_PROTOCOLS, EvaluationRef, SetsRef, encoder_name
 from tasks.runtime.scoring import missing_sets
 from tasks.runtime.shell import shell
-from tasks.runtime.stored import WITHOUT_VECTORS
+from tasks.runtime.stored import outcome_encoders
 
 Named = str | dict[str, Any]
 
@@ -33,7 +33,8 @@ def find_sets(
     register = store.corpora().to_pylist()
     rows = stored_corpora(corpora, register, sample=sample, seed=seed, uri=store.uri)
     states = [row["fingerprint"] for row in rows] or sorted({row["name"] for row in register})
-    encoded = [name for name in encoder_names if store.encoder(name).adapter not in WITHOUT_VECTORS]
+    without_embeddings = outcome_encoders(store)
+    encoded = [name for name in encoder_names if name not in without_embeddings]
     found: list[SetsRef] = []
     faults: list[str] = []
     parts: list[str] = []

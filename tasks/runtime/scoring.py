@@ -78,7 +78,7 @@ def stored_evaluations(store: EmbeddingStore, evaluation: EvaluationRef, protoco
     chosen = [protocol for protocol in protocol_ids or evaluation.evaluations if protocol in evaluation.evaluations]
     protocols = select_protocols(corpus, chosen) if chosen else ()
     evaluations = {protocol.id: evaluation.evaluations[protocol.id] for protocol in protocols}
-    row = store.rows("results", evaluation=list(evaluation.evaluations.values())).slice(0, 1).to_pylist()[0]
+    row = store.rows("results", evaluation=next(iter(evaluation.evaluations.values()))).slice(0, 1).to_pylist()[0]
     return ScoredSets(
         store=store,
         sets=sets,

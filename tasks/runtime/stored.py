@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from store import EmbeddingStore
 from store.errors import WorkError
+from store.keys import spec_from_json
 from store.ragged import Ragged
 from store.types import Corpus, EvalProtocol, Modality
 from tasks.diagnosis.vectors import LateInteractionVectors, SingleVectors, StoredVectors
@@ -31,6 +32,15 @@ def read_outcomes(store: EmbeddingStore, evaluation: str, protocol: EvalProtocol
 
 
 WITHOUT_VECTORS = frozenset({"outcomes", "two-stage", "fusion"})  # adapters of encoders that have outcomes only
+
+
+def outcome_encoders(store: EmbeddingStore) -> set[str]:
+    """Names and fingerprints of the encoders that have outcomes only; of a name, what was last registered under it."""
+    rows = sorted(store.encoders().to_pylist(), key=lambda row: row["written"])
+    adapters = {row[key]: spec_from_json(row["spec"]).adapter for row in rows for key in ("fingerprint", "name")}
+    return {encoder for encoder, adapter in adapters.items() if adapter in WITHOUT_VECTORS}
+
+
 MOST_IMAGES = 1000  # of a late-interaction encoder: with a thousand vectors of 128 float32 each, half a GiB
 
 
