@@ -10,6 +10,7 @@ from tasks.diagnosis.ablations.devices import device_rows
 from tasks.diagnosis.analysis_input import AnalysisInput
 from tasks.diagnosis.slices import slice_rows
 from tasks.diagnosis.table import diagnose
+from tasks.metrics.headline import DIRECTIONS
 from tasks.reference.gate import gate_rows, judge_results
 from tasks.reference.published import published
 from tasks.runtime.progress import track
@@ -77,4 +78,4 @@ def diagnose_corpus(
 
 def is_diagnosed(protocol: EvalProtocol) -> bool:
     """Whether a protocol is analysed: the headline of either direction, pairs, and all quadruples together."""
-    return protocol.id in ("t2i/all", "i2t/any", "winoground") or protocol.direction == "pairs"
+    return protocol.id in (*DIRECTIONS, "winoground") or protocol.direction == "pairs"

@@ -9,6 +9,7 @@ from store.errors import RequestError
 from store.maintenance.removal import drop_superseded
 from store.types import Corpus, EvalProtocol
 from tasks.metrics.crosslingual import language_part
+from tasks.metrics.headline import DIRECTIONS, RSUM
 from tasks.results.languages import Part
 from tasks.runtime.figures.result_writer import ResultWriter
 from tasks.runtime.progress import track
@@ -17,8 +18,6 @@ from tasks.runtime.scoring import open_sets, outcomes_of
 from tasks.runtime.shell import shell
 from tasks.scoring.protocols.selection import protocols_of, select_protocols
 from tasks.statistics.resampling import Resampling
-
-HEADLINES = ("t2i/all", "i2t/any")
 
 
 @shell("score", run_name="score-{sets.encoder}-{sets.corpus}")
@@ -41,7 +40,7 @@ def score(
     scored = open_sets(store, sets, protocols)
     writer = ResultWriter(scored=scored, resampling=resampling, run=run)
     evaluations = scored.evaluations
-    headlines = select_protocols(scored.corpus, HEADLINES) if evaluations.keys() >= set(HEADLINES) else ()
+    headlines = select_protocols(scored.corpus, DIRECTIONS) if evaluations.keys() >= set(DIRECTIONS) else ()
     languages = _all_languages(scored.corpus, scored.protocols)
     joint = [scored.joint_evaluation(group) for group in (headlines, languages) if group]
     renewed = writer.renew([*evaluations.values(), *joint], keep_replicates=keep_replicates)
@@ -62,7 +61,7 @@ def score(
             n_figures = writer.write_metrics(scored_together, keep_replicates=keep_replicates, present=kept)
             n_added += 0 if is_fresh else n_figures
             advance(len(scored_together))
-    if headlines and ("+".join(HEADLINES) not in renewed or any(protocol not in present for protocol in HEADLINES)):
+    if headlines and (RSUM.protocol not in renewed or any(protocol not in present for protocol in DIRECTIONS)):
         writer.write_rsum(headlines)
     if languages and (parts or not any("*" in protocol for protocol in renewed)):
         writer.write_languages(languages, parts)

@@ -15,6 +15,7 @@ from store.exchange.imported_encoder import UNVERSIONED
 from store.keys import is_fingerprint
 from store.types import Corpus, EncoderSpec, digest16
 from tasks.metrics import metrics_of
+from tasks.metrics.headline import DIRECTIONS
 from tasks.results.imported.exported import in_query_order
 from tasks.results.rsum import RECALLS, rsum_row
 from tasks.results.summary import Evaluated, Provenance, result_rows
@@ -23,7 +24,6 @@ from tasks.scoring.protocols.layout import cluster_count
 from tasks.statistics.resampling import Resampling
 
 ADAPTER = "outcomes"
-_HEADLINES = ("t2i/all", "i2t/any")
 _IDENTITY = ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint")
 
 
@@ -126,9 +126,9 @@ class Imported:
     def rsum(self, *, run: str, resampling: Resampling) -> pa.Table | None:
         """The row of RSUM; None unless both headlines were imported and determine the six recalls."""
         by_protocol = {each.protocol.id: (key, each) for key, each in self.outcomes.items()}
-        both = [by_protocol[protocol] for protocol in _HEADLINES if protocol in by_protocol]
+        both = [by_protocol[protocol] for protocol in DIRECTIONS if protocol in by_protocol]
         names = {metric.name for metric in RECALLS}
-        if len(both) < len(_HEADLINES) or not all(names <= {m.name for m in metrics_of(o)} for _, o in both):
+        if len(both) < len(DIRECTIONS) or not all(names <= {m.name for m in metrics_of(o)} for _, o in both):
             return None
         identity = self._identity(digest16([key for key, _ in both]))
         source = Provenance(**identity, image_tag="", caption_tag="", run=run)

@@ -1,0 +1,64 @@
+"""The headline of a corpus: the figures that stand for it in planned tests and in the ranking over several corpora.
+
+All other figures of a corpus are exploratory (``docs/protocols.md`` §6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from store.types import Direction, EvalProtocol
+
+DIRECTIONS = ("t2i/all", "i2t/any")
+"""The two protocols of the literature, whose recalls add up to RSUM."""
+
+
+class Figure(NamedTuple):
+    """One metric under one protocol."""
+
+    protocol: str
+    metric: str
+
+
+RSUM = Figure("+".join(DIRECTIONS), "RSUM")
+
+
+def headline_of(protocols: Iterable[EvalProtocol]) -> tuple[Figure, ...]:
+    """The figures of a corpus that was evaluated by these protocols; their mean is the headline.
+
+    The first that it has of
+
+    1. quadruples: the group score of all, or of each tag where only these were evaluated;
+    2. pairs: the accuracy, as the mean over categories, or of each category;
+    3. judged documents: nDCG@10;
+    4. retrieval: R@1 under ``t2i/all`` and ``i2t/any``, or under the one that was evaluated;
+    5. captions by language and translator: R@1 of each, in the directions that were evaluated;
+    6. R@1 under the first other protocol of each direction, by name.
+
+    Examples:
+        >>> def protocols(direction, *ids):
+        ...     return [EvalProtocol(id=id_, direction=direction, title="") for id_ in ids]
+        >>> retrieval = [*protocols("t2i", "t2i/all", "t2i/first"), *protocols("i2t", "i2t/any")]
+        >>> headline_of(retrieval)
+        (Figure(protocol='t2i/all', metric='R@1'), Figure(protocol='i2t/any', metric='R@1'))
+        >>> headline_of([*retrieval, *protocols("quadruples", "winoground", "winoground/Object")])
+        (Figure(protocol='winoground', metric='winoground_group'),)
+    """
+    ids: dict[Direction, list[str]] = {"quadruples": [], "pairs": [], "t2i": [], "i2t": []}
+    for protocol in sorted(protocols, key=lambda p: p.id):
+        if "@" not in protocol.id:  # an orientation of late interaction
+            ids[protocol.direction].append(protocol.id)
+    retrieval = [*ids["t2i"], *ids["i2t"]]
+    candidates = (
+        ("winoground_group", [p for p in ids["quadruples"] if p == "winoground"]),
+        ("winoground_group", ids["quadruples"]),
+        ("pair_accuracy", [p for p in ids["pairs"] if p.endswith("/macro")]),
+        ("pair_accuracy", [p for p in ids["pairs"] if not p.endswith(("/micro", "/all-negatives"))]),
+        ("pair_accuracy", ids["pairs"][:1]),
+        ("nDCG@10", [p for p in retrieval if p == "t2i/judged"]),
+        ("R@1", [p for p in DIRECTIONS if p in retrieval]),
+        ("R@1", [p for p in retrieval if p.count("/") == 2]),
+        ("R@1", [*ids["t2i"][:1], *ids["i2t"][:1]]),
+    )
+    return next((tuple(Figure(p, metric) for p in found) for metric, found in candidates if found), ())
