@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.pairwise import compare_encoders
-from tasks.statistics.ranks import PairTest, rank_encoders
+from tasks.statistics.ranks import PairTest, rank_encoders, rank_sets
 from tasks.statistics.resampling import Resampling
 
 V29 = [  # the seed's example: Apple beats both, LAION and MetaCLIP cannot be told apart
@@ -65,3 +65,11 @@ def test_comparisons_give_ranks() -> None:
     assert {r.encoder: (r.best, r.worst, r.tied_with_best) for r in found} == {
         "a": (1, 2, True), "b": (1, 2, True), "c": (3, 3, False),
     }  # fmt: skip
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=5, max_size=5), min_size=5, max_size=5))
+def test_an_encoder_that_any_other_beats_cannot_be_the_best(wins: list[list[bool]]) -> None:
+    better = np.triu(np.array(wins), 1)
+    for encoder, held in enumerate(rank_sets(better)):
+        assert 1 <= held.best <= held.worst <= 5
+        assert held.tied_with_best == (not better[:, encoder].any())
