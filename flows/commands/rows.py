@@ -36,7 +36,7 @@ def results(args: argparse.Namespace) -> None:
     replicates and sealed embedding sets of every figure.
 
     With --against published, print how each figure compares with the published one instead: reproduced, other
-    protocol, suspect, or no reference.
+    protocol, suspect, not compared (a sample of the published data set), or no reference.
 
     Example: capim results --corpus shapes --protocol t2i/all --metric R@1 --format json
     """

@@ -16,8 +16,10 @@ def section(data: ReportData) -> Section:
     """Suspect results first, as a notice; then every result with a reference."""
     rows = [r for r in data.slices if r["analysis"] == ANALYSIS]
     suspects = [r for r in rows if r["level_name"] == "suspect"]
-    compared = [r for r in rows if r["level_name"] != "no reference"]
-    without = sorted({r["encoder"] for r in rows} - {r["encoder"] for r in compared})
+    parts = sorted({f"{r['corpus']} is a {r['reason']}" for r in rows if r["level_name"] == "not compared"})
+    compared = [r for r in rows if r["level_name"] not in ("no reference", "not compared")]
+    unpublished = {r["encoder"] for r in rows if r["level_name"] == "no reference"}
+    without = sorted(unpublished - {r["encoder"] for r in compared})
     blocks: list[Block] = []
     if suspects:
         title = f"{show.count(len(suspects), 'result')} far from the published figure"
@@ -29,7 +31,8 @@ def section(data: ReportData) -> Section:
         title="Comparison with published figures",
         lead="Each result beside the figure published for the same model and protocol. A suspect result is more often "
         "caused by an error in loading or preprocessing than by a real difference."
-        + (f" No published figures for {show.listing(without)}." if without else ""),
+        + (f" No published figures for {show.listing(without)}." if without else "")
+        + "".join(f" {part}: published figures are of all images." for part in parts),
         blocks=tuple(blocks),
     )
 

@@ -39,7 +39,7 @@ def hubs(data: AnalysisInput) -> Iterator[Slice]:
         lists = _lists_by_cluster(data, top_ords, len(items))[:, searched].tocsr()
         counts = counts[searched]
         skewed = _jackknifed(skewness(counts), _skewness_without(lists, counts)[occupied], level)
-        never = _jackknifed(float((counts == 0).mean()), _never_without(lists, counts)[occupied], level)
+        never = _jackknifed(float((counts == 0).mean()), _never_without(lists, counts)[occupied], level, ends=(0, 1))
         share = Interval(
             value=float(is_hub(counts).mean()), reason="no interval: the threshold depends on the same counts"
         )
@@ -116,8 +116,13 @@ def _by_cluster(lists: sparse.csr_matrix, values: NDArray[np.float64] | NDArray[
     return np.bincount(owner, weights=values, minlength=lists.shape[0]).astype(np.float64)
 
 
-def _jackknifed(estimate: float, left_out: NDArray[np.float64], level: float) -> Interval:
-    """The normal interval with the jackknife's standard error (Efron and Tibshirani 1993, equation 11.5)."""
+def _jackknifed(
+    estimate: float, left_out: NDArray[np.float64], level: float, *, ends: tuple[float, float] = (-np.inf, np.inf)
+) -> Interval:
+    """The normal interval with the jackknife's standard error (Efron and Tibshirani 1993, equation 11.5).
+
+    It is cut off at ``ends``, the lowest and the highest possible value.
+    """
     n = len(left_out)
     if n < 2:
         return Interval(value=estimate, reason=TOO_FEW_CLUSTERS)
@@ -125,7 +130,8 @@ def _jackknifed(estimate: float, left_out: NDArray[np.float64], level: float) ->
     if not np.isfinite(error) or error == 0:
         return Interval(value=estimate, reason=NO_SPREAD)
     half = float(ndtri((1 + level) / 2)) * error
-    return Interval(value=estimate, low=estimate - half, high=estimate + half, standard_error=error, method="jackknife")
+    low, high = max(ends[0], estimate - half), min(ends[1], estimate + half)
+    return Interval(value=estimate, low=low, high=high, standard_error=error, method="jackknife")
 
 
 def _lists_by_cluster(data: AnalysisInput, top_ords: NDArray[np.int32], n_items: int) -> sparse.csc_matrix:

@@ -10,11 +10,10 @@ import pyarrow as pa
 
 from store.schema import SLICES
 from store.types import EncoderSpec, canonical_json, digest16
-from tasks.reference.published import N_IMAGES, Published, ReferenceCheck, judge_figure, published_name
+from tasks.reference.published import N_IMAGES, SAMPLE, Published, ReferenceCheck, judge_figure, published_name
 
 ANALYSIS = "reference"
 _HEADLINES = ("R@1", "winoground_text", "winoground_image", "winoground_group")
-_PART = ReferenceCheck("no reference", None, "a part of the data set: figures are published for all of it")
 
 
 class CheckedResult(NamedTuple):
@@ -36,7 +35,7 @@ def judge_results(
     Args:
         results: ``schema.RESULTS``.
         specs: Encoder fingerprint -> spec. Results of other encoders are left out.
-        n_images: Corpus fingerprint -> images; a part of a data set in ``N_IMAGES`` has no reference.
+        n_images: Corpus fingerprint -> images; a part of a data set in ``N_IMAGES`` is not compared.
         references: From ``tasks.reference.published.published``.
     """
     checked = []
@@ -44,9 +43,8 @@ def judge_results(
         spec = specs.get(row["encoder_fingerprint"])
         if spec is None or row["value"] is None:
             continue
-        n_here = n_images[row["corpus_fingerprint"]]
-        check = _PART
-        if n_here == N_IMAGES.get(row["corpus"], n_here):
+        check = _part_of(row["corpus"], n_images[row["corpus_fingerprint"]])
+        if check is None:
             check = judge_figure(
                 row["value"],
                 checkpoint=published_name(spec.checkpoint, references),
@@ -58,6 +56,16 @@ def judge_results(
         if check.verdict != "no reference" or row["metric"] in _HEADLINES:
             checked.append(CheckedResult(row, check))
     return checked
+
+
+def _part_of(corpus: str, n_images: int) -> ReferenceCheck | None:
+    """Why a part of a data set with published figures is not compared with them; None for any other corpus."""
+    sample = SAMPLE.fullmatch(corpus)
+    n_all = N_IMAGES.get(sample["of"] if sample else corpus, n_images)
+    if n_images == n_all:
+        return None
+    what = "sample" if sample else "part"
+    return ReferenceCheck("not compared", None, f"{what} of {n_images:,} of {n_all:,} images, not compared")
 
 
 def gate_rows(checked: Sequence[CheckedResult], *, run: str) -> pa.Table:

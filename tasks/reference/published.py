@@ -8,19 +8,22 @@ Winoground columns): a seed row alone never makes a figure suspect.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from store.errors import RequestError
 
-Verdict: TypeAlias = Literal["reproduced", "other protocol", "suspect", "no reference"]
+Verdict: TypeAlias = Literal["reproduced", "other protocol", "suspect", "not compared", "no reference"]
 
 SEED = "V28 seed"
 EXCHANGED = 'printed there as "Image"'
 N_IMAGES = {"coco-karpathy": 5000, "flickr30k-karpathy": 1000, "winoground": 800, "coco-sm": 4993}
 """Images of the data sets that figures are published for: a part of one is an easier data set of its own."""
+SAMPLE = re.compile(r"(?P<of>.+)-sample\d+(-seed\d+)?")  # the name of a sample of a corpus (tasks.corpora.subset)
 
 _COLUMNS = ("model", "dataset", "protocol", "metric", "value", "source", "note")
 _TOLERANCE = 0.003
@@ -99,10 +102,10 @@ def judge_figure(
     ``checkpoint`` is the model by its name in the table (:func:`published_name`).
 
     Returns:
-        ``reproduced``: within tolerance of a figure of the same protocol. ``suspect``: outside the tolerance of all of
-        them (the nearest is given), or outside the range that a related protocol allows. ``other protocol``: published
-        under another protocol only. ``no reference``: not published, or only by the seed and not reproduced or with a
-        known fault.
+        ``reproduced``: within tolerance of a figure of the same protocol; several figures share the tolerance.
+        ``suspect``: outside the tolerance of all of them (the nearest is given), or outside the range that a related
+        protocol allows. ``other protocol``: published under another protocol only. ``no reference``: not published, or
+        only by the seed and not reproduced or with a known fault.
 
     Examples:
         >>> table = [Published("m", "coco-karpathy", "t2i/all", "R@1", 0.5421, "a table")]
@@ -115,20 +118,37 @@ def judge_figure(
     same_figure = [r for r in references if r.model == checkpoint and r.dataset == corpus and r.metric == metric]
     tolerance = _TOLERANCES.get(checkpoint, _TOLERANCES.get(corpus, _TOLERANCE)) + _FLOAT_NOISE
     trusted = sorted((r for r in same_figure if r.source != SEED), key=lambda r: abs(r.value - value))
-    same_protocol = [r for r in trusted if r.protocol == protocol]
-    if same_protocol:
-        if abs(same_protocol[0].value - value) <= tolerance:
+    if same_protocol := [r for r in trusted if r.protocol == protocol]:
+        half = _half_width([r.value for r in same_protocol], tolerance)
+        if abs(same_protocol[0].value - value) <= half:
             return ReferenceCheck("reproduced", same_protocol[0])
         return ReferenceCheck("suspect", same_protocol[0], _exchanged(value, checkpoint, corpus, metric, references))
-    for reference in trusted:
-        if (protocol, reference.protocol) in _RELATED:
-            low, high = _RELATED[protocol, reference.protocol]
-            inside = low - _FLOAT_NOISE <= value - reference.value <= high + _FLOAT_NOISE
-            remark = f"expected {100 * low:+.1f} to {100 * high:+.1f} points from {reference.protocol}"
-            return ReferenceCheck("other protocol" if inside else "suspect", reference, remark)
+    if related := [r for r in trusted if (protocol, r.protocol) in _RELATED]:
+        low, high = _RELATED[protocol, related[0].protocol]
+        middle, half = (low + high) / 2, _half_width([r.value for r in related], (high - low) / 2)
+        nearest = min(related, key=lambda r: abs(r.value + middle - value))
+        inside = abs(nearest.value + middle - value) <= half + _FLOAT_NOISE
+        span = f"{100 * (middle - half):+.1f} to {100 * (middle + half):+.1f}"
+        remark = f"expected {span} points from {nearest.protocol}"
+        return ReferenceCheck("other protocol" if inside else "suspect", nearest, remark)
     if trusted:
         return ReferenceCheck("other protocol", trusted[0])
     return _compare_with_seed(value, [r for r in same_figure if r.protocol == protocol], tolerance)
+
+
+def _half_width(figures: Sequence[float], tolerance: float) -> float:
+    """Half the width of the range around each published figure, so that the ranges cover ``2 * tolerance`` together.
+
+    Each figure would otherwise add a range of its own, and a wrong figure would pass the more easily, the more often a
+    model was published.
+
+    Examples:
+        >>> _half_width([0.5], 0.003), _half_width([0.5, 0.6], 0.003), round(_half_width([0.5, 0.502], 0.003), 6)
+        (0.003, 0.0015, 0.002)
+    """
+    gaps = sorted(high - low for low, high in pairwise(sorted(figures)))  # the smallest gaps close first
+    n = len(figures)
+    return max((2 * tolerance - sum(gaps[:closed])) / (2 * (n - closed)) for closed in range(n))
 
 
 def _compare_with_seed(value: float, seed_rows: Sequence[Published], tolerance: float) -> ReferenceCheck:

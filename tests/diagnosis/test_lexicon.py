@@ -22,6 +22,8 @@ ENOUGH = 0.95
         ("counting", "a pair of scissors on a desk"),
         ("counting", "a clock that says half past two"),
         ("counting", "no one is there"),
+        ("counting", "7:30 on a clock"),
+        ("counting", "4 x 4 driving uphill"),
         ("colour", "a bed covered in blankets"),
         ("colour", "a glass of orange juice beside sliced oranges"),
         ("colour", "some blueberries and ice cream"),
@@ -42,6 +44,8 @@ def test_a_word_inside_another_or_in_another_sense_does_not_count(feature: str, 
     [
         ("counting", "Two dogs, one cat and several birds", ["two", "several", "one"]),
         ("counting", "A COUPLE OF people", ["couple of"]),
+        ("counting", "2 dogs on a sofa", ["2"]),
+        ("counting", "12 large yellow dump trucks", ["12"]),
         ("colour", "A grey-white, multi-colored bus", ["grey", "white", "colored"]),
         ("colour", "an orange cat", ["orange"]),
         ("spatial", "left of a bus, next to a tree, under it", ["left of", "next to", "under"]),
@@ -64,6 +68,11 @@ def test_words_phrases_and_inflections_are_found(feature: str, text: str, found:
         (Rule(word="by", not_before="."), "they walk by", False),
         (Rule(word="by", not_before="."), "they walk by .", False),
         (Rule(word="#", before="*s"), "99 dogs", True),
+        (Rule(word="#", not_after="."), "99 dogs", True),
+        (Rule(word="#", not_after="."), ": 99 dogs", False),
+        (Rule(word="#", after="."), "99 dogs", False),
+        (Rule(word="#", after="^"), "99 dogs", True),
+        (Rule(word="#", after="^"), "the 99 dogs", False),
         (Rule(word="#", before="*s"), "100 dogs", False),
     ],
 )
@@ -99,3 +108,11 @@ def test_precision_and_recall_on_captions_labelled_by_hand(shared_data: Path, pa
     hits = sum(a and b for a, b in zip(detected, true, strict=True))
     assert hits / sum(detected) >= ENOUGH
     assert hits / sum(true) >= ENOUGH
+
+
+def test_real_captions_that_begin_with_a_numeral_say_how_many(shared_data: Path) -> None:
+    """None of them counted: what stood before the first word was taken for a full stop."""
+    images = json.loads((shared_data / "coco_karpathy" / "test_5k.json").read_text())
+    captions = [caption for image in images for caption in image["captions"] if caption.strip()[0].isdigit()]
+    assert len(captions) == 12
+    assert all(lexicon("counting").matches(caption) for caption in captions)

@@ -143,6 +143,30 @@ def test_the_jackknife_of_hubs_leaves_each_cluster_out() -> None:
     assert _never_without(lists, counts) == pytest.approx([(w == 0).mean() for w in without])
 
 
+@pytest.mark.parametrize(("seed", "size", "bias"), [(0, 6, 0.0), (4, 4, 0.5)])
+def test_the_interval_of_a_share_stays_within_0_and_1(seed: int, size: int, bias: float) -> None:
+    """The share of images that are never found, 0 in one of these, had an interval from -3.2 points."""
+    rng, n = np.random.default_rng(seed), 60
+    of = build_corpus(
+        "sixty",
+        [ImageRow(f"i{k}") for k in range(n)],
+        [CaptionRow(f"c{k}", f"i{k}", "x") for k in range(n)],
+        source=None,
+    )
+    [protocol] = select_protocols(of, ["t2i/all"])
+    captions, images = (rng.normal(size=(n, size)).astype(np.float32) for _ in range(2))
+    if bias:
+        images[:, 0], captions[:, 0] = bias * images[:, 0], 1
+    else:
+        images /= np.linalg.norm(images, axis=1, keepdims=True)
+    outcomes = score_dense(images, captions, [build_task(of, protocol)])["t2i/all"]
+    data = AnalysisInput(corpus=of, protocol=protocol, outcomes={"a": outcomes})
+    [share] = [s.interval for s in hubs(data) if s.feature == "share never found"]
+    assert share.low is not None
+    assert share.high is not None
+    assert 0 <= share.low <= share.value < share.high <= 1
+
+
 def test_a_margin_is_the_best_relevant_score_less_the_best_irrelevant_one() -> None:
     scores = perfect()
     scores[3, 5], scores[4, 7] = 2.0, 1.0

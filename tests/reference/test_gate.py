@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from store.errors import RequestError
 from store.schema import RESULTS
 from store.types import EncoderSpec
-from tasks.reference.gate import gate_rows, judge_results
+from tasks.corpora.subset import sample_suffix
+from tasks.reference.gate import CheckedResult, gate_rows, judge_results
 from tasks.reference.published import (
     SEED,
     Published,
@@ -48,6 +50,10 @@ def result_row(**changed: object) -> dict[str, object]:
 
 
 def judge_rows(*rows: dict[str, object], n_images: int = 5000) -> list[str]:
+    return [each.check.verdict for each in judge_table(*rows, n_images=n_images)]
+
+
+def judge_table(*rows: dict[str, object], n_images: int) -> list[CheckedResult]:
     import pyarrow as pa
 
     fields = [field.with_nullable(True) for field in RESULTS]
@@ -59,7 +65,7 @@ def judge_rows(*rows: dict[str, object], n_images: int = 5000) -> list[str]:
         references=published(),
     )
     assert gate_rows(found, run="r").num_rows == len(found)
-    return [each.check.verdict for each in found]
+    return found
 
 
 def test_capims_table_is_the_published_one(shared_data: Path) -> None:
@@ -91,6 +97,27 @@ def test_one_of_several_published_figures_is_enough() -> None:
     reference = judged(0.3780, **figure).reference
     assert reference is not None
     assert reference.source == "CLIP paper, Table 13"
+
+
+@pytest.mark.parametrize("others", [(), (0.3780,), (0.3720,), (0.3720, 0.3722), (0.3709,), (0.5, 0.6, 0.7)])
+@pytest.mark.parametrize("protocol", ["t2i/all", "t2i/first"])
+def test_several_published_figures_accept_no_wider_a_range_than_one(others: tuple[float, ...], protocol: str) -> None:
+    """Of the values that would be accepted around one figure, two figures 0.7 points apart accepted twice as many."""
+    table = [Published("m", "coco-karpathy", "t2i/all", "R@1", v, f"source {v}") for v in (0.3709, *others)]
+    grid = np.arange(0.300025, 0.75, 0.00005)
+    accepted = sum(
+        judge_figure(
+            value, checkpoint="m", corpus="coco-karpathy", protocol=protocol, metric="R@1", references=table
+        ).verdict
+        != "suspect"
+        for value in grid.tolist()
+    )
+    width = 0.006 if protocol == "t2i/all" else 0.03
+    assert accepted * 0.00005 == pytest.approx(width, rel=0.02)
+    if protocol == "t2i/all":
+        figures = {"checkpoint": "m", "corpus": "coco-karpathy", "protocol": protocol, "metric": "R@1"}
+        verdicts = {judge_figure(v, references=table, **figures).verdict for v in (0.3709, *others)}
+        assert verdicts == {"reproduced"}
 
 
 def test_siglip_with_the_wrong_padding_is_suspect_under_every_protocol() -> None:
@@ -135,10 +162,21 @@ def test_results_are_judged_by_checkpoint_and_headlines_without_reference_are_ke
     assert verdicts == ["reproduced", "suspect", "other protocol"]
 
 
-def test_a_sample_of_a_data_set_has_no_reference() -> None:
-    assert judge_rows(result_row(value=0.9), n_images=100) == ["no reference"]
+def test_a_part_of_a_data_set_is_not_compared_and_says_so() -> None:
+    assert judge_rows(result_row(value=0.9), n_images=100) == ["not compared"]
     assert judge_rows(result_row(), n_images=5000) == ["reproduced"]
-    assert judge_rows(result_row(), n_images=4999) == ["no reference"]
+    assert judge_rows(result_row(), n_images=4999) == ["not compared"]
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_a_sample_is_not_compared_whatever_its_name(seed: int) -> None:
+    """A run with --sample has a corpus of another name, of which nothing is published: no gate had said why."""
+    name = "coco-karpathy" + sample_suffix(500, seed)
+    [found] = judge_table(result_row(corpus=name), n_images=500)
+    assert (found.check.verdict, found.check.reference) == ("not compared", None)
+    assert found.check.remark == "sample of 500 of 5,000 images, not compared"
+    [other] = judge_table(result_row(corpus="shapes" + sample_suffix(100, seed)), n_images=100)
+    assert other.check.verdict == "no reference"
 
 
 def test_a_checkpoint_is_found_under_its_open_clip_name() -> None:

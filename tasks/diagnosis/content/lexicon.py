@@ -6,7 +6,7 @@ mark as a word. Precision and recall on hand-labelled captions are in ``tests/go
 In the files a *phrase* is words joined by ``_``, with ``{left,right}`` for alternatives. A *rule* accepts a word by
 its neighbours: ``after`` and ``not_after`` look at the word before it, ``before`` and ``not_before`` at the next one
 (``before`` at the next ``reach`` words). There ``*ed`` stands for any word with that ending, ``#`` for any whole number
-below 100, ``.`` for the end of the text or any punctuation mark.
+below 100, ``.`` for the end of the text or any punctuation mark, ``^`` for the start of the text.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _HYPHENS = re.compile(r"[-‐‑–—]+")
 _ALTERNATIVES = re.compile(r"\{([^}]*)\}")
 _E_DROPPED = re.compile(r"[^eo]e$")
 _NOTHING = re.compile(r"(?!)")
+_START = "^"
 
 
 def tokens_of(text: str) -> list[str]:
@@ -81,7 +82,7 @@ class Rule:
         """Whether the token at position ``at`` is the rule's word with neighbours that the rule accepts."""
         if not _is_any(tokens[at], self.word):
             return False
-        previous = tokens[at - 1] if at else "."
+        previous = tokens[at - 1] if at else _START
         following = [*tokens[at + 1 : at + 1 + self.reach], "."][: self.reach]
         return (
             (not self.after or _is_any(previous, self.after))
@@ -168,6 +169,8 @@ def _is_any(token: str, words: str) -> bool:
     for word in words.split():
         if word == token or (word.startswith("*") and token.endswith(word[1:]) and token != word[1:]):
             return True
-        if (word == "#" and token.isdecimal() and 0 < int(token) < 100) or (word == "." and not token[0].isalnum()):
+        if word == "#" and token.isdecimal() and 0 < int(token) < 100:
+            return True
+        if word == "." and token != _START and not token[0].isalnum():
             return True
     return False
