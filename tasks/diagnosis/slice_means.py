@@ -14,6 +14,7 @@ from tasks.diagnosis.analysis_input import AnalysisInput
 from tasks.diagnosis.slices import Slice
 from tasks.statistics.bootstrap import Interval, paired_intervals
 from tasks.statistics.clusters import Clusters
+from tasks.statistics.label_tests import label_tests
 from tasks.statistics.multiplicity import adjusted
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.slices import part_means
@@ -44,11 +45,14 @@ def contrast_slices(
     has_it, n = np.stack(list(features.values())), len(features)
     parts = np.concatenate([has_it, among & ~has_it])
     values = data.values(data.metric)
-    means = part_means(values, parts, data.clusters, data.resampling)
+    share = data.metric.startswith("R@")
+    means = part_means(values, parts, data.clusters, data.resampling, share=share)
     for row, encoder in enumerate(data.encoders):
         compared = among & ~np.isnan(values[row])
         counts = int(compared.sum()), int(np.unique(data.queries.clusters[compared]).size)
-        p_values = adjusted([means.p_value(row, at, n + at) for at in range(n)])
+        [tests] = label_tests(values[row : row + 1], has_it, compared, data.clusters, data.resampling)
+        small = [means.too_small(row, at, n + at) is not None or np.isnan(tests[at]) for at in range(n)]
+        p_values = adjusted([None if small[at] else float(tests[at]) for at in range(n)])
         for at, feature in enumerate(features):
             make = partial(data.slice, encoder, analysis, feature, data.metric)
             yield make(means.interval(row, at), level_name="with", counts=means.counts(row, at))
@@ -75,7 +79,8 @@ def part_slices(
     if not parts:
         return
     table = data.values(metric) if values is None else np.stack(list(values.values()))
-    means = part_means(table, np.stack(list(parts.values())), data.clusters, data.resampling)
+    share = values is None and metric.startswith("R@")
+    means = part_means(table, np.stack(list(parts.values())), data.clusters, data.resampling, share=share)
     for row, encoder in enumerate(data.encoders if values is None else values):
         for part, (feature, level_name) in enumerate(parts):
             yield data.slice(

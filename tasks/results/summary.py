@@ -19,12 +19,11 @@ from tasks.metrics.metric import Ties
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.bootstrap import Interval, bootstrap_samples
 from tasks.statistics.clusters import Clusters, known_queries
-from tasks.statistics.proportion import cluster_robust_error, wilson_interval
+from tasks.statistics.proportion import cluster_robust_error, interval_at_the_edge, wilson_interval
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.statistic import ClusteredValues, Reduce
 
 NOT_DEFINED = "no value: the aggregate of these queries is not a number"
-AT_THE_EDGE = "all queries have the same outcome: Wilson interval over the {n} clusters instead of the bootstrap"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +185,9 @@ def _intervals(evaluated: Sequence[Evaluated], resampling: Resampling) -> list[l
         intervals |= {member: interval for member, [interval] in zip(members, drawn, strict=True)}
     return [
         [
-            _at_the_edge(intervals[i, row], np.asarray(values)[0], clusters, resampling.level)
+            interval_at_the_edge(
+                intervals[i, row], _common(np.asarray(values)[0]), clusters.n_occupied, level=resampling.level
+            )
             if metric.reduce == "mean" and metric.higher_is_better
             else intervals[i, row]
             for row, (metric, (values, clusters)) in enumerate(each.samples)
@@ -195,16 +196,9 @@ def _intervals(evaluated: Sequence[Evaluated], resampling: Resampling) -> list[l
     ]
 
 
-def _at_the_edge(interval: Interval, values: NDArray[np.float64], clusters: Clusters, level: float) -> Interval:
-    """The Wilson interval where every query of a share hits, or every one misses; else the interval as it is.
-
-    The clusters are counted, not the queries: at worst, all queries of an image have the same outcome.
-    """
-    n = clusters.n_occupied
-    if interval.low is not None or n < 2 or values[0] not in (0.0, 1.0) or np.ptp(values) != 0:
-        return interval
-    low, high = wilson_interval(float(values[0]) * n, n, level=level)
-    return Interval(value=interval.value, low=low, high=high, method="wilson", reason=AT_THE_EDGE.format(n=n))
+def _common(values: NDArray[np.float64]) -> float:
+    """The value that all queries have; NaN if they differ."""
+    return float(values[0]) if np.ptp(values) == 0 else np.nan
 
 
 def _wilson(values: NDArray[np.float64], clusters: Clusters, level: float) -> dict[str, float | None]:

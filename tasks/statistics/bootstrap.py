@@ -22,6 +22,7 @@ from tasks.statistics.statistic import ClusteredValues, ClusterStatistic, Reduce
 
 TOO_FEW_CLUSTERS = "no interval: all queries belong to one cluster (image), at least two clusters are needed"
 NO_SPREAD = "no interval: all replicates are identical"
+_ROUNDING = 1e-12  # relative: replicates of a constant scorer differ by it where images have 5 or 6 captions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +211,7 @@ def interval_of(
     """
     drawn = replicates[np.isfinite(replicates)]
     method = "percentile" if left_out is None else "bca"
-    if drawn.size < 2 or drawn.min() == drawn.max():
+    if drawn.size < 2 or np.ptp(drawn) <= _ROUNDING * max(1.0, abs(estimate)):
         if one_value and drawn.size > 1:
             only = float(drawn[0])
             return Interval(value=estimate, low=only, high=only, standard_error=0.0, method=method)

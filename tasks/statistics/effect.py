@@ -1,4 +1,4 @@
-"""Effect sizes of two encoders: wins and losses, McNemar's test, Cohen's d and h, odds ratio, detectable effect."""
+"""Effect sizes of two encoders: wins and losses, McNemar's test, Cohen's d and h, odds ratio, power, equivalence."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
-from scipy.stats import binom
+from scipy.special import ndtr, ndtri
+from scipy.stats import beta, binom, t
 
 from tasks.statistics.clusters import Clusters
+from tasks.statistics.proportion import cluster_robust_error
 
 IDENTICAL = "no test: the encoders have the same value on every query"
 SEVERAL_QUERIES = "no McNemar test: images have several queries, which are not independent"
 POWER = 0.8  # of a detectable effect
 AGGREGATE = "no test and no effect size: the metric is an aggregate over queries, no mean or median of their values"
+_FEW_DIFFER = 10  # clusters: their error says nothing yet
 NEVER_LOSES = "no odds ratio: the second encoder wins on no query, the ratio is infinite"
 
 
@@ -140,16 +142,73 @@ def cohen_dz(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
     return float(difference.mean() / difference.std(ddof=1))
 
 
-def detectable_effect(standard_error: float, *, alpha: float) -> float:
-    """The true difference that a two-sided test at ``alpha`` finds with 80 % power, in the unit of the error.
+def detectable_effect(
+    difference: NDArray[np.float64], clusters: Clusters, *, critical: float, share: bool = False
+) -> float | None:
+    """The true difference that the sign-flip test finds with 80 % power, in the unit of the metric.
+
+    What the study could see, not evidence. The error of a share grows with the difference, because a difference of
+    ``d`` needs at least a share ``d`` of queries on which the encoders differ; and the test needs a least number of
+    clusters that all differ in one direction, whatever their error.
+
+    Args:
+        difference: First minus second encoder, per query, shape ``(n_queries,)``.
+        clusters: Of these queries.
+        critical: Studentised difference at which the test is significant: 1.96 for one pair at 5 %, more for many.
+        share: The values are hits and misses.
+
+    Returns:
+        None for fewer than two clusters, and for other metrics where the encoders never differ.
 
     Examples:
-        The familiar 2.8 standard errors: 1.96 to be significant and 0.84 to be so four times in five.
+        One win in 200 queries: six wins without a loss are significant, and 4 points give six in four studies of five.
 
-        >>> round(detectable_effect(1.0, alpha=0.05), 3)
-        2.802
+        >>> one_win = np.zeros(200)
+        >>> one_win[0] = 1
+        >>> round(detectable_effect(one_win, Clusters.of(range(200)), critical=1.96, share=True), 3)
+        0.039
     """
-    return float(ndtri(1 - alpha / 2) + ndtri(POWER)) * standard_error
+    if clusters.n_occupied < 2:
+        return None
+    error = cluster_robust_error(difference, clusters)
+    multiple = critical + float(ndtri(POWER))
+    if not share:
+        return multiple * error or None
+    n, spread = clusters.n_queries, float(np.var(difference))
+    design_effect = error**2 * n / spread if spread > 0 else 1.0
+    lost = min(float((difference > 0).mean()), float((difference < 0).mean()))
+    scale = multiple**2 * design_effect / n
+    by_error = (scale + math.sqrt(scale**2 + 8 * lost * scale * (1 + scale))) / (2 * (1 + scale))
+    means = np.abs(clusters.sums(difference[None])[:, 0]) / np.maximum(clusters.sizes, 1)
+    size = float(means[means > 0].mean()) if (means > 0).any() else 1.0  # of the difference of a cluster that differs
+    least = math.ceil(1 - math.log2(2 * float(ndtr(-critical))))  # clusters, all in one direction: p = 2 ** (1 - least)
+    if least > clusters.n_occupied:
+        return 1.0
+    by_count = size * float(beta.ppf(POWER, least, clusters.n_occupied - least + 1))
+    return min(1.0, max(by_error, by_count))
+
+
+def equivalence_p(difference: NDArray[np.float64], clusters: Clusters, *, margin: float) -> float | None:
+    """p-value of two one-sided tests that the true difference is within ``margin`` (Schuirmann 1987).
+
+    A t test with the clustered error. Where fewer than ten clusters differ it is the binomial probability of so few
+    when a share ``margin`` of clusters differs, which a difference of that size needs at least: for hits and misses.
+
+    Examples:
+        No difference in 100 queries is likely even if 1 % of all queries differ; in 1,000 it is not.
+
+        >>> [round(equivalence_p(np.zeros(n), Clusters.of(range(n)), margin=0.01), 4) for n in (100, 1000)]
+        [0.366, 0.0]
+    """
+    n = clusters.n_occupied
+    if n < 2:
+        return None
+    n_differ = int(np.count_nonzero(np.bincount(clusters.labels, weights=difference != 0)))
+    if n_differ < _FEW_DIFFER:
+        return float(binom.cdf(n_differ, n, margin))
+    error, mean = cluster_robust_error(difference, clusters), clusters.mean(difference)
+    lower, upper = t.sf((mean + margin) / error, n - 1), t.cdf((mean - margin) / error, n - 1)
+    return float(max(lower, upper))
 
 
 def cohen_h(share_a: float, share_b: float) -> float:

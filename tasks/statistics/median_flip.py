@@ -7,18 +7,23 @@ counts from one encoder to the other, which is one product of matrices.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tasks.statistics.clusters import Clusters, checked_values
-from tasks.statistics.draws import flip_blocks, narrowed, weighted_sums
-from tasks.statistics.permutation import EXACT_FLIPS, FlipTest, enumerated_test, random_test
+from tasks.statistics.draws import narrowed, weighted_sums
+from tasks.statistics.permutation import (
+    EXACT_FLIPS,
+    FlipTest,
+    all_flips,
+    enumerated_test,
+    shared_flips,
+    tests_of_flips,
+)
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.statistic import medians_in_window
-
-_ENUMERATED_AT_ONCE = 4096
 
 
 def median_flip_tests(
@@ -39,28 +44,30 @@ def median_flip_tests(
     """
     table = checked_values(values, clusters)
     exchanges = [_Exchange(table[a], table[b], clusters) for a, b in pairs]
-    n_extreme = dict.fromkeys((e for e in exchanges if 2 ** len(e.differs) > EXACT_FLIPS), 0)
-    if n_extreme:
-        permutations, seed = resampling.permutations, resampling.seed
-        for flipped in flip_blocks(clusters.n_clusters, permutations=permutations, seed=seed):
-            for exchange in n_extreme:
-                n_extreme[exchange] += exchange.n_extreme(flipped[:, exchange.differs])
-    tests = []
-    for exchange in exchanges:
-        n = len(exchange.differs)
-        if exchange in n_extreme:
-            tests.append(random_test(n_extreme[exchange], resampling.permutations))
-        else:
-            n_all = sum(exchange.n_extreme(flipped) for flipped in _all_flips(n))
-            tests.append(enumerated_test(n_all / 2**n, n))
-    return tests
+    differs = np.unique(np.concatenate([exchange.differs for exchange in exchanges]))
+    own = [np.searchsorted(differs, exchange.differs) for exchange in exchanges]
+
+    def distances(flipped: NDArray[np.uint8]) -> NDArray[np.float64]:
+        of_pairs = [exchange.distances(flipped[:, at]) for exchange, at in zip(exchanges, own, strict=True)]
+        return np.column_stack(of_pairs)
+
+    return tests_of_flips(
+        shared_flips(differs, clusters.n_clusters, resampling),
+        distances,
+        observed=np.array([exchange.observed for exchange in exchanges]),
+        scale=np.array([float(len(exchange.differs) > 0) for exchange in exchanges]),  # ranks have one unit
+        enumerated={
+            pair: enumerated_test(_exact_p(exchange), len(exchange.differs))
+            for pair, exchange in enumerate(exchanges)
+            if 2 ** len(exchange.differs) <= EXACT_FLIPS
+        },
+    )
 
 
-def _all_flips(n_clusters: int) -> Iterator[NDArray[np.uint8]]:
-    """Every way to exchange some clusters, block after block."""
-    for start in range(0, 2**n_clusters, _ENUMERATED_AT_ONCE):
-        codes = np.arange(start, min(start + _ENUMERATED_AT_ONCE, 2**n_clusters))
-        yield ((codes[:, None] >> np.arange(n_clusters)) & 1).astype(np.uint8)
+def _exact_p(exchange: _Exchange) -> float:
+    """Share of all flips whose medians are at least as far apart as the observed."""
+    flips = all_flips(len(exchange.differs))
+    return float(np.concatenate([exchange.distances(block) >= exchange.observed for block in flips]).mean())
 
 
 class _Exchange:
@@ -70,6 +77,7 @@ class _Exchange:
 
     Attributes:
         differs: Clusters on which the encoders differ; flips of others change nothing.
+        observed: How far apart the medians are.
     """
 
     def __init__(self, a: NDArray[np.float64], b: NDArray[np.float64], clusters: Clusters) -> None:
@@ -81,13 +89,10 @@ class _Exchange:
         self._first, self._last = min(middles), max(middles)
         self._widen(8)
         unchanged = np.zeros((1, len(self.differs)), dtype=np.uint8)
-        self._observed = float(self._distances(unchanged)[0])
+        self.observed = float(self.distances(unchanged)[0])
 
-    def n_extreme(self, flipped: NDArray[np.uint8]) -> int:
-        """How many flips, shape ``(n_flips, len(differs))``, have medians at least as far apart as the observed."""
-        return int((self._distances(flipped) >= self._observed).sum())
-
-    def _distances(self, flipped: NDArray[np.uint8]) -> NDArray[np.float64]:
+    def distances(self, flipped: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """How far apart the medians are under each flip, shape ``(n_flips, len(differs))`` -> ``(n_flips,)``."""
         while True:
             moved = weighted_sums(flipped, self._moved)
             total = np.full(len(flipped), self._clusters.n_queries)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import false_discovery_control
 
-from tasks.statistics.resampling import Adjustment
-
 ALPHA = 0.05  # an adjusted p-value below it is significant
 
 
-def adjusted(p_values: Sequence[float | None], adjustment: Adjustment = "holm") -> list[float | None]:
+def adjusted(
+    p_values: Sequence[float | None], adjustment: Literal["holm", "benjamini-hochberg"] = "holm"
+) -> list[float | None]:
     """Adjusted p-values, in the order of the given ones.
 
     None stays None and does not count as a test: a pair that agrees on every query was never tested.

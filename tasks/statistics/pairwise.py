@@ -15,18 +15,27 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 
 from tasks.statistics.bootstrap import Interval, paired_intervals
 from tasks.statistics.clusters import Clusters, known_queries
-from tasks.statistics.effect import IDENTICAL, NO_EFFECT, Effect, detectable_effect, effect_of
+from tasks.statistics.effect import (
+    IDENTICAL,
+    NO_EFFECT,
+    POWER,
+    Effect,
+    detectable_effect,
+    effect_of,
+    equivalence_p,
+)
 from tasks.statistics.median_flip import median_flip_tests
 from tasks.statistics.multiplicity import adjusted
 from tasks.statistics.permutation import NO_TEST, FlipTest, sign_flip_tests
-from tasks.statistics.proportion import cluster_robust_error
-from tasks.statistics.resampling import Resampling
+from tasks.statistics.resampling import Adjustment, Resampling
 from tasks.statistics.statistic import Reduce
 
 NO_COMMON_QUERY = "no comparison: no query has a value of both encoders"
+TWO_SIDED = float(ndtri(0.975))  # studentised difference at which one pair is significant at 5 %
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +45,8 @@ class Comparison:
     Attributes:
         difference: With the paired interval, in the metric's unit; its value is NaN without a common query.
         p_adjusted: The sign-flip p-value adjusted over all pairs compared together.
-        detectable_effect: True difference that this comparison detects with 80 % power.
+        detectable_effect: True difference that this comparison detects with 80 % power, at the adjusted level.
+        p_equivalent: Of two one-sided tests that the true difference is within the margin.
         n_queries: Queries on which both have a value.
         n_clusters: Images that they belong to.
         reason: Why something is None; several reasons are joined by ``"; "``.
@@ -49,6 +59,7 @@ class Comparison:
     p_adjusted: float | None
     effect: Effect
     detectable_effect: float | None
+    p_equivalent: float | None
     n_queries: int
     n_clusters: int
     reason: str | None
@@ -62,6 +73,7 @@ def compare_encoders(
     reduce: Reduce = "mean",
     lower_is_better: bool = False,
     share: bool = False,
+    margin: float | None = None,
 ) -> list[Comparison]:
     """Every pair of encoders under one metric.
 
@@ -76,6 +88,7 @@ def compare_encoders(
         lower_is_better: For ranks: wins are queries with the lower value. The difference stays ``a`` minus ``b``.
         share: Values are hits and misses, or expected hits where scores tie: Cohen's h applies. Plain zeros and
             ones are recognised.
+        margin: A difference within it counts as none, in the metric's unit; None: equivalence is not tested.
 
     Returns:
         One :class:`Comparison` per pair, in the order of ``itertools.combinations`` of the keys.
@@ -108,13 +121,14 @@ def compare_encoders(
             table[rows][:, common],
             clusters if common.all() else clusters.only(common),
             inside,
-            resampling,
+            _enough_flips(resampling, len(pairs)),
             reduce=reduce,
             lower_is_better=lower_is_better,
             share=share,
+            margin=margin,
         )
         found |= dict(zip(members, compared, strict=True))
-    p_adjusted = adjusted([found[at].flip_test.p for at in range(len(pairs))], resampling.adjustment)
+    p_adjusted = _adjusted([found[at].flip_test for at in range(len(pairs))], resampling.adjustment, len(alike))
     return [replace(found[at], p_adjusted=p) for at, p in enumerate(p_adjusted)]
 
 
@@ -128,6 +142,7 @@ def _compare_pairs(
     reduce: Reduce,
     lower_is_better: bool,
     share: bool,
+    margin: float | None,
 ) -> list[Comparison]:
     """Pairs of rows, shape ``(n_encoders, n_queries, ...)`` without NaN; their p-values are not adjusted."""
     if not clusters.n_queries:
@@ -152,13 +167,30 @@ def _compare_pairs(
             flip_test=flip,
             p_adjusted=None,
             effect=effect,
-            detectable_effect=_detectable(table[a], table[b], clusters, difference, reduce, resampling.level),
+            detectable_effect=_detectable(table[a] - table[b], clusters, difference, flip, reduce, share=share),
+            p_equivalent=None
+            if margin is None or reduce != "mean"
+            else equivalence_p(table[a] - table[b], clusters, margin=margin),
             n_queries=clusters.n_queries,
             n_clusters=clusters.n_occupied,
             reason=_reason(difference, effect),
         )
         for (a, b), difference, flip, effect in zip(pairs, differences, flips, effects, strict=True)
     ]
+
+
+def _enough_flips(resampling: Resampling, n_pairs: int) -> Resampling:
+    """So many flips that p-values of 0.001 can remain where Holm or Benjamini-Hochberg multiply them by the pairs."""
+    if resampling.adjustment == "max-t":
+        return resampling
+    return replace(resampling, permutations=max(resampling.permutations, 1000 * n_pairs))
+
+
+def _adjusted(tests: Sequence[FlipTest], adjustment: Adjustment, n_groups: int) -> list[float | None]:
+    """Adjusted p-values; Holm's where pairs have different queries in common, which share no flips."""
+    if adjustment == "max-t" and n_groups == 1:
+        return [test.p_adjusted for test in tests]
+    return adjusted([test.p for test in tests], "holm" if adjustment == "max-t" else adjustment)
 
 
 def _row(name: str, row: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:
@@ -174,18 +206,20 @@ def _row(name: str, row: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:
 
 
 def _detectable(
-    a: NDArray[np.float64],
-    b: NDArray[np.float64],
+    per_query: NDArray[np.float64],
     clusters: Clusters,
     difference: Interval,
+    flip: FlipTest,
     reduce: Reduce,
-    level: float,
+    *,
+    share: bool,
 ) -> float | None:
-    """From the clustered error of a mean, else the bootstrap error; None where there is none."""
-    if clusters.n_occupied < 2:
-        return None
-    error = cluster_robust_error(a - b, clusters) if reduce == "mean" else difference.standard_error
-    return detectable_effect(error, alpha=1 - level) if error else None
+    """Of a mean by its clustered error, else by the bootstrap error; None where there is none."""
+    critical = flip.critical or TWO_SIDED
+    if reduce == "mean":
+        return detectable_effect(per_query, clusters, critical=critical, share=share)
+    error = difference.standard_error
+    return (critical + float(ndtri(POWER))) * error if error else None
 
 
 def _reason(difference: Interval, effect: Effect) -> str | None:

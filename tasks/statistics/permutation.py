@@ -4,21 +4,31 @@ Under the null hypothesis the two encoders are exchangeable on every image, so t
 well have the other sign; all queries of an image flip together (Good 2005, Permutation, Parametric and Bootstrap Tests
 of Hypotheses, section 3.2, with clusters as the units). Two-sided; a flip as extreme as the observed difference counts,
 and sums are exact (``draws.on_grid``), so equality means equality.
+
+All pairs share the flips, so the largest difference of each flip is known too. Step-down max-T (Westfall and Young
+1993, Resampling-Based Multiple Testing, algorithm 2.8; Romano and Wolf 2005) compares every pair with the largest
+studentised difference among the pairs that are no clearer than itself. Its p-values are adjusted for all pairs, and
+their floor is 1 / (flips + 1) however many pairs there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tasks.statistics.clusters import Clusters, checked_values
 from tasks.statistics.draws import flip_blocks, narrowed, on_grid, weighted_sums
+from tasks.statistics.multiplicity import ALPHA
 from tasks.statistics.resampling import Resampling
 
-EXACT_FLIPS = 10**6  # up to this number all flips are enumerated
+EXACT_FLIPS = 10**6  # up to this number all flips of one pair are enumerated
+ALL_FLIPS = 2**16  # up to this number all flips that the pairs share are enumerated
+_AT_ONCE = 4096
+_ROUNDING = 1 - 1e-12  # studentised differences of two pairs that are equal may differ by rounding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,27 +37,22 @@ class FlipTest:
 
     Attributes:
         p: Two-sided p-value; None where the encoders agree on every cluster.
-        flips: Number of flips examined.
+        p_adjusted: Adjusted for all pairs tested together, by step-down max-T; None where ``p`` is.
+        flips: Number of flips examined for ``p``.
         exact: Whether these were all there are.
+        critical: Studentised difference (sum over the root of the sum of squares of the clusters' differences) that the
+            clearest of all pairs exceeds in 5 % of the flips; None where ``p`` is.
     """
 
     p: float | None
+    p_adjusted: float | None = None
     flips: int
     exact: bool
+    critical: float | None = None
 
 
 NO_TEST = FlipTest(p=None, flips=0, exact=False)
 """Of an aggregate over queries, which has no sign to flip."""
-
-
-def enumerated_test(p: float, n_nonzero: int) -> FlipTest:
-    """The test that examined all flips of ``n_nonzero`` clusters; without a p-value if there are none."""
-    return FlipTest(p=p, flips=2**n_nonzero, exact=True) if n_nonzero else FlipTest(p=None, flips=0, exact=True)
-
-
-def random_test(n_extreme: int, permutations: int) -> FlipTest:
-    """The test by random flips, of which ``n_extreme`` were extreme: p = (b + 1) / (m + 1) (Phipson and Smyth 2010)."""
-    return FlipTest(p=(n_extreme + 1) / (permutations + 1), flips=permutations, exact=False)
 
 
 def sign_flip_tests(
@@ -55,48 +60,125 @@ def sign_flip_tests(
 ) -> list[FlipTest]:
     """Tests of the mean difference of several pairs of encoders on the same queries.
 
-    All pairs share the random flips: the flipped sum of a difference is the difference of two flipped sums, so
+    All pairs share the flips: the flipped sum of a difference is the difference of two flipped sums, so
     one pass over the encoders serves every pair.
 
     Args:
         values: Per-query values, shape ``(n_encoders, n_queries)``.
         clusters: Of those queries.
         pairs: Rows of ``values`` to compare.
-        resampling: ``permutations`` and ``seed`` of the random flips, which are drawn where the ``2^n_nonzero`` flips
-            of a pair are more than ``EXACT_FLIPS``.
+        resampling: ``permutations`` and ``seed`` of the random flips. ``p`` is exact where the ``2^n_nonzero`` flips of
+            a pair are at most ``EXACT_FLIPS``, ``p_adjusted`` where those of all clusters are at most ``ALL_FLIPS``.
 
     Examples:
         Three clusters, all in favour of the first: of 8 flips only the two extremes are as far from zero.
 
         >>> [test] = sign_flip_tests([[1, 1, 1], [0, 0, 0]], Clusters.of([0, 1, 2]), [(0, 1)], Resampling())
-        >>> test
-        FlipTest(p=0.25, flips=8, exact=True)
+        >>> test.p, test.p_adjusted, test.flips, test.exact
+        (0.25, 0.25, 8, True)
     """
     sums = on_grid(clusters.sums(checked_values(values, clusters)), weight=2 * clusters.n_clusters)
-    differences = [sums[:, a] - sums[:, b] for a, b in pairs]
-    nonzero = [int(np.count_nonzero(d)) for d in differences]
-    drawn = [i for i, n in enumerate(nonzero) if 2**n > EXACT_FLIPS]
-    extreme = _extreme_flips(sums, [pairs[i] for i in drawn], resampling) if drawn else []
-    n_extreme = dict(zip(drawn, extreme, strict=True))
-    return [
-        random_test(n_extreme[i], resampling.permutations)
-        if i in n_extreme
-        else enumerated_test(_exact_p(difference[difference != 0]), n)
-        for i, (difference, n) in enumerate(zip(differences, nonzero, strict=True))
-    ]
-
-
-def _extreme_flips(sums: NDArray[np.float64], pairs: Sequence[tuple[int, int]], resampling: Resampling) -> list[int]:
-    """For each pair, how many random flips are at least as far from zero as the observed difference."""
+    differs = np.flatnonzero(np.ptp(sums, axis=1))
     first, second = np.array(pairs).T
-    total = sums.sum(axis=0)
-    observed = np.abs(total[first] - total[second])
-    extreme = np.zeros(len(pairs), dtype=np.int64)
-    table = narrowed(sums, weight=len(sums))
-    for flipped in flip_blocks(len(sums), permutations=resampling.permutations, seed=resampling.seed):
+    total, table = sums.sum(axis=0), narrowed(sums[differs], weight=len(sums))
+
+    def distances(flipped: NDArray[np.uint8]) -> NDArray[np.float64]:
         signed = total - 2 * weighted_sums(flipped, table)
-        extreme += (np.abs(signed[:, first] - signed[:, second]) >= observed).sum(axis=0)
-    return [int(n) for n in extreme]
+        of_pairs: NDArray[np.float64] = np.abs(signed[:, first] - signed[:, second])
+        return of_pairs
+
+    differences = [sums[:, a] - sums[:, b] for a, b in pairs]
+    nonzero = [difference[difference != 0] for difference in differences]
+    return tests_of_flips(
+        shared_flips(differs, clusters.n_clusters, resampling),
+        distances,
+        observed=np.abs(total[first] - total[second]),
+        scale=np.array([np.sqrt(np.square(difference).sum()) for difference in nonzero]),
+        enumerated={
+            pair: enumerated_test(_exact_p(difference), len(difference))
+            for pair, difference in enumerate(nonzero)
+            if 2 ** len(difference) <= EXACT_FLIPS
+        },
+    )
+
+
+def enumerated_test(p: float, n_nonzero: int) -> FlipTest:
+    """The test that examined all flips of ``n_nonzero`` clusters; without a p-value if there are none."""
+    return FlipTest(p=p if n_nonzero else None, flips=2**n_nonzero if n_nonzero else 0, exact=True)
+
+
+class SharedFlips(NamedTuple):
+    """Which clusters exchange their encoders, block after block: uint8 zeros and ones, shape ``(n_flips, n_differ)``.
+
+    ``exact``: these are all flips there are.
+    """
+
+    blocks: Iterator[NDArray[np.uint8]]
+    exact: bool
+
+
+def tests_of_flips(
+    flips: SharedFlips,
+    distances: Callable[[NDArray[np.uint8]], NDArray[np.float64]],
+    *,
+    observed: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    enumerated: Mapping[int, FlipTest],
+) -> list[FlipTest]:
+    """The tests of pairs that share their flips, with p-values adjusted by step-down max-T.
+
+    Args:
+        flips: The flips that the pairs share.
+        distances: A block of flips -> how far apart the pairs are then, shape ``(n_flips, n_pairs)``.
+        observed: How far apart they are, shape ``(n_pairs,)``.
+        scale: What makes the distances of pairs comparable, shape ``(n_pairs,)``; 0 for a pair that never differs.
+        enumerated: Pair -> its own test, where all its flips were examined.
+    """
+    n_pairs, divisor = len(observed), np.where(scale > 0, scale, 1.0)
+    clarity = observed / divisor
+    back = np.argsort(clarity, kind="stable")  # the least clear pair first
+    clearest: list[NDArray[np.float64]] = []
+    alone, among_others, n_flips = np.zeros(n_pairs, np.int64), np.zeros(n_pairs, np.int64), 0
+    for flipped in flips.blocks:
+        block = distances(flipped)
+        n_flips += len(block)
+        alone += (block >= observed).sum(axis=0)
+        largest = np.maximum.accumulate((block / divisor)[:, back], axis=1)  # of the pairs that are no clearer
+        among_others[back] += (largest >= clarity[back] * _ROUNDING).sum(axis=0)
+        clearest.append(largest[:, -1])
+    counted = 0 if flips.exact else 1  # the observed assignment counts as one more flip (Phipson and Smyth 2010)
+    p_alone, p_joint = ((n + counted) / (n_flips + counted) for n in (alone, among_others))
+    p_joint[back[::-1]] = np.maximum.accumulate(p_joint[back[::-1]])
+    critical = float(np.quantile(np.concatenate(clearest), 1 - ALPHA))
+    tests = []
+    for pair in range(n_pairs):
+        drawn = FlipTest(p=float(p_alone[pair]), flips=n_flips, exact=flips.exact)
+        test = enumerated.get(pair, drawn)
+        if test.p is not None:
+            test = replace(test, p_adjusted=max(test.p, float(p_joint[pair])), critical=critical)
+        tests.append(test)
+    return tests
+
+
+def shared_flips(differs: NDArray[np.intp], n_clusters: int, resampling: Resampling) -> SharedFlips:
+    """All flips of the clusters on which any encoders differ; random ones where these are more than ``ALL_FLIPS``."""
+    if 2 ** len(differs) <= ALL_FLIPS:
+        return SharedFlips(all_flips(len(differs)), exact=True)
+    blocks = flip_blocks(n_clusters, permutations=resampling.permutations, seed=resampling.seed)
+    return SharedFlips((flipped[:, differs] for flipped in blocks), exact=False)
+
+
+def all_flips(n_clusters: int) -> Iterator[NDArray[np.uint8]]:
+    """Every way to exchange some of a few clusters, block after block.
+
+    Examples:
+        >>> [block] = all_flips(2)
+        >>> block.tolist()
+        [[0, 0], [1, 0], [0, 1], [1, 1]]
+    """
+    for start in range(0, 2**n_clusters, _AT_ONCE):
+        codes = np.arange(start, min(start + _AT_ONCE, 2**n_clusters))
+        yield ((codes[:, None] >> np.arange(n_clusters)) & 1).astype(np.uint8)
 
 
 def _exact_p(differences: NDArray[np.float64]) -> float:

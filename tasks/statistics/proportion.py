@@ -8,7 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
+from tasks.statistics.bootstrap import Interval
 from tasks.statistics.clusters import Clusters, checked_values
+
+AT_THE_EDGE = "all queries have the same outcome: Wilson interval over the {n} clusters instead of the bootstrap"
 
 
 def wilson_interval(successes: float, n: float, *, level: float = 0.95) -> tuple[float, float]:
@@ -40,6 +43,18 @@ def wilson_interval(successes: float, n: float, *, level: float = 0.95) -> tuple
     low = 0.0 if successes == 0 else (centre - half) / scale
     high = 1.0 if successes == n else (centre + half) / scale
     return low, high
+
+
+def interval_at_the_edge(interval: Interval, share: float, n_clusters: int, *, level: float) -> Interval:
+    """Wilson's interval where every query of a share hits, or every one misses; else the interval as it is.
+
+    The clusters are counted, not the queries: at worst, all queries of an image have the same outcome.
+    """
+    if interval.low is not None or n_clusters < 2 or share not in (0.0, 1.0):
+        return interval
+    low, high = wilson_interval(share * n_clusters, n_clusters, level=level)
+    reason = AT_THE_EDGE.format(n=n_clusters)
+    return Interval(value=interval.value, low=low, high=high, method="wilson", reason=reason)
 
 
 def cluster_robust_error(values: ArrayLike, clusters: Clusters) -> float:

@@ -12,13 +12,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from tasks.statistics.bootstrap import TOO_FEW_CLUSTERS, Interval, interval_of
+from tasks.statistics.bootstrap import Interval, interval_of
 from tasks.statistics.clusters import Clusters, checked_values
 from tasks.statistics.draws import count_blocks, on_grid
+from tasks.statistics.proportion import interval_at_the_edge
 from tasks.statistics.resampling import Resampling
 
+LEAST_CLUSTERS = 10  # of a part with an interval or a test: with 2, 3, 5 images intervals covered 62, 77, 89 %
+LEAST_EXPECTED = 5.0  # hits, and misses, of a part that is like all queries: with fewer, no interval and no test
 SPARSE = 0.1  # share of non-zero cells below which a sparse product is faster: with 80 categories it is 0.04
 NO_QUERY = "no interval: this part has no query"
+FEW_CLUSTERS = f"no interval: fewer than {LEAST_CLUSTERS} images"
+FEW_EXPECTED = f"no interval: fewer than {LEAST_EXPECTED:.0f} hits or misses expected in so small a part"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,6 +35,8 @@ class PartMeans:
         replicates: float64, shape ``(n_encoders, n_parts, replicates)``; NaN where a draw has no query of the part.
         n_queries: int64, shape ``(n_encoders, n_parts)``: queries of the part with a value of the encoder.
         n_clusters: int64, same shape: images that these queries belong to.
+        n_expected: float64, same shape: for shares, the hits or the misses, whichever are fewer, that a part of this
+            size has on average; infinite for other means.
         level: Of the intervals.
     """
 
@@ -37,15 +44,29 @@ class PartMeans:
     replicates: NDArray[np.float64]
     n_queries: NDArray[np.int64]
     n_clusters: NDArray[np.int64]
+    n_expected: NDArray[np.float64]
     level: float
 
     def counts(self, encoder: int, part: int) -> tuple[int, int]:
         """The numbers of queries and of images of a part."""
         return int(self.n_queries[encoder, part]), int(self.n_clusters[encoder, part])
 
+    def too_small(self, encoder: int, *parts: int) -> str | None:
+        """The reason why these parts are too small for intervals and tests; None if they are not."""
+        for part in parts:
+            if (n_clusters := self.n_clusters[encoder, part]) < LEAST_CLUSTERS:
+                return FEW_CLUSTERS if n_clusters else NO_QUERY
+            if self.n_expected[encoder, part] < LEAST_EXPECTED:
+                return FEW_EXPECTED
+        return None
+
     def interval(self, encoder: int, part: int) -> Interval:
         """The mean of one part; its ends are None, with the reason, where there is no interval."""
-        return self._interval(self.estimates[encoder, part], self.replicates[encoder, part], encoder, part)
+        estimate, drawn = float(self.estimates[encoder, part]), self.replicates[encoder, part]
+        interval = self._interval(estimate, drawn, encoder, part)
+        if np.isinf(self.n_expected[encoder, part]) or self.too_small(encoder, part):
+            return interval
+        return interval_at_the_edge(interval, estimate, int(self.n_clusters[encoder, part]), level=self.level)
 
     def difference(self, encoder: int, part: int, other: int) -> Interval:
         """The mean of one part minus that of another."""
@@ -54,24 +75,19 @@ class PartMeans:
         return self._interval(estimate, drawn, encoder, part, other)
 
     def _interval(self, estimate: float, drawn: NDArray[np.float64], encoder: int, *parts: int) -> Interval:
-        for part in parts:
-            if (n_clusters := self.n_clusters[encoder, part]) < 2:
-                reason = TOO_FEW_CLUSTERS if n_clusters else NO_QUERY
-                return Interval(value=float(estimate), reason=reason)
+        if (reason := self.too_small(encoder, *parts)) is not None:
+            return Interval(value=float(estimate), reason=reason)
         return interval_of(float(estimate), drawn, level=self.level)
 
-    def p_value(self, encoder: int, part: int, other: int) -> float | None:
-        """Two-sided p-value of no difference between two parts; None where there is no interval."""
-        if self.difference(encoder, part, other).low is None:
-            return None
-        return two_sided_p(self.replicates[encoder, part] - self.replicates[encoder, other])
 
-
-def part_means(values: ArrayLike, parts: NDArray[np.bool_], clusters: Clusters, resampling: Resampling) -> PartMeans:
+def part_means(
+    values: ArrayLike, parts: NDArray[np.bool_], clusters: Clusters, resampling: Resampling, *, share: bool = False
+) -> PartMeans:
     """Means of the encoders' values over parts of their queries, bootstrapped over images.
 
     ``values`` have the shape ``(n_encoders, n_queries)``; a query with NaN does not count for that encoder. ``parts``
     tell which queries are in which part, shape ``(n_parts, n_queries)``, and may overlap or leave queries out.
+    ``share``: the values are hits and misses.
 
     Examples:
         >>> hits = [[1.0, 1.0, 0.0, 0.0]]
@@ -99,28 +115,21 @@ def part_means(values: ArrayLike, parts: NDArray[np.bool_], clusters: Clusters, 
         drawn[:, :, start:stop] = _means(np.asarray(counts.astype(np.float64) @ factors), pattern_of, n_parts)
         start = stop
     occupied = [[np.unique(clusters.labels[part]).size for part in of_pattern] for of_pattern in inside]
+    n_queries = inside.sum(axis=2, dtype=np.int64)[pattern_of]
     return PartMeans(
         estimates=_means(columns.sum(axis=0, keepdims=True), pattern_of, n_parts)[:, :, 0],
         replicates=drawn,
-        n_queries=inside.sum(axis=2, dtype=np.int64)[pattern_of],
+        n_queries=n_queries,
         n_clusters=np.array(occupied, dtype=np.int64)[pattern_of],
+        n_expected=_expected(given, n_queries) if share else np.full((n_encoders, n_parts), np.inf),
         level=resampling.level,
     )
 
 
-def two_sided_p(replicates: NDArray[np.float64]) -> float:
-    """The level at which the percentile interval of a difference just touches zero, never below 2 / (draws + 1).
-
-    The interval read backwards (Efron and Tibshirani 1993, section 15.4: the achieved significance level), with the
-    count of Davison and Hinkley (1997), section 4.2.5, so that it is never 0. Draws that are NaN are left out.
-
-    Examples:
-        >>> two_sided_p(np.array([1.0, 2.0, 3.0, -1.0]))
-        0.8
-    """
-    drawn = replicates[np.isfinite(replicates)]
-    smaller = min(np.count_nonzero(drawn <= 0), np.count_nonzero(drawn >= 0))
-    return min(1.0, 2 * (float(smaller) + 1) / (len(drawn) + 1))
+def _expected(hits: NDArray[np.float64], n_queries: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Hits or misses, whichever are fewer, that parts of these sizes would have at the share of all queries."""
+    rate = np.nanmean(hits, axis=1, keepdims=True)
+    return np.minimum(rate, 1 - rate) * n_queries
 
 
 def _means(drawn: NDArray[np.float64], pattern_of: NDArray[np.intp], n_parts: int) -> NDArray[np.float64]:

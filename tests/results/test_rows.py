@@ -143,7 +143,7 @@ def test_every_pair_and_metric_has_a_comparison() -> None:
         assert row["ci_low"] <= row["difference"] <= row["ci_high"]
         assert row["p_adjusted"] >= row["p_sign_flip"]
         assert row["wins"] + row["ties"] + row["losses"] == row["n_queries"] == 200
-        assert (row["seed"], row["interval_method"], row["adjustment"]) == (7, "percentile", "holm")
+        assert (row["seed"], row["interval_method"], row["adjustment"]) == (7, "percentile", "max-t")
         assert row["permutations"] == 300 or row["p_exact"]
     assert len(set(rows["comparison"].to_pylist())) == 9
 

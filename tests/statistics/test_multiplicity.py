@@ -32,5 +32,5 @@ def test_impossible_p_values_are_refused(wrong: list[float]) -> None:
 
 
 def test_an_unknown_adjustment_lists_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="holm, benjamini-hochberg, got 'bonferroni'"):
+    with pytest.raises(ValueError, match="max-t, holm, benjamini-hochberg, got 'bonferroni'"):
         Resampling(adjustment="bonferroni")  # type: ignore[arg-type]
