@@ -110,7 +110,7 @@ class RunConfig:
     seed: Annotated[int, Field(ge=0, description="random seed")] = 0
     level: Annotated[float, Field(ge=0.5, lt=1, description="confidence level of the intervals")] = 0.95
     interval: Annotated[IntervalMethod, Field(description="kind of bootstrap interval")] = "percentile"
-    adjustment: Annotated[Adjustment, Field(description="adjustment of p-values for multiple comparisons")] = "holm"
+    adjustment: Annotated[Adjustment, Field(description="adjustment of p-values for multiple comparisons")] = "max-t"
     keep_replicates: Annotated[
         bool, Field(strict=True, description="store every bootstrap replicate of every metric (table replicates)")
     ] = False

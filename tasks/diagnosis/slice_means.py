@@ -50,7 +50,7 @@ def contrast_slices(
     for row, encoder in enumerate(data.encoders):
         compared = among & ~np.isnan(values[row])
         counts = int(compared.sum()), int(np.unique(data.queries.clusters[compared]).size)
-        [tests] = label_tests(values[row : row + 1], has_it, compared, data.clusters, data.resampling)
+        [tests] = label_tests(values[row : row + 1], has_it, compared, data.clusters)
         small = [means.too_small(row, at, n + at) is not None or np.isnan(tests[at]) for at in range(n)]
         p_values = adjusted([None if small[at] else float(tests[at]) for at in range(n)])
         for at, feature in enumerate(features):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tasks.statistics.clusters import Clusters, checked_values
+from tasks.statistics.clusters import Clusters
 from tasks.statistics.draws import narrowed, weighted_sums
 from tasks.statistics.permutation import (
     EXACT_FLIPS,
@@ -42,7 +42,7 @@ def median_flip_tests(
         >>> test.p, test.flips
         (1.0, 8)
     """
-    table = checked_values(values, clusters)
+    table = np.asarray(values, dtype=np.float64)
     exchanges = [_Exchange(table[a], table[b], clusters) for a, b in pairs]
     differs = np.unique(np.concatenate([exchange.differs for exchange in exchanges]))
     own = [np.searchsorted(differs, exchange.differs) for exchange in exchanges]
@@ -71,7 +71,7 @@ def _exact_p(exchange: _Exchange) -> float:
 
 
 class _Exchange:
-    """Two encoders that exchange clusters, as counts of queries near their medians.
+    """Two encoders that exchange clusters, as counts of the queries near their medians that have values of both.
 
     Counts cover a window of distinct values that doubles until it holds both medians of every requested sample.
 
@@ -81,8 +81,9 @@ class _Exchange:
     """
 
     def __init__(self, a: NDArray[np.float64], b: NDArray[np.float64], clusters: Clusters) -> None:
-        self.differs: NDArray[np.intp] = np.unique(clusters.labels[a != b])
-        self._clusters = clusters
+        common = ~(np.isnan(a) | np.isnan(b))
+        a, b, self._clusters = a[common], b[common], clusters.only(common)
+        self.differs: NDArray[np.intp] = np.unique(self._clusters.labels[a != b])
         self._levels, at = np.unique(np.concatenate([a, b]), return_inverse=True)
         self._at = at.reshape(2, -1)
         middles = [int(m) for m in np.median(self._at, axis=1)]

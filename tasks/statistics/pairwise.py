@@ -111,6 +111,11 @@ def compare_encoders(
     alike: dict[bytes, list[int]] = {}  # pairs that have the same queries in common
     for at, (a, b) in enumerate(pairs):
         alike.setdefault((known[a] & known[b]).tobytes(), []).append(at)
+    resampling = _enough_flips(resampling, len(pairs))
+    tested = [at for at, (a, b) in enumerate(pairs) if (known[a] & known[b]).any() and not callable(reduce)]
+    flip_tests = sign_flip_tests if reduce == "mean" else median_flip_tests
+    drawn = flip_tests(table, clusters, [pairs[at] for at in tested], resampling) if tested else []
+    flips = dict(zip(tested, drawn, strict=True))
     found: dict[int, Comparison] = {}
     for members in alike.values():
         rows = sorted({row for at in members for row in pairs[at]})
@@ -121,14 +126,15 @@ def compare_encoders(
             table[rows][:, common],
             clusters if common.all() else clusters.only(common),
             inside,
-            _enough_flips(resampling, len(pairs)),
+            [flips.get(at, NO_TEST) for at in members],
+            resampling,
             reduce=reduce,
             lower_is_better=lower_is_better,
             share=share,
             margin=margin,
         )
         found |= dict(zip(members, compared, strict=True))
-    p_adjusted = _adjusted([found[at].flip_test for at in range(len(pairs))], resampling.adjustment, len(alike))
+    p_adjusted = _adjusted([found[at].flip_test for at in range(len(pairs))], resampling.adjustment)
     return [replace(found[at], p_adjusted=p) for at, p in enumerate(p_adjusted)]
 
 
@@ -137,6 +143,7 @@ def _compare_pairs(
     table: NDArray[np.float64],
     clusters: Clusters,
     pairs: Sequence[tuple[int, int]],
+    flips: Sequence[FlipTest],
     resampling: Resampling,
     *,
     reduce: Reduce,
@@ -147,18 +154,16 @@ def _compare_pairs(
     """Pairs of rows, shape ``(n_encoders, n_queries, ...)`` without NaN; their p-values are not adjusted."""
     if not clusters.n_queries:
         nothing = Interval(value=np.nan, reason=NO_COMMON_QUERY)
-        differences, flips = [nothing] * len(pairs), [NO_TEST] * len(pairs)
+        differences = [nothing] * len(pairs)
         effects = [replace(NO_EFFECT, reasons=())] * len(pairs)
     else:
         differences = paired_intervals(table, clusters, pairs, resampling, reduce)
-        if callable(reduce):
-            flips, effects = [NO_TEST] * len(pairs), [NO_EFFECT] * len(pairs)
-        else:
-            flip_tests = sign_flip_tests if reduce == "mean" else median_flip_tests
-            flips = flip_tests(table, clusters, pairs, resampling)
-            effects = [
-                effect_of(table[a], table[b], clusters, lower_is_better=lower_is_better, share=share) for a, b in pairs
-            ]
+        effects = [
+            NO_EFFECT
+            if callable(reduce)
+            else effect_of(table[a], table[b], clusters, lower_is_better=lower_is_better, share=share)
+            for a, b in pairs
+        ]
     return [
         Comparison(
             a=names[a],
@@ -167,7 +172,9 @@ def _compare_pairs(
             flip_test=flip,
             p_adjusted=None,
             effect=effect,
-            detectable_effect=_detectable(table[a] - table[b], clusters, difference, flip, reduce, share=share),
+            detectable_effect=None
+            if IDENTICAL in effect.reasons
+            else _detectable(table[a] - table[b], clusters, difference, flip, reduce, share=share),
             p_equivalent=None
             if margin is None or reduce != "mean"
             else equivalence_p(table[a] - table[b], clusters, margin=margin),
@@ -186,11 +193,10 @@ def _enough_flips(resampling: Resampling, n_pairs: int) -> Resampling:
     return replace(resampling, permutations=max(resampling.permutations, 1000 * n_pairs))
 
 
-def _adjusted(tests: Sequence[FlipTest], adjustment: Adjustment, n_groups: int) -> list[float | None]:
-    """Adjusted p-values; Holm's where pairs have different queries in common, which share no flips."""
-    if adjustment == "max-t" and n_groups == 1:
+def _adjusted(tests: Sequence[FlipTest], adjustment: Adjustment) -> list[float | None]:
+    if adjustment == "max-t":
         return [test.p_adjusted for test in tests]
-    return adjusted([test.p for test in tests], "holm" if adjustment == "max-t" else adjustment)
+    return adjusted([test.p for test in tests], adjustment)
 
 
 def _row(name: str, row: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:

@@ -64,7 +64,8 @@ def sign_flip_tests(
     one pass over the encoders serves every pair.
 
     Args:
-        values: Per-query values, shape ``(n_encoders, n_queries)``.
+        values: Per-query values, shape ``(n_encoders, n_queries)``; a pair is tested on the queries where neither of
+            its encoders is NaN.
         clusters: Of those queries.
         pairs: Rows of ``values`` to compare.
         resampling: ``permutations`` and ``seed`` of the random flips. ``p`` is exact where the ``2^n_nonzero`` flips of
@@ -77,7 +78,8 @@ def sign_flip_tests(
         >>> test.p, test.p_adjusted, test.flips, test.exact
         (0.25, 0.25, 8, True)
     """
-    sums = on_grid(clusters.sums(checked_values(values, clusters)), weight=2 * clusters.n_clusters)
+    rows, pairs = _common_rows(np.atleast_2d(np.asarray(values, dtype=np.float64)), pairs)
+    sums = on_grid(clusters.sums(checked_values(rows, clusters)), weight=2 * clusters.n_clusters)
     differs = np.flatnonzero(np.ptp(sums, axis=1))
     first, second = np.array(pairs).T
     total, table = sums.sum(axis=0), narrowed(sums[differs], weight=len(sums))
@@ -100,6 +102,26 @@ def sign_flip_tests(
             if 2 ** len(difference) <= EXACT_FLIPS
         },
     )
+
+
+def _common_rows(
+    values: NDArray[np.float64], pairs: Sequence[tuple[int, int]]
+) -> tuple[NDArray[np.float64], Sequence[tuple[int, int]]]:
+    """Rows with zeros at the queries that a pair does not have in common, and the pairs as rows of these."""
+    known = ~np.isnan(values)
+    if known.all():
+        return values, pairs
+    rows: list[NDArray[np.float64]] = []
+    found: dict[tuple[int, bytes], int] = {}
+
+    def row_of(encoder: int, common: NDArray[np.bool_]) -> int:
+        at = found.setdefault((encoder, common.tobytes()), len(rows))
+        if at == len(rows):
+            rows.append(np.where(common, values[encoder], 0.0))
+        return at
+
+    of_rows = [(row_of(a, known[a] & known[b]), row_of(b, known[a] & known[b])) for a, b in pairs]
+    return np.stack(rows), of_rows
 
 
 def enumerated_test(p: float, n_nonzero: int) -> FlipTest:

@@ -129,7 +129,8 @@ def part_means(
 def _expected(hits: NDArray[np.float64], n_queries: NDArray[np.int64]) -> NDArray[np.float64]:
     """Hits or misses, whichever are fewer, that parts of these sizes would have at the share of all queries."""
     rate = np.nanmean(hits, axis=1, keepdims=True)
-    return np.minimum(rate, 1 - rate) * n_queries
+    expected: NDArray[np.float64] = np.minimum(rate, 1 - rate) * n_queries
+    return expected
 
 
 def _means(drawn: NDArray[np.float64], pattern_of: NDArray[np.intp], n_parts: int) -> NDArray[np.float64]:

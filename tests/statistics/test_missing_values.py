@@ -25,8 +25,9 @@ def values(n: int, *, seed: int = 0) -> NDArray[np.float64]:
 
 
 def figures(comparison: Comparison) -> Comparison:
-    """Without the adjusted p-value, which depends on the other pairs."""
-    return replace(comparison, p_adjusted=None)
+    """Without what depends on the other pairs: the adjusted p-value and the effect detectable at its level."""
+    alone = replace(comparison.flip_test, p_adjusted=None, critical=None)
+    return replace(comparison, p_adjusted=None, flip_test=alone, detectable_effect=None)
 
 
 @pytest.mark.parametrize("reduce", ["mean", "median"])
@@ -86,7 +87,7 @@ def test_parts_have_the_means_and_intervals_of_the_known_queries_of_each_encoder
                 assert means.interval(row, part).low == pytest.approx(alone.interval(0, part).low, abs=1e-9)
     assert means.counts(1, 2) == (0, 0)
     assert means.interval(1, 2).reason == NO_QUERY
-    assert means.p_value(1, 0, 2) is None
+    assert means.too_small(1, 0, 2) == NO_QUERY
 
 
 def test_an_aggregate_gets_every_query_as_often_as_its_cluster_was_drawn() -> None:

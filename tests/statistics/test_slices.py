@@ -79,4 +79,4 @@ def test_small_parts_and_shares_near_one_show_counts_and_no_interval() -> None:
     assert (few.low, few.reason, few.value) == (None, FEW_CLUSTERS, 0.0)
     assert (rare.low, rare.reason) == (None, FEW_EXPECTED)
     assert edge.method == "wilson" and edge.high == 1.0
-    assert means.counts(0) == (9, 9)
+    assert means.counts(0, 0) == (9, 9)
