@@ -33,7 +33,9 @@ def section(data: ReportData) -> Section:
         if rows:
             blocks.append(_pairs(corpus, rows))
     name = next((r["adjustment"] for r in data.comparisons), "")
-    adjustment = {"max-t": "step-down max-T", "holm": "Holm", "benjamini-hochberg": "Benjamini–Hochberg"}.get(name, name)
+    adjustment = {"max-t": "step-down max-T", "holm": "Holm", "benjamini-hochberg": "Benjamini–Hochberg"}.get(
+        name, name
+    )
     return Section(
         id="significance",
         title="Significant differences",
