@@ -113,12 +113,19 @@ def _table(data: ReportData, corpus: str, analysis: str, protocol: str, metric: 
     def detail(key: str, heading: str, text: Callable[[float | None], str], explain: str = "") -> ColumnOf[Row]:
         return measures(heading, lambda r: details[id(r)].get(key), text, explain=explain)
 
+    def queries(r: Row) -> Cell:
+        every = details[id(r)].get("n_all_queries", r["n_queries"])
+        sampled = f" of {show.number(every, 0)}" if every > r["n_queries"] else ""
+        return Cell(text=show.number(r["n_queries"], 0) + sampled, sort=str(r["n_queries"]))
+
+    fitted = {_label(r): on for r in rows if (on := details[id(r)].get("fitted_on"))}
     return pivot(
         anchor("ablation", analysis, corpus, protocol, metric),
         f"{title} · {corpus} · {protocol} · {metric_title(metric)}",
         sorted(rows, key=lambda r: names.index(r["encoder"])),
         texts("Encoder", lambda r: r["encoder"]),
         texts("setting", _label),
+        numbers("queries", queries),
         numbers(metric_title(metric), slice_cell),
         *([numbers("change", change)] if any(d.get("change") is not None for d in details.values()) else []),
         *(
@@ -131,6 +138,7 @@ def _table(data: ReportData, corpus: str, analysis: str, protocol: str, metric: 
             for key, heading in COSTS.items()
             if key != "x" and any(key in d for d in details.values())
         ),
+        note=f"Fitted on {next(iter(fitted.values()))}: {', '.join(fitted)}." if fitted else "",
         sortable=True,
         dense=True,
     )

@@ -82,6 +82,20 @@ class AnalysisInput:
         return Clusters.of(self.queries.clusters, n_clusters, self.queries.weights)
 
     @cached_property
+    def second_half(self) -> NDArray[np.bool_]:
+        """Which clusters are in the second of two halves drawn at random, shape ``(n_clusters,)``.
+
+        What is fitted to data is fitted on one half and tested on the other. Clusters with a query, and those without,
+        are split evenly.
+        """
+        order = np.random.default_rng([self.resampling.seed, 1]).permutation(self.clusters.n_clusters)
+        occupied = self.clusters.sizes[order] > 0
+        second = np.zeros(len(order), dtype=np.bool_)
+        for part in (order[occupied], order[~occupied]):
+            second[part[: len(part) // 2]] = True
+        return second
+
+    @cached_property
     def task(self) -> RetrievalTask:
         """The queries, galleries and relevant items; only for retrieval protocols."""
         return cast("RetrievalTask", build_task(self.corpus, self.protocol))

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.diagnosis.ablations.cross_fit import FITTED_ON
 from tasks.diagnosis.analysis_input import METRIC, AnalysisInput
 from tasks.diagnosis.slice_means import QueryValues, mean_slices, part_slices
 from tasks.diagnosis.slices import Slice
@@ -57,7 +58,13 @@ def temperatures(data: AnalysisInput) -> Iterator[Slice]:
 
 
 def thresholds(data: AnalysisInput) -> Iterator[Slice]:
-    """Precision when only the queries with the highest first scores are answered; recall in the detail."""
+    """Precision when only the queries with the highest first scores are answered; recall in the detail.
+
+    The threshold of a query comes from the scores of the other half of the images; in the detail is the mean of both.
+    """
+    second = data.second_half[data.queries.clusters]
+    if np.unique(second).size < 2:
+        return
     for encoder, outcomes in data.outcomes.items():
         if outcomes.top_scores is None:
             continue
@@ -66,9 +73,10 @@ def thresholds(data: AnalysisInput) -> Iterator[Slice]:
         parts, details = {}, {}
         for share in ANSWERED:
             name = ("answered", f"{share:.0%} of queries")
-            threshold = float(np.quantile(first, 1 - share, method="lower"))
-            parts[name] = first >= threshold
-            details[name] = {"x": threshold, "recall": float((hits * parts[name]).sum() / len(hits))}
+            least = [float(np.quantile(first[second != half], 1 - share, method="lower")) for half in (False, True)]
+            parts[name] = (first >= np.where(second, *reversed(least))) | (share == 1)
+            recall = float((hits * parts[name]).sum() / len(hits))
+            details[name] = {"x": float(np.mean(least)), "recall": recall, "fitted_on": FITTED_ON}
         yield from part_slices(data, "threshold", parts, metric="precision", values={encoder: hits}, details=details)
 
 

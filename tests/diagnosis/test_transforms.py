@@ -13,7 +13,7 @@ from store.ragged import Ragged
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.diagnosis.ablations.low_precision import hits_scored_in
 from tasks.diagnosis.ablations.transforms import (
-    centred,
+    centring,
     normalised,
     pooled,
     principal_axes,
@@ -21,7 +21,7 @@ from tasks.diagnosis.ablations.transforms import (
     rounded,
     token_trees,
     truncated,
-    whitened,
+    whitening,
 )
 from tasks.diagnosis.calibration import calibration_error
 from tasks.diagnosis.modality_gap import centre_distance, mean_cosine
@@ -60,14 +60,15 @@ def test_centring_closes_the_modality_gap() -> None:
     rng = np.random.default_rng(2)
     images, captions = normalised(unit(rng, 200, 8) + 1), normalised(unit(rng, 200, 8) - 1)
     assert centre_distance(images, captions) > 1
-    assert centre_distance(*centred(images, captions)) < 0.1
+    assert centre_distance(*centring(images, captions)(images, captions)) < 0.1
 
 
 def test_whitened_vectors_spread_far_more_evenly() -> None:
     rng = np.random.default_rng(3)
     stretched = normalised(unit(rng, 2000, 4) * np.array([5, 1, 1, 1], np.float32))
     before = stretched.var(axis=0)
-    after = np.concatenate(whitened(stretched[:1000], stretched[1000:])).var(axis=0)
+    halves = stretched[:1000], stretched[1000:]
+    after = np.concatenate(whitening(*halves)(*halves)).var(axis=0)
     assert before.max() / before.min() > 6
     assert after.max() / after.min() < 3
 

@@ -2,8 +2,10 @@
 
 Each form is scored like the stored vectors, by ``tasks.scoring``, and compared with them query by query: the detail
 holds the difference with its paired interval, the bytes per item, the seconds of scoring and the share of tied
-queries. Quantised forms are scored as float32 numbers that rank the same way, so their seconds say nothing about
-integer arithmetic. Torch is loaded when the first form is scored.
+queries; and the number of all queries, where a sample was scored. A form with parameters from vectors (means, axes,
+ranges) is fitted on one half of the images and tested with the queries of the other. Quantised forms are scored as
+float32 numbers that rank the same way, so their seconds say nothing about integer arithmetic. Torch is loaded when the
+first form is scored.
 """
 
 from __future__ import annotations
@@ -12,20 +14,23 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from store.ragged import Ragged
 from tasks.diagnosis.ablations import transforms
+from tasks.diagnosis.ablations.cross_fit import FITTED_ON, Halves, cross_fitted
 from tasks.diagnosis.ablations.low_precision import Scored, hits_scored_in
-from tasks.diagnosis.ablations.transforms import BYTES, QUANTISED, ROUNDED
+from tasks.diagnosis.ablations.transforms import BYTES, QUANTISED, ROUNDED, Change
 from tasks.diagnosis.analysis_input import METRIC, AnalysisInput
 from tasks.diagnosis.slice_means import paired_difference
 from tasks.diagnosis.slices import Slice
 from tasks.diagnosis.vectors import LateInteractionVectors, Matrix, SingleVectors
 from tasks.metrics import METRICS
 from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.layout import layout_of
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.slices import part_means
@@ -35,16 +40,22 @@ SINGLE_QUERIES = 5000  # at most, for single vectors
 LATE_QUERIES = 400  # at most, for late interaction, whose scores cost thousands of times more than a dot product
 FEWEST_COMPONENTS = 8  # of a shortened form
 
+Parameters = TypeVar("Parameters")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """One form of an encoder's vectors: the names of its slice, its size, and how it is made and scored."""
+    """One form of an encoder's vectors: the names of its slice, its size, and how it is made and scored.
+
+    ``fitted``: parameters of the form come from vectors, those of the half of the images that a query is not of.
+    """
 
     analysis: str
     feature: str = ""
     level_name: str
     bytes_per_item: float
     score: Callable[[], Scored]
+    fitted: bool = False
 
 
 def vector_forms(data: AnalysisInput) -> Iterator[Slice]:
@@ -53,8 +64,9 @@ def vector_forms(data: AnalysisInput) -> Iterator[Slice]:
     For text to image, over a sample of the queries of large corpora; not for corpora of pairs or quadruples, whose
     galleries hold near copies.
     """
-    if len(data.corpus.quadruples) or len(data.corpus.pairs):
+    if len(data.corpus.quadruples) or len(data.corpus.pairs) or data.clusters.n_occupied < 2:
         return
+    halves = Halves(data.second_half, data.second_half[layout_of(data.corpus).caption_images])
     for encoder in data.encoders:
         vectors = data.vectors(encoder)
         if vectors is None:
@@ -62,10 +74,10 @@ def vector_forms(data: AnalysisInput) -> Iterator[Slice]:
         storage = data.specs[encoder].storage
         if isinstance(vectors, LateInteractionVectors):
             task = sample_queries(restricted(data.task, vectors.images.ords), LATE_QUERIES, seed=data.resampling.seed)
-            forms = late_forms(vectors, task, storage=storage)
+            forms = late_forms(vectors, task, halves, storage=storage)
         else:
             task = sample_queries(data.task, SINGLE_QUERIES, seed=data.resampling.seed)
-            forms = single_forms(vectors, task, storage=storage)
+            forms = single_forms(vectors, task, halves, storage=storage)
         n_searched = len(task.galleries[0])
         metric = METRIC if n_searched == len(data.task.galleries[0]) else f"{METRIC} among {n_searched:,} images"
         clusters = Clusters.of(task.clusters, data.clusters.n_clusters, task.weights)
@@ -82,7 +94,7 @@ def restricted(task: RetrievalTask, images: NDArray[np.int32]) -> RetrievalTask:
     ``task`` is text to image with one gallery; ``images`` are ords, ascending.
     """
     missing = np.add.reduceat(~np.isin(task.relevant, images), task.offsets[:-1])
-    kept = _with_queries(task, np.flatnonzero(missing == 0))
+    kept = task.of_queries(np.flatnonzero(missing == 0))
     relevant = np.searchsorted(images, kept.relevant).astype(np.int32)
     return replace(kept, galleries=(np.arange(len(images), dtype=np.int32),), relevant=relevant)
 
@@ -91,7 +103,7 @@ def sample_queries(task: RetrievalTask, n: int, *, seed: int) -> RetrievalTask:
     """The task with at most ``n`` of its queries, drawn without replacement; gallery and weights stay."""
     if len(task.queries) <= n:
         return task
-    return _with_queries(task, np.sort(np.random.default_rng(seed).choice(len(task.queries), n, replace=False)))
+    return task.of_queries(np.sort(np.random.default_rng(seed).choice(len(task.queries), n, replace=False)))
 
 
 def renumbered(task: RetrievalTask) -> RetrievalTask:
@@ -99,67 +111,69 @@ def renumbered(task: RetrievalTask) -> RetrievalTask:
     return replace(task, queries=np.arange(len(task.queries), dtype=np.int32))
 
 
-def _with_queries(task: RetrievalTask, kept: NDArray[np.intp]) -> RetrievalTask:
-    relevant = [task.relevant[task.offsets[query] : task.offsets[query + 1]] for query in kept]
-    return replace(
-        task,
-        query_ids=task.query_ids[kept],
-        queries=task.queries[kept],
-        clusters=task.clusters[kept],
-        gallery_of=task.gallery_of[kept],
-        offsets=np.concatenate([[0], np.cumsum(task.n_relevant[kept])]),
-        relevant=np.concatenate(relevant),
-        weights=task.weights[kept],
-    )
-
-
-def single_forms(vectors: SingleVectors, task: RetrievalTask, *, storage: str) -> Iterator[Form]:
+def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *, storage: str) -> Iterator[Form]:
     """Normalisation, precision, truncation and projection of single vectors; the first form is the stored one.
 
     Rounding to a finer type than ``storage`` is left out: the store does not hold what it would keep.
     """
-    images, captions, queries = vectors.images, vectors.captions, vectors.captions[task.queries]
-    dim, renumbered_task = images.shape[1], renumbered(task)
+    images, captions = vectors.images, vectors.captions
+    dim, all_queries = images.shape[1], renumbered(task)
+    queries = captions[task.queries]
 
     def each(change: Callable[[Matrix], Matrix]) -> Callable[[], Scored]:
-        return lambda: single_hits(change(images), change(queries), renumbered_task)
+        return lambda: single_hits(change(images), change(queries), all_queries)
 
-    def both(change: Callable[[Matrix, Matrix], tuple[Matrix, Matrix]]) -> Callable[[], Scored]:
-        def score() -> Scored:
-            changed_images, changed_captions = change(images, captions)
-            return single_hits(changed_images, changed_captions[task.queries], renumbered_task)
+    def unnormalised() -> Scored:
+        norms = vectors.caption_norms[task.queries]
+        return single_hits(images * vectors.image_norms[:, None], queries * norms[:, None], all_queries)
 
-        return score
+    def fitted(change_of: Callable[[bool], Change]) -> Callable[[], Scored]:
+        return partial(cross_fitted, task, halves.images, partial(_changed_hits, vectors, change_of))
 
-    def unnormalised(images: Matrix, captions: Matrix) -> tuple[Matrix, Matrix]:
-        return images * vectors.image_norms[:, None], captions * vectors.caption_norms[:, None]
+    from_other = partial(_fitted_on_other, vectors, halves)
+    axes, reach = from_other(transforms.principal_axes), from_other(transforms.reach)
+
+    def projected(half: bool, n: int) -> Change:
+        return transforms.both(lambda rows: transforms.normalised(rows @ axes(half)[:, :n]))
+
+    def quantised(half: bool, kind: str) -> Change:
+        return transforms.both(partial(transforms.quantised, kind=kind, reach=reach(half)))
 
     normalisation = partial(Form, analysis="normalisation", bytes_per_item=dim * BYTES[storage])
-    yield normalisation(level_name="L2", score=partial(single_hits, images, queries, renumbered_task))
-    yield normalisation(level_name="none", score=both(unnormalised))
-    yield normalisation(level_name="centred per modality", score=both(transforms.centred))
-    yield normalisation(level_name="whitened", score=both(transforms.whitened))
-    changes = _precisions(transforms.reach(images, captions), storage, stored=transforms.stored)
+    yield normalisation(level_name="L2", score=partial(single_hits, images, queries, all_queries))
+    yield normalisation(level_name="none", score=unnormalised)
+    for name, fit in (("centred per modality", transforms.centring), ("whitened", transforms.whitening)):
+        yield normalisation(level_name=name, score=fitted(from_other(fit)), fitted=True)
     for kind, size in BYTES.items():
         precision = partial(Form, analysis="precision", level_name=kind, bytes_per_item=dim * size)
-        if kind in changes:
-            yield precision(feature="stored in", score=each(changes[kind]))
+        if kind in QUANTISED:
+            yield precision(feature="stored in", score=fitted(partial(quantised, kind=kind)), fitted=kind != "binary")
+        elif size <= BYTES[storage]:
+            yield precision(feature="stored in", score=each(partial(transforms.stored, kind=kind)))
         if kind in ROUNDED:
-            yield precision(feature="scored in", score=partial(hits_scored_in, kind, images, queries, renumbered_task))
-    axes = cache(partial(transforms.principal_axes, images, captions))
-
-    def projected(vectors: Matrix, n: int) -> Matrix:
-        return transforms.normalised(vectors @ axes()[:, :n])
-
+            yield precision(feature="scored in", score=partial(hits_scored_in, kind, images, queries, all_queries))
     for kept in (dim, *(dim // part for part in (2, 4, 8) if dim // part >= FEWEST_COMPONENTS)):
         shortened = partial(Form, level_name=f"{kept} components", bytes_per_item=kept * BYTES[storage])
         yield shortened(analysis="truncation", score=each(partial(transforms.truncated, dim=kept)))
-        yield shortened(analysis="pca", score=each(partial(projected, n=kept)))
+        yield shortened(analysis="pca", score=fitted(partial(projected, n=kept)), fitted=True)
 
 
-def late_forms(vectors: LateInteractionVectors, task: RetrievalTask, *, storage: str) -> Iterator[Form]:
+def _fitted_on_other(
+    vectors: SingleVectors, halves: Halves, fit: Callable[[Matrix, Matrix], Parameters]
+) -> Callable[[bool], Parameters]:
+    """What is fitted on the images and captions outside a half, for either half; computed once."""
+    return cache(lambda half: fit(vectors.images[halves.images != half], vectors.captions[halves.captions != half]))
+
+
+def _changed_hits(
+    vectors: SingleVectors, change_of: Callable[[bool], Change], half: bool, part: RetrievalTask
+) -> Scored:
+    return single_hits(*change_of(half)(vectors.images, vectors.captions[part.queries]), renumbered(part))
+
+
+def late_forms(vectors: LateInteractionVectors, task: RetrievalTask, halves: Halves, *, storage: str) -> Iterator[Form]:
     """Pooled images, and quantisation of all vectors, of late interaction; the first form is the stored one."""
-    images, queries, renumbered_task = vectors.images, vectors.captions.take(task.queries), renumbered(task)
+    images, queries, all_queries = vectors.images, vectors.captions.take(task.queries), renumbered(task)
     trees = transforms.token_trees(images)
     for factor in POOLING_FACTORS:
         pooled = transforms.pooled(images, trees, factor)
@@ -167,28 +181,32 @@ def late_forms(vectors: LateInteractionVectors, task: RetrievalTask, *, storage:
             analysis="pooling",
             level_name=f"1 of {factor}",
             bytes_per_item=pooled.values.size / len(pooled) * BYTES[storage],
-            score=partial(late_hits, pooled, queries, renumbered_task),
+            score=partial(late_hits, pooled, queries, all_queries),
         )
 
-    def each(change: Callable[[Matrix], Matrix]) -> Callable[[], Scored]:
-        return lambda: late_hits(
-            images.with_values(change(images.values)), queries.with_values(change(queries.values)), renumbered_task
+    def changed(
+        change: Callable[[Matrix], Matrix], queries: Ragged = queries, task: RetrievalTask = all_queries
+    ) -> Scored:
+        return late_hits(images.with_values(change(images.values)), queries.with_values(change(queries.values)), task)
+
+    @cache
+    def reach(half: bool) -> NDArray[np.float32]:
+        sides = (images, halves.images[images.ords]), (vectors.captions, halves.captions)
+        return transforms.reach(*(side.take(np.flatnonzero(of != half)).values for side, of in sides))
+
+    def quantised(half: bool, part: RetrievalTask, kind: str) -> Scored:
+        change = partial(transforms.quantised, kind=kind, reach=reach(half))
+        return changed(change, vectors.captions.take(part.queries), renumbered(part))
+
+    for kind, bytes_ in BYTES.items():
+        quantisation = partial(
+            Form, analysis="quantisation", level_name=kind, bytes_per_item=images.values.size / len(images) * bytes_
         )
-
-    reach = transforms.reach(images.values, vectors.captions.values)
-    for kind, change in _precisions(reach, storage, stored=transforms.rounded).items():
-        size = images.values.size / len(images) * BYTES[kind]
-        yield Form(analysis="quantisation", level_name=kind, bytes_per_item=size, score=each(change))
-
-
-def _precisions(
-    reach: NDArray[np.float32], storage: str, *, stored: Callable[..., Matrix]
-) -> dict[str, Callable[[Matrix], Matrix]]:
-    """Type -> rounding (by ``stored``) or quantisation to it, of the types that are not finer than the stored one."""
-    changes: dict[str, Callable[[Matrix], Matrix]] = {
-        kind: partial(stored, kind=kind) for kind in ROUNDED if BYTES[kind] <= BYTES[storage]
-    }
-    return changes | {kind: partial(transforms.quantised, kind=kind, reach=reach) for kind in QUANTISED}
+        if kind in QUANTISED:
+            score = partial(cross_fitted, task, halves.images, partial(quantised, kind=kind))
+            yield quantisation(score=score, fitted=kind != "binary")
+        elif bytes_ <= BYTES[storage]:
+            yield quantisation(score=partial(changed, partial(transforms.rounded, kind=kind)))
 
 
 def single_hits(images: Matrix, queries: Matrix, task: RetrievalTask) -> Scored:
@@ -235,5 +253,7 @@ def _slice(
             "change": change.value,
             "change_low": change.low,
             "change_high": change.high,
+            "n_all_queries": len(data.task.queries),
+            **({"fitted_on": FITTED_ON} if form.fitted else {}),
         },
     )

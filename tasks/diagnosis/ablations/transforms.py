@@ -1,11 +1,13 @@
 """Transforms of vectors: rounding, quantisation, centring, whitening, truncation, pooling.
 
-Every function takes float32 rows of unit norm and returns float32 rows that a scorer can use.
+Every function takes float32 rows of unit norm and returns float32 rows that a scorer can use. Where parameters come
+from vectors (means, covariance, axes, ranges), other vectors may be changed by them: see ``cross_fit``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,8 @@ from store.ragged import Ragged
 from store.rounding import unit_vectors
 from tasks.diagnosis.vectors import Matrix
 
+Change: TypeAlias = Callable[[Matrix, Matrix], tuple[Matrix, Matrix]]
+"""Images and captions -> the same, changed."""
 BYTES = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "int8": 1.0, "binary": 1 / 8}
 """Bytes of one stored component."""
 ROUNDED = ("float32", "float16", "bfloat16")
@@ -93,28 +97,38 @@ def normalised(vectors: Matrix) -> Matrix:
     return unit.astype(np.float32)
 
 
-def centred(images: Matrix, captions: Matrix) -> tuple[Matrix, Matrix]:
-    """Unit rows after subtracting the mean of each modality, which closes the modality gap."""
-
-    def one(vectors: Matrix) -> Matrix:
-        return normalised(vectors - vectors.mean(axis=0, dtype=np.float64).astype(np.float32))
-
-    return one(images), one(captions)
+def both(change: Callable[[Matrix], Matrix]) -> Change:
+    """The same change of images and of captions."""
+    return lambda images, captions: (change(images), change(captions))
 
 
-def whitened(images: Matrix, captions: Matrix) -> tuple[Matrix, Matrix]:
-    """Unit rows after centring each modality and whitening with the joint covariance.
+def centring(images: Matrix, captions: Matrix) -> Change:
+    """A change to unit rows after subtracting the mean of each modality here, which closes the modality gap."""
+    means = [part.mean(axis=0, dtype=np.float64).astype(np.float32) for part in (images, captions)]
+
+    def centred(images: Matrix, captions: Matrix) -> tuple[Matrix, Matrix]:
+        return normalised(images - means[0]), normalised(captions - means[1])
+
+    return centred
+
+
+def whitening(images: Matrix, captions: Matrix) -> Change:
+    """A change to unit rows after centring each modality and whitening with the joint covariance here.
 
     The covariance is shrunk towards the identity by a hundredth of its mean variance, so that directions with little
     variance are not amplified.
     """
-    both = [part - part.mean(axis=0, dtype=np.float64) for part in (images, captions)]
-    stacked = np.concatenate(both)
+    means = [part.mean(axis=0, dtype=np.float64) for part in (images, captions)]
+    stacked = np.concatenate([images - means[0], captions - means[1]])
     covariance = stacked.T @ stacked / len(stacked)
     values, axes = np.linalg.eigh(covariance + 0.01 * np.trace(covariance) / len(covariance) * np.eye(len(covariance)))
     spherical = axes / np.sqrt(np.maximum(values, np.finfo(np.float64).tiny))
-    first, second = (normalised((part @ spherical).astype(np.float32)) for part in both)
-    return first, second
+
+    def whitened(images: Matrix, captions: Matrix) -> tuple[Matrix, Matrix]:
+        first, second = images - means[0], captions - means[1]
+        return normalised((first @ spherical).astype(np.float32)), normalised((second @ spherical).astype(np.float32))
+
+    return whitened
 
 
 def principal_axes(images: Matrix, captions: Matrix) -> Matrix:

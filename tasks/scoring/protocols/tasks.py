@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from store.ragged import offsets_of
 from store.types import EvalProtocol, Modality
 
 
@@ -57,6 +58,20 @@ class RetrievalTask:
     def query_of_relevant(self) -> NDArray[np.int64]:
         """Which query each entry of ``relevant`` belongs to, same shape."""
         return np.repeat(np.arange(len(self.queries)), self.n_relevant)
+
+    def of_queries(self, kept: NDArray[np.intp]) -> RetrievalTask:
+        """The task of some of the queries, by their positions; galleries and weights stay."""
+        relevant = [self.relevant[self.offsets[query] : self.offsets[query + 1]] for query in kept]
+        return replace(
+            self,
+            query_ids=self.query_ids[kept],
+            queries=self.queries[kept],
+            clusters=self.clusters[kept],
+            gallery_of=self.gallery_of[kept],
+            offsets=offsets_of(self.n_relevant[kept]),
+            relevant=np.concatenate(relevant),
+            weights=self.weights[kept],
+        )
 
     def highest_ord(self, modality: Modality) -> int:
         """The highest ord among the task's images or captions."""
