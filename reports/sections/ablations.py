@@ -119,6 +119,8 @@ def _table(data: ReportData, corpus: str, analysis: str, protocol: str, metric: 
         return Cell(text=show.number(r["n_queries"], 0) + sampled, sort=str(r["n_queries"]))
 
     fitted = {_label(r): on for r in rows if (on := details[id(r)].get("fitted_on"))}
+    notes = [f"A sample of the queries: {text}." for text in {queries(r).text: None for r in rows} if " of " in text]
+    notes += [f"Fitted on {next(iter(fitted.values()))}: {', '.join(fitted)}."] if fitted else []
     return pivot(
         anchor("ablation", analysis, corpus, protocol, metric),
         f"{title} · {corpus} · {protocol} · {metric_title(metric)}",
@@ -138,7 +140,7 @@ def _table(data: ReportData, corpus: str, analysis: str, protocol: str, metric: 
             for key, heading in COSTS.items()
             if key != "x" and any(key in d for d in details.values())
         ),
-        note=f"Fitted on {next(iter(fitted.values()))}: {', '.join(fitted)}." if fitted else "",
+        note=" ".join(notes),
         sortable=True,
         dense=True,
     )
@@ -192,5 +194,6 @@ def _chart(table: Table, y_title: str, points: list[dict[str, Any]], cost: str, 
         name=f"{table.id}-curve",
         title=table.caption,
         alt_text=f"{y_title} over {cost}. {'; '.join(by_point)}.",
-        data=table,
+        data=dataclasses.replace(table, note=""),
+        note=table.note,
     )

@@ -114,22 +114,36 @@ def _parts(data: ReportData, group: SliceGroup) -> list[Table]:
         _, feature, level = part
         return feature if level in ("", feature) else f"{feature} {level}".strip()
 
-    def queries(part: tuple[str, str, str]) -> str:
-        return show.number(max(r["n_queries"] for key, r in by_key.items() if key[1:] == part), 0)
+    def queries(part: tuple[str, str, str], name: str) -> str:
+        row = by_key.get((name, *part))
+        return show.ABSENT if row is None else show.number(row["n_queries"], 0)
 
-    def encoder_column(heading: str, name: str) -> ColumnOf[tuple[str, str, str]]:
-        return numbers(heading, lambda part: slice_cell(by_key.get((name, *part))))
+    def encoder_columns(heading: str, name: str) -> list[ColumnOf[tuple[str, str, str]]]:
+        def cell(part: tuple[str, str, str]) -> Cell:
+            return slice_cell(by_key.get((name, *part)))
 
+        if shared:
+            return [numbers(heading, cell)]
+        return [numbers("queries", partial(queries, name=name), group=heading), numbers("value", cell, group=heading)]
+
+    def any_queries(part: tuple[str, str, str]) -> str:
+        shown = (text for name in columns.values() if (text := queries(part, name)) != show.ABSENT)
+        return next(shown, show.ABSENT)
+
+    parts = sorted({key[1:] for key in by_key}, key=position)
+    shared = all(
+        len({row["n_queries"] for name in columns.values() if (row := by_key.get((name, *part)))}) < 2 for part in parts
+    )  # or hits and misses, say, of which every encoder has other numbers
     title = f"{TITLES[group.analysis]} · {group.corpus} · {group.protocol}"
     unit = "" if group.analysis in RAW or is_own(group.metric) else ", percent"
     return [
         pivot(
             group.id("parts"),
             f"{title} · {described(data, group.metric)}{unit}" if group.metric else title,
-            sorted({key[1:] for key in by_key}, key=position),
+            parts,
             texts("part", label),
-            numbers("queries", queries),
-            *(encoder_column(*item) for item in columns.items()),
+            *([numbers("queries", any_queries)] if shared else []),
+            *(column for item in columns.items() for column in encoder_columns(*item)),
         )
     ]
 

@@ -123,7 +123,7 @@ def _contrast_table(
         f"{title} · percent, with interval; differences in points" if percent else f"{title} · with interval",
         features,
         texts("Feature", str),
-        numbers("queries", queries),
+        numbers("queries with it", queries),
         *(numbers(level, partial(cell, name=name, level=level), group=name) for name in names for level in CONTRAST),
         dense=True,
     )

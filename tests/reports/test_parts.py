@@ -74,6 +74,25 @@ def test_a_feature_that_differs_between_encoders_shows_the_range_of_its_queries(
     assert set(shown.values()) == {"4,100–5,200", "5,200"}
 
 
+def test_a_part_that_differs_between_encoders_shows_the_queries_of_each() -> None:
+    """Of parts such as hits and misses, the table printed the largest number of any encoder for all."""
+    store = coco(n_images=8, n_models=2, n_languages=1)
+    first, second = store.specs
+    part = [row for row in store.tables["slices"] if (row["analysis"], row["feature"]) == ("length", "words")]
+    for row in part:
+        row["n_queries"] = {first: 3100, second: 210}[row["encoder"]]
+    [table] = [
+        b for s in report(store).sections for b in s.blocks if isinstance(b, Table) and b.id.startswith("length")
+    ]
+    assert [column.heading for column in table.columns].count("queries") == 2
+    texts = [[cell.text for cell in row] for row in table.rows]
+    assert all({"3,100", "210"} <= set(row) for row in texts)
+    for row in part:
+        row["n_queries"] = 3100
+    [same] = [b for s in report(store).sections for b in s.blocks if isinstance(b, Table) and b.id.startswith("length")]
+    assert [column.heading for column in same.columns].count("queries") == 1
+
+
 def test_the_fastest_encoder_is_shown_with_its_loss_of_accuracy() -> None:
     store = demo()
     for row in store.tables["batches"]:  # the weakest becomes the fastest
