@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def choose_device(device: str) -> str:
@@ -42,3 +44,23 @@ def device_identity(device: str) -> str:
 
         return f"cuda-{torch.cuda.get_device_properties(device).uuid}"
     return device
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Inference with products and convolutions of float32 tensors in true float32, whatever the process has set before.
+
+    On a CUDA device torch convolves in TF32 by default, which keeps 10 bits of a number's fraction out of 23: the
+    patches of a vision transformer are cut by a convolution.
+    """
+    import torch
+
+    products, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        torch.set_float32_matmul_precision(products)
+        torch.backends.cudnn.allow_tf32 = convolutions

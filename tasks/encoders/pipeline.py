@@ -23,7 +23,7 @@ from store.types import Embeddings
 from tasks.encoders.batching import Batch, caption_batches, group_equal, image_batches
 from tasks.encoders.encoder import Encoder, Prepared, concatenate, take
 from tasks.encoders.memory import is_out_of_memory, peak_bytes, release, usable_cores
-from tasks.encoders.tensors import join
+from tasks.encoders.tensors import Uploads, join
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -227,13 +227,24 @@ def _prepared(
     """The batches of the plan in its order, prepared; the next ``ahead`` are being prepared meanwhile."""
     waiting: deque[Future[_PreparedBatch]] = deque()
     coming = iter(plan)
+    uploads = Uploads(encoder.device)
+    uploaded: _PreparedBatch | None = None
     for batch in plan:
         for later in itertools.islice(coming, ahead + 1 - len(waiting)):
             chunk = _CHUNK if isinstance(work, ImageWork) and encoder.joins_images else len(later.firsts)
             chunks = [later.firsts[i : i + chunk] for i in range(0, len(later.firsts), chunk)]
             parts = [pool.submit(_prepare, encoder, work, items) for items in chunks]
             waiting.append(joiner.submit(_join, encoder, parts))
-        yield batch, waiting.popleft().result()
+        ready = waiting.popleft().result()
+        ready, uploaded = uploaded or ready, None
+        uploads.finish()
+        if waiting and waiting[0].done() and waiting[0].exception() is None:
+            uploaded = _uploaded(uploads, waiting[0].result())
+        yield batch, ready
+
+
+def _uploaded(uploads: Uploads, ready: _PreparedBatch) -> _PreparedBatch:
+    return ready._replace(prepared=uploads.begin(ready.prepared))
 
 
 def _join(encoder: Encoder, parts: Sequence[Future[_PreparedBatch]]) -> _PreparedBatch:

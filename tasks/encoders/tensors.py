@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,8 +61,7 @@ def join(parts: Sequence[Prepared], *, pinned: bool) -> Prepared:
     for name, first in parts[0].inputs.items():
         values: list[Any] = [part.inputs[name] for part in parts]
         if isinstance(first, Tensor):
-            joined = first if len(parts) == 1 else torch.cat(values)
-            inputs[name] = joined.pin_memory() if pinned else joined
+            inputs[name] = _joined(values, pinned=pinned)
         else:
             inputs[name] = first if isinstance(first, str) else [item for value in values for item in value]
     return Prepared(
@@ -70,6 +70,43 @@ def join(parts: Sequence[Prepared], *, pinned: bool) -> Prepared:
         n_tokens=np.concatenate([part.n_tokens for part in parts]),
         truncated=np.concatenate([part.truncated for part in parts]),
     )
+
+
+def _joined(values: Sequence[Tensor], *, pinned: bool) -> Tensor:
+    if not pinned:
+        return values[0] if len(values) == 1 else torch.cat(list(values))
+    shape = (sum(len(value) for value in values), *values[0].shape[1:])
+    return torch.cat(list(values), out=torch.empty(shape, dtype=values[0].dtype, pin_memory=True))
+
+
+class Uploads:
+    """Copies the next batch to a CUDA device on a stream of its own, while the model computes the present one."""
+
+    def __init__(self, device: str) -> None:
+        self._device = torch.device(device)
+        self._stream = torch.cuda.Stream(self._device) if self._device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    def begin(self, prepared: Prepared) -> Prepared:
+        """The batch with its tensors on the device, once :meth:`finish` was called; unchanged on other devices.
+
+        A batch that does not fit stays where it is: the forward pass copies the part that it can take.
+        """
+        if self._stream is None:
+            return prepared
+        try:
+            with torch.cuda.stream(self._stream):
+                inputs = {
+                    name: value.to(self._device, non_blocking=value.is_pinned()) if isinstance(value, Tensor) else value
+                    for name, value in prepared.inputs.items()
+                }
+        except torch.OutOfMemoryError:
+            return prepared
+        return replace(prepared, inputs=inputs)
+
+    def finish(self) -> None:
+        """Let the model wait for all copies that were begun."""
+        if self._stream is not None:
+            torch.cuda.current_stream(self._device).wait_stream(self._stream)
 
 
 def dense_embeddings(features: Tensor, prepared: Prepared, spec: EncoderSpec) -> Embeddings:

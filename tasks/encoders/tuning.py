@@ -11,6 +11,7 @@ from tasks.encoders.batching import NOMINAL_TOKENS
 from tasks.encoders.conformance.inputs import noise_image
 from tasks.encoders.encoder import Encoder, Prepared
 from tasks.encoders.memory import is_out_of_memory, release
+from tasks.encoders.tensors import join
 
 LARGEST = 1024
 LARGEST_ON_CPU: dict[Modality, int] = {"image": 64, "caption": 256}  # out of memory kills the process there
@@ -77,7 +78,10 @@ def find_batch_size(
 def _batch(encoder: Encoder, modality: Modality, size: int) -> Prepared:
     if modality == "caption":
         return encoder.prepare_captions([" ".join(["word"] * (NOMINAL_TOKENS - 2))] * size)
-    return encoder.prepare_images([noise_image(320, 240, seed=0)] * size)
+    image = noise_image(320, 240, seed=0)
+    if not encoder.joins_images:
+        return encoder.prepare_images([image] * size)
+    return join([encoder.prepare_images([image])] * size, pinned=encoder.device.startswith("cuda"))
 
 
 def _rate(encoder: Encoder, batch: Prepared) -> float:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -22,6 +21,7 @@ from torch import Tensor
 
 from store.schema import TOP
 from store.types import Modality
+from tasks.encoders.device import full_float32
 from tasks.scoring.choices import choice_outcomes
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
@@ -39,7 +39,7 @@ def score_dense(
     tasks: Sequence[ScoringTask],
     *,
     device: str = "cpu",
-    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    memory_bytes: int | None = None,
     top: int = TOP,
 ) -> dict[str, Outcomes]:
     """Outcomes of every task, from unit vectors in corpus order.
@@ -52,7 +52,8 @@ def score_dense(
         captions: float32, shape ``(n_captions, dim)``.
         tasks: Of one corpus.
         device: Any torch device.
-        memory_bytes: What may be allocated beyond the embeddings (and their copy on the device).
+        memory_bytes: What may be allocated beyond the embeddings (and their copy on the device); None: 1 GiB, on a
+            CUDA device a quarter of its free memory.
         top: Length of the best lists.
 
     Returns:
@@ -70,6 +71,7 @@ def score_dense(
     outcomes: dict[str, Outcomes] = {}
     with full_float32():
         image_vectors, caption_vectors = _on_device(images, device), _on_device(captions, device)
+        memory_bytes = memory_bytes or _budget(device)
         matrix_bytes = 4 * len(images) * len(captions)
         block_bytes = min(memory_bytes // BUDGET_SHARE, _BLOCK_BYTES if device == "cpu" else memory_bytes)
         by_image = None
@@ -110,6 +112,12 @@ def dense_score_rows(
             yield block()
 
 
+def _budget(device: str) -> int:
+    if device.startswith("cuda"):
+        return max(DEFAULT_MEMORY_BYTES, torch.cuda.mem_get_info(device)[0] // 4)
+    return DEFAULT_MEMORY_BYTES
+
+
 def _check(images: NDArray[np.float32], captions: NDArray[np.float32], tasks: Sequence[ScoringTask]) -> None:
     for modality, vectors in (("image", images), ("caption", captions)):
         if vectors.ndim != 2 or vectors.dtype != np.float32:
@@ -141,18 +149,6 @@ def check_ords(tasks: Sequence[ScoringTask], counts: Mapping[Modality, int]) -> 
                     f"protocol {task.protocol.id!r} needs {modality} {highest}, but there are embeddings of {n}; "
                     "run `capim embed` to complete the corpus"
                 )
-
-
-@contextmanager
-def full_float32() -> Iterator[None]:
-    """Products in true float32 on every device, whatever the process has set before."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 class _DeviceVectors(NamedTuple):

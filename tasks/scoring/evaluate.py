@@ -28,7 +28,7 @@ def evaluate(
     images: NDArray[np.float32] | Blocks,
     captions: NDArray[np.float32] | CaptionParts | Blocks,
     device: str = "cpu",
-    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    memory_bytes: int | None = None,
 ) -> dict[str, Outcomes]:
     """Outcomes of every protocol.
 
@@ -40,7 +40,8 @@ def evaluate(
         captions: Likewise; for a corpus in several languages also :class:`CaptionParts`, so that one part is in
             memory at a time.
         device: Any torch device.
-        memory_bytes: What scoring may allocate beyond the embeddings.
+        memory_bytes: What scoring may allocate beyond the embeddings; None: 1 GiB, for single vectors on a CUDA
+            device a quarter of its free memory.
 
     Returns:
         Protocol id -> outcomes, in the order of ``protocols``. Where the corpus is in several languages, those of
@@ -53,7 +54,7 @@ def evaluate(
     """
     tasks = build_tasks(corpus, protocols)
     if callable(images) and callable(captions):
-        return score_maxsim(images, captions, tasks, device=device, memory_bytes=memory_bytes)
+        return score_maxsim(images, captions, tasks, device=device, memory_bytes=memory_bytes or DEFAULT_MEMORY_BYTES)
     if not isinstance(images, np.ndarray) or callable(captions):
         raise TypeError("images and captions must both be matrices (single), or both functions that yield blocks")
     oriented = [task.protocol.id for task in tasks if orientation_of(task.protocol) != "transposed"]

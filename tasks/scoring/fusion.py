@@ -10,7 +10,8 @@ import torch
 
 from store.ragged import Ragged
 from store.schema import TOP
-from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, full_float32
+from tasks.encoders.device import full_float32
+from tasks.scoring.dense import DEFAULT_MEMORY_BYTES
 from tasks.scoring.late_interaction.multivectors import Blocks
 from tasks.scoring.late_interaction.products import maxsim_scores, score_table
 from tasks.scoring.outcomes import Outcomes

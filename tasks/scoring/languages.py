@@ -47,7 +47,7 @@ def score_parts(
     captions: CaptionParts,
     *,
     device: str,
-    memory_bytes: int,
+    memory_bytes: int | None,
 ) -> dict[str, Outcomes]:
     """Outcomes of tasks that each stay within one part, with consistency with the reference language.
 

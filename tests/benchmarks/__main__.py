@@ -3,6 +3,8 @@
 ``make bench ONLY=maxsim`` runs one group (the part of the file name after ``bench_``) and keeps the rows of the others;
 ``QUICK=1`` runs small versions that only show that the benchmarks still work, and writes nothing. This program alone
 writes both files: every group carries the commit, the machine and the library versions that produced its rows.
+``python -m tests.benchmarks --take FILE GROUP`` takes a group from the results.json of another machine, such as one
+with a GPU.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from pathlib import Path
 
 import psutil
 
-from tasks.encoders.device import device_name
+from tasks.encoders.device import choose_device, device_name
 from tasks.runtime.versions import library_versions, versions_of
 from tests.benchmarks.rows import Row
 
@@ -54,7 +56,7 @@ def verdict(row: Row) -> str:
         >>> verdict(Row("x", 2.5, "×", "<= 3")), verdict(Row("x", 2.5, "×", ">= 3")), verdict(Row("x", 2.5, "s"))
         ('met', 'NOT MET', '')
     """
-    if not row.bar:
+    if not row.bar or row.value is None:
         return ""
     sign, bound = row.bar.split()
     return "met" if COMPARE[sign](row.value, float(bound)) else "NOT MET"
@@ -81,9 +83,10 @@ def machine() -> str:
     flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     extensions = [name for name in ("amx_bf16", "avx512_bf16", "avx512f") if f" {name} " in flags.replace("\n", " ")]
     memory = psutil.virtual_memory().total / 2**30
+    device = choose_device("auto")
     return (
         f"{device_name('cpu')} ({', '.join(extensions) or 'no AVX-512'}), {os.cpu_count()} cores, {memory:.0f} GiB, "
-        f"{platform.system()}"
+        f"{platform.system()}" + (f", {device_name(device)}" if device.startswith("cuda") else "")
     )
 
 
@@ -119,8 +122,10 @@ def main(only: list[str]) -> int:
             missed += 1
             continue
         for row in rows:
-            sys.stderr.write(f"  {row.name}: {row.value:.4g} {row.unit} {row.bar} {verdict(row)}\n")
+            sys.stderr.write(f"  {row.name}: {row.figure} {row.bar} {verdict(row)} {row.note}\n")
         missed += sum(verdict(row) == "NOT MET" for row in rows)
+        if group in kept and all(row.value is None for row in rows):  # the figures of a machine that has the hardware
+            continue
         kept[group] = {
             "date": f"{datetime.now(UTC):%Y-%m-%d}",
             "seconds": round(time.perf_counter() - started),
@@ -133,11 +138,18 @@ def main(only: list[str]) -> int:
     return 1 if missed else 0
 
 
+def take(source: Path, group: str) -> None:
+    """Take a group, as another machine measured it, into the results of this checkout."""
+    kept = json.loads(ROWS.read_text()) | {group: json.loads(source.read_text())[group]}
+    ROWS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+    TABLE.write_text(table(kept))
+
+
 def table(kept: dict[str, dict[str, object]]) -> str:
     """The markdown of all groups."""
     judged = [Row(**entry) for record in kept.values() for entry in record["rows"]]  # type: ignore[attr-defined]
     missed = [row for row in judged if verdict(row) == "NOT MET"]
-    n_bars = sum(bool(row.bar) for row in judged)
+    n_bars = sum(bool(verdict(row)) for row in judged)
     lines = [
         "# Benchmarks",
         "",
@@ -147,7 +159,7 @@ def table(kept: dict[str, dict[str, object]]) -> str:
     ]
     if missed:
         lines += ["| misses its bar | value | bar | note |", "|---|---:|---|---|"]
-        lines += [f"| {row.name} | {row.value:.4g} {row.unit} | {row.bar} | {row.note} |" for row in missed]
+        lines += [f"| {row.name} | {row.figure} | {row.bar} | {row.note} |" for row in missed]
         lines.append("")
     for group, record in sorted(kept.items()):
         versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())  # type: ignore[attr-defined]
@@ -157,9 +169,7 @@ def table(kept: dict[str, dict[str, object]]) -> str:
         lines += ["| what | value | bar | | peer | note |", "|---|---:|---|---|---|---|"]
         for entry in record["rows"]:  # type: ignore[attr-defined]
             row = Row(**entry)
-            lines.append(
-                f"| {row.name} | {row.value:.4g} {row.unit} | {row.bar} | {verdict(row)} | {row.peer} | {row.note} |"
-            )
+            lines.append(f"| {row.name} | {row.figure} | {row.bar} | {verdict(row)} | {row.peer} | {row.note} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -167,5 +177,7 @@ def table(kept: dict[str, dict[str, object]]) -> str:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--into"]:
         measure(sys.argv[3], Path(sys.argv[2]))
+    elif sys.argv[1:2] == ["--take"]:
+        take(Path(sys.argv[2]), sys.argv[3])
     else:
         sys.exit(main(sys.argv[1:]))

@@ -23,8 +23,7 @@ from tasks.scoring.late_interaction.maxsim import score_maxsim
 from tasks.scoring.late_interaction.multivectors import gather
 from tasks.scoring.late_interaction.products import maxsim_scores
 from tasks.scoring.protocols.selection import build_tasks, select_protocols
-from tests.benchmarks.bench_scoring import fastest
-from tests.benchmarks.rows import Row
+from tests.benchmarks.rows import Row, fastest
 
 DIM = 128
 N_PATCHES = 1030

@@ -29,7 +29,7 @@ from tasks.scoring.evaluate import evaluate
 from tasks.scoring.languages import CaptionParts
 from tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
 from tests.benchmarks.planted import karpathy
-from tests.benchmarks.rows import Row
+from tests.benchmarks.rows import Row, fastest
 
 T = TypeVar("T")
 DIM = 1024
@@ -199,17 +199,6 @@ def clip_benchmark(
             seconds += fastest(recall) * len(x) / n
             found[f"{direction}@{k}"] = float((recall() > 0).double().mean())
     return Peer(seconds, found, counts)
-
-
-def fastest(work: Callable[[], object], runs: int = 3) -> float:
-    """Seconds of the fastest of a few runs, after one that is not counted."""
-    work()
-    taken = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        work()
-        taken.append(time.perf_counter() - start)
-    return min(taken)
 
 
 def with_peak(work: Callable[[], T]) -> tuple[T, int]:

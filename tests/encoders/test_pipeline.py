@@ -14,8 +14,10 @@ from PIL import Image
 
 from store.errors import RequestError, WorkError
 from store.types import Embeddings
+from tasks.encoders import pipeline
 from tasks.encoders.encoder import Prepared, encode_captions
 from tasks.encoders.pipeline import CaptionWork, ImageWork, encode_stream
+from tasks.encoders.tensors import Uploads
 from tests.encoders.toy import ToyEncoder
 
 
@@ -157,3 +159,37 @@ def test_decoding_overlaps_with_the_forward_pass() -> None:
     taken = time.perf_counter() - start
     in_turn = sum(b.timings.decode_seconds + b.timings.forward_seconds for b in batches)
     assert taken < 0.85 * in_turn
+
+
+def test_uploads_leave_batches_alone_where_there_is_no_card() -> None:
+    prepared = ToyEncoder().prepare_captions(["a", "b"])
+    uploads = Uploads("cpu")
+    assert uploads.begin(prepared) is prepared
+    uploads.finish()
+
+
+def test_the_next_batch_is_copied_while_the_model_computes(monkeypatch) -> None:
+    order: list[str] = []
+
+    class Watched:
+        def __init__(self, device: str) -> None: ...
+
+        def begin(self, prepared: Prepared) -> Prepared:
+            order.append("begin")
+            return prepared
+
+        def finish(self) -> None:
+            order.append("finish")
+
+    class Watching(ToyEncoder):
+        def embed(self, prepared: Prepared) -> Embeddings:
+            time.sleep(0.05)
+            order.append("embed")
+            return super().embed(prepared)
+
+    monkeypatch.setattr(pipeline, "Uploads", Watched)
+    captions = [f"caption {i}" for i in range(12)]
+    batches = list(encode_stream(Watching(), caption_work(captions), batch_size=1))
+    assert len(scattered(batches, 12)) == 12
+    assert order.count("finish") == order.count("embed")
+    assert "finish begin embed" in " ".join(order)

@@ -50,3 +50,15 @@ def test_doubling_stops_at_the_largest_allowed_size() -> None:
 def test_a_model_that_fits_nothing_is_an_error() -> None:
     with pytest.raises(WorkError, match="not even 4 captions fit"):
         find_batch_size(ToyEncoder(capacity=3), "caption")
+
+
+def test_one_image_is_prepared_for_all_batch_sizes_of_a_model_that_joins_images() -> None:
+    prepared: list[int] = []
+
+    class Counting(ToyEncoder):
+        def prepare_images(self, images):
+            prepared.append(len(images))
+            return super().prepare_images(images)
+
+    assert find_batch_size(Counting(), "image", start=2, largest=64, gain=0.0).size == 64
+    assert set(prepared) == {1}

@@ -26,6 +26,7 @@ from tasks.encoders.captions import max_length_of
 from tasks.encoders.checkpoints.checkpoint import base_folder, folder_of
 from tasks.encoders.checkpoints.related_repositories import adapter_over_pinned_base
 from tasks.encoders.checkpoints.weights import check_number_of_weights, check_weights_loaded, loaded_quietly
+from tasks.encoders.device import full_float32
 from tasks.encoders.encoder import Inputs, Prepared
 from tasks.encoders.tensors import DTYPES, move, ragged_embeddings
 
@@ -81,7 +82,7 @@ class ColVision(LoadedEncoder):
 
     def embed(self, prepared: Prepared) -> Embeddings:
         """The projected last hidden states without padding, normalised."""
-        with torch.inference_mode():
+        with full_float32():
             inputs = move(prepared.inputs, torch.device(self.device), self.dtype)
             features = self.forwards[prepared.modality](**inputs)
             return ragged_embeddings(features, inputs["attention_mask"].bool(), prepared, self.spec)

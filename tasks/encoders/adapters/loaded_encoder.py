@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from store.types import Embeddings, EncoderSpec, Modality
 from tasks.encoders.captions import caption_template
+from tasks.encoders.device import full_float32
 from tasks.encoders.encoder import Inputs, Prepared
 from tasks.encoders.pixels import PixelPipeline, in_rgb
 from tasks.encoders.tensors import DTYPES, dense_embeddings, move
@@ -92,7 +93,7 @@ class LoadedEncoder:
 
     def embed(self, prepared: Prepared) -> Embeddings:
         """The features of the forward pass, normalised."""
-        with torch.inference_mode():
+        with full_float32():
             inputs = move(prepared.inputs, torch.device(self.device), self.dtype)
             return dense_embeddings(self.forwards[prepared.modality](**inputs), prepared, self.spec)
 

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from store.ragged import Ragged
 from store.schema import TOP
+from tasks.encoders.device import full_float32
 from tasks.scoring.choices import choice_outcomes
-from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, check_ords, full_float32
+from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, check_ords
 from tasks.scoring.late_interaction.multivectors import Blocks, gather
 from tasks.scoring.late_interaction.products import image_as_query_scores, maxsim_scores
 from tasks.scoring.outcomes import Outcomes

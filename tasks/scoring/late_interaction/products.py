@@ -23,8 +23,9 @@ _ALIGNED = 16
 _PATCHES_AT_ONCE = 512  # of several images that have few: every token is then read from memory once for all of them
 _CAPTIONS_AT_ONCE = 64  # of one length: their products with as many patches stay in the caches of one processor core
 _CORE_BYTES = 1 << 20  # of a product: stays in the caches of one processor core, and is worth a call
-_DEVICE_BYTES = 1 << 28  # of a product on a GPU
 _TILED = 64  # rows of a product are a multiple of this
+_DEVICE_BYTES = 1 << 28  # of a product on a device other than a CPU
+_TYPICAL_PATCHES = 1024  # of an image: captions are grouped before the first image is read
 
 
 def maxsim_scores(
@@ -34,10 +35,10 @@ def maxsim_scores(
 
     The captions are float32. Scores that take more than half of ``memory_bytes`` are kept in a temporary file.
     """
-    tokens = _padded(torch.from_numpy(captions.values).to(device))
+    sums = _TokenSums(captions, device)
 
     def score(patches: Tensor) -> NDArray[np.float32]:
-        return _sums_over_tokens(_best_patch(tokens, patches), captions)
+        return sums.of_images(patches)
 
     return _score_images(score, images, captions, n_images, device, memory_bytes)
 
@@ -46,8 +47,7 @@ def pair_scores(captions: Ragged, image: NDArray[np.floating], device: str) -> N
     """Scores of some captions with one image, bit for bit those of :func:`maxsim_scores`."""
     if not len(captions):
         return np.empty(0, dtype=np.float32)
-    tokens = _padded(torch.from_numpy(captions.values).to(device))
-    scores: NDArray[np.float32] = _sums_over_tokens(_best_patch(tokens, _stacked([image]).to(device)), captions)[0]
+    scores: NDArray[np.float32] = _TokenSums(captions, device).of_images(_stacked([image], device))[0]
     return scores
 
 
@@ -55,28 +55,31 @@ def image_as_query_scores(
     images: Blocks, captions: Ragged, *, n_images: int, device: str, memory_bytes: int
 ) -> NDArray[np.float32]:
     """Sum over an image's patches of the best token of the caption; arguments as for :func:`maxsim_scores`."""
+    on_cpu = device == "cpu"
+    patches_at_once = _PATCHES_AT_ONCE if on_cpu else _TYPICAL_PATCHES
     groups = []
     for length in np.unique(captions.counts):
         # captions of one length together, their first tokens before their second ones: the best token of many
         # captions is then one elementwise maximum
         of_length = np.flatnonzero(captions.counts == length)
-        at_once = _CAPTIONS_AT_ONCE if device == "cpu" else len(of_length)
+        at_once = _CAPTIONS_AT_ONCE if on_cpu else max(1, _DEVICE_BYTES // (4 * patches_at_once * int(length)))
         for first in range(0, len(of_length), at_once):
             group = of_length[first : first + at_once]
             vectors = captions.take(group).values.reshape(len(group), length, -1).swapaxes(0, 1)
             tokens = _padded(torch.from_numpy(vectors.reshape(len(group) * length, -1)).to(device))
-            groups.append((group, int(length), tokens.T.contiguous()))
+            groups.append((torch.from_numpy(group).to(device), int(length), tokens.T.contiguous()))
 
     def score(patches: Tensor) -> NDArray[np.float32]:
-        sums = np.zeros((len(patches), len(captions)), dtype=np.float32)
-        for first in range(0, patches.shape[1], _PATCHES_AT_ONCE):
-            part = patches[:, first : first + _PATCHES_AT_ONCE]
+        sums = torch.zeros((len(patches), len(captions)), device=device)
+        for first in range(0, patches.shape[1], patches_at_once):
+            part = patches[:, first : first + patches_at_once]
             rows, n_rows = _padded(part.flatten(0, 1)), part.shape[0] * part.shape[1]
             for group, length, tokens in groups:
                 products = (rows @ tokens)[:n_rows, : length * len(group)]
                 by_token = products.reshape(*part.shape[:2], length, len(group))
-                sums[:, group] += by_token.amax(dim=2).sum(dim=1).cpu().numpy()
-        return sums
+                sums[:, group] += by_token.amax(dim=2).sum(dim=1)
+        found: NDArray[np.float32] = sums.cpu().numpy()
+        return found
 
     return _score_images(score, images, captions, n_images, device, memory_bytes, repeat=False)
 
@@ -105,21 +108,27 @@ def _score_images(
     whether patches may be repeated up to 16.
     """
     table = score_table((len(captions), n_images), memory_bytes // 2)
-    with one_thread_each(device) as each:
+    of_a_product = 0 if device == "cpu" else _DEVICE_BYTES // (4 * len(captions.values))
+    most_vectors = max(_PATCHES_AT_ONCE, of_a_product)
+
+    def groups() -> Iterator[tuple[Ragged, list[int]]]:
         for block in checked(images(), "image", captions.values.shape[1], expected=n_images):
-            groups = groups_of_equal_count(block, most_vectors=_PATCHES_AT_ONCE)
+            for items in groups_of_equal_count(block, most_vectors=most_vectors):
+                yield block, items
 
-            def score_group(items: list[int], block: Ragged = block) -> NDArray[np.float32]:
-                return score(_stacked([block[item] for item in items], repeat=repeat).to(device))
+    def score_group(group: tuple[Ragged, list[int]]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        block, items = group
+        return block.ords[items], score(_stacked([block[item] for item in items], device, repeat=repeat))
 
-            for items, columns in zip(groups, each(score_group, groups), strict=True):
-                table[:, block.ords[items]] = columns.T
+    with one_thread_each(device) as each:
+        for ords, columns in each(score_group, groups()):
+            table[:, ords] = columns.T
     return table
 
 
-def _stacked(items: list[NDArray[np.floating]], *, repeat: bool = True) -> Tensor:
+def _stacked(items: list[NDArray[np.floating]], device: str, *, repeat: bool = True) -> Tensor:
     """float32 vectors of items that have equally many, shape ``(k, n, dim)``; with ``repeat``, repeated up to 16."""
-    vectors = torch.stack([torch.from_numpy(item.astype(np.float32)) for item in items])
+    vectors = torch.from_numpy(np.stack(items)).to(device).float()
     n = vectors.shape[1]
     return vectors.repeat(1, -(-_ALIGNED // n), 1) if repeat and n < _ALIGNED else vectors
 
@@ -141,7 +150,24 @@ def _pieces(n: int, *, row_bytes: int, device: torch.device) -> Iterator[slice]:
     return (slice(first, first + step) for first in range(0, n, step))
 
 
-def _best_patch(tokens: Tensor, patches: Tensor) -> NDArray[np.float32]:
+class _TokenSums:
+    """MaxSim of all captions with some images; the captions' vectors stay on the device."""
+
+    def __init__(self, captions: Ragged, device: str) -> None:
+        self._captions = captions
+        self._tokens = _padded(torch.from_numpy(captions.values).to(device))
+        self._counts = torch.from_numpy(captions.counts).to(device)
+
+    def of_images(self, patches: Tensor) -> NDArray[np.float32]:
+        """Scores of shape ``(k, n_captions)``, from float32 patches of shape ``(k, n_patches, dim)``, at least 16."""
+        best = _best_patch(self._tokens, patches)[:, : len(self._captions.values)]
+        if best.device.type == "cpu":
+            sums: NDArray[np.float32] = np.add.reduceat(best.numpy(), self._captions.offsets[:-1], axis=-1)
+            return sums
+        return sums_over_tokens(best, self._counts).cpu().numpy()
+
+
+def _best_patch(tokens: Tensor, patches: Tensor) -> Tensor:
     """The similarity of every token with the best patch of every image, shape ``(k, n_tokens)``.
 
     Args:
@@ -153,11 +179,21 @@ def _best_patch(tokens: Tensor, patches: Tensor) -> NDArray[np.float32]:
     for part in _pieces(len(tokens), row_bytes=4 * across.shape[1], device=tokens.device):
         products = tokens[part] @ across
         best[:, part] = products.view(-1, *patches.shape[:2]).amax(dim=2).T
-    found: NDArray[np.float32] = best.cpu().numpy()
-    return found
+    return best
 
 
-def _sums_over_tokens(best: NDArray[np.float32], captions: Ragged) -> NDArray[np.float32]:
-    """Sums over the tokens of each caption, in token order, shape ``(k, n_captions)``."""
-    sums: NDArray[np.float32] = np.add.reduceat(best[:, : len(captions.values)], captions.offsets[:-1], axis=-1)
-    return sums
+def sums_over_tokens(best: Tensor, counts: Tensor) -> Tensor:
+    """Sums over the tokens of each caption, in token order, shape ``(k, n_captions)``.
+
+    A torch operation, for a device where numpy cannot read; the sum of a caption does not depend on the others.
+
+    Args:
+        best: float32, shape ``(k, n_tokens)``, the tokens of one caption after the other.
+        counts: int64, shape ``(n_captions,)``: tokens of each caption, at least 1.
+
+    Examples:
+        >>> sums_over_tokens(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([2, 1])).tolist()
+        [[3.0, 3.0]]
+    """
+    sums: Tensor = torch.segment_reduce(best.T.contiguous(), "sum", lengths=counts, axis=0, unsafe=True)
+    return sums.T

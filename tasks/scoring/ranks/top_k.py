@@ -74,8 +74,7 @@ def top_k(scores: Tensor, k: int) -> TopK:
         positions = flat - rows * table.shape[1]
         found = table[rows, positions]
     else:
-        least_ = torch.topk(scores, k, dim=1).values[:, -1:]
-        rows_, positions_ = torch.nonzero(scores >= least_, as_tuple=True)
+        rows_, positions_ = torch.nonzero(scores >= _reached_on_device(scores, k), as_tuple=True)
         found = scores[rows_, positions_].cpu().numpy()
         rows, positions = rows_.cpu().numpy(), positions_.cpu().numpy()
     keys = _keys(found, positions)
@@ -101,6 +100,20 @@ def _reached_by(table: NDArray[np.float32], k: int) -> NDArray[np.float32]:
         table = groups.max(axis=1)
     at = table.shape[1] - k
     return np.partition(table, at, axis=1)[:, at : at + 1]
+
+
+def _reached_on_device(scores: Tensor, k: int) -> Tensor:
+    """:func:`_reached_by` by torch, for a device where numpy cannot read.
+
+    Examples:
+        >>> _reached_on_device(torch.arange(23.0)[None], 2).tolist()
+        [[20.0]]
+    """
+    size = scores.shape[1] // (_GROUPS * k)
+    if size > 1:
+        n_groups = scores.shape[1] // size
+        scores = scores[:, : n_groups * size].reshape(-1, size, n_groups).amax(dim=1)
+    return torch.topk(scores, k, dim=1).values[:, -1:]
 
 
 def count_above_and_tied(

@@ -1,0 +1,56 @@
+"""Encoding, dense scoring and late interaction on a graphics card; in ten minutes, on a machine that has one.
+
+Elsewhere the group has one row without a figure, and rows of an earlier run on a card stay. By hand, to see that it
+works without a card: ``python -m tests.benchmarks.bench_gpu --quick --device cpu``.
+
+The card is measured first: its fastest float32 and bfloat16 products are what shares of its peak refer to. All figures
+are those of a warm card, from vectors or files in the host's memory to ranks or vectors in the host's memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections.abc import Callable
+
+from tasks.encoders.device import choose_device, device_name
+from tests.benchmarks.gpu_card import Card, measured
+from tests.benchmarks.gpu_dense import dense_rows
+from tests.benchmarks.gpu_encoding import encoding_rows
+from tests.benchmarks.gpu_maxsim import maxsim_rows
+from tests.benchmarks.rows import Row
+
+
+def run(quick: bool = False, device: str = "auto") -> list[Row]:
+    """Rows of RESULTS.md; ``quick`` takes sizes that only show that the benchmark works."""
+    chosen = choose_device(device)
+    if device == "auto" and not chosen.startswith("cuda"):
+        advice = "run `make bench ONLY=gpu` on a machine with a card, and take its results with --take"
+        return [Row("no GPU: this machine has no CUDA device", None, "", note=advice)]
+    card = measured(chosen, quick=quick)
+    rows = [
+        Row(f"{device_name(chosen)}: float32 products, TF32 off", card.float32_rate / 1e12, "TFLOP/s"),
+        Row(f"{device_name(chosen)}: bfloat16 products", card.bfloat16_rate / 1e12, "TFLOP/s"),
+    ]
+    for part in (maxsim_rows, dense_rows, encoding_rows):
+        rows += finished(part, card, quick=quick)
+    return rows
+
+
+def finished(part: Callable[..., list[Row]], card: Card, *, quick: bool) -> list[Row]:
+    """The rows of one part; a part that fails has one row without a figure, so that the time on a card is not lost."""
+    try:
+        return part(card, quick=quick)
+    except Exception as error:  # noqa: BLE001 - whatever a peer raises
+        traceback.print_exc()
+        return [Row(f"{part.__name__}: failed", None, "", note=f"{type(error).__name__}: {error}"[:200])]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--device", default="auto")
+    options = parser.parse_args()
+    for row in run(quick=options.quick, device=options.device):
+        sys.stdout.write(f"{row.name}: {row.figure} ({row.bar}) vs {row.peer} | {row.note}\n")

@@ -1,0 +1,164 @@
+"""Dense scoring on a card, beside the same on the machine's processor.
+
+Vectors are synthetic and made on the card. Sums in another order differ in the last digits, so that ranks may differ
+where two scores are closer than rounding: ranks are compared with scores in float64, which say between which ranks an
+item can stand; and on vectors of small whole numbers, whose sums are exact in any order, all ranks, ties and lists must
+be equal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from store.types import Corpus
+from tasks.scoring.dense import score_dense
+from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.selection import build_tasks, select_protocols
+from tasks.scoring.protocols.tasks import RetrievalTask
+from tests.benchmarks.gpu_card import ROUNDING, Card, coco, peak_gib, reset_peak
+from tests.benchmarks.rows import Row, fastest
+
+DIM = 512
+
+
+def dense_rows(card: Card, *, quick: bool) -> list[Row]:
+    """COCO's captions over its 5,000 images in both directions, and over a million images."""
+    corpus = coco(200 if quick else None)
+    n_captions = len(corpus.captions)
+    built = build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]))
+    tasks = [task for task in built if isinstance(task, RetrievalTask)]
+    to_images = next(task for task in tasks if task.protocol.id == "t2i/all")
+    rows: list[Row] = []
+    for n_images, sample in ((len(corpus.images), n_captions), (2000 if quick else 1_000_000, 256)):
+        wide = n_images > len(corpus.images)
+        some = [replace(to_images, galleries=(np.arange(n_images, dtype=np.int32),))] if wide else tasks
+        images, captions = planted(n_images, to_images.clusters, card.device)
+        score = partial(score_dense, images, captions, some)
+        reset_peak(card.device)
+        seconds = fastest(partial(score, device=card.device), runs=2 if wide else 3)
+        peak = peak_gib(card.device) - 4 * (images.size + captions.size) / 2**30
+        found = score(device=card.device)
+        begun = time.perf_counter()
+        on_processor = score(device="cpu")
+        processor = time.perf_counter() - begun
+        work = 2.0 * n_captions * n_images * DIM
+        shape = f"{n_captions:,} x {n_images:,} x {DIM}, {' and '.join(task.protocol.id for task in some)}"
+        ours, theirs = found["t2i/all"], on_processor["t2i/all"]
+        outside = outside_rounding(images, captions, ours, to_images.clusters, card.device, sample)
+        name = f"dense, {n_images:,} images"
+        rows += [
+            Row(f"{name}: time", seconds, "s", note=f"{shape}; {work / seconds / 1e12:.1f} TFLOP/s"),
+            Row(
+                f"{name}: speed relative to the same machine's processor",
+                processor / seconds,
+                "times",
+                "" if quick else (">= 5" if wide else ">= 2"),
+                "capim on the CPU",
+                f"{processor:.1f} s on {torch.get_num_threads()} threads",
+            ),
+            Row(
+                f"{name}: product of the whole call as a share of the card's float32 rate",
+                work / seconds / card.float32_rate,
+                "",
+                ">= 0.25" if wide and not quick else "",
+                note="vectors in the host's memory to ranks and lists of 100 in the host's memory",
+            ),
+            Row(f"{name}: peak memory of the card beyond the vectors", peak, "GiB"),
+            Row(
+                f"{name}: ranks outside what float64 scores allow",
+                outside,
+                "",
+                "<= 0",
+                note=f"{sample:,} queries, scores closer than {ROUNDING:g} may stand in either order",
+            ),
+            Row(
+                f"{name}: largest difference of a score from the CPU's",
+                float(np.abs(ours.best_score - theirs.best_score).max()),
+                "",
+                "<= 1e-6",
+                "capim on the CPU",
+                f"{int((ours.rank_best != theirs.rank_best).sum())} of {n_captions:,} ranks differ, by rounding",
+            ),
+        ]
+        del images, captions, found, on_processor
+    return [*rows, *exact_rows(tasks, corpus, card)]
+
+
+def exact_rows(tasks: Sequence[RetrievalTask], corpus: Corpus, card: Card) -> list[Row]:
+    """Equality with the processor where sums are exact, and independence of an item's place."""
+    n_images, n_captions = len(corpus.images), len(corpus.captions)
+    rng = np.random.default_rng(0)
+    whole = [rng.integers(-90, 91, (n, 128)).astype(np.float32) for n in (n_images, n_captions)]
+    found, expected = (score_dense(whole[0], whole[1], tasks, device=device) for device in (card.device, "cpu"))
+    differing = sum(unequal(found[id_], expected[id_]) for id_ in found)
+    unit = [vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in whole]
+    order = rng.permutation(n_images)
+    to_images = next(task for task in tasks if task.protocol.id == "t2i/all")
+    moved = replace(to_images, relevant=np.argsort(order)[to_images.relevant].astype(np.int32))
+    scores = [
+        score_dense(images, unit[1], [task], device=card.device)["t2i/all"].best_score
+        for images, task in ((unit[0], to_images), (unit[0][order], moved))
+    ]
+    return [
+        Row(
+            "dense, whole numbers: queries with another rank, tie or list than on the CPU",
+            differing,
+            "",
+            "<= 0",
+            "capim on the CPU",
+            f"{n_captions:,} x {n_images:,} x 128, both directions",
+        ),
+        Row(
+            "dense: scores that change with the order of the gallery",
+            int((scores[0] != scores[1]).sum()),
+            "",
+            "<= 0",
+            note=f"{n_captions:,} scores of relevant images, compared bit by bit",
+        ),
+    ]
+
+
+def unequal(one: Outcomes, other: Outcomes) -> int:
+    """Queries whose ranks, ties or lists differ."""
+    differs = (one.rank_best != other.rank_best) | (one.rank_worst != other.rank_worst)
+    if one.top_ords is not None and other.top_ords is not None:
+        differs |= (one.top_ords != other.top_ords).any(axis=1)
+    return int(differs.sum())
+
+
+def outside_rounding(
+    images: NDArray[np.float32],
+    captions: NDArray[np.float32],
+    outcomes: Outcomes,
+    relevant: NDArray[np.int32],
+    device: str,
+    sample: int,
+) -> int:
+    """Queries of a sample whose rank cannot be, whichever way scores within rounding of the relevant image's fall."""
+    chosen = np.random.default_rng(0).permutation(len(captions))[:sample]
+    queries = torch.from_numpy(captions[chosen]).to(device).double()
+    own = (queries * torch.from_numpy(images[relevant[chosen]]).to(device).double()).sum(dim=1, keepdim=True)
+    ahead, reached = (torch.zeros(len(chosen), dtype=torch.int64, device=device) for _ in range(2))
+    for part in torch.from_numpy(images).split(20_000):
+        scores = queries @ part.to(device).double().T
+        ahead += (scores > own + ROUNDING).sum(dim=1)
+        reached += (scores >= own - ROUNDING).sum(dim=1)
+    best, worst = outcomes.rank_best[chosen], outcomes.rank_worst[chosen]
+    return int(((best < 1 + ahead.cpu().numpy()) | (worst > reached.cpu().numpy())).sum())
+
+
+def planted(n_images: int, image_of: NDArray[np.int32], device: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Unit vectors of images, and of captions near the image that each describes."""
+    torch.manual_seed(0)
+    images = torch.randn(n_images, DIM, device=device)
+    captions = images[torch.from_numpy(image_of).to(device).long()]
+    captions = captions + 6 * torch.randn(captions.shape, device=device)
+    found = [torch.nn.functional.normalize(vectors, dim=1).cpu().numpy() for vectors in (images, captions)]
+    return found[0], found[1]

@@ -1,0 +1,263 @@
+"""Encoding on a card: from photographs and captions to vectors, beside the forward pass alone and the peers' loops.
+
+All models have random weights at true sizes. The flow can be no faster than the slower of its two halves: preparing on
+the processor (reading, decoding, resizing) and the forward pass on the card; each is measured alone, in turns with the
+flow.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from store.types import Embeddings, EncoderSpec, Precision
+from tasks.corpora.images.decode import decode_image
+from tasks.encoders import load_encoder
+from tasks.encoders.conformance.checks import NEIGHBOUR_TOLERANCE
+from tasks.encoders.encoder import Encoder, Prepared, encode_captions, encode_images
+from tasks.encoders.memory import usable_cores
+from tasks.encoders.tensors import join
+from tasks.encoders.tuning import find_batch_size
+from tests.benchmarks.bench_encode import caption_work, drain, image_work, in_turns, times
+from tests.benchmarks.encode_models import write_clip
+from tests.benchmarks.encode_peers import mixed_captions, open_clip_model, opened, photographs
+from tests.benchmarks.gpu_card import Card, peak_gib, reset_peak
+from tests.benchmarks.rows import Row
+
+MODELS = {
+    "ViT-B/32": ((224, 32, 768, 12), (512, 12)),
+    "ViT-L/14-336": ((336, 14, 1024, 24), (768, 12)),
+}
+TINY = {"ViT-tiny": ((64, 16, 64, 2), (64, 2))}
+PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16", "float16")
+
+
+class PreparesOnly:
+    """An encoder without a model: what remains of the flow is the preparation."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self.spec, self.device = encoder.spec, encoder.device
+        self.joins_images, self.pads_to_longest = encoder.joins_images, encoder.pads_to_longest
+        self.modules, self.forwards = encoder.modules, encoder.forwards
+        self.prepare_images, self.prepare_captions = encoder.prepare_images, encoder.prepare_captions
+
+    def embed(self, prepared: Prepared) -> Embeddings:
+        """The same unit vector for every item."""
+        values = np.zeros((len(prepared), self.spec.dim), dtype=np.float32)
+        values[:, 0] = 1
+        ones = np.ones(len(prepared), dtype=np.float32)
+        return Embeddings(values=values, norms=ones, n_tokens=prepared.n_tokens, truncated=prepared.truncated)
+
+
+def encoding_rows(card: Card, *, quick: bool) -> list[Row]:
+    """Both models in three precisions; the small one beside the peers."""
+    rows = []
+    with tempfile.TemporaryDirectory() as work:
+        for name, (vision, text) in (TINY if quick else MODELS).items():
+            folder = Path(work) / name.replace("/", "-").lower()
+            checkpoint = folder / "st" / "0_CLIPModel"
+            write_clip(checkpoint, vision=vision, text=text)
+            spec = EncoderSpec(name="clip", adapter="hf_dual", checkpoint=str(checkpoint), dim=512)
+            exact = probe(load_encoder(spec, device="cpu"))
+            whole = None
+            for precision in PRECISIONS:
+                encoder = load_encoder(replace(spec, precision=precision), device=card.device)
+                vectors = probe(encoder)
+                whole = vectors if whole is None else whole
+                rows.append(closeness(name, precision, vectors, exact if precision == "float32" else whole))
+                rows += flow_rows(name, encoder, card, turns=1 if quick else 2, quick=quick)
+                if precision == "float32" and (quick or name == "ViT-B/32"):
+                    rows += beside_peers(name, folder, encoder, quick=quick)
+                del encoder
+    return rows
+
+
+def probe(encoder: Encoder) -> NDArray[np.float32]:
+    """The vectors of some photographs and captions."""
+    images = [decode_image(file.read_bytes()) for file in photographs()[:32]]
+    parts = encode_images(encoder, images), encode_captions(encoder, mixed_captions(64))
+    return np.concatenate([part.values for part in parts])
+
+
+def closeness(name: str, precision: str, vectors: NDArray[np.float32], reference: NDArray[np.float32]) -> Row:
+    """How far a precision is from float32 on the card, and float32 on the card from float32 on the processor."""
+    other = "float32 on the CPU" if precision == "float32" else "float32 on the card"
+    return Row(
+        f"{name}, {precision}: largest difference of a component from {other}",
+        float(np.abs(vectors - reference).max()),
+        "",
+        f"<= {NEIGHBOUR_TOLERANCE[precision]:g}",
+        note=f"{len(vectors)} photographs and captions; the tolerance of `capim check`",
+    )
+
+
+def flow_rows(name: str, encoder: Encoder, card: Card, *, turns: int, quick: bool) -> list[Row]:
+    """From files to vectors, and its two halves alone; images, then captions."""
+    precision = encoder.spec.precision
+    title = f"{name}, {precision}"
+    image_batch = find_batch_size(encoder, "image", largest=8 if quick else None).size
+    caption_batch = find_batch_size(encoder, "caption", largest=8 if quick else None).size
+    forward = forward_rate(encoder, image_batch)
+    n = 40 if quick else int(min(6000, max(512, 4 * forward)) // image_batch + 1) * image_batch
+    files, captions = repeated(photographs(), n), repeated(mixed_captions(), 200 if quick else 20_000)
+    reset_peak(card.device)
+    contest: dict[str, Callable[[], object]] = {
+        "flow": lambda: drain(encoder, image_work(files), batch_size=image_batch),
+        "preparing": lambda: drain(PreparesOnly(encoder), image_work(files), batch_size=image_batch),
+        "forward": bare(encoder, files, image_batch),
+    }
+    seconds = in_turns(contest, turns)
+    rates = {what: n / statistics.median(taken) for what, taken in seconds.items()}
+    distinct = [f"{i} {caption}" for i, caption in enumerate(captions)]
+    of_captions = in_turns({"flow": lambda: drain(encoder, caption_work(distinct), batch_size=caption_batch)}, turns)
+    peak = card.float32_rate if precision == "float32" else card.bfloat16_rate
+    note = ", ".join(f"{what} {rate:.0f}/s" for what, rate in rates.items())
+    return [
+        Row(
+            f"{title}: images per second from files, as a share of the slower of preparing and forward pass alone",
+            rates["flow"] / min(rates["forward"], rates["preparing"]),
+            "",
+            "" if quick else ">= 0.9",
+            "its own halves",
+            f"{note}; batches of {image_batch}, {usable_cores()} cores",
+        ),
+        Row(
+            f"{title}: forward pass as a share of the card's fastest product",
+            rates["forward"] * image_flops(encoder) / peak,
+            "",
+            note=f"{image_flops(encoder) / 1e9:.1f} GFLOP an image; peak memory {peak_gib(card.device):.1f} GiB",
+        ),
+        Row(
+            f"{title}: captions per second",
+            len(distinct) / statistics.median(of_captions["flow"]),
+            "captions/s",
+            note=f"{len(distinct):,} different captions, batches of {caption_batch}",
+        ),
+    ]
+
+
+def forward_rate(encoder: Encoder, batch_size: int) -> float:
+    """Images per second of the forward pass over one batch."""
+    work = bare(encoder, repeated(photographs(), batch_size), batch_size)
+    return batch_size / in_turns({"forward": work}, 1)["forward"][0]
+
+
+def bare(encoder: Encoder, files: Sequence[Path], batch_size: int) -> Callable[[], object]:
+    """The forward passes over as many images, prepared beforehand, in pinned memory; few batches, used again."""
+    distinct = list(dict.fromkeys(files))[:batch_size]
+    single = [encoder.prepare_images([decode_image(file.read_bytes())]) for file in distinct]
+    batch = join(repeated(single, batch_size), pinned=encoder.device.startswith("cuda"))
+
+    def run() -> None:
+        for _ in range(len(files) // batch_size):
+            encoder.embed(batch)
+
+    return run
+
+
+def image_flops(encoder: Encoder) -> float:
+    """Operations of one image: two per weight of a linear layer and token, and attention."""
+    model: Any = encoder.modules[0]
+    config = model.config.vision_config
+    tokens = (config.image_size // config.patch_size) ** 2 + 1
+    width, layers = config.hidden_size, config.num_hidden_layers
+    weights = 4 * width**2 + 2 * width * config.intermediate_size
+    patches = 2.0 * (tokens - 1) * 3 * config.patch_size**2 * width
+    return layers * (2.0 * tokens * weights + 4.0 * tokens**2 * width) + patches
+
+
+def beside_peers(name: str, folder: Path, encoder: Encoder, *, quick: bool) -> list[Row]:
+    """Images and captions per second, float32, relative to sentence-transformers' and open_clip's own loops."""
+    import json
+
+    from sentence_transformers import SentenceTransformer
+
+    from tests.encoders.families.openclip import from_transformers_clip
+
+    modules = [{"idx": 0, "name": "0", "path": "0_CLIPModel", "type": "sentence_transformers.models.CLIPModel"}]
+    (folder / "st" / "modules.json").write_text(json.dumps(modules))
+    from_transformers_clip(folder / "st" / "0_CLIPModel", folder / "openclip")
+    theirs = SentenceTransformer(str(folder / "st"), device=encoder.device)
+    batch = 8 if quick else 256
+    files = repeated(photographs(), 40 if quick else 1536)
+    captions = [f"{i} {caption}" for i, caption in enumerate(repeated(mixed_captions(), 100 if quick else 10_000))]
+    images = {
+        "capim": lambda: drain(encoder, image_work(files), batch_size=batch),
+        "sentence-transformers": lambda: theirs.encode(opened(files), batch_size=batch, show_progress_bar=False),
+        "open_clip": open_clip_images(folder / "openclip", files, batch, encoder.device),
+    }
+    texts = {
+        "capim": lambda: drain(encoder, caption_work(captions), batch_size=batch),
+        "sentence-transformers": lambda: theirs.encode(captions, batch_size=batch, show_progress_bar=False),
+        "open_clip": open_clip_captions(folder / "openclip", captions, batch, encoder.device),
+    }
+    rows = []
+    for unit, n, contest in (("images", len(files), images), ("captions", len(captions), texts)):
+        seconds = in_turns(contest, 1)
+        rates = ", ".join(f"{who} {n / statistics.median(taken):.0f}/s" for who, taken in seconds.items())
+        rows += [
+            Row(f"{unit} per second, {name}, float32", times(seconds, "capim", peer), "times", bar, peer, rates)
+            for peer, bar in (
+                ("sentence-transformers", "" if quick else ">= 2"),
+                ("open_clip", "" if quick else ">= 1"),
+            )
+        ]
+    return rows
+
+
+class Photographs(torch.utils.data.Dataset[Any]):
+    """Files as a loader of torch reads them."""
+
+    def __init__(self, files: Sequence[Path], transform: Callable[[Any], Any]) -> None:
+        self._files, self._transform = files, transform
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._transform(opened([self._files[index]])[0])
+
+
+def open_clip_images(folder: Path, files: Sequence[Path], batch: int, device: str) -> Callable[[], object]:
+    """open_clip's own loop: a loader process per core, pinned memory, one forward pass after the other."""
+    model, transform, _ = open_clip_model(folder)
+    loader = torch.utils.data.DataLoader(
+        Photographs(files, transform),
+        batch_size=batch,
+        num_workers=usable_cores(),
+        pin_memory=device.startswith("cuda"),
+    )
+
+    def run() -> None:
+        with torch.inference_mode():
+            for pixels in loader:
+                model.encode_image(pixels.to(device, non_blocking=True), normalize=True).cpu()
+
+    return run
+
+
+def open_clip_captions(folder: Path, captions: Sequence[str], batch: int, device: str) -> Callable[[], object]:
+    """open_clip's own loop over captions, each padded to 77 tokens."""
+    model, _, tokenizer = open_clip_model(folder)
+
+    def run() -> None:
+        with torch.inference_mode():
+            for start in range(0, len(captions), batch):
+                tokens = tokenizer(list(captions[start : start + batch])).to(device)
+                model.encode_text(tokens, normalize=True).cpu()
+
+    return run
+
+
+def repeated(items: Sequence[Any], n: int) -> list[Any]:
+    """The first ``n`` of the items, over and over."""
+    return [items[i % len(items)] for i in range(n)]

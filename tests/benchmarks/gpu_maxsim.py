@@ -1,0 +1,159 @@
+"""Late interaction on a card at ColPali's size, beside colpali_engine's own function on the same card.
+
+Vectors are synthetic. Sums in another order differ in the last digits: a rank is compared with the ranks between which
+the peer's scores, give or take rounding, let an item stand.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from store.ragged import Ragged
+from tasks.encoders.device import full_float32
+from tasks.scoring.late_interaction.maxsim import score_maxsim
+from tasks.scoring.late_interaction.multivectors import gather
+from tasks.scoring.late_interaction.products import image_as_query_scores, maxsim_scores, pair_scores
+from tasks.scoring.protocols.selection import build_tasks, select_protocols
+from tests.benchmarks.gpu_card import ROUNDING, Card, paired, peak_gib, reset_peak
+from tests.benchmarks.rows import Row, fastest
+
+N_PATCHES, TOKEN_DIM = 1030, 128  # ColPali's
+TOKENS = (20, 30)  # fewest and most of a query
+PEER_BATCH = 128  # colpali_engine's default
+
+
+def maxsim_rows(card: Card, *, quick: bool) -> list[Row]:
+    """ColPali's pages and queries: 500 pages beside colpali_engine, and 5,000 pages with COCO's number of queries."""
+    small, large = ((20, 40), (60, 300)) if quick else ((500, 1000), (5000, 25_000))
+    pages, queries = multivectors(*large, card.device)
+    rows = beside_colpali(pages[: small[0]], queries[: small[1]], card, quick=quick)
+    corpus = paired(*large)
+    tasks = build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]))
+    reset_peak(card.device)
+    begun = time.perf_counter()
+    score_maxsim(partial(windows, pages), partial(windows, queries), tasks, device=card.device)
+    seconds = time.perf_counter() - begun
+    work = 2.0 * sum(map(len, queries)) * len(pages) * N_PATCHES * TOKEN_DIM
+    shape = f"{large[1]:,} queries x {large[0]:,} pages x {N_PATCHES:,} vectors"
+    rows += [
+        Row(f"MaxSim, {large[0]:,} pages: time", seconds, "s", note=f"{shape}; both directions and lists of 100"),
+        Row(
+            f"MaxSim, {large[0]:,} pages: product of the whole call as a share of the card's float32 rate",
+            work / seconds / card.float32_rate,
+            "",
+            "" if quick else ">= 0.5",
+            note=f"{work / seconds / 1e12:.1f} TFLOP/s",
+        ),
+        Row(f"MaxSim, {large[0]:,} pages: peak memory of the card", peak_gib(card.device), "GiB"),
+    ]
+    return rows
+
+
+def beside_colpali(
+    pages: list[NDArray[np.float16]], queries: list[NDArray[np.float16]], card: Card, *, quick: bool
+) -> list[Row]:
+    """Speed, ranks and scores beside colpali_engine's own function on the same card; and our own consistency."""
+    from colpali_engine.utils.processing_utils import BaseVisualRetrieverProcessor
+
+    how = {"n_images": len(pages), "device": card.device, "memory_bytes": 1 << 30}
+    tokens = gather(windows(queries), "caption")
+
+    def ours(score: Callable[..., NDArray[np.float32]], size: int = PEER_BATCH) -> NDArray[np.float32]:
+        with full_float32():
+            return score(partial(windows, pages, size), tokens, **how)
+
+    theirs = [[torch.from_numpy(v).float() for v in items] for items in (queries, pages)]
+
+    def peer() -> torch.Tensor:
+        with full_float32():
+            return BaseVisualRetrieverProcessor.score_multi_vector(*theirs, batch_size=PEER_BATCH, device=card.device)
+
+    seconds, reverse, peer_seconds = (
+        fastest(work, runs=2) for work in (partial(ours, maxsim_scores), partial(ours, image_as_query_scores), peer)
+    )
+    found, expected = ours(maxsim_scores), peer().numpy()
+    own = np.arange(len(queries)) % len(pages)
+    work = 2.0 * len(tokens.values) * len(pages) * N_PATCHES * TOKEN_DIM
+    shape = f"{len(queries):,} queries x {len(pages):,} pages x {N_PATCHES:,} vectors"
+    rank, near = (1 + (found > of_own(found, own)).sum(axis=1)), ROUNDING * np.abs(expected).max()
+    lowest = 1 + (expected > of_own(expected, own) + near).sum(axis=1)
+    highest = (expected >= of_own(expected, own) - near).sum(axis=1)
+    peer_rank = 1 + (expected > of_own(expected, own)).sum(axis=1)
+    some = slice(3, 3 + max(1, len(queries) // 7))
+    with full_float32():
+        alone = pair_scores(tokens.slice(some.start, some.stop), pages[0], card.device)
+    peer_name = "colpali_engine, same card"
+    return [
+        Row(
+            "MaxSim: speed relative to colpali_engine on the same card",
+            peer_seconds / seconds,
+            "times",
+            "" if quick else ">= 2",
+            peer_name,
+            f"{shape}; {seconds:.3f} s, {work / seconds / 1e12:.1f} TFLOP/s; peer {peer_seconds:.2f} s",
+        ),
+        Row(
+            "MaxSim, images as queries: speed relative to captions as queries",
+            seconds / reverse,
+            "times",
+            note=f"{reverse:.3f} s, {work / reverse / 1e12:.1f} TFLOP/s",
+        ),
+        Row(
+            "MaxSim: ranks outside what colpali_engine's scores allow",
+            int(((rank < lowest) | (rank > highest)).sum()),
+            "",
+            "<= 0",
+            peer_name,
+            f"{int((rank != peer_rank).sum())} of {len(queries):,} ranks differ, by rounding",
+        ),
+        Row(
+            "MaxSim: largest difference of a score, as a share of the largest score",
+            float(np.abs(found - expected).max() / np.abs(expected).max()),
+            "",
+            "<= 1e-6",
+            peer_name,
+        ),
+        Row(
+            "MaxSim on the card: scores that change with the pages read at a time or the queries beside",
+            int((ours(maxsim_scores, 7) != found).sum()) + int((alone != found[some, 0]).sum()),
+            "",
+            "<= 0",
+            note=f"{PEER_BATCH} and 7 pages; all queries and {len(alone)} of them; compared bit by bit",
+        ),
+    ]
+
+
+def of_own(scores: NDArray[np.float32], own: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The score of each query's own item, shape ``(n_queries, 1)``."""
+    return scores[np.arange(len(scores)), own][:, None]
+
+
+def multivectors(
+    n_pages: int, n_queries: int, device: str
+) -> tuple[list[NDArray[np.float16]], list[NDArray[np.float16]]]:
+    """Unit vectors of pages, and of queries whose tokens lie near vectors of their page."""
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    pages = []
+    for _ in range(n_pages):
+        page = torch.randn(N_PATCHES, TOKEN_DIM, device=device)
+        pages.append(torch.nn.functional.normalize(page, dim=1).half().cpu().numpy())
+    queries = []
+    for k in range(n_queries):
+        near = pages[k % n_pages][rng.integers(N_PATCHES, size=rng.integers(TOKENS[0], TOKENS[1] + 1))]
+        tokens = near + 0.15 * rng.standard_normal(near.shape, dtype=np.float32)
+        queries.append((tokens / np.linalg.norm(tokens, axis=1, keepdims=True)).astype(np.float16))
+    return pages, queries
+
+
+def windows(items: list[NDArray[np.float16]], size: int = PEER_BATCH) -> Iterator[Ragged]:
+    """The items as a store yields them."""
+    for start in range(0, len(items), size):
+        part = items[start : start + size]
+        yield Ragged.of(part, ords=np.arange(start, start + len(part)))
