@@ -3,7 +3,9 @@
 The two measures do not show quality. nDCG@20 follows the ``eval.py`` of COCO-SM: the gain of an item is
 the reference query's softmax over its gallery at temperature 1/100, the list is the other language's top 20, and the
 ideal is the reference's own top 20. The denominator of the softmax cancels out.
-Rank-biased overlap (Webber, Moffat and Zobel 2010) does not depend on the scale of scores.
+Rank-biased overlap (Webber, Moffat and Zobel 2010) does not depend on the scale of scores. Equal scores are taken in
+random order: with the order of the corpus, a model that gives all captions of a language the same vector would agree
+with the reference on whatever stands first in the corpus.
 """
 
 from __future__ import annotations
@@ -15,20 +17,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.scoring.threads import one_thread_each
+from tasks.scoring.tied_places import Places, places_among_all, places_of
 
 DEPTH = 20
 TEMPERATURE = 100.0
 PERSISTENCE = 0.9
 _COMPONENTS_PER_PASS = 1 << 20
 _ROWS_PER_PASS = 1 << 10  # lists of a pass stay in the processor's caches
+_FULL_ROWS_PER_PASS = 1 << 6  # queries of which all scores are computed again
 
 
-class ReferenceDirection(NamedTuple):
-    """One direction of the reference language.
+class ScoredDirection(NamedTuple):
+    """One direction of one language.
 
-    ``outcomes``: of the reference; ``queries`` and ``items``: the float32 vectors of its queries and gallery items, by
-    position in the part (captions) or in the corpus (images).
+    ``outcomes``; ``queries`` and ``items``: the float32 vectors of its queries and gallery items. Items are named by
+    their position in the part (captions) or in the corpus (images).
     """
 
     outcomes: Outcomes
@@ -37,51 +42,152 @@ class ReferenceDirection(NamedTuple):
 
 
 def with_consistency(
-    outcomes: Outcomes,
-    reference: ReferenceDirection,
+    task: RetrievalTask,
+    own: ScoredDirection,
+    reference: ScoredDirection,
     *,
     query_of: NDArray[np.int64],
     item_of: NDArray[np.int32] | None,
 ) -> Outcomes:
-    """The outcomes with both measures filled in.
+    """The outcomes of ``own`` with both measures filled in: expected values, equal scores in random order.
 
     Args:
-        outcomes: Of one language; lists of at least 20 items, or of the whole gallery.
+        task: The task of ``own``.
+        own: One language; lists of at least 20 items, or of the whole gallery. One vector per query of its outcomes.
         reference: The same direction of the reference language.
         query_of: int64, shape ``(n_queries,)``: the query of ``reference`` with the same meaning.
         item_of: int32: the reference item of every item; None where the gallery is the same.
     """
-    if outcomes.top_ords is None or reference.outcomes.top_ords is None or reference.outcomes.top_scores is None:
+    outcomes, theirs = own.outcomes, reference.outcomes
+    if outcomes.top_ords is None or outcomes.top_scores is None or theirs.top_ords is None or theirs.top_scores is None:
         raise ValueError(f"protocol {outcomes.protocol.id!r}: no lists to compare with the reference language")
-    top_ords, reference_ords, scores = outcomes.top_ords, reference.outcomes.top_ords, reference.outcomes.top_scores
+    top_ords, top_scores, other_ords, other_scores = (
+        outcomes.top_ords, outcomes.top_scores, theirs.top_ords, theirs.top_scores,
+    )  # fmt: skip
+    items = np.arange(len(own.items), dtype=np.int32) if item_of is None else item_of
+    cut_off = np.flatnonzero(_cut_off(outcomes, top_scores) | _cut_off(theirs, other_scores)[query_of])
 
     def measures(start: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         part = slice(start, start + _ROWS_PER_PASS)
-        lists = top_ords[part] if item_of is None else item_of[top_ords[part]]
-        return _measures(lists, reference_ords[query_of[part]], scores[query_of[part]], reference, query_of[part])
+        lists = Lists(items[top_ords[part]], top_scores[part])
+        return _measures(
+            lists, Lists(other_ords[query_of[part]], other_scores[query_of[part]]), reference, query_of[part]
+        )
+
+    def from_all_scores(start: int) -> list[tuple[float, float]]:
+        queries = cut_off[start : start + _FULL_ROWS_PER_PASS]
+        all_scores = exact_scores(own.queries[queries], own_items)
+        of_reference = exact_scores(reference.queries[query_of[queries]], reference_items)
+        found = []
+        for query, own_scores, their_scores in zip(queries, all_scores, of_reference, strict=True):
+            scores = np.full(len(their_scores), -np.inf, dtype=np.float32)
+            gallery = task.galleries[task.gallery_of[query]]
+            scores[items[gallery]] = own_scores[gallery]
+            found.append(expected_measures(scores, their_scores, top_ords.shape[1]))
+        return found
 
     with one_thread_each("cpu") as each:
         ndcg, rbo = zip(*each(measures, range(0, len(outcomes), _ROWS_PER_PASS)), strict=True)
-    return replace(outcomes, reference_ndcg=np.concatenate(ndcg), reference_rbo=np.concatenate(rbo))
+        both = np.stack([np.concatenate(ndcg), np.concatenate(rbo)])
+        if len(cut_off):
+            own_items, reference_items = own.items.astype(np.float64), reference.items.astype(np.float64)
+            both[:, cut_off] = np.concatenate(
+                list(each(from_all_scores, range(0, len(cut_off), _FULL_ROWS_PER_PASS)))
+            ).T
+    return replace(outcomes, reference_ndcg=both[0], reference_rbo=both[1])
+
+
+def identical(outcomes: Outcomes) -> Outcomes:
+    """The outcomes of the reference language itself: 1 by definition, whatever ties there are."""
+    ones = np.ones(len(outcomes))
+    return replace(outcomes, reference_ndcg=ones, reference_rbo=ones)
+
+
+class Lists(NamedTuple):
+    """The best items of some queries and their scores, best first, shape ``(n_queries, depth)``."""
+
+    items: NDArray[np.int32]
+    scores: NDArray[np.float32]
+
+
+def _cut_off(outcomes: Outcomes, scores: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Whether a list ends with equal scores, which more items may have than it holds, shape ``(n_queries,)``.
+
+    A tie of the last item alone is left aside: it weighs less than 1e-6 at depth 100.
+    """
+    if scores.shape[1] < 2:
+        return np.zeros(len(scores), dtype=np.bool_)
+    cut_off: NDArray[np.bool_] = (scores[:, -1] == scores[:, -2]) & (outcomes.n_gallery > scores.shape[1])
+    return cut_off
+
+
+def exact_scores(queries: NDArray[np.float32], items: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Scores of all items: float64 products rounded to float32, so that equal vectors have equal scores."""
+    return (queries.astype(np.float64) @ items.T).astype(np.float32)
+
+
+def expected_measures(
+    scores: NDArray[np.float32], of_reference: NDArray[np.float32], depth: int
+) -> tuple[float, float]:
+    """Both measures of one query from its scores of every item of the reference, shape ``(n_items,)``, -inf for none.
+
+    Examples:
+        All tied in the language: over both orders of two items with gains 2 : 1, half of all 1 and half 0.8597.
+
+        >>> ndcg, rbo = expected_measures(np.float32([0, 0]), np.float32([0.3, 0.3 - np.log(2) / 100]), 2)
+        >>> round(ndcg, 4), round(rbo, 4)  # (1 + 0.9) / 2
+        (0.9299, 0.95)
+    """
+    own, own_places = _reaching_top(scores, depth)
+    other, other_places = _reaching_top(of_reference, depth)
+    best, discounts = float(of_reference.max()), _discounts(depth)
+    gains, possible = (np.exp(TEMPERATURE * (of_reference[items].astype(np.float64) - best)) for items in (own, other))
+    ideal = float((np.sort(possible)[::-1][:depth] * discounts).sum())
+    ndcg = float((gains * _mean_discounts(own_places, discounts)).sum()) / ideal
+    _, in_own, in_other = np.intersect1d(own, other, assume_unique=True, return_indices=True)
+    places = [*own_places.at(in_own), *other_places.at(in_other)]
+    kinds, counts = np.unique(np.stack(places), axis=1, return_counts=True)
+    both = Places(*kinds[:2]).in_top(depth) * Places(*kinds[2:]).in_top(depth)
+    return ndcg, float(_overlap((counts[:, None] * both).sum(axis=0)[None])[0])
+
+
+def _reaching_top(scores: NDArray[np.float32], depth: int) -> tuple[NDArray[np.intp], Places]:
+    """The items of one query that may be among the first ``depth``, ascending, and their places."""
+    least = np.partition(scores, len(scores) - depth)[-depth]
+    items = np.flatnonzero(scores >= least)
+    return items, places_among_all(scores[items])
+
+
+def _discounts(depth: int) -> NDArray[np.float64]:
+    """The discount of each place of a list, 0 beyond the first 20; shape ``(depth,)``."""
+    return np.where(np.arange(depth) < DEPTH, 1 / np.log2(np.arange(2, depth + 2)), 0.0)
+
+
+def _mean_discounts(places: Places, discounts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The expected discount of each item, 0 beyond the list."""
+    summed = np.concatenate([[0.0], np.cumsum(discounts)])
+    start, end = (np.minimum(side, len(discounts)) for side in places)
+    means: NDArray[np.float64] = (summed[end] - summed[start]) / (places.end - places.start)
+    return means
 
 
 def _measures(
-    lists: NDArray[np.int32],
-    other: NDArray[np.int32],
-    other_scores: NDArray[np.float32],
-    reference: ReferenceDirection,
-    query_of: NDArray[np.int64],
+    lists: Lists, other: Lists, reference: ScoredDirection, query_of: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Softmax nDCG and rank-biased overlap of some lists with the reference's lists and scores of the same items."""
-    depth = min(DEPTH, lists.shape[1])
-    shared = shared_items(lists, other)
-    of_list = np.full((len(lists), depth), np.nan)
-    near = shared.place < depth
-    of_list[shared.row[near], shared.place[near]] = other_scores[shared.row[near], shared.other_place[near]]
-    row, place = np.nonzero(np.isnan(of_list))
-    of_list[row, place] = _scores(reference, query_of[row], lists[row, place])
-    ndcg = softmax_ndcg(of_list, other_scores[:, :depth].astype(np.float64))
-    return ndcg, rank_biased_overlap(shared, len(lists), lists.shape[1])
+    """Softmax nDCG and rank-biased overlap of some lists with the reference's lists of the same items."""
+    own_places, other_places = places_of(lists.scores), places_of(other.scores)
+    shared = shared_items(lists.items, other.items)
+    counted = _mean_discounts(own_places, _discounts(lists.items.shape[1]))
+    counted = counted[:, : max(1, int((counted > 0).any(axis=0).sum()))]
+    of_list = np.full(counted.shape, np.nan)
+    near = shared.place < counted.shape[1]
+    of_list[shared.row[near], shared.place[near]] = other.scores[shared.row[near], shared.other_place[near]]
+    row, place = np.nonzero(np.isnan(of_list) & (counted > 0))
+    of_list[row, place] = _scores(reference, query_of[row], lists.items[row, place])
+    depth = min(DEPTH, lists.items.shape[1])
+    ndcg = softmax_ndcg(of_list, other.scores[:, :depth].astype(np.float64), counted)
+    own, others = own_places.at((shared.row, shared.place)), other_places.at((shared.row, shared.other_place))
+    return ndcg, rank_biased_overlap(shared.row, own, others, *lists.items.shape)
 
 
 class Shared(NamedTuple):
@@ -107,53 +213,80 @@ def shared_items(one: NDArray[np.int32], other: NDArray[np.int32]) -> Shared:
     return Shared(row, (keys[row, at] % depth).astype(np.int64), (keys[row, at + 1] % depth).astype(np.int64))
 
 
-def softmax_ndcg(of_list: NDArray[np.float64], ideal: NDArray[np.float64]) -> NDArray[np.float64]:
+def softmax_ndcg(
+    of_list: NDArray[np.float64], ideal: NDArray[np.float64], discounts: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Discounted gains ``softmax(100 * s)`` of a list over those of the ideal list (nDCG), one value per query.
 
     Args:
         of_list: Reference scores of the items in the order of the list, shape ``(n_queries, depth)``.
-        ideal: Reference scores of the reference's own list, descending, same shape.
+        ideal: Reference scores of the reference's own list, descending, at most the first 20.
+        discounts: Expected discount of every item of the list, same shape as ``of_list``; with 0, its score is not
+            looked at.
 
     Examples:
         The list has the two items in the wrong order; the reference scores differ by ln(2)/100, so the gains are 2 : 1.
 
-        >>> ideal = np.array([[0.3, 0.3 - np.log(2) / 100]])
-        >>> round(float(softmax_ndcg(ideal[:, ::-1], ideal)[0]), 4)  # (1 + 2 * 0.6309) / (2 + 1 * 0.6309)
+        >>> ideal, discounts = np.array([[0.3, 0.3 - np.log(2) / 100]]), 1 / np.log2([[2, 3]])
+        >>> round(float(softmax_ndcg(ideal[:, ::-1], ideal, discounts)[0]), 4)  # (1 + 2 * 0.6309) / (2 + 1 * 0.6309)
         0.8597
     """
-    discounts = 1 / np.log2(np.arange(2, ideal.shape[1] + 2))
     best = ideal[:, :1]
-    gained = (np.exp(TEMPERATURE * (of_list - best)) * discounts).sum(axis=1)
-    possible = (np.exp(TEMPERATURE * (ideal - best)) * discounts).sum(axis=1)
+    gained = np.where(discounts > 0, np.exp(TEMPERATURE * (of_list - best)) * discounts, 0.0).sum(axis=1)
+    possible = (np.exp(TEMPERATURE * (ideal - best)) * _discounts(ideal.shape[1])).sum(axis=1)
     values: NDArray[np.float64] = gained / possible
     return values
 
 
 def rank_biased_overlap(
-    shared: Shared, n_rows: int, depth: int, *, persistence: float = PERSISTENCE
+    row: NDArray[np.int64],
+    own: Places,
+    other: Places,
+    n_rows: int,
+    depth: int,
+    *,
+    persistence: float = PERSISTENCE,
 ) -> NDArray[np.float64]:
     """Extrapolated rank-biased overlap of two lists per row, 0..1 (RBO_ext of Webber et al. 2010, equation 32).
 
-    ``n_rows`` pairs of lists of length ``depth``; ``persistence`` is the probability of looking one item further.
+    Expected over independent random orders of the ties of both lists (RBO^a of Corsi and Urbano, SIGIR 2024).
+
+    Args:
+        row: The row of every item that is in both lists of a row.
+        own: The places of these items in the first list.
+        other: The same in the second list.
+        n_rows: Pairs of lists.
+        depth: Their length.
+        persistence: Probability of looking one item further.
 
     Examples:
         The lists (7, 8) and (8, 7) agree on nothing at depth 1 and on everything at depth 2:
         ``1 * p^2 + (1 - p) / p * (0 * p + 1 * p^2)``.
 
-        >>> shared = shared_items(np.int32([[7, 8]]), np.int32([[8, 7]]))
-        >>> round(float(rank_biased_overlap(shared, 1, 2)[0]), 4)
+        >>> first, second = Places(np.array([0, 1]), np.array([1, 2])), Places(np.array([1, 0]), np.array([2, 1]))
+        >>> round(float(rank_biased_overlap(np.array([0, 0]), first, second, 1, 2)[0]), 4)
         0.9
     """
-    both_seen = np.maximum(shared.place, shared.other_place)
-    new = np.bincount(shared.row * depth + both_seen, minlength=n_rows * depth).reshape(n_rows, depth)
-    agreement = np.cumsum(new, axis=1) / np.arange(1, depth + 1)
+    tied = (own.end - own.start > 1) | (other.end - other.start > 1)
+    seen = np.maximum(own.start, other.start)[~tied]
+    shared = np.bincount(row[~tied] * depth + seen, minlength=n_rows * depth).reshape(n_rows, depth).cumsum(axis=1)
+    expected = shared.astype(np.float64)
+    in_own, in_other = (Places(*(side[tied] for side in places)).in_top(depth) for places in (own, other))
+    np.add.at(expected, row[tied], in_own * in_other)
+    return _overlap(expected, persistence)
+
+
+def _overlap(shared: NDArray[np.float64], persistence: float = PERSISTENCE) -> NDArray[np.float64]:
+    """Rank-biased overlap from the expected number of shared items at each depth, shape ``(n_rows, depth)``."""
+    depth = shared.shape[1]
+    agreement = shared / np.arange(1, depth + 1)
     weights = persistence ** np.arange(1, depth + 1)
     tail = agreement[:, -1] * persistence**depth
     values: NDArray[np.float64] = tail + (1 - persistence) / persistence * (agreement @ weights)
     return np.minimum(values, 1.0)  # equal lists sum to 1 and a rounding error
 
 
-def _scores(reference: ReferenceDirection, queries: NDArray[np.int64], items: NDArray[np.int32]) -> NDArray[np.float64]:
+def _scores(reference: ScoredDirection, queries: NDArray[np.int64], items: NDArray[np.int32]) -> NDArray[np.float64]:
     """Reference scores of pairs that are not in its lists, shape ``(n_pairs,)``."""
     scores = np.empty(len(items), dtype=np.float64)
     step = max(1, _COMPONENTS_PER_PASS // reference.items.shape[1])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.types import EvalProtocol
-from tasks.scoring.consistency import ReferenceDirection, with_consistency
+from tasks.scoring.consistency import ScoredDirection, identical, with_consistency
 from tasks.scoring.dense import score_dense
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.builders import captions_to_images, images_to_captions
@@ -83,8 +83,10 @@ def score_parts(
             scored |= score(vectors, [task for task in local if task.protocol.id not in scored])
             for task in local:
                 found = scored[task.protocol.id]
-                if reference is not None:
-                    found = _compared(found, reference, task, images, _keys(layout, part))
+                if reference is not None and part == reference_part:
+                    found = identical(found)
+                elif reference is not None:
+                    found = _compared(found, reference, task, images, vectors, _keys(layout, part))
                 outcomes[task.protocol.id] = _restored(found, layout.parts[part])
     return outcomes
 
@@ -139,6 +141,7 @@ def _compared(
     reference: _Reference,
     task: RetrievalTask,
     images: NDArray[np.float32],
+    captions: NDArray[np.float32],
     keys: NDArray[np.int64],
 ) -> Outcomes:
     """Outcomes with consistency measures, if every caption of the part has a counterpart in the reference."""
@@ -151,11 +154,13 @@ def _compared(
     direction = task.protocol.direction
     of_reference = reference.outcomes[direction]
     if direction == "t2i":
-        side = ReferenceDirection(of_reference, reference.vectors, images)
-        return with_consistency(outcomes, side, query_of=counterpart[task.queries], item_of=None)
-    side = ReferenceDirection(of_reference, images[of_reference.query_ords], reference.vectors)
+        own = ScoredDirection(outcomes, captions[task.queries], images)
+        side = ScoredDirection(of_reference, reference.vectors, images)
+        return with_consistency(task, own, side, query_of=counterpart[task.queries], item_of=None)
+    own = ScoredDirection(outcomes, images[task.queries], captions)
+    side = ScoredDirection(of_reference, images[of_reference.query_ords], reference.vectors)
     query_of = np.searchsorted(of_reference.query_ords, task.queries)
-    return with_consistency(outcomes, side, query_of=query_of, item_of=counterpart.astype(np.int32))
+    return with_consistency(task, own, side, query_of=query_of, item_of=counterpart.astype(np.int32))
 
 
 def _localised(task: RetrievalTask, ords: NDArray[np.int32]) -> RetrievalTask:
