@@ -59,7 +59,7 @@ QUADRUPLES = _columns(
     *required(pa.list_(pa.string()), "tags"),
 )
 RELEVANCE = _columns(
-    *required(pa.string(), "ground_truth"),  # cxc, eccv
+    *required(pa.string(), "ground_truth"),  # cxc, eccv, scene
     *required(pa.string(), "direction"),  # t2i: query is a caption; i2t: query is an image
     *required(pa.string(), "query_id", "item_id"),
 )

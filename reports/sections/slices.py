@@ -15,6 +15,7 @@ from reports.elements import charts
 from reports.elements.cells import described, difference_text, is_fraction, metric_title, range_text
 from reports.elements.page import Block, Cell, Chart, Section, Table
 from reports.elements.tables import anchor, numbers, pivot, texts
+from reports.rows.ambiguity import LEADING, WITHOUT
 from reports.rows.report_data import ReportData, Row, is_own
 from reports.sections import parts
 from reports.sections.compositional import pair_protocols
@@ -32,14 +33,18 @@ def section(data: ReportData) -> Section:
         for r in rows:
             if r["level_name"] in CONTRAST:
                 contrasts.setdefault((r["analysis"], r["protocol"], r["metric"]), []).append(r)
-        for key in sorted(contrasts):
-            blocks += _contrast_chart(data, corpus, *key, contrasts[key])
+        for analysis, protocol, metric in sorted(contrasts):
+            if metric != WITHOUT:
+                kept = contrasts.get((analysis, protocol, WITHOUT), []) if metric == LEADING else []
+                own = contrasts[analysis, protocol, metric]
+                blocks += _contrast_chart(data, corpus, analysis, protocol, metric, own, kept)
         blocks += parts.blocks(data, corpus, [r for r in rows if r["level_name"] not in CONTRAST])
     return Section(
         id="slices",
         title="Slices",
         lead="The same metric over parts of the queries. A difference is the value with the feature minus the value "
-        "without it, in percentage points, with its interval; its p is adjusted over all features of an encoder.",
+        "without it, in percentage points, with its interval; its p is adjusted over all features of an encoder. "
+        "Beside R@1 stands the same without ambiguous misses, which the section on single queries explains.",
         blocks=tuple(blocks),
     )
 
@@ -51,9 +56,9 @@ def shown(data: ReportData, corpus: str) -> set[str]:
 
 
 def _contrast_chart(
-    data: ReportData, corpus: str, analysis: str, protocol: str, metric: str, rows: list[Row]
+    data: ReportData, corpus: str, analysis: str, protocol: str, metric: str, rows: list[Row], kept: list[Row]
 ) -> list[Chart]:
-    """Differences as points with intervals, one line per feature."""
+    """Differences as points with intervals, one line per feature; ``kept`` are those without ambiguous misses."""
     differences = [r for r in rows if r["level_name"] == "difference" and r["value"] is not None]
     if not differences:
         return []
@@ -99,16 +104,18 @@ def _contrast_chart(
         alt_text=f"Differences of {metric} under {protocol} between queries with and without each of "
         f"{show.count(len(features), 'feature')}, for {show.count(len(names), 'encoder')}. "
         + (f"Intervals without zero: {'; '.join(clear)}." if clear else "Every interval includes zero."),
-        data=_contrast_table(f"{name}-data", title, names, features, rows, percent=is_fraction(metric)),
+        data=_contrast_table(f"{name}-data", title, names, features, rows, kept, percent=is_fraction(metric)),
         note=f"Left of the line: {'lower' if is_own(metric) else 'harder'} with the feature.",
     )
     return [chart]
 
 
 def _contrast_table(
-    id_: str, title: str, names: list[str], features: list[str], rows: list[Row], *, percent: bool
+    id_: str, title: str, names: list[str], features: list[str], rows: list[Row], kept: list[Row], *, percent: bool
 ) -> Table:
     by_key = {(r["encoder"], r["feature"], r["level_name"]): r for r in rows}
+    by_key |= {(r["encoder"], r["feature"], WITHOUT): r for r in kept if r["level_name"] == "difference"}
+    levels = {level: level for level in CONTRAST} | ({WITHOUT: "difference without ambiguous misses"} if kept else {})
 
     def queries(feature: str) -> str:
         counts = [by_key[name, feature, "with"]["n_queries"] for name in names if (name, feature, "with") in by_key]
@@ -124,6 +131,10 @@ def _contrast_table(
         features,
         texts("Feature", str),
         numbers("queries with it", queries),
-        *(numbers(level, partial(cell, name=name, level=level), group=name) for name in names for level in CONTRAST),
+        *(
+            numbers(heading, partial(cell, name=name, level=level), group=name)
+            for name in names
+            for level, heading in levels.items()
+        ),
         dense=True,
     )

@@ -6,7 +6,8 @@ Tables: metadata and analyses by their names (``encoders``, ``corpora``, ``sets`
 ``embeddings``, one row per embedding of every sealed set.
 
 Views: ``items`` (images and captions), ``embedded_items`` (embeddings with their items), ``query_outcomes`` (outcomes
-with the text or image of the query), ``sourced_results`` (results with the sets they were computed from).
+with the text or image of the query), ``sourced_results`` (results with the sets they were computed from),
+``ambiguous_misses`` (one row per encoder, query and cause).
 
 Only columns whose name occurs in the statement are read, so that a query about ranks reads no vector. ``SELECT *``
 gives every column except vectors and thumbnails, which must be named. Vectors are returned as 32-bit floats:
@@ -80,6 +81,12 @@ VIEWS = {
                 AND r.encoder_fingerprint = i.encoder_fingerprint AND i.modality = 'image'
            LEFT JOIN sets c ON r.caption_tag = c.tag AND r.corpus_fingerprint = c.corpus_fingerprint
                 AND r.encoder_fingerprint = c.encoder_fingerprint AND c.modality = 'caption'""",
+    ),
+    "ambiguous_misses": (
+        ("slices",),
+        """SELECT encoder, encoder_fingerprint, corpus, corpus_fingerprint, protocol, feature AS cause,
+                  unnest(from_json(json_extract(detail, '$.queries'), '["VARCHAR"]')) AS query_id
+           FROM slices WHERE analysis = 'ambiguous' AND metric = 'share of misses' AND feature <> 'either'""",
     ),
 }
 """View -> (tables and views that it reads, its definition)."""

@@ -3,7 +3,7 @@
 ======================  ===============================================================================
 ``hit``                 the best relevant item alone is first
 ``tie``                 nothing scores above the best relevant item, but an irrelevant item scores the same
-``false negative``      the first item is relevant by CxC or ECCV Caption, though not by this ground truth
+``false negative``      the first item is right by another annotation (``tasks.diagnosis.content.also_right``)
 ``near miss``           the best relevant item is at rank 2 to 10
 ``hub``                 the first item is a hub (``tasks.diagnosis.hubs``)
 ``rest``                none of these
@@ -15,17 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from store.types import Corpus
 from tasks.diagnosis.analysis_input import AnalysisInput
+from tasks.diagnosis.content.also_right import first_is_right
 from tasks.diagnosis.hubs import K, is_hub, k_occurrence
 from tasks.diagnosis.slice_means import QueryValues, mean_slices
 from tasks.diagnosis.slices import Slice
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import ords_of
 
 NEAR = 10
 N_EXAMPLES = 5
@@ -34,9 +32,9 @@ N_EXAMPLES = 5
 def error_kinds(data: AnalysisInput) -> Iterator[Slice]:
     """Share of all queries per kind; the detail holds its share of the errors, and the clearest examples."""
     rows = []
-    positives = extra_positives(data.corpus, data.protocol.direction)
     for encoder, outcomes in data.outcomes.items():
-        kinds = kinds_of(outcomes, data.corpus, positives)
+        sources = first_is_right(outcomes, data.corpus)
+        kinds = kinds_of(outcomes, data.corpus, np.any(list(sources.values()), axis=0) if sources else None)
         rows.append(QueryValues(encoder, "hit", kinds.pop("hit")))
         n_errors = sum(int(kind.sum()) for kind in kinds.values())
         for name, kind in kinds.items():
@@ -46,17 +44,17 @@ def error_kinds(data: AnalysisInput) -> Iterator[Slice]:
     yield from mean_slices(data, "errors", rows, metric="share of queries")
 
 
-def kinds_of(outcomes: Outcomes, corpus: Corpus, positives: NDArray[np.int64] | None) -> dict[str, NDArray[np.bool_]]:
+def kinds_of(outcomes: Outcomes, corpus: Corpus, first_right: NDArray[np.bool_] | None) -> dict[str, NDArray[np.bool_]]:
     """Kind -> which queries are of it, shape ``(n_queries,)``; every query is of exactly one.
 
-    ``false negative`` is absent without an extra ground truth (``positives``, from :func:`extra_positives`), ``hub``
-    without result lists.
+    ``first_right``: whether another annotation calls the first item right; None where the corpus has no other, and
+    ``false negative`` is then absent. ``hub`` is absent without result lists.
     """
     n_items = len(corpus.images if outcomes.protocol.direction == "t2i" else corpus.captions)
     tests = {"hit": outcomes.rank_worst == 1, "tie": outcomes.rank_best == 1}
     first = None if outcomes.top_ords is None else outcomes.top_ords[:, 0].astype(np.int64)
-    if first is not None and positives is not None:
-        tests["false negative"] = np.isin(outcomes.query_ords.astype(np.int64) * n_items + first, positives)
+    if first_right is not None:
+        tests["false negative"] = first_right
     tests["near miss"] = outcomes.rank_best <= NEAR
     if first is not None and outcomes.top_ords is not None:
         tests["hub"] = is_hub(k_occurrence(outcomes.top_ords, K, n_items))[first]
@@ -66,19 +64,6 @@ def kinds_of(outcomes: Outcomes, corpus: Corpus, positives: NDArray[np.int64] | 
         kinds[name] = applies & left
         left = left & ~applies
     return kinds
-
-
-def extra_positives(corpus: Corpus, direction: str) -> NDArray[np.int64] | None:
-    """The relevant pairs of all extra ground truths, as ``query_ord * n_items + item_ord``, ascending.
-
-    None where the corpus has no extra ground truth for the direction.
-    """
-    rows = corpus.relevance.filter(pc.equal(corpus.relevance["direction"], pa.scalar(direction)))
-    if not len(rows):
-        return None
-    queries, items = (corpus.captions, corpus.images) if direction == "t2i" else (corpus.images, corpus.captions)
-    query_ords = ords_of(rows["query_id"], queries).astype(np.int64)
-    return np.unique(query_ords * len(items) + ords_of(rows["item_id"], items))
 
 
 def clearest(outcomes: Outcomes, chosen: NDArray[np.bool_], rank: NDArray[np.integer]) -> list[str]:

@@ -21,7 +21,10 @@ from tasks.statistics.slices import part_means
 
 
 class QueryValues(NamedTuple):
-    """One value per query, shape ``(n_queries,)``, whose mean is a slice; the mean of bools is a share."""
+    """One value per query, shape ``(n_queries,)``, whose mean is a slice; the mean of bools is a share.
+
+    A query with NaN leaves the mean and its counts.
+    """
 
     encoder: str
     feature: str
@@ -103,7 +106,10 @@ def mean_slices(data: AnalysisInput, analysis: str, rows: Sequence[QueryValues],
     means = part_means(table, np.ones((1, len(data.queries)), dtype=bool), data.clusters, data.resampling)
     for at, (encoder, feature, _, detail, level_name) in enumerate(rows):
         interval = means.interval(at, 0)
-        yield data.slice(encoder, analysis, feature, metric, interval, level_name=level_name, detail=detail)
+        counts = means.counts(at, 0)
+        yield data.slice(
+            encoder, analysis, feature, metric, interval, level_name=level_name, counts=counts, detail=detail
+        )
 
 
 def paired_difference(values: NDArray[np.float64], clusters: Clusters, resampling: Resampling) -> Interval:

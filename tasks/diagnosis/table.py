@@ -9,6 +9,7 @@ from store.errors import RequestError, did_you_mean
 from store.types import Direction
 from tasks.diagnosis.ablations.forms import vector_forms
 from tasks.diagnosis.ablations.forward_precision import forward_precision
+from tasks.diagnosis.ambiguous import ambiguous, without_ambiguous
 from tasks.diagnosis.analysis_input import AnalysisInput
 from tasks.diagnosis.calibration import temperatures, thresholds
 from tasks.diagnosis.compositional import caption_baselines, tags
@@ -48,6 +49,7 @@ ANALYSES: dict[str, Analysis] = {
     "categories": Analysis(run=categories),
     "truncated-captions": Analysis(run=truncated_captions),
     "errors": Analysis(run=error_kinds),
+    "ambiguous": Analysis(run=ambiguous),
     "hubs": Analysis(run=hubs),
     "margins": Analysis(run=score_margins),
     "disagreement": Analysis(run=disagreement),
@@ -63,7 +65,8 @@ ANALYSES: dict[str, Analysis] = {
 }
 
 BY_PART = ("complexity", "categories", "tags")
-"""Analyses whose slices are means over parts of the queries: they slice any metric of queries."""
+"""Analyses whose slices are means over parts of the queries: they slice any metric of queries, and R@1 a second time
+without the ambiguous misses."""
 
 
 def check_analyses(names: Sequence[str]) -> None:
@@ -90,3 +93,6 @@ def diagnose(data: AnalysisInput, names: Sequence[str] = ()) -> Iterator[Slice]:
         wanted = name in names if names else not analysis.on_request
         if wanted and data.protocol.direction in analysis.directions:
             yield from analysis.run(data)
+            without = without_ambiguous(data) if name in BY_PART else None
+            if without is not None:
+                yield from analysis.run(without)

@@ -13,7 +13,7 @@ from tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from tasks.diagnosis.analysis_input import AnalysisInput
 from tasks.diagnosis.confusable_images import confusable_images, connected, mutual_confusions
 from tasks.diagnosis.disagreement import disagreement
-from tasks.diagnosis.error_kinds import error_kinds, extra_positives, kinds_of
+from tasks.diagnosis.error_kinds import error_kinds, kinds_of
 from tasks.diagnosis.hubs import _never_without, _skewness_without, hubs, k_occurrence, skewness
 from tasks.diagnosis.score_margins import score_margin, score_margins
 from tasks.diagnosis.slices import Slice, slice_rows
@@ -106,14 +106,6 @@ def test_a_miss_whose_first_item_another_ground_truth_calls_right_is_its_fault()
     assert by_name(slices, "a", "false negative") == pytest.approx(1 / N)
     assert by_name(slices, "b", "false negative") == 0
     assert by_name(slices, "b", "near miss") == pytest.approx(1 / N)
-
-
-def test_extra_positives_are_pairs_of_positions() -> None:
-    of = corpus([RelevanceRow("eccv", "t2i", "c2", "i1"), RelevanceRow("eccv", "i2t", "i1", "c2")])
-    positives = extra_positives(of, "t2i")
-    assert positives is not None
-    assert positives.tolist() == [2 * N + 1]
-    assert extra_positives(corpus(), "t2i") is None
 
 
 def test_an_image_that_is_first_for_everything_is_the_worst_hub() -> None:

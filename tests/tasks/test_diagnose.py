@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from store import Block, EmbeddingStore
 from store.types import Corpus, EncoderSpec
 from tasks.corpora.readers.shapes import read_shapes
 from tasks.diagnose import diagnose_corpus
+from tasks.diagnosis.ambiguous import SHARE
 from tasks.diagnosis.vectors import LateInteractionVectors, SingleVectors
 from tasks.runtime.references import EvaluationRef, SetsRef
 from tasks.runtime.stored import chosen, read_truncated, vector_reader
@@ -35,6 +38,10 @@ def store(tmp_path: Path, corpus: Corpus) -> EmbeddingStore:
 
 @pytest.fixture
 def evaluations(store: EmbeddingStore, corpus: Corpus) -> tuple[EvaluationRef, ...]:
+    return evaluated(store, corpus)
+
+
+def evaluated(store: EmbeddingStore, corpus: Corpus) -> tuple[EvaluationRef, ...]:
     return tuple(
         score.fn(
             SetsRef(
@@ -68,6 +75,27 @@ def test_a_second_diagnosis_replaces_the_first_and_says_the_same(
     assert set(second["run"].to_pylist()) == {"second"}
     # seconds of scoring, in the detail of ablations, are measured anew
     assert second.drop_columns(["run", "created", "detail"]).equals(first.drop_columns(["run", "created", "detail"]))
+
+
+def test_sql_lists_the_ambiguous_misses_that_the_slices_count(tmp_path: Path, corpus: Corpus) -> None:
+    texts = ["a shape" if at % 3 else text for at, text in enumerate(corpus.captions["text"].to_pylist())]
+    place = corpus.captions.schema.get_field_index("text")
+    alike = replace(corpus, captions=corpus.captions.set_column(place, "text", pa.array(texts)))
+    store = random_store(tmp_path / "alike", alike)
+    diagnose(store, evaluated(store, alike), "r")
+    listed = store.sql(
+        "SELECT a.encoder, a.protocol, a.cause, count(*) AS n, count(o.query_id) AS missed FROM ambiguous_misses a "
+        "LEFT JOIN outcomes o ON o.encoder = a.encoder AND o.protocol = a.protocol AND o.query_id = a.query_id "
+        "AND o.rank_best > 1 GROUP BY ALL"
+    ).to_pylist()
+    stored = {
+        (row["encoder"], row["protocol"], row["feature"]): json.loads(row["detail"])["ambiguous"]
+        for row in store.rows("slices", analysis="ambiguous", metric=SHARE).to_pylist()
+        if row["feature"] != "either"
+    }
+    assert {(r["encoder"], r["protocol"], r["cause"]): r["n"] for r in listed} == {k: n for k, n in stored.items() if n}
+    assert all(row["missed"] == row["n"] for row in listed)
+    assert listed
 
 
 def test_both_headline_protocols_are_explained_and_nothing_else(

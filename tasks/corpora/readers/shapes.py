@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -16,9 +16,11 @@ from pydantic import Field
 from store.types import Corpus
 from tasks.corpora import CORPORA
 from tasks.corpora.build import build_corpus
-from tasks.corpora.rows import CaptionRow, ImageRow, QuadrupleRow
-from tasks.corpora.shapes.wording import LANGUAGES, TRANSLATORS, five_wordings, translated, wordings
+from tasks.corpora.rows import CaptionRow, ImageRow, QuadrupleRow, RelevanceRow
+from tasks.corpora.shapes.wording import LANGUAGES, TRANSLATORS, five_wordings, meanings, translated, wordings
 from tasks.corpora.shapes.world import HELD_OUT_ORBITS, Scene, held_out_scenes, parse_scene, render
+
+SCENE = "scene"  # name of the extra ground truth
 
 
 @dataclass(frozen=True)
@@ -47,15 +49,17 @@ def read_shapes(*, n_scenes: Annotated[int, Field(ge=1)] = 300, seed: int = 0) -
     """Scenes with five English captions each, of eight wordings, and the shapes in them as objects.
 
     The captions differ in what they mention (places, colours, counts, an action, an absent shape) and in length. Among
-    the first 300 scenes none is a swap of another; from 1,201 on, captions repeat.
+    the first 300 scenes none is a swap of another; from 1,201 on, captions repeat. A caption that leaves something out
+    can be true of several scenes: the extra ground truth ``scene`` holds all of them.
     """
     scenes = _scenes(n_scenes, seed)
-    captions = (
+    captions = [
         CaptionRow(f"{image.id}-{ordinal}", image.id, text, ordinal)
         for turn, (image, scene) in enumerate(scenes)
         for ordinal, text in enumerate(five_wordings(scene, turn))
-    )
-    return _corpus("shapes", [image for image, _ in scenes], captions, seed)
+    ]
+    relevance = _true_of(captions, scenes)
+    return _corpus("shapes", [image for image, _ in scenes], captions, seed, relevance=relevance)
 
 
 def read_shapes_winoground(
@@ -99,6 +103,7 @@ def _corpus(
     captions: Iterable[CaptionRow],
     seed: int,
     quadruples: Iterable[QuadrupleRow] = (),
+    relevance: Iterable[RelevanceRow] = (),
 ) -> Corpus:
     return build_corpus(
         name,
@@ -106,9 +111,25 @@ def _corpus(
         captions,
         source=RenderedScenes(seed),
         quadruples=quadruples,
+        relevance=relevance,
         licence=CORPORA[name].licence,
         origin="tasks/corpora/shapes/world.py: rendered scenes, held out from the training of the tiny models",
     )
+
+
+def _true_of(captions: Iterable[CaptionRow], scenes: Iterable[tuple[ImageRow, Scene]]) -> Iterator[RelevanceRow]:
+    """The ground truth ``scene``: every caption with each of the scenes that it is true of, in both directions."""
+    meaning_of: dict[tuple[str | None, str | None], Hashable] = {}
+    images_of: dict[Hashable, list[str]] = {}
+    for image, scene in scenes:
+        for text, meaning in zip(wordings(scene), meanings(scene), strict=True):
+            meaning_of[image.id, text] = meaning
+        for meaning in dict.fromkeys(meanings(scene)):
+            images_of.setdefault(meaning, []).append(image.id)
+    for caption in captions:
+        for image_id in images_of[meaning_of[caption.image_id, caption.text]]:
+            yield RelevanceRow(SCENE, "t2i", caption.id, image_id)
+            yield RelevanceRow(SCENE, "i2t", image_id, caption.id)
 
 
 def _scenes(n_scenes: int, seed: int) -> list[tuple[ImageRow, Scene]]:

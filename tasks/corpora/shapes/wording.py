@@ -7,7 +7,7 @@ and length. The words and the grammar of all languages are in ``languages.toml``
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -65,6 +65,24 @@ def wordings(scene: Scene) -> list[str]:
         **_ENGLISH_RELATIONS[scene.relation],
     }
     return [wording.format_map(slots) for wording in WORDINGS]
+
+
+def meanings(scene: Scene) -> list[Hashable]:
+    """What each of the eight captions states: it is true of the scenes with an equal meaning, and of no others.
+
+    Two wordings leave something out: "a picture of … and …" the places, "a small circle over …" the colours.
+
+    Examples:
+        >>> from tasks.corpora.shapes.world import parse_scene
+        >>> scene = parse_scene("small-red-circle_left_large-blue-square")
+        >>> [a == b for a, b in zip(meanings(scene), meanings(scene.swap_objects()), strict=True)]
+        [False, False, False, True, False, False, False, False]
+    """
+    stated: list[Hashable] = [scene] * len(WORDINGS)
+    stated[WORDINGS.index("a picture of {x} and {y}")] = frozenset({scene.first, scene.second})
+    uncoloured = [thing._replace(colour="") for thing in (scene.first, scene.second)]
+    stated[WORDINGS.index("{s} {on} {t}")] = Scene(uncoloured[0], scene.relation, uncoloured[1])
+    return stated
 
 
 def translated(scene: Scene, language: str, translator: str) -> str:
