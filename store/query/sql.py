@@ -85,7 +85,8 @@ VIEWS = {
     "ambiguous_misses": (
         ("slices",),
         """SELECT encoder, encoder_fingerprint, corpus, corpus_fingerprint, protocol, feature AS cause,
-                  unnest(from_json(json_extract(detail, '$.queries'), '["VARCHAR"]')) AS query_id
+                  unnest(from_json(json_extract(detail, '$.queries'), '["VARCHAR"]')) AS query_id,
+                  unnest(from_json(json_extract(detail, '$.sources'), '["VARCHAR"]')) AS sources
            FROM slices WHERE analysis = 'ambiguous' AND metric = 'share of misses' AND feature <> 'either'""",
     ),
 }

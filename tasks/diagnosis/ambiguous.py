@@ -34,7 +34,7 @@ MOST = 2 / 3  # of the encoders with result lists
 def ambiguous(data: AnalysisInput) -> Iterator[Slice]:
     """R@1 of all queries and without the ambiguous misses, by cause and by either, and their share of the misses.
 
-    The share of ``annotation`` and ``agreement`` has the ids of the queries in its detail, and per source how many.
+    The share of ``annotation`` and ``agreement`` has the ids of the queries in its detail, and the sources of each.
     An encoder without result lists has no rows, and fewer than ``FEWEST`` encoders have none of ``agreement``.
     """
     known = with_lists_only(data)
@@ -43,7 +43,7 @@ def ambiguous(data: AnalysisInput) -> Iterator[Slice]:
         return
     hits = known.values(METRIC)
     rows = [QueryValues(name, "all queries", hits[at]) for at, name in enumerate(known.encoders)]
-    yield from mean_slices(known, ANALYSIS, rows, metric=METRIC)
+    yield from mean_slices(known, ANALYSIS, rows, metric=METRIC, share=True)
     kept, shares = [], []
     for cause, marked in {**causes, "either": np.any(list(causes.values()), axis=0)}.items():
         for at, (name, outcomes) in enumerate(known.outcomes.items()):
@@ -52,11 +52,16 @@ def ambiguous(data: AnalysisInput) -> Iterator[Slice]:
             if cause in CAUSES:
                 detail["queries"] = [str(query) for query in outcomes.query_ids[marked[at]]]
             if cause == "annotation":
-                detail["sources"] = {source: int((says & missed).sum()) for source, says in sources[name].items()}
-            kept.append(QueryValues(name, cause, np.where(marked[at], np.nan, hits[at])))
-            shares.append(QueryValues(name, cause, np.where(missed, marked[at], np.nan), detail))
-    yield from mean_slices(known, ANALYSIS, kept, metric=WITHOUT)
-    yield from mean_slices(known, ANALYSIS, shares, metric=SHARE)
+                says = sources[name].items()
+                detail["sources"] = [
+                    ", ".join(source for source, right in says if right[query]) for query in np.flatnonzero(marked[at])
+                ]
+            if not marked[at].all():
+                kept.append(QueryValues(name, cause, np.where(marked[at], np.nan, hits[at])))
+            if missed.any():
+                shares.append(QueryValues(name, cause, np.where(missed, marked[at], np.nan), detail))
+    yield from mean_slices(known, ANALYSIS, kept, metric=WITHOUT, share=True)
+    yield from mean_slices(known, ANALYSIS, shares, metric=SHARE, share=True)
 
 
 def without_ambiguous(data: AnalysisInput) -> AnalysisInput | None:

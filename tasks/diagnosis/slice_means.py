@@ -98,12 +98,14 @@ def part_slices(
             )
 
 
-def mean_slices(data: AnalysisInput, analysis: str, rows: Sequence[QueryValues], *, metric: str) -> Iterator[Slice]:
-    """The mean of the given values over all queries, one slice per row."""
+def mean_slices(
+    data: AnalysisInput, analysis: str, rows: Sequence[QueryValues], *, metric: str, share: bool = False
+) -> Iterator[Slice]:
+    """The mean of the given values over all queries, one slice per row; ``share``: the values are hits and misses."""
     if not rows:
         return
     table = np.stack([np.asarray(row.values, dtype=np.float64) for row in rows])
-    means = part_means(table, np.ones((1, len(data.queries)), dtype=bool), data.clusters, data.resampling)
+    means = part_means(table, np.ones((1, len(data.queries)), dtype=bool), data.clusters, data.resampling, share=share)
     for at, (encoder, feature, _, detail, level_name) in enumerate(rows):
         interval = means.interval(at, 0)
         counts = means.counts(at, 0)

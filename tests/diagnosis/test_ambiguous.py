@@ -42,7 +42,7 @@ def test_a_miss_that_another_ground_truth_calls_right_is_ambiguous_and_the_headl
     share = row(slices, "a", "annotation", SHARE)
     assert share.interval.value == 0.5
     assert (share.n_queries, share.n_clusters) == (2, 2)
-    assert share.detail == {"ambiguous": 1, "misses": 2, "queries": ["c3"], "sources": {"cxc": 1}}
+    assert share.detail == {"ambiguous": 1, "misses": 2, "queries": ["c3"], "sources": ["cxc"]}
     headline, kept = row(slices, "a", "all queries", "R@1"), row(slices, "a", "annotation", WITHOUT)
     assert headline.interval.value == pytest.approx((N - 2) / N)
     assert headline.n_queries == N
@@ -91,8 +91,7 @@ def test_what_most_of_three_or_more_encoders_choose_is_a_suspicion() -> None:
     five["d"] = one_wrong(3, 5)
     slices = list(ambiguous(subject(corpus(), **five)))
     assert row(slices, "a", "agreement", SHARE).interval.value == 1
-    faultless = row(slices, "e", "agreement", SHARE)
-    assert (faultless.n_queries, faultless.interval.reason) == (0, "no interval: this part has no query")
+    assert "e" not in {s.encoder for s in slices if s.metric == SHARE}  # it misses nothing
 
 
 def test_two_encoders_without_other_annotations_have_no_rows() -> None:
