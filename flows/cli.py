@@ -13,9 +13,10 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from flows.commands import add_commands
+from flows.commands.parser import WRONG_REQUEST, Parser
 from store.errors import RequestError, WorkError
 
-DONE, FAILED, WRONG_REQUEST, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, INTERRUPTED = 0, 1, 130
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -24,7 +25,7 @@ def build_parser() -> argparse.ArgumentParser:
     common.add_argument("--debug", action="store_true", help="show a traceback on errors")
     common.add_argument("--verbose", action="store_true", help="show log lines of the libraries")
     common.add_argument("--quiet", action="store_true", help="show no progress")
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = Parser(
         prog="capim",
         description="Evaluate image-text embedding models: encode images and captions once, compute the rest from "
         "the stored embeddings.",
@@ -39,6 +40,10 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     parser = build_parser()
+    if "_ARGCOMPLETE" in os.environ:  # the shell wants completions of a half-typed command
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
     args = parser.parse_args(argv)
     if args.version:
         from importlib.metadata import version

@@ -23,6 +23,7 @@ from tasks.embed import embed_corpora, embed_on_devices, embed_shard, is_complet
 from tasks.register import register_corpus
 from tasks.runtime.encoding import EncodeSettings
 from tasks.runtime.open_corpora import OpenCorpora
+from tasks.runtime.progress import track
 from tasks.runtime.references import EmbedRef, Missing
 from tasks.runtime.shards import Encoded, EncodeWork
 
@@ -120,14 +121,16 @@ def embed_step(
     done: list[EmbedRef] = []
     specs = tuple(work.spec for work in works if work.spec.name not in failed)
     if shard is None or call(is_complete, specs, corpora, modalities, store_uri=config.store_uri):
-        for work in works:
-            if work.spec.name not in failed:
-                parts = encoded.get(work.spec.fingerprint, [])
-                references = attempt(partial(call, embed_corpora, work, parts))
-                if isinstance(references, Failed):
-                    failed[work.spec.name] = references
-                else:
-                    done += references
+        with track(embed_corpora.name, total=len(works), unit="tasks", step=True) as advance:
+            for work in works:
+                if work.spec.name not in failed:
+                    parts = encoded.get(work.spec.fingerprint, [])
+                    references = attempt(partial(call, embed_corpora, work, parts))
+                    if isinstance(references, Failed):
+                        failed[work.spec.name] = references
+                    else:
+                        done += references
+                advance(1)
     if failed and len(failed) == len(works):
         refuse_all(list(failed.values()))
     return tuple(done), (*request.missing, *(missing_encoder(name, failure) for name, failure in failed.items()))

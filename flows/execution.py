@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, ParamSpec, TypeVar, cast
@@ -21,6 +22,7 @@ from prefect.settings import PREFECT_API_URL
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from store.errors import RequestError, WorkError
+from tasks.runtime.progress import track
 
 RUNNER_VARIABLE = "CAPIM_TASK_RUNNER"
 TIMEOUT_VARIABLE = "CAPIM_TIMEOUT_HOURS"
@@ -50,12 +52,23 @@ def call(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 def call_each(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R]:
     """Run a task once per set of arguments: on the task runner inside a flow run, else one after the other."""
-    return [finish() for finish in _begun(task, calls)]
+    with _step(task, calls) as advance:
+        return [_and(finish(), advance) for finish in _begun(task, calls)]
 
 
 def attempt_each(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R | Failed]:
     """As :func:`call_each`, but a call that fails gives its reason, and the others go on."""
-    return [attempt(finish) for finish in _begun(task, calls)]
+    with _step(task, calls) as advance:
+        return [_and(attempt(finish), advance) for finish in _begun(task, calls)]
+
+
+def _step(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> AbstractContextManager[Callable[[int], None]]:
+    return track(task.name, total=len(calls), unit="tasks", step=True)
+
+
+def _and(done: R, advance: Callable[[int], None]) -> R:
+    advance(1)
+    return done
 
 
 def attempt(work: Callable[[], R]) -> R | Failed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prefect import flow
 
 from flows.config import RunConfig
-from flows.execution import call, timeout_seconds
+from flows.execution import call_each, timeout_seconds
 from flows.request import evaluations_of
 from flows.runs import recorded_run
 from tasks.publish import publish_report
@@ -39,12 +39,17 @@ def publish_step(
     protocols: tuple[str, ...] = (),
 ) -> str:
     """The report of these encoders, corpora and protocols; of all in the store where none is named."""
-    return call(
+    [page] = call_each(
         publish_report,
-        store_uri=config.store_uri,
-        reports_uri=config.reports_uri,
-        run=run,
-        corpora=corpora,
-        encoders=encoders,
-        protocols=protocols,
+        [
+            {
+                "store_uri": config.store_uri,
+                "reports_uri": config.reports_uri,
+                "run": run,
+                "corpora": corpora,
+                "encoders": encoders,
+                "protocols": protocols,
+            }
+        ],
     )
+    return page

@@ -15,15 +15,41 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """The known name that is most like another, by its letters and digits without case; None if none is near.
+
+    ``cutoff`` is the least share of characters in common, 0..1.
+
+    Examples:
+        >>> nearest("R@11", ["R@1", "R@10", "MRR"]), nearest("Tiny_Clip", ["tiny-clip"]), nearest("x", ["tiny-clip"])
+        ('R@1', 'tiny-clip', None)
+    """
+    by_letters: dict[str, str] = {}
+    for each in known:
+        by_letters.setdefault(_letters(each), each)
+    near = get_close_matches(_letters(name), by_letters, n=1, cutoff=cutoff)
+    return by_letters[near[0]] if near else None
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The nearest of the known names as the beginning of a remark; empty if none is near.
+
+    Where none is spelt alike, the shortest name that contains it is near.
 
     Examples:
         >>> did_you_mean("tiny-clap", ["tiny-clip", "tiny-colpali"]), did_you_mean("x", ["tiny-clip"])
         ("did you mean 'tiny-clip'? ", '')
+        >>> did_you_mean("karpathy", ["flickr30k-karpathy", "coco-karpathy"])
+        "did you mean 'coco-karpathy'? "
     """
-    near = get_close_matches(name, list(known), n=1)
-    return f"did you mean {near[0]!r}? " if near else ""
+    names = list(known)
+    part = _letters(name)
+    near = nearest(name, names) or min((one for one in names if part in _letters(one)), key=len, default=None)
+    return f"did you mean {near!r}? " if near and len(part) > 1 else ""
+
+
+def _letters(name: str) -> str:
+    return "".join(character for character in name.casefold() if character.isalnum())
 
 
 class RequestError(ValueError):

@@ -6,7 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from flows.commands.declare import STATISTICS, config_options, declare, given_options, names
+from flows.commands.declare import STATISTICS, config_options, declare, given_options
+from flows.commands.parser import names
 from flows.commands.progress import bars
 from flows.config import run_config
 from store.errors import RequestError

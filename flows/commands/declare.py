@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, get_args
 
 from flows.commands.output import FORMATS
+from flows.commands.parser import names
 from flows.config import FIELDS
 from store.errors import RequestError
 from store.types import Precision, Storage
@@ -22,11 +22,6 @@ Command = Callable[[argparse.Namespace], int | None]
 ENCODING = ("sample", "batch_size", "device", "shards", "precision", "storage", "compile", "trust_remote_code")
 STATISTICS = ("replicates", "level", "interval", "seed")
 ALIASES = {"device": ("--devices",), "replicates": ("--bootstrap-iterations",)}
-
-
-def names(text: str) -> tuple[str, ...]:
-    """``"a,b"`` as a tuple, blanks left out; a comma in parentheses, as in ``own:at(k=3, n=5)``, separates nothing."""
-    return tuple(part.strip() for part in re.split(r",(?![^()]*\))", text) if part.strip())
 
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -70,6 +65,10 @@ def declare(
     if rows:
         parser.add_argument(
             "--format", choices=FORMATS, default="table", help="output format of the rows (default: table)"
+        )
+        parser.add_argument("--columns", type=names, metavar="A,B", help="only these columns, in this order")
+        parser.add_argument(
+            "--wide", action="store_true", help="tables: every column, wider than the terminal if need be"
         )
     if workspace:
         parser.add_argument(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
+import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.commands.declare import config_options, declare, names, refuse_unused
-from flows.commands.output import plain, print_rows
-from flows.commands.workspace import corpus_in, open_store, wanted_rows
+from flows.commands.declare import config_options, declare, refuse_unused
+from flows.commands.output import link, plain, show_rows
+from flows.commands.parser import names
+from flows.commands.workspace import corpus_in, open_store, unknown_texts, wanted_rows
 from store.errors import RequestError
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ EXPORT_OPTIONS = {
     "outcomes": ("encoder", "corpus", "protocol"),
     "embeddings": ("encoder", "corpus", "modality"),
 }
+FOUND_COLUMNS = ("rank", "score", "file", "text", "id", "objects", "language", "width", "height")
 EXPORTS = ("csv", "json", "parquet", "latex", "v28", "coco-sm", "mteb", "clip-benchmark")
 
 
@@ -89,6 +93,9 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
         "--index", action="store_true", help="search through an approximate index; it is built if missing"
     )
     parser.add_argument("--html", metavar="F", help="write an HTML gallery of the results to this file")
+    parser.add_argument(
+        "--open", action="store_true", help="open that gallery in the browser (without --html: from a temporary file)"
+    )
     parser.add_argument("--device", default="auto", help="device that encodes the query (default: auto)")
 
 
@@ -214,18 +221,20 @@ def _export_embeddings(store: EmbeddingStore, target: Path, args: argparse.Names
     sys.stderr.write(f"{count:,} rows written to {target}\n")
 
 
-def query(args: argparse.Namespace) -> None:
+def query(args: argparse.Namespace) -> int:
     """Query the store with SQL (DuckDB), read-only.
 
     Tables: encoders, corpora, images, captions, embeddings, sets, outcomes, results, comparisons, slices,
     batches, runs … and the views items, embedded_items, query_outcomes, sourced_results.
+    Exit code 1 if there are no rows.
 
     Example: capim query "SELECT encoder, protocol, value FROM results WHERE metric = 'R@1' ORDER BY value DESC"
     """
-    print_rows(open_store(args.workspace).sql(args.sql).to_pylist(), form=args.format)
+    store = open_store(args.workspace)
+    return show_rows(args, store.sql(args.sql).to_pylist(), none=lambda: unknown_texts(store, args.sql))
 
 
-def search(args: argparse.Namespace) -> None:
+def search(args: argparse.Namespace) -> int:
     """Find the nearest images of a text, or the nearest captions of an image; exact unless --index is given.
 
     Example: capim search "a red circle above a blue square" --encoder tiny-clip --corpus shapes -k 5
@@ -235,7 +244,7 @@ def search(args: argparse.Namespace) -> None:
     if bool(args.text) == bool(args.image):
         raise RequestError("give what to search for: a text, or --image FILE")
     if args.html:
-        refuse_unused(args, "with --html", format="--format")
+        refuse_unused(args, "with --html", format="--format", columns="--columns", wide="--wide")
     store = open_store(args.workspace)
     stored = corpus_in(store, args.corpus)
     modality: Modality = "image" if args.text else "caption"
@@ -250,8 +259,13 @@ def search(args: argparse.Namespace) -> None:
         use_index=args.index,
         device=args.device,
     )
-    if args.html:
-        where = write_gallery(store, Path(args.html), found, encoder=args.encoder, corpus=str(stored["name"]))
-        sys.stdout.write(f"{where}\n")
-        return
-    print_rows(found.rows, form=args.format)
+    page = (
+        Path(args.html or Path(tempfile.mkdtemp(prefix="capim-")) / "search.html") if args.html or args.open else None
+    )
+    if page is not None:
+        write_gallery(store, page, found, encoder=args.encoder, corpus=str(stored["name"]))
+        stream = sys.stdout if args.html else sys.stderr
+        stream.write(f"{link(str(page), stream)}\n")
+    if args.open and page is not None and not webbrowser.open(page.resolve().as_uri()):
+        sys.stderr.write("no browser was found; open the page by hand\n")
+    return 0 if args.html else show_rows(args, found.rows, columns=FOUND_COLUMNS, keep=FOUND_COLUMNS)

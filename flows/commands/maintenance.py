@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from flows.commands.declare import declare, declare_group
-from flows.commands.output import print_rows
+from flows.commands.output import show_rows
 from flows.commands.workspace import corpus_in, open_store
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ SET_COLUMNS = (
     *("set_name", "encoder", "corpus", "modality", "storage", "state"),
     *("n_rows", "n_items", "n_bytes", "tag", "written_by"),
 )
+KEEP = ("encoder", "corpus", "modality", "state", "n_rows", "n_bytes")  # columns that find room first on a terminal
 _SET = "table name of an embedding set, the beginning of one, or a tag (capim store info lists them)"
 
 
@@ -61,7 +62,7 @@ def info(args: argparse.Namespace) -> None:
         size = sum(count or 0 for count in contents.tables["n_bytes"].to_pylist())  # null for a damaged table
         n_tables = len(contents.tables)
         sys.stderr.write(f"{contents.uri}: format {contents.format}, {n_tables} tables, {size / 1e6:,.1f} MB\n")
-    print_rows(contents.sets.to_pylist(), form=args.format, columns=SET_COLUMNS)
+    show_rows(args, contents.sets.to_pylist(), columns=SET_COLUMNS, keep=KEEP)
 
 
 def verify(args: argparse.Namespace) -> int:
@@ -75,7 +76,7 @@ def verify(args: argparse.Namespace) -> int:
     from store.maintenance import health
 
     checks = [asdict(check) for check in health.verify(open_store(args.workspace))]
-    print_rows(checks, form=args.format)
+    show_rows(args, checks)
     damaged = sum(check["state"] == "damaged" for check in checks)
     sys.stderr.write(f"{len(checks)} parts checked, {damaged} damaged\n")
     return 1 if damaged else 0
@@ -89,7 +90,7 @@ def compact(args: argparse.Namespace) -> None:
     from store.maintenance.cleaning import compact_store
 
     freed = compact_store(open_store(args.workspace))
-    print_rows(({"table_name": name, "bytes_freed": size} for name, size in sorted(freed.items())), form=args.format)
+    show_rows(args, ({"table_name": name, "bytes_freed": size} for name, size in sorted(freed.items())))
 
 
 def diff(args: argparse.Namespace) -> None:
@@ -103,7 +104,7 @@ def diff(args: argparse.Namespace) -> None:
     store = open_store(args.workspace)
     other = open_store(args.other) if args.other else store
     found = difference.diff(store, find_set(store, args.a), find_set(other, args.b), other=other)
-    print_rows([asdict(found)], form=args.format)
+    show_rows(args, [asdict(found)])
 
 
 def repair(args: argparse.Namespace) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.commands.declare import config_options, declare, declare_group
-from flows.commands.output import plain, print_rows
+from flows.commands.output import plain, show_rows
+from flows.commands.parser import spelt
 from flows.commands.workspace import open_store
 from store.errors import RequestError
 
@@ -26,7 +27,7 @@ KINDS = ("image", "caption", "pair", "quadruple")
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the commands that list and check."""
     parser = declare(commands, common, "list", list_known, rows=True, workspace=False)
-    parser.add_argument("what", choices=tuple(LISTS), help="what to list")
+    parser.add_argument("what", type=spelt(tuple(LISTS)), choices=tuple(LISTS), help="what to list")
     parser.add_argument(
         "--pin", metavar="FILE", help="with encoders: write a suite file with every model at its current commit"
     )
@@ -88,6 +89,8 @@ LISTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
     "protocols": _protocols,
     "metrics": _metrics,
 }
+KEEP = {"encoders": ("name", "licence", "millions", "needs"), "corpora": ("name", "title", "licence", "available")}
+"""The columns of a list that find room first on a terminal."""
 
 
 def list_known(args: argparse.Namespace) -> None:
@@ -99,7 +102,7 @@ def list_known(args: argparse.Namespace) -> None:
     """
     if args.pin:
         _pin(args)
-    print_rows(LISTS[args.what](), form=args.format)
+    show_rows(args, LISTS[args.what](), keep=KEEP.get(args.what, ()))
 
 
 def _pin(args: argparse.Namespace) -> None:
@@ -141,7 +144,7 @@ def check(args: argparse.Namespace) -> int:
         verdicts.append({"check": verdict.check, "result": verdict.result, "detail": verdict.detail})
         if not args.quiet and args.format == "table":
             sys.stderr.write(f"{verdict.result:5}{verdict.check}\n")
-    print_rows(verdicts, form=args.format)
+    show_rows(args, verdicts)
     return 1 if any(verdict["result"] == "fail" for verdict in verdicts) else 0
 
 
@@ -169,7 +172,7 @@ def check_corpora(args: argparse.Namespace) -> int:
     return 0 if checked.ok else 2
 
 
-def ids_of_corpus(args: argparse.Namespace) -> None:
+def ids_of_corpus(args: argparse.Namespace) -> int:
     """List the ids of a corpus in its order, with what they stand for; nothing is stored.
 
     `capim import` needs these ids beside the vectors, or the vectors in this order. A corpus that is not stored is read
@@ -185,10 +188,11 @@ def ids_of_corpus(args: argparse.Namespace) -> None:
     stored = _stored_corpus(args.what, args.workspace)
     corpus = stored or index_images(open_corpus(args.what), known={}, sink=lambda _: None)
     rows = corpus_items(corpus, args.modality)
-    print_rows(rows, form=args.format)
+    code = show_rows(args, rows)
     others = ", ".join(f"--modality {k}" for k in KINDS if k != args.modality and corpus_items(corpus, k))
     if not args.quiet and others:
         sys.stderr.write(f"{len(rows):,} ids of {args.modality}s of {plain(corpus.name)}; others: {others}\n")
+    return code
 
 
 def _stored_corpus(what: str, workspace: str | None) -> Corpus | None:

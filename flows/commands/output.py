@@ -1,18 +1,24 @@
-"""Rows on stdout: as a table for people, as JSON or CSV for programs."""
+"""Rows on stdout, as a table for people, as JSON or CSV for programs; and the end of a run."""
 
 from __future__ import annotations
 
+import argparse
+import os
 import sys
+import textwrap
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, TextIO
 
+from store.errors import RequestError, did_you_mean
 from store.exchange.row_files import write_csv, write_json
 
 Row = Mapping[str, Any]
 
 FORMATS = ("table", "json", "csv")
+_NAMED = 8  # columns without room that are named
 RESULT_COLUMNS = (
     "encoder", "corpus", "protocol", "metric", "value", "ci_low", "ci_high", "n_queries", "n_clusters", "tie_share",
 )  # fmt: skip
@@ -42,34 +48,124 @@ def _cell(value: object) -> str:
     return plain(str(value))
 
 
-def print_rows(
-    rows: Iterable[Row], *, form: str, columns: Sequence[str] | None = None, out: TextIO | None = None
-) -> None:
-    """Print rows; ``columns`` picks and orders them for the table (JSON and CSV carry every column).
+def print_report(page: str) -> None:
+    """What the report recommends, on standard error; and its path, alone on standard output, for scripts."""
+    from reports.rows.snapshot import verdict_lines
 
-    No rows: JSON prints ``[]``, CSV its header from ``columns`` if given, a table writes ``no rows`` to stderr.
+    for line in verdict_lines(page):
+        sys.stderr.writelines(f"{part}\n" for part in folded(plain(line), sys.stderr))
+    sys.stderr.flush()
+    sys.stdout.write(f"{link(page, sys.stdout)}\n")
+
+
+def terminal_width(out: TextIO) -> int | None:
+    """The columns of the terminal that a stream is; None if it is none, as a pipe or a file."""
+    return (os.get_terminal_size(out.fileno()).columns or 80) if out.isatty() else None
+
+
+def folded(text: str, out: TextIO) -> list[str]:
+    """A text in lines that fit the terminal, from the second on indented; one line where there is no terminal."""
+    width = terminal_width(out)
+    return textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False) if width else [text]
+
+
+def link(where: str, out: TextIO) -> str:
+    """The path or URI of a page: on a terminal as a hyperlink (OSC 8), which terminals without them show as it is."""
+    if not out.isatty():
+        return where
+    target = where if "://" in where else Path(where).resolve().as_uri()
+    return f"\x1b]8;;{target}\x1b\\{plain(where)}\x1b]8;;\x1b\\"
+
+
+def show_rows(
+    args: argparse.Namespace,
+    rows: Iterable[Row],
+    *,
+    columns: Sequence[str] | None = None,
+    keep: Sequence[str] = (),
+    none: Callable[[], str] | None = None,
+) -> int:
+    """Print rows in the form that ``--format``, ``--columns`` and ``--wide`` name; returns 1 if there are none, else 0.
+
+    Raises:
+        RequestError: As :func:`print_rows`; or ``--wide`` without a table.
+    """
+    form, chosen = args.format or "table", args.columns or ()
+    if args.wide and form != "table":
+        raise RequestError(f"--wide has no effect with --format {form}; leave it out")
+    return print_rows(rows, form=form, columns=columns, keep=keep, chosen=chosen, wide=args.wide, none=none)
+
+
+def print_rows(
+    rows: Iterable[Row],
+    *,
+    form: str,
+    columns: Sequence[str] | None = None,
+    keep: Sequence[str] = (),
+    chosen: Sequence[str] = (),
+    wide: bool = False,
+    none: Callable[[], str] | None = None,
+    out: TextIO | None = None,
+) -> int:
+    """Print rows; returns 1 if there are none, else 0.
+
+    On a terminal a table is as wide as the terminal, and a line names the columns that found no room; elsewhere it is
+    as wide as it needs. No rows: JSON prints ``[]``, CSV its header from ``columns`` if given, and the reason is
+    written to stderr; where none is known, a table writes ``no rows``.
+
+    Args:
+        rows: All with the same columns.
+        form: One of ``FORMATS``.
+        columns: Picks and orders the columns of a table; JSON and CSV have every column.
+        keep: The columns of a table that find room first.
+        chosen: Picks and orders the columns in every form.
+        wide: Every column of a table, in any width.
+        none: Gives the reason for no rows.
+        out: Standard output unless given.
+
+    Raises:
+        RequestError: A chosen column does not exist.
     """
     out = out or sys.stdout
     listed = [dict(row) for row in rows]
+    known = list(listed[0]) if listed else list(columns or [])
+    if listed and (faults := [_unknown(name, known) for name in chosen if name not in known]):
+        raise RequestError(faults)
+    names = list(chosen) or known
     if form == "json":
-        write_json(listed, out)
-        return
-    names = list(listed[0]) if listed else list(columns or [])
-    if form == "csv":
-        write_csv(listed, names, out)
-        return
-    if not listed:
-        sys.stderr.write("no rows\n")
-        return
-    names = [name for name in columns if name in listed[0]] if columns else names
-    cells = [[_cell(row.get(name)) for name in names] for row in listed]
-    widths = [max(len(name), *(len(row[i]) for row in cells)) for i, name in enumerate(names)]
-    right = [all(isinstance(row.get(name), (int, float, type(None))) for row in listed) for name in names]
+        write_json([{name: row[name] for name in chosen} for row in listed] if chosen else listed, out)
+    elif form == "csv":
+        write_csv([{name: row[name] for name in names} for row in listed], names, out)
+    elif listed:
+        if columns and not chosen and not wide:
+            names = [name for name in columns if name in known]
+        _print_table(listed, names, None if wide else terminal_width(out), keep, out)
+    if not listed and (none or form == "table"):
+        sys.stderr.write(f"{none() if none else 'no rows'}\n")
+    return int(not listed)
 
-    def line(values: Sequence[str]) -> str:
-        parts = (v.rjust(w) if r else v.ljust(w) for v, w, r in zip(values, widths, right, strict=True))
-        return "  ".join(parts).rstrip() + "\n"
 
-    out.write(line(names))
-    out.write("  ".join("─" * width for width in widths) + "\n")
-    out.writelines(line(row) for row in cells)
+def _print_table(
+    rows: Sequence[Row], names: Sequence[str], width: int | None, keep: Sequence[str], out: TextIO
+) -> None:
+    from flows.commands.tables import Column, lay_out
+
+    columns = [
+        Column(
+            name=plain(name),
+            cells=tuple(_cell(row.get(name)) for row in rows),
+            numeric=all(isinstance(row.get(name), (int, float, type(None))) for row in rows),
+        )
+        for name in names
+    ]
+    lines, left_out = lay_out(columns, width, keep)
+    out.writelines(f"{line}\n" for line in lines)
+    if left_out:
+        out.flush()
+        more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
+        note = f"no room for {', '.join(left_out[:_NAMED])}{more}: --wide shows them, --columns A,B chooses"
+        sys.stderr.writelines(f"{line}\n" for line in folded(note, out))
+
+
+def _unknown(column: str, known: Sequence[str]) -> str:
+    return f"column {column!r} is unknown; {did_you_mean(column, known)}columns: {', '.join(known)}"

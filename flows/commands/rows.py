@@ -6,9 +6,10 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any, Literal
 
-from flows.commands.declare import declare, names
-from flows.commands.output import RESULT_COLUMNS, print_rows
-from flows.commands.workspace import open_store, wanted_rows
+from flows.commands.declare import declare
+from flows.commands.output import RESULT_COLUMNS, show_rows
+from flows.commands.parser import names
+from flows.commands.workspace import no_rows, open_store, wanted_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +30,7 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--against", choices=("published",), help="compare with published figures")
 
 
-def results(args: argparse.Namespace) -> None:
+def results(args: argparse.Namespace) -> int:
     """Print stored results: one row per encoder, corpus, protocol and metric.
 
     The table shows the main columns; --format json and csv print all of them, among them the interval method, seed,
@@ -37,6 +38,7 @@ def results(args: argparse.Namespace) -> None:
 
     With --against published, print how each figure compares with the published one instead: reproduced, other
     protocol, suspect, not compared (a sample of the published data set), or no reference.
+    Exit code 1 if there are no rows.
 
     Example: capim results --corpus shapes --protocol t2i/all --metric R@1 --format json
     """
@@ -45,12 +47,13 @@ def results(args: argparse.Namespace) -> None:
         store, "results", encoder=args.encoder, corpus=args.corpus, protocol=args.protocol, metric=args.metric
     )
     if args.against:
-        print_rows(_against_published(store.rows("slices", analysis="reference", **wanted)), form=args.format)
-        return
+        compared = _against_published(store.rows("slices", analysis="reference", **wanted))
+        return show_rows(args, compared, none=lambda: no_rows(store, "slices", {"analysis": ["reference"], **wanted}))
     rows = store.rows("results", **wanted)
     order: list[tuple[str, Literal["ascending", "descending"]]]
     order = [("corpus", "ascending"), ("protocol", "ascending"), ("metric", "ascending"), ("value", "descending")]
-    print_rows(rows.sort_by(order).to_pylist(), form=args.format, columns=RESULT_COLUMNS)
+    listed = rows.sort_by(order).to_pylist()
+    return show_rows(args, listed, columns=RESULT_COLUMNS, none=lambda: no_rows(store, "results", wanted))
 
 
 def _against_published(slices: pa.Table) -> list[dict[str, Any]]:

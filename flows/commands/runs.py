@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from flows.commands.declare import ENCODING, STATISTICS, config_options, declare, given_options, refuse_unused
-from flows.commands.output import RESULT_COLUMNS, plain, print_rows
-from flows.commands.progress import bars
+from flows.commands.output import RESULT_COLUMNS, link, plain, print_report, show_rows
+from flows.commands.progress import STEPS, bars
 from flows.config import FIELDS, RunConfig, demo_config, missing_names, read_suite, run_config
 from store.errors import RequestError
 
@@ -68,7 +68,7 @@ def demo(args: argparse.Namespace) -> int:
     """Run everything on built-in corpora and tiny models, offline, in under two minutes.
 
     Three rendered corpora (retrieval, Winoground, six languages) and three tiny models trained on such scenes. Prints
-    the path of the report.
+    what the report recommends, and its path.
 
     Example: capim demo --workspace /tmp/capim-demo
     """
@@ -79,7 +79,8 @@ def run(args: argparse.Namespace) -> int:
     """Encode, evaluate, compare and report: the whole pipeline.
 
     Stored embeddings are not encoded again. A corpus is a name (capim list corpora), a folder or file of your own
-    images and captions (capim corpora check), or a table in a suite file. Prints the path of the report.
+    images and captions (capim corpora check), or a table in a suite file. Prints what the
+    report recommends, and its path.
 
     Example: capim run --corpora ./photos --encoders tiny-clip,tiny-colpali
     """
@@ -94,18 +95,26 @@ def _benchmark(config: RunConfig, args: argparse.Namespace) -> int:
 
     def show(done: BenchmarkRef) -> None:
         _print_embedded(done.embedded)
-        sys.stdout.write(f"{done.report}\n")
+        print_report(done.report)
 
-    return _run(benchmark, config, quiet=args.quiet, show=show)
+    return _run(benchmark, config, quiet=args.quiet, show=show, steps=tuple(STEPS))
 
 
-def _run(flow: Any, config: RunConfig, *, quiet: bool, show: Callable[[Any], None], **options: object) -> int:
+def _run(
+    flow: Any,
+    config: RunConfig,
+    *,
+    quiet: bool,
+    show: Callable[[Any], None],
+    steps: Sequence[str],
+    **options: object,
+) -> int:
     """Run a flow and show what it returns; also if some encoders failed, which the error at the end names."""
     from flows.execution import start
     from flows.runs import IncompleteError
 
     try:
-        with bars(quiet=quiet):
+        with bars(quiet=quiet, steps={name: STEPS[name] for name in steps}, corpora=max(len(config.corpora), 1)):
             done = start(flow, config, **options)
     except IncompleteError as incomplete:
         show(incomplete.done)
@@ -132,7 +141,7 @@ def embed(args: argparse.Namespace) -> int:
             )
         _print_embedded(done)
 
-    return _run(flow, config, quiet=args.quiet, show=show, shard=args.shard, only=args.only)
+    return _run(flow, config, quiet=args.quiet, show=show, steps=("embed",), shard=args.shard, only=args.only)
 
 
 def evaluate(args: argparse.Namespace) -> int:
@@ -148,7 +157,7 @@ def evaluate(args: argparse.Namespace) -> int:
     config = _config(args)
     if args.metric:
         return _print_metric(config, args)
-    refuse_unused(args, "without --metric", format="--format")
+    refuse_unused(args, "without --metric", format="--format", columns="--columns", wide="--wide")
     from flows.evaluate import evaluate as flow
 
     def show(done: tuple[EvaluationRef, ...]) -> None:
@@ -158,7 +167,7 @@ def evaluate(args: argparse.Namespace) -> int:
         added = f"; {n_added} figures computed from stored outcomes" if n_added else ""
         sys.stderr.write(f"{n_scored} protocols scored, {n_protocols - n_scored} were already stored{added}\n")
 
-    return _run(flow, config, quiet=args.quiet, show=show)
+    return _run(flow, config, quiet=args.quiet, show=show, steps=("score",))
 
 
 def _print_metric(config: RunConfig, args: argparse.Namespace) -> int:
@@ -168,7 +177,7 @@ def _print_metric(config: RunConfig, args: argparse.Namespace) -> int:
     rows = stored_results(config.store_uri, [row for reference in done for row in reference.results])
     order: list[tuple[str, Literal["ascending", "descending"]]]
     order = [("corpus", "ascending"), ("protocol", "ascending"), ("value", "descending")]
-    print_rows(rows.sort_by(order).to_pylist(), form=args.format, columns=RESULT_COLUMNS)
+    show_rows(args, rows.sort_by(order).to_pylist(), columns=RESULT_COLUMNS)
     return 0
 
 
@@ -208,7 +217,7 @@ def compare(args: argparse.Namespace) -> int:
     from flows.compare import compare as flow
     from flows.execution import start
 
-    with bars(quiet=args.quiet):
+    with bars(quiet=args.quiet, steps={name: STEPS[name] for name in ("compare", "diagnose")}):
         done = start(flow, config)
     sys.stderr.write(f"{sum(reference.n_comparisons for reference in done)} comparisons stored\n")
     return 0
@@ -234,9 +243,9 @@ def watch(args: argparse.Namespace) -> int:
         with bars(quiet=args.quiet):
             findings = start(flow, config).findings
     except RegressionError as regression:
-        print_rows([finding._asdict() for finding in regression.findings], form=args.format, columns=FINDING_COLUMNS)
+        show_rows(args, [finding._asdict() for finding in regression.findings], columns=FINDING_COLUMNS)
         raise
-    print_rows([finding._asdict() for finding in findings], form=args.format, columns=FINDING_COLUMNS)
+    show_rows(args, [finding._asdict() for finding in findings], columns=FINDING_COLUMNS)
     return 0
 
 
@@ -260,7 +269,7 @@ def report(args: argparse.Namespace) -> int:
     from flows.execution import start
     from flows.publish import publish
 
-    sys.stdout.write(f"{start(publish, config)}\n")
+    sys.stdout.write(f"{link(start(publish, config), sys.stdout)}\n")
     return 0
 
 

@@ -10,6 +10,7 @@ from reports.search import SearchHit, write_search
 from store import EmbeddingStore
 from store.errors import RequestError
 from store.query.search import build_index, search
+from store.schema import texts
 from store.types import Embeddings, EncoderSpec, Modality
 from tasks.corpora.images.decode import UndecodableImage, decode_image, thumbnail
 from tasks.encoders import encode_captions, encode_images, load_encoder
@@ -39,7 +40,7 @@ def found_items(
     use_index: bool,
     device: str,
 ) -> Search:
-    """The ``k`` nearest items with their texts or sizes.
+    """The ``k`` nearest items with their files, and their texts or sizes.
 
     Raises:
         RequestError: The encoder or corpus is not in the store, or the image cannot be read.
@@ -52,10 +53,13 @@ def found_items(
     hits = search(store, queries, encoder=encoder, corpus=corpus, modality=modality, k=k, use_index=use_index)
     items = stored.images if modality == "image" else stored.captions
     shown = ("width", "height", "objects", "sha") if modality == "image" else ("text", "language", "image_id")
+    files = dict(zip(texts(stored.images["id"]), texts(stored.images["key"]), strict=True))
     rows = []
     for hit in hits.to_pylist():
         item = items.slice(hit["ord"], 1).to_pylist()[0]
-        rows.append({"rank": hit["rank"], "id": hit["item_id"], "score": hit["score"], **{n: item[n] for n in shown}})
+        found = {"rank": hit["rank"], "id": hit["item_id"], "score": hit["score"]}
+        file = files.get(item["id"] if modality == "image" else item["image_id"])
+        rows.append({**found, "file": file, **{n: item[n] for n in shown}})
     return Search(
         query=text if text is not None else str(image), picture=picture, modality=modality, rows=rows, indexed=use_index
     )

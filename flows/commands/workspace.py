@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from flows.config import run_config
-from store.errors import RequestError
+from store.errors import RequestError, did_you_mean
 from store.keys import is_fingerprint
+from store.schema import texts
 
 if TYPE_CHECKING:
     from store import EmbeddingStore
     from tasks.corpora.naming import Row
+
+_SHOWN = 12  # names in one line
 
 
 def open_store(workspace: str | None) -> EmbeddingStore:
@@ -67,3 +71,30 @@ def wanted_rows(
             name if name in dropped or "*" in name else str(corpus_in(store, name)["name"]) for name in wanted["corpus"]
         ]
     return names_with_rows(store, table, wanted)
+
+
+def no_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str]]) -> str:
+    """Why no row of a table has all of the wanted names: for each column, the names that go with the others."""
+    lines = []
+    for column in wanted:
+        others = {name: list(names) for name, names in wanted.items() if name != column}
+        found = sorted({*texts(store.rows(table, **others)[column].drop_null())})
+        shown = ", ".join(found[:_SHOWN]) + (" …" if len(found) > _SHOWN else "")
+        if found:
+            lines.append(f"\n  - instead of {column} {', '.join(wanted[column])}: {shown}")
+    if not lines:
+        return f"no rows: {store.uri} has none of this kind; run `capim run` first"
+    return f"no rows have all of these{''.join(lines)}"
+
+
+def unknown_texts(store: EmbeddingStore, statement: str) -> str:
+    """Why a statement may have no rows: its texts that nothing in the store is called, each with the nearest name."""
+    known = {*texts(store.encoders()["name"]), *texts(store.corpora()["name"])}
+    known |= {
+        name for column in ("encoder", "corpus", "protocol", "metric") for name in store.counts("results", column)
+    }
+    given = dict.fromkeys(re.findall(r"'((?:[^']|'')+)'", statement))
+    hints = {text: did_you_mean(text, known) for text in given if text not in known}
+    return "no rows" + "".join(
+        f"\n  - no name in the store is {text!r}; {hint.strip()}" for text, hint in hints.items() if hint
+    )

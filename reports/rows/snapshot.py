@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.fs
+
 from reports.rows.report_data import SMALLER_IS_BETTER
 from store.errors import RequestError
 from tasks.reference.changes import FigureChange, FigureKey, SettingChange, figure_changes, setting_changes
@@ -60,6 +62,22 @@ def load_snapshot(path: str | Path) -> Snapshot:
         raise RequestError(
             f"{file} is not a results file of `capim report` ({type(fault).__name__}: {fault}); write the report again"
         ) from fault
+
+
+def verdict_lines(page: str) -> list[str]:
+    """What the report of a page (path or URI) recommends, a line for each purpose; none where it cannot be read."""
+    try:
+        system, path = pyarrow.fs.FileSystem.from_uri(page if "://" in page else Path(page).resolve().as_uri())
+        with system.open_input_file(f"{path.rpartition('/')[0]}/results.json") as file:
+            sections = json.load(file)["page"]["sections"]
+    except (OSError, ValueError, KeyError):  # the report is written: no reason to fail
+        return []
+    blocks = [block for section in sections if section["id"] == "verdict" for block in section["blocks"]]
+    return [
+        f"{item['question']}: {' ≈ '.join(item['answer'])}, {item['figure']}. {item.get('reason', '')}".rstrip()
+        for block in blocks
+        for item in block["items"]
+    ]
 
 
 def snapshot_of(document: Mapping[str, Any], *, name: str) -> Snapshot:

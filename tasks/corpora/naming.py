@@ -7,13 +7,12 @@ a folder or file, or the JSON of a description. All functions take the rows of `
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from store.errors import RequestError
+from store.errors import RequestError, did_you_mean
 from store.keys import is_fingerprint
 from store.types import Corpus, canonical_json
 from tasks.corpora import CORPORA
@@ -225,16 +224,10 @@ def _origin(row: Row) -> str:
 def _unknown(what: What, rows: Sequence[Row], uri: str) -> str:
     shown = what if isinstance(what, str) else str(what.get("name") or what.get("root") or what.get("reader"))
     names = sorted({str(row["name"]) for row in rows})
-    near = next(_near(what, shown, rows, names), None)
-    hint = f"did you mean {near!r}? " if near else ""
+    location = location_of(what) if isinstance(what, str) else ""
+    same = [str(row["name"]) for row in rows if location in row["locations"]]  # among them samples of the same data
+    hint = f"did you mean {same[0]!r}? " if same else did_you_mean(corpus_name(Path(shown)), names)
     command = f". Run `capim embed --corpora {shown}` with an encoder first" if _can_be_read(location_of(what)) else ""
     return (
         f"corpus {shown!r} is not in the store{uri and f' {uri}'}; {hint}it holds {', '.join(names) or 'none'}{command}"
     )
-
-
-def _near(what: What, shown: str, rows: Sequence[Row], names: Sequence[str]) -> Iterator[str]:
-    """Names of samples of the same data, then names that are spelt alike."""
-    location = location_of(what) if isinstance(what, str) else ""
-    yield from (str(row["name"]) for row in rows if location in row["locations"])
-    yield from get_close_matches(shown if shown in names else corpus_name(Path(shown)), names, n=1, cutoff=0.5)

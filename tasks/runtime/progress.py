@@ -21,12 +21,14 @@ class Progress:
         done: Units finished so far.
         total: Units in all; ``done == total`` ends the work.
         unit: What is counted: ``images``, ``captions``, ``encoders``.
+        step: Whether it is a whole step of a run, which consists of such pieces.
     """
 
     work: str
     done: int
     total: int
     unit: str
+    step: bool = False
 
 
 Listener = Callable[[Progress], None]
@@ -50,7 +52,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 @contextmanager
-def track(work: str, *, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+def track(work: str, *, total: int, unit: str, step: bool = False) -> Iterator[Callable[[int], None]]:
     """Gives a callback that takes the number of units just finished.
 
     Examples:
@@ -68,7 +70,7 @@ def track(work: str, *, total: int, unit: str) -> Iterator[Callable[[int], None]
         nonlocal done
         done += units
         if listener is not None:
-            listener(Progress(work=work, done=done, total=total, unit=unit))
+            listener(Progress(work=work, done=done, total=total, unit=unit, step=step))
 
     advance(0)
     yield advance

@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import shutil
+import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -168,7 +169,7 @@ CASES: dict[str, dict[str, Case]] = {
         "corpus": Case(SEARCH.replace(f"--corpus {SHAPES}", ""), f"--corpus {PAIRS}", without=f"--corpus {SHAPES}"),
         "k": Case(SEARCH, "-k 3"),
         "index": Case(SEARCH, "--index", refused="has 12 rows; below 256 exact search is faster"),
-        **_configured(SEARCH, html="{tmp}/f.html", device="cpu:0", format="json"),
+        **_configured(SEARCH, html="{tmp}/f.html", open="", device="cpu:0", format="json"),
     },
     "rerank": {
         "first": Case(f"rerank {STORED} --second tiny-colpali", "--first tiny-clip", without="--first tiny-clip-plain"),
@@ -204,6 +205,7 @@ CASES: dict[str, dict[str, Case]] = {
         **_configured("check tiny-clip", device="cpu:0", precision="bfloat16", compile="", trust_remote_code=""),
         "format": Case("check tiny-clip", "--format json"),
     },
+    "completion": {"shell": Case("completion", "bash", without="fish")},
     "corpora check": {"what": Case("corpora check", "{small}", without="{smaller}")},
     "corpora ids": {
         "what": Case("corpora ids", "{small}", without="{smaller}"),
@@ -226,6 +228,32 @@ CASES: dict[str, dict[str, Case]] = {
         "yes": Case("store drop --encoder tiny-clip", "--yes", writes=True),
     },
 }  # fmt: skip
+for command, column in {
+    "watch": "verdict",
+    "results": "value",
+    "query": "two",
+    "search": "score",
+    "list": "name",
+    "check": "check",
+    "corpora ids": "id",
+    "store info": "state",
+    "store verify": "state",
+    "store compact": "bytes_freed",
+    "store diff": "equal",
+}.items():
+    case = CASES[command]["format"]
+    words = f"{case.words} {case.without}"
+    CASES[command] |= {
+        "columns": Case(f"{words} --format csv", f"--columns {column}", writes=case.writes),
+        # on a terminal: tests/flows/test_terminal.py
+        "wide": Case(f"{words} --format csv", "--wide", refused="--wide has no effect with --format csv"),
+    }
+CASES["evaluate"] |= {
+    option: Case(f"evaluate {STORED}", f"--{option}{value}", refused=f"--{option} has no effect without --metric")
+    for option, value in {"columns": " value", "wide": ""}.items()
+}
+for command in ("results", "store info"):
+    CASES[command]["wide"] = Case(command, "--wide")
 
 
 def _leaves() -> dict[str, argparse.ArgumentParser]:
@@ -340,6 +368,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for task, returned in nothing.items():
         watched(task, "fn", lambda *_, returned=returned, **__: returned)
     watched(tasks.encoders.conformance.suite, "check_encoder", lambda *_, **__: [])
+    watched(webbrowser, "open", lambda *_: True)
     watched(flows.commands.searching, "choose_device")
     return seen
 

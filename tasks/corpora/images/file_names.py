@@ -12,9 +12,10 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
+
+from store.errors import nearest
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 
@@ -78,8 +79,8 @@ class FileNames:
         """The file whose name is most like this one and has the same numbers; None if there is none."""
         stem = _fold_stem(name.replace("\\", "/").rpartition("/")[2])
         alike = {other: files[0][1] for other, files in self._by_stem.items() if _numbers(other) == _numbers(stem)}
-        close = get_close_matches(stem, alike, n=1, cutoff=0.7)
-        return alike[close[0]] if close else None
+        close = nearest(stem, alike, cutoff=0.7)
+        return None if close is None else alike[close]
 
     @cached_property
     def _files(self) -> list[str]:

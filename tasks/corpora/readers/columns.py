@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Literal, NamedTuple, TypeAlias
 
-from store.errors import RequestError
+from store.errors import RequestError, did_you_mean, nearest
 
 FormName: TypeAlias = Literal["captions", "pairs", "quadruples"]
 Columns: TypeAlias = Mapping[str, str | Sequence[str]]
@@ -83,9 +82,8 @@ def columns_of_roles(
     for role, names in given.items():
         for name in names:
             if name not in available:
-                near = get_close_matches(name, available, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                faults.append(f"no column {name!r} for role {role!r}; it has {has}{hint}")
+                hint = did_you_mean(name, available)
+                faults.append(f"no column {name!r} for role {role!r}; {hint}it has {has}")
         if len(names) != 1 and role != "caption":
             faults.append(f"columns.{role} must name one column, got {', '.join(names) or 'none'}")
     if ids_only and "caption_id" in column_of:
@@ -148,10 +146,9 @@ def _caption_columns(available: Sequence[str]) -> list[tuple[str, ...]]:
 
 def _near(role: str, available: Sequence[str]) -> list[str]:
     """Columns whose name is nearly one of the usual names of a role, the likeliest first."""
-    by_fold = {fold: name for name in available if (fold := _fold(name)) and fold not in _ADDRESSES}
-    usual = [_fold(name) for name in USUAL_NAMES.get(role, (role,))]
-    close = [match for name in usual for match in get_close_matches(name, by_fold, n=1, cutoff=0.75)]
-    return [by_fold[name] for name in close]
+    names = [name for name in available if (fold := _fold(name)) and fold not in _ADDRESSES]
+    close = (nearest(name, names, cutoff=0.75) for name in USUAL_NAMES.get(role, (role,)))
+    return [name for name in close if name is not None]
 
 
 def _line(role: str, names: Sequence[str]) -> str:

@@ -1,0 +1,108 @@
+"""The parser of every command: options in the singular and in the plural, and suggestions for wrong words."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal, NoReturn
+
+from store.errors import RequestError, did_you_mean
+
+WRONG_REQUEST = 2
+Kind = Literal["encoders", "corpora", "protocols", "metrics"]
+PLURALS: dict[str, Kind] = {
+    "encoder": "encoders", "corpus": "corpora", "protocol": "protocols", "metric": "metrics",
+}  # fmt: skip
+_SPELLINGS = {
+    **{f"--{one}": f"--{several}" for one, several in PLURALS.items()},
+    **{f"--{several}": f"--{one}" for one, several in PLURALS.items()},
+}
+
+
+def _completed(kind: Kind, prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """The completions of a word, as argcomplete asks for them."""
+    from flows.commands.completion import complete_names
+
+    return complete_names(kind, prefix, getattr(parsed_args, "workspace", None))
+
+
+def names(text: str) -> tuple[str, ...]:
+    """``"a,b"`` as a tuple, blanks left out; a comma in parentheses, as in ``own:at(k=3, n=5)``, separates nothing."""
+    return tuple(part.strip() for part in re.split(r",(?![^()]*\))", text) if part.strip())
+
+
+class _Several(argparse.Action):
+    """Names of an option that may be repeated: ``--encoder a --encoder b`` is ``--encoders a,b``."""
+
+    def __call__(self, parser: object, namespace: object, values: object, option_string: str | None = None) -> None:
+        earlier = getattr(namespace, self.dest, None) or ()
+        setattr(namespace, self.dest, (*earlier, *(values if isinstance(values, tuple) else ())))
+
+
+class _Once(argparse.Action):
+    """The name of an option that takes one; a second is refused, where argparse would drop the first."""
+
+    def __call__(self, parser: object, namespace: object, values: object, option_string: str | None = None) -> None:
+        if (earlier := getattr(namespace, self.dest, None)) is not None:
+            raise argparse.ArgumentError(self, f"takes one name, got {earlier!r} and {values!r}")
+        setattr(namespace, self.dest, values)
+
+
+class Parser(argparse.ArgumentParser):
+    """As argparse's parser, with two spellings of some options, one line per fault, and suggestions."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **settings})
+
+    def add_argument(self, *flags: str, **settings: Any) -> argparse.Action:
+        """Add an argument; an option of ``PLURALS`` gets its other spelling, and its names may be given one by one."""
+        twins = [_SPELLINGS[flag] for flag in flags if flag in _SPELLINGS]
+        if twins and "action" not in settings:
+            settings["action"] = _Several if settings.get("type") is names else _Once
+        action = super().add_argument(*flags, **settings)
+        for twin in twins:
+            self._option_string_actions.setdefault(twin, action)
+        name = flags[0].lstrip("-")
+        kind = next((several for one, several in PLURALS.items() if name in (one, several)), None)
+        if kind is not None and settings.get("metavar") != "FILE.py:NAME":
+            action.completer = partial(_completed, kind)  # type: ignore[attr-defined]
+        return action
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """As argparse; what is not known is an error of the command that it was given to, which knows its options."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            options = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+            faults = [self._unknown_option(each) for each in options] or [f"unexpected argument {unknown[0]!r}"]
+            self.error(str(RequestError(faults)))
+        return parsed, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong in one line and how to see what is right in another; exit code 2."""
+        self.exit(WRONG_REQUEST, f"capim: {message}\n`{self.prog} --help` shows what it takes\n")
+
+    def _unknown_option(self, option: str) -> str:
+        hint = did_you_mean(option, (known for known in self._option_string_actions if known.startswith("--")))
+        return f"`{self.prog}` has no option {option}{hint and '; '}{hint.strip()}"
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [str(choice) for choice in action.choices]
+            what = "command" if isinstance(action, argparse._SubParsersAction) else _called(action)  # noqa: SLF001
+            hint = did_you_mean(str(value), known)
+            self.error(f"{what} {str(value)!r} is unknown; {hint}known: {', '.join(known)}")
+
+
+def _called(action: argparse.Action) -> str:
+    return action.option_strings[0] if action.option_strings else "argument"
+
+
+def spelt(known: Sequence[str]) -> Callable[[str], str]:
+    """A type of argument that takes the singular of a known word for the word."""
+
+    def convert(text: str) -> str:
+        return PLURALS[text] if PLURALS.get(text) in known else text
+
+    return convert

@@ -1,0 +1,166 @@
+"""A wrong word is answered with the nearest right one; singular and plural options mean the same."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from flows.cli import build_parser, main
+from flows.commands.parser import PLURALS, names
+
+SHAPES = "shapes-sample12"
+TYPOS = {
+    "command": ("reslts", "results"),
+    "command of a command": ("store inf", "info"),
+    "option": ("run --corpra shapes --encoders tiny-clip", "--corpora"),
+    "option with its value": ("run --bach-size=3 --encoders tiny-clip", "--batch-size"),
+    "choice": ("list encodrs", "encoders"),
+    "choice of an option": ("export results --to x.csv --as jsn", "json"),
+    "known encoder": ("check tiny-clap", "tiny-clip"),
+    "known corpus": ("corpora ids winogruond", "winoground"),
+    "encoder to run": ("run --corpora shapes --encoders tiny-colpal", "tiny-colpali"),
+    "corpus to run": ("run --corpora shaps --encoders tiny-clip", "shapes"),
+    "stored encoder": ("results --encoder tiny-clp", "tiny-clip"),
+    "stored encoder of a search": (f"search x --encoder TinyClip --corpus {SHAPES}", "tiny-clip"),
+    "stored corpus": ("report --corpora shapes-smple12", SHAPES),
+    "part of a stored corpus": ("results --corpus multilingual", "shapes-multilingual-sample12"),
+    "protocol": ("evaluate --protocols t2i/al", "t2i/all"),
+    "protocol of results": ("results --protocol i2t-any", "i2t/any"),
+    "metric": ("results --metric r@01", "R@1"),
+    "analysis": ("compare --analyses complexty", "complexity"),
+    "column": ("results --columns encoder,valu", "value"),
+    "column of a query": ("query 'SELECT encodr FROM results'", "encoder"),
+    "column of a table's short name": ("query 'SELECT r.valu FROM results r'", "value"),
+    "table of a query": ("query 'SELECT * FROM reslts'", "results"),
+}
+
+
+def _run(command: str, workspace: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error."""
+    words = shlex.split(command)
+    without = words[0] in ("list", "check") or words[:2] == ["corpora", "check"]
+    capsys.readouterr()
+    try:
+        code = main(words if without else [*words, "--workspace", str(workspace)])
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    return code, *capsys.readouterr()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("command", "meant"), TYPOS.values(), ids=TYPOS)
+def test_a_wrong_word_is_answered_with_the_nearest_right_one(
+    command: str, meant: str, small_demo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, error = _run(command, small_demo, capsys)
+    assert (code, out) == (2, "")
+    assert f"did you mean {meant!r}?" in error
+    assert error.startswith("capim: ")
+    assert "Traceback" not in error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["table", "json", "csv"])
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        ("query \"SELECT * FROM results WHERE encoder = 'tiny-clap'\"", "'tiny-clap'; did you mean 'tiny-clip'?"),
+        ("query \"SELECT * FROM results WHERE metric = 'r@5'\"", "'r@5'; did you mean 'R@5'?"),
+        (
+            f"results --corpus {SHAPES} --protocol winoground",
+            f"instead of corpus {SHAPES}: shapes-winoground-sample12",
+        ),
+        (f"results --corpus {SHAPES} --protocol winoground", "instead of protocol winoground: i2t/any"),
+    ],
+)
+def test_no_rows_is_exit_code_1_with_the_nearest_values(
+    command: str, hint: str, form: str, small_demo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, error = _run(f"{command} --format {form}", small_demo, capsys)
+    assert code == 1
+    assert "no rows" in error
+    assert hint in error
+    assert form != "json" or json.loads(out) == []
+
+
+def _parsers() -> dict[str, argparse.ArgumentParser]:
+    """Every command that does something."""
+    found, left = {}, [("", build_parser())]
+    while left:
+        words, parser = left.pop()
+        inner = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+        if not inner:
+            found[words] = parser
+        left += [(f"{words} {name}".strip(), choice) for action in inner for name, choice in action.choices.items()]
+    return found
+
+
+SPELT = [
+    (command, action.dest, option)
+    for command, parser in _parsers().items()
+    for action in parser._actions
+    for option in action.option_strings
+    if option.lstrip("-") in {*PLURALS, *PLURALS.values()}
+]
+
+
+def test_both_spellings_are_in_more_than_thirty_places() -> None:
+    assert len(SPELT) > 30
+
+
+@pytest.mark.parametrize(("command", "dest", "option"), SPELT, ids=[f"{c} {o}" for c, _, o in SPELT])
+def test_singular_and_plural_are_one_option_in_every_command(command: str, dest: str, option: str) -> None:
+    parser = _parsers()[command]
+    known = parser._option_string_actions
+    twins = {f"--{one}": f"--{several}" for one, several in PLURALS.items()}
+    other = {**twins, **{several: one for one, several in twins.items()}}[option]
+    assert known[other] is known[option]
+    if known[option].type is names and not parser._get_positional_actions():
+        required = [
+            word for a in parser._actions if a.required and a.dest != dest for word in (a.option_strings[0], "x")
+        ]
+        parsed = parser.parse_args([*required, option, "a,b", other, "c"])
+        assert getattr(parsed, dest) == ("a", "b", "c"), "repeated names are all taken"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["report", "compare", "results", "evaluate", "export results --to x.csv"])
+@pytest.mark.parametrize("option", ["--corpora", "--corpus", "--encoders", "--encoder"])
+def test_an_unknown_name_is_exit_code_2_in_both_spellings(
+    command: str, option: str, small_demo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reports = sorted((small_demo / "reports").iterdir())
+    code, out, error = _run(f"{command} {option} nope", small_demo, capsys)
+    assert (code, out) == (2, "")
+    assert "'nope'" in error
+    assert sorted((small_demo / "reports").iterdir()) == reports
+
+
+@pytest.mark.slow
+def test_both_spellings_give_the_same_rows(small_demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    printed = {
+        _run(f"results --metric R@1 {words} --format csv", small_demo, capsys)
+        for words in (
+            f"--corpus {SHAPES} --encoder tiny-clip,tiny-colpali",
+            f"--corpora {SHAPES} --encoders tiny-clip,tiny-colpali",
+            f"--corpora {SHAPES} --encoder tiny-clip --encoder tiny-colpali",
+        )
+    }
+    assert len(printed) == 1
+
+
+def test_an_option_that_takes_one_name_refuses_a_second(small_demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, error = _run(f"search x --encoder tiny-clip --encoders tiny-colpali --corpus {SHAPES}", small_demo, capsys)
+    assert code == 2
+    assert "--encoder: takes one name, got 'tiny-clip' and 'tiny-colpali'" in error
+
+
+def test_an_abbreviated_option_is_not_guessed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, error = _run("run --rep 100", tmp_path, capsys)
+    assert code == 2
+    assert "`capim run` has no option --rep" in error
+    assert "did you mean '--replicates'?" in error

@@ -1,0 +1,229 @@
+"""On a terminal every table fits, a run is one line and its report a link; in a pipe all is complete and plain."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import webbrowser
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from flows.cli import main
+from flows.commands.output import RESULT_COLUMNS
+from flows.commands.tables import Column, lay_out
+from tests.flows.terminal import on_terminal
+
+WITH_ROWS = [
+    "list encoders",
+    "list corpora",
+    "list protocols",
+    "list metrics",
+    "results",
+    "results --against published",
+    "store info",
+    "store verify",
+    "query 'SELECT * FROM results'",
+    "query 'SELECT * FROM runs'",
+    "query 'SELECT * FROM corpora'",
+    "query 'SELECT text, id FROM captions'",
+    "search circle --encoder tiny-clip --corpus shapes-sample12",
+    "corpora ids shapes-multilingual-sample12 --modality caption --quiet",
+]
+
+
+def _words(command: str, workspace: Path) -> list[str]:
+    words = shlex.split(command)
+    return words if words[0] == "list" else [*words, "--workspace", str(workspace)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [80, 100, 40])
+@pytest.mark.parametrize("command", WITH_ROWS)
+def test_no_row_is_wider_than_the_terminal(command: str, columns: int, small_demo: Path) -> None:
+    code, printed = on_terminal(*_words(command, small_demo), columns=columns)
+    lines = [line for line in printed.splitlines() if str(small_demo) not in line]  # a path of the test machine
+    assert code == 0
+    assert max(cell_len(line) for line in lines) <= columns, printed
+    assert any(set(line) <= {"─", " "} for line in lines), "a table was printed"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["list corpora", "results", "store info", "query 'SELECT * FROM results'"])
+def test_columns_without_room_are_named_and_shown_by_wide(command: str, small_demo: Path) -> None:
+    words = _words(command, small_demo)
+    _, printed = on_terminal(*words)
+    _, wide = on_terminal(*words, "--wide")
+    note = " ".join(printed[printed.index("no room for") :].split())
+    left_out = note.removeprefix("no room for ").split(":")[0].replace(" and ", ", ").split(", ")
+    assert "--wide shows them" in note
+    assert "no room" not in wide
+    for name in left_out:
+        assert name.split()[-1] == "more" or name in next(
+            line for line in wide.splitlines() if "name" in line or "encoder" in line
+        )
+
+
+@pytest.mark.slow
+def test_a_pipe_gets_the_whole_table_whatever_the_terminal_and_json_and_csv_every_column(
+    small_demo: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    words = ["results", "--metrics", "R@1", "--workspace", str(small_demo)]
+    assert main(words) == 0
+    table, *_ = capsys.readouterr()
+    assert tuple(table.split("\n")[0].split()) == RESULT_COLUMNS
+    assert main([*words, "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert main([*words, "--format", "csv"]) == 0
+    listed = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert len(rows) == len(listed) == len(table.splitlines()) - 2
+    assert list(rows[0]) == list(listed[0])
+    assert {"reason", "run", "seed", "image_tag"} <= rows[0].keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["table", "json", "csv"])
+def test_chosen_columns_are_printed_in_their_order_in_every_form(
+    form: str, small_demo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["results", "--metric", "R@1", "--columns", "value,run,encoder", "--format", form]
+    assert main([*words, "--workspace", str(small_demo)]) == 0
+    printed = capsys.readouterr().out
+    names = list(json.loads(printed)[0]) if form == "json" else printed.splitlines()[0].replace(",", " ").split()
+    assert names == ["value", "run", "encoder"]
+
+
+def test_wide_is_refused_where_there_is_no_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "metrics", "--wide", "--format", "csv"]) == 2
+    assert "--wide has no effect with --format csv" in capsys.readouterr().err
+
+
+def test_a_table_wraps_texts_never_numbers_and_measures_wide_characters() -> None:
+    columns = [
+        Column(name="id", cells=("a", "b")),
+        Column(name="text", cells=("自転車" * 12, "a long caption about a red bus in the street")),
+        Column(name="value", cells=("123456", "1"), numeric=True),
+    ]
+    lines, left_out = lay_out(columns, 34)
+    assert left_out == []
+    assert max(map(cell_len, lines)) <= 34
+    assert [line.split()[-1] for line in lines if line[:1] in "ab"] == ["123456", "1"]
+    assert [sum(line.count(character) for line in lines) for character in "自転車"] == [12, 12, 12]
+
+
+def test_the_columns_to_keep_find_room_before_the_others() -> None:
+    columns = [Column(name=name, cells=("x" * 18,)) for name in ("first", "second", "third", "fourth")]
+    assert lay_out(columns, 40, keep=("fourth", "first"))[1] == ["second", "third"]
+    assert lay_out(columns, 40)[1] == ["third", "fourth"]
+    assert lay_out(columns, 10)[1] == ["second", "third", "fourth"], "one column is always shown"
+
+
+@pytest.mark.slow
+def test_a_run_on_a_terminal_is_one_line_with_the_time_left_and_ends_with_the_verdict_and_a_link(
+    tmp_path: Path,
+) -> None:
+    words = ["run", "--corpora", "shapes", "--sample", "12", "--encoders", "tiny-clip,tiny-clip-plain"]
+    words += ["--replicates", "100", "--analyses", "complexity", "--device", "cpu"]
+    code, printed = on_terminal(*words, "--workspace", str(tmp_path))
+    assert code == 0
+    lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", printed).splitlines()
+    drawn = [line for line in lines if "━" in line]
+    assert drawn, "progress was drawn"
+    assert max(map(cell_len, drawn)) <= 80
+    assert any(re.search(r" \d+% about \d+ s left tiny-clip", line) for line in drawn)
+    ended = [line.split(" in ")[0] for line in lines if re.search(r" in \d+ s$", line)]
+    assert ended[0] == "encoded 24 images, 120 captions"
+    assert ended[1].startswith("scored ")
+    [verdict] = [line for line in lines if line.startswith("Accuracy: tiny-clip")]
+    [page] = (tmp_path / "reports").glob("*/report.html")
+    assert lines[-1] == f"\x1b]8;;{page.as_uri()}\x1b\\{page}\x1b]8;;\x1b\\"
+    assert lines.index(verdict) < len(lines) - 1
+
+
+@pytest.mark.slow
+def test_a_run_in_a_pipe_prints_the_path_alone_to_stdout_and_the_verdict_to_stderr(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", "--corpora", "shapes", "--sample", "12", "--encoders", "tiny-clip", "--replicates", "100"]
+    assert main([*words, "--analyses", "complexity", "--device", "cpu", "--workspace", str(tmp_path)]) == 0
+    out, error = capsys.readouterr()
+    [page] = (tmp_path / "reports").glob("*/report.html")
+    assert out == f"{page}\n"
+    assert "Accuracy: tiny-clip, " in error.splitlines()[-1]
+    assert "\x1b" not in out + error
+
+
+@pytest.mark.slow
+def test_a_search_names_files_and_opens_its_page(
+    small_demo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened: list[str] = []
+
+    def open_page(url: str) -> bool:
+        opened.append(url)
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", open_page)
+    search = ["search", "a red circle", "--encoder", "tiny-clip", "--corpus", "shapes-sample12"]
+    assert main([*search, "-k", "3", "--open", "--workspace", str(small_demo)]) == 0
+    out, error = capsys.readouterr()
+    assert out.splitlines()[0].split() == ["rank", "score", "file", "id", "objects", "width", "height"]
+    assert len(out.splitlines()) == 5
+    assert all(line.split()[2].endswith(".png") for line in out.splitlines()[2:])
+    [url] = opened
+    assert error.strip() == url.removeprefix("file://")
+    assert "a red circle" in Path(error.strip()).read_text("utf-8")
+
+
+def _completions(line: str, folder: Path) -> list[str]:
+    """What a shell offers for a half-typed command line."""
+    answer = folder / "answer"
+    environment = os.environ | {
+        "_ARGCOMPLETE": "1",
+        "_ARGCOMPLETE_IFS": "\n",
+        "_ARGCOMPLETE_STDOUT_FILENAME": str(answer),
+        "COMP_LINE": line,
+        "COMP_POINT": str(len(line)),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    subprocess.run([sys.executable, "-m", "flows.cli"], env=environment, check=True)
+    return answer.read_text().split("\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("capim re", {"report", "results", "rerank"}),
+        ("capim store ver", {"verify "}),
+        ("capim run --cor", {"--corpora "}),
+        ("capim run --encoders tiny-clip,laion", {"tiny-clip,laion-clip-h "}),
+        ("capim results --format ", {"table", "json", "csv"}),
+        (
+            "capim report --workspace {workspace} --corpora shapes-wino",
+            {"shapes-winoground", "shapes-winoground-sample12"},
+        ),
+    ],
+)
+def test_a_shell_completes_commands_options_and_names(
+    line: str, offered: set[str], small_demo: Path, tmp_path: Path
+) -> None:
+    assert offered <= {*_completions(line.format(workspace=small_demo), tmp_path)}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script_that_its_shell_can_read(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert "capim" in script
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=script, text=True, check=True)
