@@ -16,6 +16,7 @@ from reports.rows.languages import (
     languages,
     mean,
     mean_text,
+    noise,
     over_languages,
     translators,
 )
@@ -40,7 +41,7 @@ def coco_sm_files(data: ReportData, name: str) -> dict[str, bytes]:
     """``<corpus>/<encoder>.csv`` and ``_reduced.csv`` in the form of the seed, and ``_summary.csv``.
 
     The summary has what the seed's tables lack: the means without the reference language, languages weighted by their
-    speakers, rank-biased overlap, and the shares of the variance between languages and between translators.
+    speakers, rank-biased overlap, and eta squared of languages and of translators, with what noise would give.
     """
     files = {}
     for corpus in data.corpus_names(lambda p: cross_lingual(p) is not None):
@@ -125,7 +126,9 @@ def summary(data: ReportData, corpus: str, encoder: str) -> list[dict[str, str]]
         if row is None or row["value"] is None:
             return ""
         value, interval = show.number(row["value"], 3), show.span(row["ci_low"], row["ci_high"], 3)
-        return f"{value} ({interval})" if interval else value
+        by_noise = noise(row)
+        note = interval if by_noise is None else f"noise {show.number(by_noise, 3)}"
+        return f"{value} ({note})" if note else value
 
     rows = [
         {"over": label, **{c: cell(f"{d}/{suffix}", f"{m}{metric_suffix}") for c, d, m in SUMMARY_COLUMNS}}

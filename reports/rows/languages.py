@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from langcodes import Language
 
-from reports.rows.report_data import ReportData
+from reports.rows.report_data import ReportData, Row
 
 DIRECTIONS = ("t2i", "i2t")
 NDCG = "consistency_nDCG@20"  # COCO-SM's nDCG@20: agreement with the list for the English caption
@@ -96,11 +96,16 @@ def over_languages(data: ReportData, corpus: str) -> list[tuple[str, str, str]]:
             labels += [(f"{way}{without}", f"*/{way}{at}", "") for way in ways]
         labels.append((f"by speakers{without}", f"*/*@speakers{'-' if suffix else ''}{suffix}", ""))
     shares = {
-        "language": "variance between languages",
-        "translator": "variance between translators",
-        "residual": "residual variance",
+        "language": "η² of languages",
+        "translator": "η² of translators",
+        "residual": "η², residual",
     }
-    return labels + [(label, f"*/*@without-{reference}", f"_variance_{key}") for key, label in shares.items()]
+    return labels + [(label, f"*/*@without-{reference}", f"_eta2_{key}") for key, label in shares.items()]
+
+
+def noise(row: Row) -> float | None:
+    """The value of eta squared where figures differ by noise alone; None for any other result."""
+    return row["chance"] if "_eta2_" in row["metric"] else None
 
 
 def mean(values: Sequence[float | None]) -> float | None:

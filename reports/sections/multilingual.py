@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import altair as alt
@@ -20,6 +21,7 @@ from reports.rows.languages import (
     languages,
     mean,
     mean_text,
+    noise,
     over_languages,
     over_translators,
     translators,
@@ -218,7 +220,10 @@ def _over_all(data: ReportData, corpus: str, encoder: str) -> Table:
 
     def cell(suffixes: tuple[str, str, str], direction: str, metric: str) -> Cell:
         _, protocol, metric_suffix = suffixes
-        return result_cell(data.row(corpus, f"{direction}/{protocol}", f"{metric}{metric_suffix}", encoder))
+        row = data.row(corpus, f"{direction}/{protocol}", f"{metric}{metric_suffix}", encoder)
+        made = result_cell(row)
+        by_noise = None if row is None else noise(row)
+        return made if by_noise is None else dataclasses.replace(made, note=f"noise {show.percent(by_noise)}")
 
     rows = [
         suffixes for suffixes in over_languages(data, corpus) if any(cell(suffixes, d, m).sort for d, m in MEASURES)
@@ -230,7 +235,8 @@ def _over_all(data: ReportData, corpus: str, encoder: str) -> Table:
         texts("over", lambda suffixes: suffixes[0]),
         *_columns(data, corpus, cell),
         dense=True,
-        folded=f"{encoder}: means over languages with intervals, by speakers, and shares of the variance",
+        folded=f"{encoder}: means over languages with intervals, by speakers, and η²",
         note="A mean over languages averages the means over the translators of each language; all languages share the "
-        "same bootstrap draws of images. The three shares of the variance add up to 100 % and have no interval.",
+        "same bootstrap draws of images. η² describes how the figures of this table vary, in percent; where figures "
+        "differ by noise alone, it is what stands beside it, because languages are many and translators few.",
     )

@@ -1,4 +1,4 @@
-"""Consistency across languages, and means and variance shares over languages and translators."""
+"""Consistency across languages, means over languages and translators, and eta squared of both."""
 
 from __future__ import annotations
 
@@ -97,11 +97,12 @@ def language_weights(
     )
 
 
-class VarianceSplit(NamedTuple):
-    """Shares of the variance of one metric over languages and translators; they add up to 1.
+class EtaSquared(NamedTuple):
+    """Eta squared of languages, of translators, and the residual, of one metric; they add up to 1.
 
-    From the two-way analysis of variance without replication: sums of squares of the language means, of the translator
-    means, and what both leave over.
+    Sums of squares of the language means, of the translator means, and of what both leave over, divided by the total:
+    the two-way analysis of variance without replication. They describe the table at hand and are no estimates of
+    variance components: figures that differ by noise alone give every source a share, :func:`noise_eta_squared`.
     """
 
     language: float
@@ -109,8 +110,21 @@ class VarianceSplit(NamedTuple):
     residual: float
 
 
-def variance_split(figures: Figures) -> VarianceSplit:
-    """Shares of the variance between languages, between translators, and in their combination.
+def noise_eta_squared(n_languages: int, n_translators: int) -> EtaSquared:
+    """Eta squared to expect where all figures differ by noise alone: the shares of the degrees of freedom.
+
+    Examples:
+        COCO-SM without English: 20 languages by 3 translators.
+
+        >>> [round(share, 3) for share in noise_eta_squared(20, 3)]
+        [0.322, 0.034, 0.644]
+    """
+    degrees = n_languages - 1, n_translators - 1, (n_languages - 1) * (n_translators - 1)
+    return EtaSquared(*(each / (n_languages * n_translators - 1) for each in degrees))
+
+
+def eta_squared(figures: Figures) -> EtaSquared:
+    """Eta squared of languages and of translators, and the residual.
 
     Args:
         figures: Every language by every translator. Leave out English, which no system translated.
@@ -121,8 +135,8 @@ def variance_split(figures: Figures) -> VarianceSplit:
     Examples:
         Languages differ by 0.2, translators by 0.1, and nothing else.
 
-        >>> split = variance_split({("a", "x"): 0.1, ("a", "y"): 0.2, ("b", "x"): 0.3, ("b", "y"): 0.4})
-        >>> [round(share, 3) for share in split]
+        >>> shares = eta_squared({("a", "x"): 0.1, ("a", "y"): 0.2, ("b", "x"): 0.3, ("b", "y"): 0.4})
+        >>> [round(share, 3) for share in shares]
         [0.8, 0.2, 0.0]
     """
     languages = sorted({language for language, _ in figures})
@@ -130,7 +144,7 @@ def variance_split(figures: Figures) -> VarianceSplit:
     missing = [f"{l}/{t}" for l in languages for t in translators if (l, t) not in figures]  # noqa: E741
     if missing or len(languages) < 2 or len(translators) < 2:
         raise ValueError(
-            f"a variance split needs at least 2 languages by 2 translators without gaps, got {len(languages)} by "
+            f"eta squared needs at least 2 languages by 2 translators without gaps, got {len(languages)} by "
             f"{len(translators)}" + (f"; missing {', '.join(missing)}" if missing else "")
         )
     table = np.array([[figures[language, translator] for translator in translators] for language in languages])
@@ -138,8 +152,8 @@ def variance_split(figures: Figures) -> VarianceSplit:
     of_language, of_translator = centred.mean(axis=1), centred.mean(axis=0)
     total = float((centred**2).sum())
     if total == 0:
-        raise ValueError("a variance split needs values that vary; all are equal")
+        raise ValueError("eta squared needs values that vary; all are equal")
     language = float(len(translators) * (of_language**2).sum()) / total
     translator = float(len(languages) * (of_translator**2).sum()) / total
     residual = float(((centred - of_language[:, None] - of_translator) ** 2).sum()) / total
-    return VarianceSplit(language, translator, residual)
+    return EtaSquared(language, translator, residual)

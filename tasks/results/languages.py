@@ -1,4 +1,4 @@
-"""Figures over all languages of a corpus -> rows of ``schema.RESULTS``: means and shares of the variance.
+"""Figures over all languages of a corpus -> rows of ``schema.RESULTS``: means and eta squared.
 
 Their protocol is the pattern of the protocols that they summarise, with a variant behind an ``@``:
 
@@ -7,8 +7,8 @@ Their protocol is the pattern of the protocols that they summarise, with a varia
     ...@without-en          the same without the reference language
     t2i/*/*@speakers        languages weighted by their number of speakers
 
-The shares of the variance between languages, between translators and of neither (``R@1_variance_language`` …) are
-over all languages except the reference, which no system translated.
+Eta squared of languages, of translators and the residual (``R@1_eta2_language`` …) are over all languages except the
+reference, which no system translated; ``chance`` is what noise alone would give.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.metrics import metrics_of
-from tasks.metrics.crosslingual import language_part, language_weights, variance_split
+from tasks.metrics.crosslingual import eta_squared, language_part, language_weights, noise_eta_squared
 from tasks.results.summary import Provenance, result_row, results_table
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.bootstrap import Interval, bootstrap_statistic
@@ -32,7 +32,7 @@ from tasks.statistics.statistic import ClusteredValues, stacked_statistic
 
 RowOf: TypeAlias = Callable[..., dict[str, Any]]
 SUMMARISED = ("R@1", "R@5", "R@10", "consistency_nDCG@20", "consistency_RBO")
-NO_INTERVAL = "no interval: resampling images would add variance to a share of the variance"
+NO_INTERVAL = "no interval: resampling images would add variance to the residual"
 
 
 class Part(NamedTuple):
@@ -92,7 +92,7 @@ def language_rows(
         if len({part.language for part in of_direction}) >= 2:
             table = _Table(of_direction, [name for name in SUMMARISED if all(name in p.values for p in of_direction)])
             rows += _means(table, direction, reference, resampling, row_of)
-            rows += _variance(table, direction, reference, row_of)
+            rows += _eta_squared(table, direction, reference, row_of)
     return results_table(rows)
 
 
@@ -189,28 +189,31 @@ def _means(
                 yield row_of(no_interval, protocol=protocol, metric=metric, value=None, n_queries=0, n_clusters=0)
 
 
-def _variance(table: _Table, direction: str, reference: str, row_of: RowOf) -> Iterator[dict[str, Any]]:
-    """The shares of every metric; no rows for fewer than two translators."""
+def _eta_squared(table: _Table, direction: str, reference: str, row_of: RowOf) -> Iterator[dict[str, Any]]:
+    """The three values of every metric; no rows for fewer than two translators."""
     chosen = [i for i, (language, _) in enumerate(table.languages) if language != reference]
-    if len({table.languages[i][1] for i in chosen}) < 2:
+    n_languages, n_translators = (len({table.languages[i][side] for i in chosen}) for side in (0, 1))
+    if n_translators < 2:
         return
+    noise = noise_eta_squared(n_languages, n_translators)._asdict()
     n_queries = sum(table.parts[i].clusters.n_queries for i in chosen)
     n_images = max(table.parts[i].clusters.n_occupied for i in chosen)
     means = table.means()
     for column, metric in enumerate(table.metrics):
         try:
-            shares: Mapping[str, float | None] = variance_split(
+            shares: Mapping[str, float | None] = eta_squared(
                 {table.languages[i]: float(means[i, column]) for i in chosen}
             )._asdict()
             reason = NO_INTERVAL
         except ValueError as error:
             shares, reason = dict.fromkeys(("language", "translator", "residual")), str(error)
         for source, share in shares.items():
-            yield row_of(
+            row = row_of(
                 Interval(value=float("nan"), reason=reason),
                 protocol=f"{direction}/*/*@without-{reference}",
-                metric=f"{metric}_variance_{source}",
+                metric=f"{metric}_eta2_{source}",
                 value=share,
                 n_queries=n_queries,
                 n_clusters=n_images,
             )
+            yield {**row, "chance": None if share is None else noise[source]}

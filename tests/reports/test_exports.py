@@ -112,7 +112,7 @@ def test_the_summary_of_a_multilingual_corpus_shows_what_is_stored_over_all_lang
         ("t2i/*/*", "R@1", 0.5),
         ("t2i/*/*@without-en", "R@1", 0.25),
         ("t2i/*/*@speakers", "R@1", 0.75),
-        ("t2i/*/*@without-en", "R@1_variance_language", 0.875),
+        ("t2i/*/*@without-en", "R@1_eta2_language", 0.875),
     ):
         result(store, "siglip2-so400m", "coco-sm", protocol, metric, value, half=0.01)
     export_results(store, tmp_path / "out", kind="coco-sm")
@@ -121,7 +121,7 @@ def test_the_summary_of_a_multilingual_corpus_shows_what_is_stored_over_all_lang
         "all": "0.500 (0.490–0.510)",
         "all without English": "0.250 (0.240–0.260)",
         "by speakers": "0.750 (0.740–0.760)",
-        "variance between languages": "0.875 (0.865–0.885)",
+        "η² of languages": "0.875 (0.865–0.885)",
     }
     assert [path.name for path in tmp_path.rglob("*_summary.csv")] == ["siglip2-so400m_summary.csv"]
 

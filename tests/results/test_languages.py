@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.metrics.crosslingual import language_weights, variance_split
+from tasks.metrics.crosslingual import eta_squared, language_weights, noise_eta_squared
 from tasks.metrics.examples import outcomes_of
 from tasks.results.languages import language_rows, part_of
 from tasks.results.summary import Provenance
@@ -86,13 +86,13 @@ def test_the_interval_is_that_of_the_mean_under_draws_that_all_languages_share()
 def test_the_variance_is_split_without_the_reference_and_shares_have_no_interval() -> None:
     found = rows(*GRID)
     shares = {
-        source: found["t2i/*/*@without-en", f"R@1_variance_{source}"]
-        for source in ("language", "translator", "residual")
+        source: found["t2i/*/*@without-en", f"R@1_eta2_{source}"] for source in ("language", "translator", "residual")
     }
-    by_hand = variance_split({("de", "google"): 0.75, ("de", "bing"): 0.5, ("fr", "google"): 0.25, ("fr", "bing"): 0.0})
+    by_hand = eta_squared({("de", "google"): 0.75, ("de", "bing"): 0.5, ("fr", "google"): 0.25, ("fr", "bing"): 0.0})
     assert [row["value"] for row in shares.values()] == pytest.approx(list(by_hand))
     assert {row["ci_low"] for row in shares.values()} == {None}
     assert "variance" in str(shares["language"]["reason"])
+    assert [row["chance"] for row in shares.values()] == pytest.approx([1 / 3, 1 / 3, 1 / 3])
 
 
 def test_what_cannot_be_known_is_null_with_its_reason() -> None:
@@ -100,12 +100,12 @@ def test_what_cannot_be_known_is_null_with_its_reason() -> None:
     row = unknown["t2i/*/*@speakers", "R@1"]
     assert row["value"] is None
     assert "speakers unknown for xx" in str(row["reason"])
-    assert "missing xx/bing" in str(unknown["t2i/*/*@without-en", "R@1_variance_language"]["reason"])
+    assert "missing xx/bing" in str(unknown["t2i/*/*@without-en", "R@1_eta2_language"]["reason"])
     assert ("t2i/*/*", "consistency_RBO") not in unknown  # a part without the reference has none
     assert rows(*GRID[:2]) == {}  # one language: nothing to average over
     one_translator = rows(*GRID[::2])
     assert ("t2i/*/google", "R@1") not in one_translator  # it would repeat t2i/*/*
-    assert not any("variance" in metric for _, metric in one_translator)
+    assert not any("_eta2_" in metric for _, metric in one_translator)
 
 
 def test_outcomes_of_no_language_are_no_part() -> None:
@@ -128,15 +128,24 @@ def test_published_means_include_english_and_are_lower_without_it(shared_data: P
 
 
 def test_most_variance_is_between_languages_and_shares_add_up(shared_data: Path) -> None:
-    split = variance_split({part: value for part, value in published(shared_data).items() if part[0] != "en"})
+    split = eta_squared({part: value for part, value in published(shared_data).items() if part[0] != "en"})
     assert sum(split) == pytest.approx(1)
     assert split.language > 0.8 > split.translator > 0
 
 
+def test_noise_alone_gives_the_shares_that_are_named_as_such() -> None:
+    """20 languages by 3 translators that do not differ gave 32, 3 and 64 %, printed as shares of the variance."""
+    rng = np.random.default_rng(0)
+    tables = rng.normal(size=(2000, 20, 3))
+    names = [(f"l{i}", f"t{j}") for i in range(20) for j in range(3)]
+    found = np.array([eta_squared(dict(zip(names, table.ravel().tolist(), strict=True))) for table in tables])
+    assert found.mean(axis=0) == pytest.approx(list(noise_eta_squared(20, 3)), abs=0.005)
+
+
 def test_gaps_are_named() -> None:
     with pytest.raises(ValueError, match="missing b/y"):
-        variance_split({("a", "x"): 0.1, ("a", "y"): 0.2, ("b", "x"): 0.3})
+        eta_squared({("a", "x"): 0.1, ("a", "y"): 0.2, ("b", "x"): 0.3})
     with pytest.raises(ValueError, match="1 by 2"):
-        variance_split({("a", "x"): 0.1, ("a", "y"): 0.2})
+        eta_squared({("a", "x"): 0.1, ("a", "y"): 0.2})
     with pytest.raises(ValueError, match="no language is left"):
         language_weights([("en", "google")], without="en")
