@@ -111,6 +111,12 @@ class RunConfig:
     level: Annotated[float, Field(ge=0.5, lt=1, description="confidence level of the intervals")] = 0.95
     interval: Annotated[IntervalMethod, Field(description="kind of bootstrap interval")] = "percentile"
     adjustment: Annotated[Adjustment, Field(description="adjustment of p-values for multiple comparisons")] = "max-t"
+    permutations: Annotated[
+        int, Field(ge=1000, description="random sign flips of the tests, where not all of them can be enumerated")
+    ] = 10_000
+    margin: Annotated[
+        float, Field(gt=0, lt=100, description="points within which two encoders count as equivalent")
+    ] = 1.0
     keep_replicates: Annotated[
         bool, Field(strict=True, description="store every bootstrap replicate of every metric (table replicates)")
     ] = False
@@ -142,6 +148,8 @@ class RunConfig:
             level=self.level,
             method=self.interval,
             adjustment=self.adjustment,
+            permutations=self.permutations,
+            margin=self.margin,
         )
 
     @property

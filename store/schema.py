@@ -151,8 +151,13 @@ COMPARISONS = _columns(
     *required(pa.bool_(), "p_exact"),  # whether the sign-flip test enumerated every flip
     *optional(pa.float64(), "p_mcnemar"),
     *optional(pa.float64(), "p_adjusted"),  # of p_sign_flip, over all pairs of this metric
-    *required(pa.string(), "adjustment"),  # holm, benjamini-hochberg
-    *optional(pa.int64(), "wins", "ties", "losses"),  # queries; null: an aggregate over queries has no winner of one
+    *required(pa.string(), "adjustment"),  # max-t, holm, benjamini-hochberg
+    *required(pa.string(), "family"),  # headline: its figure was chosen before the data were seen; else exploratory
+    # that the true difference is within the margin, adjusted over all pairs; null: a metric without a range
+    *optional(pa.float64(), "p_equivalent"),
+    *optional(pa.float64(), "margin"),  # in the metric's unit
+    # queries (images, for figures over several protocols); null: an aggregate over queries has no winner of one
+    *optional(pa.int64(), "wins", "ties", "losses"),
     *optional(pa.float64(), "cohen_dz", "cohen_h", "odds_ratio"),
     *optional(pa.float64(), "detectable_effect"),  # at 80 % power
     *required(pa.int64(), "n_queries", "n_clusters"),

@@ -21,6 +21,7 @@ Command = Callable[[argparse.Namespace], int | None]
 
 ENCODING = ("sample", "batch_size", "device", "shards", "precision", "storage", "compile", "trust_remote_code")
 STATISTICS = ("replicates", "level", "interval", "seed")
+TESTS = ("adjustment", "permutations", "margin")
 ALIASES = {"device": ("--devices",), "replicates": ("--bootstrap-iterations",)}
 
 
@@ -36,6 +37,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "level": {"metavar": "P"},
     "interval": {"choices": METHODS},
     "adjustment": {"choices": ADJUSTMENTS},
+    "margin": {"metavar": "POINTS"},
     "keep_replicates": {"action": "store_true", "default": None},
     "trust_remote_code": {"action": "store_true", "default": None},
 }

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from flows.commands.declare import ENCODING, STATISTICS, config_options, declare, given_options, refuse_unused
+from flows.commands.declare import ENCODING, STATISTICS, TESTS, config_options, declare, given_options, refuse_unused
 from flows.commands.output import RESULT_COLUMNS, link, plain, print_report, show_rows
 from flows.commands.progress import STEPS, bars
 from flows.config import FIELDS, RunConfig, demo_config, missing_names, read_suite, run_config
@@ -25,7 +25,7 @@ FINDING_COLUMNS = ("verdict", "subject", "message")
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the commands that run flows."""
-    everything = (*ENCODING, "protocols", *STATISTICS, "keep_replicates", "adjustment")
+    everything = (*ENCODING, "protocols", *STATISTICS, "keep_replicates", *TESTS)
     declare(commands, common, "demo", demo)
     _suite_options(declare(commands, common, "run", run), *everything, "analyses")
     parser = declare(commands, common, "embed", embed)
@@ -37,9 +37,9 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     parser.set_defaults(format=None)
     _metric_option(parser, "evaluate a metric of your own instead, compare and slice by it, and print its results")
     parser = declare(commands, common, "compare", compare)
-    _suite_options(parser, "protocols", *STATISTICS, "adjustment", "analyses")
+    _suite_options(parser, "protocols", *STATISTICS, *TESTS, "analyses")
     _metric_option(parser, "compare by a metric of your own instead, and slice it")
-    watched = [field for field in everything if field != "adjustment"]  # a watch adjusts over its own findings
+    watched = [f for f in everything if f not in {"adjustment", "margin"}]  # a watch adjusts over its own findings
     _suite_options(declare(commands, common, "watch", watch, rows=True), *watched)
     parser = declare(commands, common, "report", report)
     _suite_options(parser, "protocols")

@@ -116,21 +116,23 @@ class _Table(NamedTuple):
         return self.column(lambda part, metric: part.clusters.mean(part.values[metric]))
 
 
-def _weights(table: _Table, direction: str, reference: str) -> Iterator[tuple[str, NDArray[np.float64] | str]]:
-    """Protocol id -> the weight of each part, or why it is unknown."""
-    translators = sorted({translator for _, translator in table.languages})
-    left_out = [None, reference] if {language for language, _ in table.languages} > {reference} else [None]
+def language_means(
+    languages: Sequence[tuple[str, str]], direction: str, reference: str
+) -> Iterator[tuple[str, NDArray[np.float64] | str]]:
+    """The means over some languages and translators: protocol id and the weight of each, or why it is unknown."""
+    translators = sorted({translator for _, translator in languages})
+    left_out = [None, reference] if {language for language, _ in languages} > {reference} else [None]
     for translator in [None, *(translators if len(translators) > 1 else [])]:
         for without in left_out:
             suffix = f"@without-{without}" if without else ""
             yield (
                 f"{direction}/*/{translator or '*'}{suffix}",
-                language_weights(table.languages, translator=translator, without=without),
+                language_weights(languages, translator=translator, without=without),
             )
     for without in left_out:
         protocol = f"{direction}/*/*@speakers" + (f"-without-{without}" if without else "")
         try:
-            yield protocol, language_weights(table.languages, without=without, speakers=True)
+            yield protocol, language_weights(languages, without=without, speakers=True)
         except ValueError as error:
             yield protocol, str(error)
 
@@ -138,7 +140,7 @@ def _weights(table: _Table, direction: str, reference: str) -> Iterator[tuple[st
 def _means(
     table: _Table, direction: str, reference: str, resampling: Resampling, row_of: RowOf
 ) -> Iterator[dict[str, Any]]:
-    weights_or_reasons = dict(_weights(table, direction, reference))
+    weights_or_reasons = dict(language_means(table.languages, direction, reference))
     weights_of = {protocol: w for protocol, w in weights_or_reasons.items() if not isinstance(w, str)}
     matrix = np.stack(list(weights_of.values()))
     of_parts = stacked_statistic(

@@ -188,11 +188,19 @@ def detectable_effect(
     return min(1.0, max(by_error, by_count))
 
 
-def equivalence_p(difference: NDArray[np.float64], clusters: Clusters, *, margin: float) -> float | None:
+def equivalence_p(
+    difference: NDArray[np.float64], clusters: Clusters, *, margin: float, span: float = 1.0
+) -> float | None:
     """p-value of two one-sided tests that the true difference is within ``margin`` (Schuirmann 1987).
 
     A t test with the clustered error. Where fewer than ten clusters differ it is the binomial probability of so few
-    when a share ``margin`` of clusters differs, which a difference of that size needs at least: for hits and misses.
+    when a share ``margin / span`` of clusters differs, which a difference of that size needs at least.
+
+    Args:
+        difference: First minus second encoder, per query, shape ``(n_queries,)``.
+        clusters: Of these queries.
+        margin: In the unit of the metric.
+        span: The largest difference that the metric can have, in its unit.
 
     Examples:
         No difference in 100 queries is likely even if 1 % of all queries differ; in 1,000 it is not.
@@ -205,7 +213,7 @@ def equivalence_p(difference: NDArray[np.float64], clusters: Clusters, *, margin
         return None
     n_differ = int(np.count_nonzero(np.bincount(clusters.labels, weights=difference != 0)))
     if n_differ < _FEW_DIFFER:
-        return float(binom.cdf(n_differ, n, margin))
+        return float(binom.cdf(n_differ, n, margin / span))
     error, mean = cluster_robust_error(difference, clusters), clusters.mean(difference)
     lower, upper = t.sf((mean + margin) / error, n - 1), t.cdf((mean - margin) / error, n - 1)
     return float(max(lower, upper))

@@ -46,7 +46,8 @@ class Comparison:
         difference: With the paired interval, in the metric's unit; its value is NaN without a common query.
         p_adjusted: The sign-flip p-value adjusted over all pairs compared together.
         detectable_effect: True difference that this comparison detects with 80 % power, at the adjusted level.
-        p_equivalent: Of two one-sided tests that the true difference is within the margin.
+        p_equivalent: Of two one-sided tests that the true difference is within the margin, adjusted (Holm) over all
+            pairs; None for a metric without a range.
         n_queries: Queries on which both have a value.
         n_clusters: Images that they belong to.
         reason: Why something is None; several reasons are joined by ``"; "``.
@@ -73,7 +74,7 @@ def compare_encoders(
     reduce: Reduce = "mean",
     lower_is_better: bool = False,
     share: bool = False,
-    margin: float | None = None,
+    span: float | None = None,
 ) -> list[Comparison]:
     """Every pair of encoders under one metric.
 
@@ -88,7 +89,8 @@ def compare_encoders(
         lower_is_better: For ranks: wins are queries with the lower value. The difference stays ``a`` minus ``b``.
         share: Values are hits and misses, or expected hits where scores tie: Cohen's h applies. Plain zeros and
             ones are recognised.
-        margin: A difference within it counts as none, in the metric's unit; None: equivalence is not tested.
+        span: The largest difference that the metric can have, in its unit: ``resampling.margin`` is a percentage of
+            it. None: equivalence is not tested.
 
     Returns:
         One :class:`Comparison` per pair, in the order of ``itertools.combinations`` of the keys.
@@ -131,11 +133,16 @@ def compare_encoders(
             reduce=reduce,
             lower_is_better=lower_is_better,
             share=share,
-            margin=margin,
+            span=span,
         )
         found |= dict(zip(members, compared, strict=True))
-    p_adjusted = _adjusted([found[at].flip_test for at in range(len(pairs))], resampling.adjustment)
-    return [replace(found[at], p_adjusted=p) for at, p in enumerate(p_adjusted)]
+    compared = [found[at] for at in range(len(pairs))]
+    p_adjusted = _adjusted([each.flip_test for each in compared], resampling.adjustment)
+    p_equivalent = adjusted([each.p_equivalent for each in compared])
+    return [
+        replace(each, p_adjusted=p, p_equivalent=same)
+        for each, p, same in zip(compared, p_adjusted, p_equivalent, strict=True)
+    ]
 
 
 def _compare_pairs(
@@ -149,7 +156,7 @@ def _compare_pairs(
     reduce: Reduce,
     lower_is_better: bool,
     share: bool,
-    margin: float | None,
+    span: float | None,
 ) -> list[Comparison]:
     """Pairs of rows, shape ``(n_encoders, n_queries, ...)`` without NaN; their p-values are not adjusted."""
     if not clusters.n_queries:
@@ -176,8 +183,8 @@ def _compare_pairs(
             if IDENTICAL in effect.reasons
             else _detectable(table[a] - table[b], clusters, difference, flip, reduce, share=share),
             p_equivalent=None
-            if margin is None or reduce != "mean"
-            else equivalence_p(table[a] - table[b], clusters, margin=margin),
+            if span is None or reduce != "mean" or not clusters.n_queries
+            else equivalence_p(table[a] - table[b], clusters, margin=resampling.margin / 100 * span, span=span),
             n_queries=clusters.n_queries,
             n_clusters=clusters.n_occupied,
             reason=_reason(difference, effect),

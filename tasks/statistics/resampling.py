@@ -25,6 +25,7 @@ class Resampling:
         method: ``percentile``, or ``bca`` (bias-corrected and accelerated; Efron 1987).
         adjustment: Of the p-values of all pairs under one metric: ``max-t`` (step-down, on the flips that the pairs
             share) and ``holm`` control the family-wise error rate, ``benjamini-hochberg`` the false discovery rate.
+        margin: Two encoders are equivalent if they differ by less: percentage points of the range of a metric.
     """
 
     replicates: int = 10_000
@@ -33,6 +34,7 @@ class Resampling:
     level: float = 0.95
     method: IntervalMethod = "percentile"
     adjustment: Adjustment = "max-t"
+    margin: float = 1.0
 
     def __post_init__(self) -> None:
         faults = [
@@ -46,6 +48,8 @@ class Resampling:
         ]
         if not 0.0 < self.level < 1.0:
             faults.append(f"level must lie strictly between 0 and 1, got {self.level}; 0.95 is usual")
+        if not 0.0 < self.margin < 100.0:
+            faults.append(f"margin must lie strictly between 0 and 100 points, got {self.margin}; 1 is usual")
         if self.method not in METHODS:
             faults.append(f"method must be one of {', '.join(METHODS)}, got {self.method!r}")
         if self.adjustment not in ADJUSTMENTS:

@@ -75,6 +75,7 @@ ENCODED = {
     "compile": "",
     "trust_remote_code": "",
 }
+TESTED = {"adjustment": "benjamini-hochberg", "permutations": "2000", "margin": "2"}
 SELECTED = {"corpora": "shapes-winoground", "encoders": "tiny-clip-plain"}
 SUITE = "{suite}"
 THEIRS = f"import --corpus {SHAPES} --encoder theirs --images {{images}}"  # "earlier" is stored with other images
@@ -83,7 +84,7 @@ CASES: dict[str, dict[str, Case]] = {
     "demo": {},
     "run": {
         **_configured(f"run {RUN}", **SELECTED, **ENCODED, **RESAMPLED, protocols="t2i/all", keep_replicates=""),
-        **_configured(f"run {RUN}", adjustment="benjamini-hochberg", analyses="complexity"),
+        **_configured(f"run {RUN}", **TESTED, analyses="complexity"),
         "suite": Case(f"run {RUN}", SUITE),
     },
     "embed": {
@@ -100,13 +101,13 @@ CASES: dict[str, dict[str, Case]] = {
     },
     "compare": {
         **_configured(f"compare {STORED}", corpora=PAIRS, encoders="tiny-clip,tiny-colpali", protocols="t2i/all"),
-        **_configured(f"compare {STORED}", **RESAMPLED, adjustment="benjamini-hochberg", analyses="complexity"),
+        **_configured(f"compare {STORED}", **RESAMPLED, **TESTED, analyses="complexity"),
         **_configured(f"compare {STORED}", metric="{metric}:hit"),
         "suite": Case(f"compare {STORED}", SUITE),
     },
     "watch": {
         **_configured(f"watch {RUN}", **SELECTED, **ENCODED, **RESAMPLED, protocols="t2i/all", keep_replicates=""),
-        **_configured(f"watch {RUN}", format="json"),
+        **_configured(f"watch {RUN}", format="json", permutations="2000"),
         "suite": Case(f"watch {RUN}", SUITE),
     },
     "report": {
@@ -547,6 +548,8 @@ def test_every_field_of_a_suite_is_used_by_the_command_or_named_as_without_effec
         "level": "0.9",
         "interval": '"bca"',
         "adjustment": '"benjamini-hochberg"',
+        "permutations": "2000",
+        "margin": "2.0",
         "keep_replicates": "true",
         "analyses": '["complexity"]',
         "trust_remote_code": "true",

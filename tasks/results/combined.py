@@ -1,0 +1,74 @@
+"""Figures over several protocols as values per image, so that encoders can be compared by them like by any other.
+
+RSUM and means over languages are weighted sums of means. Every image has its part in such a sum, and the figure is the
+mean of these parts over the images: bootstrap, sign flips and tests of equivalence apply as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.metrics import metrics_of
+from tasks.metrics.headline import RSUM, Figure
+from tasks.results.comparison import ComparedFigure
+from tasks.results.languages import SUMMARISED, Part, language_means
+from tasks.results.rsum import RECALLS
+from tasks.scoring.outcomes import Outcomes
+from tasks.statistics.clusters import Clusters
+
+Values = Mapping[Figure, NDArray[np.float64]]
+"""Figure -> one value per image of the corpus, whose mean is the figure."""
+
+RANGES = {RSUM: 600.0}  # of figures in another unit than fractions
+
+
+def image_parts(values: NDArray[np.float64], clusters: Clusters) -> NDArray[np.float64]:
+    """Each image's part of a mean over queries: float64, shape ``(n_clusters,)``, with that mean.
+
+    Examples:
+        >>> image_parts(np.array([1.0, 0.0, 1.0, 1.0]), Clusters.of([0, 0, 1, 1])).tolist()
+        [0.5, 1.0]
+    """
+    parts: NDArray[np.float64] = clusters.sums(values[None])[:, 0] * (clusters.n_clusters / clusters.totals.sum())
+    return parts
+
+
+def rsum_values(protocols: Iterable[Outcomes], *, n_clusters: int) -> Values:
+    """RSUM of a text-to-image and an image-to-text protocol; nothing where outcomes leave one of its recalls open."""
+    total = np.zeros(n_clusters)
+    for outcomes in protocols:
+        if not {metric.name for metric in RECALLS} <= {metric.name for metric in metrics_of(outcomes)}:
+            return {}
+        clusters = Clusters.of(outcomes.clusters, n_clusters, outcomes.weights)
+        total += 100 * sum(image_parts(metric.per_query(outcomes), clusters) for metric in RECALLS)
+    return {RSUM: total}
+
+
+def language_values(parts: Sequence[Part], *, reference: str) -> Values:
+    """The means over languages of ``tasks.results.languages``, of each direction and metric that every part has."""
+    found = {}
+    for direction in sorted({part.direction for part in parts}):
+        chosen = [part for part in parts if part.direction == direction]
+        metrics = [name for name in SUMMARISED if all(name in part.values for part in chosen)]
+        languages = [(part.language, part.translator) for part in chosen]
+        if len({language for language, _ in languages}) < 2:
+            continue
+        of_parts = {
+            metric: np.stack([image_parts(part.values[metric], part.clusters) for part in chosen]) for metric in metrics
+        }
+        for protocol, weights in language_means(languages, direction, reference):
+            if not isinstance(weights, str):
+                found |= {Figure(protocol, metric): weights @ of_parts[metric] for metric in metrics}
+    return found
+
+
+def combined_figures(encoders: Mapping[str, Values]) -> Iterator[ComparedFigure]:
+    """Each figure that at least two encoders have, as what is compared; the queries are images."""
+    for figure in dict.fromkeys(figure for values in encoders.values() for figure in values):
+        values = {key: of_encoder[figure] for key, of_encoder in encoders.items() if figure in of_encoder}
+        if len(values) > 1:
+            clusters = Clusters.of(np.arange(len(next(iter(values.values())))))
+            yield ComparedFigure(figure=figure, values=values, clusters=clusters, span=RANGES.get(figure, 1.0))
