@@ -8,7 +8,7 @@ from flows.config import RunConfig
 from flows.execution import call_each, task_runner, timeout_seconds
 from flows.request import evaluations_of
 from flows.runs import recorded_run
-from tasks.compare import compare_corpus
+from tasks.compare import compare_combined, compare_corpus
 from tasks.diagnose import diagnose_corpus
 from tasks.diagnosis.table import check_analyses
 from tasks.runtime.references import CompareRef, EvaluationRef, by_corpus
@@ -42,6 +42,7 @@ def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, 
         compare_corpus,
         [{"evaluations": group, "protocols": part, **arguments} for group in groups for part in _families(group)],
     )
+    compared += call_each(compare_combined, [{"evaluations": group, **arguments} for group in groups])
     call_each(diagnose_corpus, [{"evaluations": group, "analyses": config.analyses, **arguments} for group in groups])
     return tuple(compared)
 

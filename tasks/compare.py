@@ -1,17 +1,19 @@
-"""Task: paired comparisons of all encoders of a corpus, protocol by protocol."""
+"""Tasks: paired comparisons of all encoders of a corpus, protocol by protocol and over several protocols."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from store import EmbeddingStore
+from tasks.metrics.headline import planned_figures
 from tasks.results.comparison import EncoderOutcomes, compared_metrics, comparison_rows
+from tasks.runtime.figures.combined import combined_rows
 from tasks.runtime.progress import track
 from tasks.runtime.references import CompareRef, EvaluationRef
 from tasks.runtime.shell import shell
 from tasks.runtime.stored import read_outcomes
 from tasks.scoring.protocols.layout import cluster_count
-from tasks.scoring.protocols.selection import select_protocols
+from tasks.scoring.protocols.selection import protocols_of, select_protocols
 from tasks.statistics.resampling import Resampling
 
 
@@ -28,6 +30,7 @@ def compare_corpus(
     store = EmbeddingStore.open(store_uri)
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
+    headline = planned_figures(protocols_of(corpus))
     written = 0
     with track(f"{sets.corpus} · comparing", total=len(protocols), unit="protocols") as advance:
         for protocol in select_protocols(corpus, protocols):
@@ -48,7 +51,21 @@ def compare_corpus(
                 run=run,
                 n_clusters=cluster_count(corpus, protocol),
                 resampling=resampling,
+                headline=headline,
             )
             written += store.write_rows("comparisons", rows, replace="comparison")
             advance(1)
+    return CompareRef(corpus=sets.corpus, corpus_fingerprint=sets.corpus_fingerprint, n_comparisons=written)
+
+
+@shell("compare-combined", run_name="compare-combined-{evaluations[0].sets.corpus}")
+def compare_combined(
+    evaluations: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str
+) -> CompareRef:
+    """Store comparisons by RSUM and by means over languages, where these protocols were evaluated."""
+    store = EmbeddingStore.open(store_uri)
+    sets = evaluations[0].sets
+    corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
+    rows = combined_rows(store, corpus, evaluations, resampling=resampling, run=run)
+    written = store.write_rows("comparisons", rows, replace="comparison")
     return CompareRef(corpus=sets.corpus, corpus_fingerprint=sets.corpus_fingerprint, n_comparisons=written)

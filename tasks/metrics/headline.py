@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from store.types import Direction, EvalProtocol
+from tasks.metrics.crosslingual import language_part
 
 DIRECTIONS = ("t2i/all", "i2t/any")
 """The two protocols of the literature, whose recalls add up to RSUM."""
@@ -62,3 +63,19 @@ def headline_of(protocols: Iterable[EvalProtocol]) -> tuple[Figure, ...]:
         ("R@1", [*ids["t2i"][:1], *ids["i2t"][:1]]),
     )
     return next((tuple(Figure(p, metric) for p in found) for metric, found in candidates if found), ())
+
+
+def planned_figures(protocols: Iterable[EvalProtocol]) -> frozenset[Figure]:
+    """The figures by which encoders are compared on purpose: the headline and RSUM.
+
+    Of captions by language and translator these are the means over languages, not the figures of every language.
+    ``protocols`` are all that fit the corpus, whether they were evaluated or not: what is planned does not depend on
+    what was looked at.
+    """
+    by_id = {protocol.id: protocol for protocol in protocols}
+    spoken = {name: protocol.direction for name, protocol in by_id.items() if language_part(protocol) is not None}
+    headline = {
+        Figure(f"{spoken[figure.protocol]}/*/*", figure.metric) if figure.protocol in spoken else figure
+        for figure in headline_of(by_id.values())
+    }
+    return frozenset({*headline, *([RSUM] if by_id.keys() >= set(DIRECTIONS) else ())})

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.metrics import metrics_of
-from tasks.metrics.headline import RSUM, Figure
+from tasks.metrics.headline import DIRECTIONS, RSUM, Figure
 from tasks.results.comparison import ComparedFigure
 from tasks.results.languages import SUMMARISED, Part, language_means
 from tasks.results.rsum import RECALLS
@@ -37,19 +37,20 @@ def image_parts(values: NDArray[np.float64], clusters: Clusters) -> NDArray[np.f
 
 
 def rsum_values(protocols: Iterable[Outcomes], *, n_clusters: int) -> Values:
-    """RSUM of a text-to-image and an image-to-text protocol; nothing where outcomes leave one of its recalls open."""
-    total = np.zeros(n_clusters)
+    """RSUM of the protocols ``t2i/all`` and ``i2t/any``; nothing without them, or where a recall is left open."""
+    total, found = np.zeros(n_clusters), []
     for outcomes in protocols:
         if not {metric.name for metric in RECALLS} <= {metric.name for metric in metrics_of(outcomes)}:
             return {}
         clusters = Clusters.of(outcomes.clusters, n_clusters, outcomes.weights)
         total += 100 * sum(image_parts(metric.per_query(outcomes), clusters) for metric in RECALLS)
-    return {RSUM: total}
+        found.append(outcomes.protocol.id)
+    return {RSUM: total} if sorted(found) == sorted(DIRECTIONS) else {}
 
 
 def language_values(parts: Sequence[Part], *, reference: str) -> Values:
     """The means over languages of ``tasks.results.languages``, of each direction and metric that every part has."""
-    found = {}
+    found: dict[Figure, NDArray[np.float64]] = {}
     for direction in sorted({part.direction for part in parts}):
         chosen = [part for part in parts if part.direction == direction]
         metrics = [name for name in SUMMARISED if all(name in part.values for part in chosen)]

@@ -31,7 +31,7 @@ from store import EmbeddingStore
 from store.keys import table_of
 from store.schema import texts
 from tasks.approximate import approximate
-from tasks.compare import compare_corpus
+from tasks.compare import compare_combined, compare_corpus
 from tasks.custom_metric import custom_metric
 from tasks.diagnose import diagnose_corpus
 from tasks.embed import embed_corpora, embed_on_devices, embed_shard
@@ -356,6 +356,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         watched(task, "fn")
     nothing: dict[Any, Any] = {
         compare_corpus: CompareRef(corpus="", corpus_fingerprint="", n_comparisons=0),
+        compare_combined: CompareRef(corpus="", corpus_fingerprint="", n_comparisons=0),
         custom_metric: MetricRef(results=(), n_comparisons=0, left_out=()),
         diagnose_corpus: 0,
         publish_report: "report.html",

@@ -21,6 +21,7 @@ from reports.rows.reading import read_report_data
 from store import schema
 from store.sets.seal import SealedSet
 from store.types import Corpus, EncoderSpec, SetKey, canonical_json, digest16
+from tasks.metrics.headline import DIRECTIONS
 
 SCHEMAS = {
     "results": schema.RESULTS,
@@ -208,7 +209,10 @@ def comparison(
             "p_sign_flip": p,
             "p_mcnemar": None,
             "p_adjusted": p,
-            "adjustment": "holm",
+            "adjustment": "max-t",
+            "family": "headline" if protocol in DIRECTIONS and metric == "R@1" else "exploratory",
+            "p_equivalent": None if difference is None else 0.6,
+            "margin": 0.01,
             "wins": 120,
             "ties": 800,
             "losses": 80,

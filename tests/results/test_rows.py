@@ -13,6 +13,7 @@ from store.errors import RequestError
 from store.schema import COMPARISONS, REPLICATES, RESULTS
 from tasks.metrics import METRICS
 from tasks.metrics.examples import outcomes_of
+from tasks.metrics.headline import Figure
 from tasks.results.comparison import EncoderOutcomes, comparison_rows
 from tasks.results.replicates import replicate_rows
 from tasks.results.rsum import rsum_row
@@ -169,6 +170,17 @@ def test_two_revisions_of_one_encoder_are_compared_like_any_two() -> None:
     old, new = (outcomes_by("x", captions(seed=s), f) for f, s in (("old", 1), ("new", 2)))
     [row] = compared(old, new, metrics=RECALLS[:1]).to_pylist()
     assert (row["fingerprint_a"], row["fingerprint_b"]) == ("old", "new")
+
+
+def test_comparisons_by_the_headline_are_marked_and_equivalence_is_tested_within_the_margin() -> None:
+    x, y = (outcomes_by(name, captions(seed=seed)) for name, seed in (("x", 1), ("y", 2)))
+    metrics = [METRICS[name] for name in ("R@1", "MRR", "median_rank")]
+    recall, reciprocal, rank = compared(x, y, metrics=metrics, headline=[Figure("t2i/all", "R@1")]).to_pylist()
+    assert [row["family"] for row in (recall, reciprocal, rank)] == ["headline", "exploratory", "exploratory"]
+    assert (recall["margin"], reciprocal["margin"], rank["margin"], rank["p_equivalent"]) == (0.01, 0.01, None, None)
+    [wide] = compared(x, y, metrics=metrics[:1], resampling=replace(draws(300), margin=50.0)).to_pylist()
+    assert wide["margin"] == 0.5
+    assert wide["p_equivalent"] < 0.001 < recall["p_equivalent"]
 
 
 def test_identical_encoders_have_a_reason_instead_of_a_test() -> None:

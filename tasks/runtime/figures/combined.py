@@ -1,0 +1,59 @@
+"""Comparisons of the encoders of one corpus by figures over several protocols: RSUM and means over languages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from store import EmbeddingStore
+from store.types import Corpus, EvalProtocol
+from tasks.metrics.crosslingual import language_part
+from tasks.metrics.headline import DIRECTIONS, planned_figures
+from tasks.results.combined import Values, combined_figures, language_values, rsum_values
+from tasks.results.comparison import figure_rows
+from tasks.results.languages import part_of
+from tasks.runtime.references import EvaluationRef
+from tasks.runtime.stored import read_outcomes
+from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.selection import protocols_of
+from tasks.statistics.resampling import Resampling
+
+
+def combined_rows(
+    store: EmbeddingStore, corpus: Corpus, evaluations: Sequence[EvaluationRef], *, resampling: Resampling, run: str
+) -> pa.Table:
+    """Rows of ``schema.COMPARISONS``; an encoder is compared by a figure if all its protocols were evaluated."""
+    values, encoders = {}, {}
+    for evaluation in evaluations:
+        name, fingerprint = evaluation.sets.encoder, evaluation.sets.encoder_fingerprint
+        key = f"{name}@{fingerprint}"
+        encoders[key] = (name, fingerprint)
+        values[key] = _values(store, corpus, evaluation)
+    return figure_rows(
+        combined_figures(values),
+        encoders,
+        corpus=corpus.name,
+        corpus_fingerprint=corpus.fingerprint,
+        run=run,
+        resampling=resampling,
+        headline=planned_figures(protocols_of(corpus)),
+    )
+
+
+def _values(store: EmbeddingStore, corpus: Corpus, evaluation: EvaluationRef) -> Values:
+    protocols = protocols_of(corpus)
+
+    def outcomes(wanted: Sequence[EvalProtocol]) -> Iterator[Outcomes]:
+        """Of all these protocols, one after the other; nothing unless all were evaluated."""
+        if all(protocol.id in evaluation.evaluations for protocol in wanted):
+            yield from (read_outcomes(store, evaluation.evaluations[protocol.id], protocol) for protocol in wanted)
+
+    directions = [protocol for protocol in protocols if protocol.id in DIRECTIONS]
+    languages = [protocol for protocol in protocols if language_part(protocol) is not None]
+    parts = [part_of(each, n_clusters=cluster_count(corpus, each.protocol)) for each in outcomes(languages)]
+    return {
+        **rsum_values(outcomes(directions), n_clusters=len(corpus.images)),
+        **language_values(parts, reference=corpus.languages_reference),
+    }

@@ -1,0 +1,103 @@
+"""Comparisons by RSUM and by means over languages: the figures of the results, tested image by image."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from store.types import EvalProtocol
+from tasks.metrics.examples import outcomes_of
+from tasks.metrics.headline import RSUM, Figure, planned_figures
+from tasks.results.combined import combined_figures, language_values, rsum_values
+from tasks.results.comparison import figure_rows
+from tasks.results.languages import part_of
+from tasks.results.rsum import rsum_row
+from tasks.results.summary import Provenance
+from tasks.scoring.outcomes import Outcomes
+from tasks.statistics.resampling import Resampling
+
+N_IMAGES = 60
+SOURCE = Provenance(
+    evaluation="e", encoder="m", encoder_fingerprint="f", corpus="c", corpus_fingerprint="g", image_tag="i",
+    caption_tag="t", run="r",
+)  # fmt: skip
+RESAMPLING = Resampling(replicates=300, permutations=2000, seed=4)
+
+
+def directions(seed: int, skill: float = 3.0) -> tuple[Outcomes, Outcomes]:
+    """Five captions of each image, six of the first, and the images."""
+    rng = np.random.default_rng(seed)
+    image = np.r_[np.repeat(np.arange(N_IMAGES), 5), 0].astype(np.int32)
+    ranks = [[[int(r)] for r in rng.geometric(1 / skill, n)] for n in (len(image), N_IMAGES)]
+    t2i = outcomes_of(ranks[0], n_gallery=500, direction="t2i", protocol="t2i/all")
+    return replace(t2i, clusters=image), outcomes_of(ranks[1], n_gallery=500, protocol="i2t/any")
+
+
+def compared(values: dict, margin: float = 1.0) -> list[dict]:  # type: ignore[type-arg]
+    encoders = {key: (key, key) for key in values}
+    rows = figure_rows(
+        combined_figures(values), encoders, corpus="c", corpus_fingerprint="g", run="r",
+        resampling=replace(RESAMPLING, margin=margin), headline=[RSUM],
+    )  # fmt: skip
+    return rows.to_pylist()
+
+
+def test_the_mean_over_images_is_rsum_and_its_interval_that_of_the_result() -> None:
+    t2i, i2t = directions(1)
+    [row] = rsum_row(t2i, i2t, SOURCE, n_clusters=N_IMAGES, resampling=RESAMPLING).to_pylist()
+    values = rsum_values([t2i, i2t], n_clusters=N_IMAGES)[RSUM]
+    assert values.mean() == pytest.approx(row["value"])
+    draws = np.random.default_rng(0).integers(0, N_IMAGES, (2000, N_IMAGES))
+    assert values[draws].mean(axis=1).std() == pytest.approx(row["standard_error"], rel=0.1)
+
+
+def test_two_encoders_are_tested_by_rsum_and_equal_ones_are_equivalent() -> None:
+    good, poor = (rsum_values(directions(1, skill), n_clusters=N_IMAGES) for skill in (2.0, 8.0))
+    [row] = compared({"good": good, "poor": poor})
+    assert (row["protocol"], row["metric"], row["family"]) == (*RSUM, "headline")
+    assert row["difference"] == pytest.approx(good[RSUM].mean() - poor[RSUM].mean())
+    assert row["p_adjusted"] < 0.01
+    assert (row["margin"], row["n_clusters"]) == (6.0, N_IMAGES)
+    [same] = compared({"good": good, "twin": good}, margin=5.0)
+    assert same["p_sign_flip"] is None
+    assert same["p_equivalent"] == pytest.approx(0.95**N_IMAGES)
+
+
+def test_a_direction_alone_has_no_rsum() -> None:
+    t2i, i2t = directions(1)
+    assert rsum_values([t2i], n_clusters=N_IMAGES) == {}
+    assert rsum_values([], n_clusters=N_IMAGES) == {}
+    assert list(combined_figures({"a": rsum_values([t2i, i2t], n_clusters=N_IMAGES), "b": {}})) == []
+
+
+def languages(seed: int, skill: float) -> dict:  # type: ignore[type-arg]
+    parts = []
+    for at, (language, by) in enumerate([("en", "google"), ("de", "google"), ("de", "bing"), ("xx", "google")]):
+        ranks = np.random.default_rng([seed, at]).geometric(1 / skill, 80)
+        made = outcomes_of([[int(rank)] for rank in ranks], direction="t2i", protocol=f"t2i/{language}/{by}")
+        parts.append(part_of(made, n_clusters=80))
+    return dict(language_values(parts, reference="en"))
+
+
+def test_means_over_languages_are_compared_image_by_image() -> None:
+    good, poor = languages(1, 1.5), languages(2, 4.0)
+    rows = {(row["protocol"], row["metric"]): row for row in compared({"good": good, "poor": poor})}
+    assert {protocol for protocol, _ in rows} == {
+        "t2i/*/*", "t2i/*/*@without-en", "t2i/*/google", "t2i/*/google@without-en", "t2i/*/bing",
+        "t2i/*/bing@without-en",
+    }  # fmt: skip
+    assert {metric for _, metric in rows} == {"R@1", "R@5", "R@10"}
+    row = rows["t2i/*/*", "R@1"]
+    assert row["difference"] == pytest.approx(good["t2i/*/*", "R@1"].mean() - poor["t2i/*/*", "R@1"].mean())
+    assert row["p_adjusted"] < 0.01
+    assert row["n_queries"] == 80
+
+
+def test_what_is_planned_does_not_depend_on_what_was_evaluated() -> None:
+    names = ("t2i/all", "i2t/any", "t2i/first", "t2i/de/google")
+    protocols = [EvalProtocol(id=name, direction=name[:3], title="") for name in names]  # type: ignore[arg-type]
+    assert planned_figures(protocols) == {Figure("t2i/all", "R@1"), Figure("i2t/any", "R@1"), RSUM}
+    assert planned_figures(protocols[2:3]) == {Figure("t2i/first", "R@1")}
+    assert planned_figures(protocols[2:]) == {Figure("t2i/*/*", "R@1")}
