@@ -109,7 +109,10 @@ class RunConfig:
     replicates: Annotated[int, Field(ge=100, description="bootstrap replicates per interval")] = 10_000
     seed: Annotated[int, Field(ge=0, description="random seed")] = 0
     level: Annotated[float, Field(ge=0.5, lt=1, description="confidence level of the intervals")] = 0.95
-    interval: Annotated[IntervalMethod, Field(description="kind of bootstrap interval")] = "percentile"
+    interval: Annotated[
+        IntervalMethod,
+        Field(description="interval of shares of hits; of other figures percentile, or bca if bca is chosen"),
+    ] = "wilson"
     adjustment: Annotated[Adjustment, Field(description="adjustment of p-values for multiple comparisons")] = "max-t"
     permutations: Annotated[
         int, Field(ge=1000, description="random sign flips of the tests, where not all of them can be enumerated")

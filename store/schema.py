@@ -111,17 +111,15 @@ RESULTS = _columns(
     *required(pa.string(), "metric"),
     *optional(pa.float64(), "value"),  # null with a reason
     *optional(pa.float64(), "ci_low", "ci_high"),
-    *optional(pa.float64(), "standard_error"),  # standard deviation of the bootstrap replicates
+    *optional(pa.float64(), "standard_error"),  # of the bootstrap replicates; of a Wilson interval, the robust error
     *optional(pa.float64(), "robust_error"),  # clustered standard error without resampling; means only
-    *optional(pa.float64(), "wilson_low"),  # where queries are independent hits and misses
-    *optional(pa.float64(), "wilson_high"),
     *optional(pa.float64(), "value_ties_lost"),  # if all ties are lost
     *optional(pa.float64(), "value_ties_won"),  # if all ties are won
     # share of queries whose best relevant item is tied with an irrelevant one; null: no scores (imported ranks)
     *optional(pa.float64(), "tie_share"),
     *required(pa.int64(), "n_queries", "n_clusters"),
     *optional(pa.float64(), "chance"),
-    *required(pa.string(), "interval_method"),  # percentile, bca, wilson, none
+    *required(pa.string(), "interval_method"),  # wilson, percentile, bca, none
     *required(pa.float64(), "level"),
     *required(pa.int64(), "replicates", "seed"),
     *optional(pa.string(), "reason"),

@@ -105,8 +105,6 @@ def result_cell(row: Row | None, *, mark: Mark = "", axis: tuple[float, float] |
     if interval:
         about.append(f"{show.percent(row['level'], 0)} % interval {interval} ({row['interval_method']})")
     about.append(f"{show.count(row['n_queries'], 'query', 'queries')} in {show.count(row['n_clusters'], 'cluster')}")
-    if row.get("wilson_low") is not None:
-        about.append(f"Wilson {range_text(metric, row['wilson_low'], row['wilson_high'])}")
     if ties:
         about.append(f"{ties} if ties are all lost or all won; {show.percent(row['tie_share'])} % of queries tie")
     return Cell(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from reports import format as show
 from reports.elements.cells import described, result_column, tie_cell
 from reports.elements.page import Block, Cell, Section, Table
@@ -156,13 +159,17 @@ def _rank_cell(rank: EncoderRank | None) -> Cell:
     return value(-rank.best - rank.worst / 1000, text, mark="muted")
 
 
+def _method(row: Mapping[str, Any]) -> str:
+    if row["interval_method"] == "wilson":
+        return "Wilson with the design effect of the images"
+    replicates = f"{show.number(row['replicates'], 0)} replicates, seed {row['seed']}"
+    return f"{row['interval_method']} cluster bootstrap over images, {replicates}"
+
+
 def _note(data: ReportData, corpus: str, protocol: str, metric: str, *, tested: bool) -> str:
     row = data.ranked(corpus, protocol, metric)[0]
     interval = (
-        f"Intervals: {row['interval_method']} cluster bootstrap over images, {show.percent(row['level'], 0)} %, "
-        f"{show.number(row['replicates'], 0)} replicates, seed {row['seed']}, fixed gallery. "
-        if row["replicates"]
-        else ""
+        f"Intervals: {_method(row)}, {show.percent(row['level'], 0)} %, fixed gallery. " if row["replicates"] else ""
     )
     marks = (
         "Bold: highest value. ≈: statistically tied with it (paired test). Rank: range of ranks that the tests allow."

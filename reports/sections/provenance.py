@@ -183,10 +183,23 @@ def _evaluate(corpus: str, protocol: str, rows: Sequence[Row]) -> str:
         "encoders": ",".join(sorted({row["encoder"] for row in rows})),
         "protocols": _protocol_option(protocol),
         **{name: rows[0][name] for name in ("replicates", "seed", "level")},
-        "interval": "bca" if any(row["interval_method"] == "bca" for row in rows) else "",
+        "interval": _interval_option(protocol, {row["interval_method"] for row in rows}),
     }
     words = [word for name, option in options.items() if option != "" for word in (f"--{name}", str(option))]
     return shlex.join(["capim", "evaluate", *words])
+
+
+def _interval_option(protocol: str, methods: set[str]) -> str:
+    """The value of ``--interval`` for these results; empty, which is the default, where it changes none of them.
+
+    Examples:
+        >>> _interval_option("t2i/all", {"wilson", "percentile"}), _interval_option("t2i/all", {"percentile", "none"})
+        ('', 'percentile')
+    """
+    if "bca" in methods:
+        return "bca"
+    one_protocol = not {"+", "*"} & set(protocol)
+    return "percentile" if one_protocol and "percentile" in methods and "wilson" not in methods else ""
 
 
 def _protocol_option(protocol: str) -> str:

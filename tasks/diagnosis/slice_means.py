@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tasks.diagnosis.analysis_input import AnalysisInput
 from tasks.diagnosis.slices import Slice
-from tasks.statistics.bootstrap import Interval, paired_intervals
+from tasks.statistics.bootstrap import Interval, in_agreement, paired_intervals
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.label_tests import label_tests
 from tasks.statistics.multiplicity import adjusted
@@ -60,7 +60,8 @@ def contrast_slices(
             make = partial(data.slice, encoder, analysis, feature, data.metric)
             yield make(means.interval(row, at), level_name="with", counts=means.counts(row, at))
             yield make(means.interval(row, n + at), level_name="without", counts=means.counts(row, n + at))
-            difference = means.difference(row, at, n + at)
+            p = None if small[at] else float(tests[at])
+            difference = in_agreement(means.difference(row, at, n + at), p, level=data.resampling.level)
             yield make(difference, level_name="difference", counts=counts, p_adjusted=p_values[at])
 
 

@@ -59,6 +59,7 @@ def _winoground(score: Score, title: str, guess: float) -> Metric:
         directions=frozenset({"quadruples"}),
         values=lambda o, ties: _examples_won(o, score, ties).astype(np.float64),
         guess=lambda _: guess,
+        share=True,
     )
 
 
@@ -91,4 +92,5 @@ PAIR_ACCURACY = Metric(
     values=_all_won,
     # random scores: the one right caption is first of all, or (SugarCrepe++) the one negative is last
     guess=lambda o: float(np.average(1 / o.n_gallery, weights=o.weights)),
+    share=True,
 )

@@ -33,6 +33,7 @@ class Metric:
             a function of them (an aggregate).
         several: Whether it differs from other metrics only where queries have several relevant items.
         higher_is_better: False for ranks.
+        share: A share of queries that hit; its interval is Wilson's unless another one is requested.
         guess: Expected value of random scores, where a constant scorer gets another one.
         reference: Whether it has no chance value: consistency with a reference language, a user's metric.
     """
@@ -44,6 +45,7 @@ class Metric:
     reduce: Reduce = "mean"
     several: bool = False
     higher_is_better: bool = True
+    share: bool = False
     guess: Callable[[Outcomes], float] | None = None
     reference: bool = False
 

@@ -120,7 +120,8 @@ def hit_at(k: int) -> Metric:
             return expected_hit(outcomes.rank_best, outcomes.rank_worst, outcomes.n_tied_relevant, k=k)
         return (rank_of_first(outcomes, ties) <= k).astype(np.float64)
 
-    return Metric(name=f"R@{k}", title=f"Any relevant item in the top {k}", directions=RETRIEVAL, values=hits)
+    title = f"Any relevant item in the top {k}"
+    return Metric(name=f"R@{k}", title=title, directions=RETRIEVAL, values=hits, share=True)
 
 
 MRR = Metric(

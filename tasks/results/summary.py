@@ -19,7 +19,7 @@ from tasks.metrics.metric import Ties
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.bootstrap import Interval, bootstrap_samples
 from tasks.statistics.clusters import Clusters, known_queries
-from tasks.statistics.proportion import cluster_robust_error, interval_at_the_edge, wilson_interval
+from tasks.statistics.proportion import cluster_robust_error, interval_at_the_edge, share_interval
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.statistic import ClusteredValues, Reduce
 
@@ -81,9 +81,9 @@ class Evaluated:
 def result_rows(evaluated: Sequence[Evaluated], resampling: Resampling) -> pa.Table:
     """One row of ``schema.RESULTS`` per metric of each evaluation, in their order; none where it applies to no query.
 
-    All intervals are computed in one pass over the draws, much faster than one evaluation after the other. An interval
-    that cannot be computed is null with a ``reason``; where all queries of a share hit (or all miss), Wilson over the
-    clusters replaces the bootstrap.
+    Shares of hits have Wilson's interval by default (``Resampling.method``). All other intervals are computed in one
+    pass over the draws, much faster than one evaluation after the other. An interval that cannot be computed is null
+    with a ``reason``; where all queries of a share hit (or all miss), Wilson over the clusters replaces the bootstrap.
     """
     intervals = _intervals(evaluated, resampling)
     return results_table(
@@ -157,8 +157,6 @@ def _metric_rows(evaluated: Evaluated, intervals: Sequence[Interval], resampling
         )
         if metric.reduce == "mean" and clusters.n_occupied > 1:
             row["robust_error"] = cluster_robust_error(values, clusters)
-        if not callable(metric.reduce):
-            row |= _wilson(np.asarray(values)[0], clusters, resampling.level)
         row["value_ties_lost"] = _figure(metric, outcomes, "lost")
         row["value_ties_won"] = _figure(metric, outcomes, "won")
         row["tie_share"] = tie_share(outcomes)
@@ -175,10 +173,13 @@ def _figure(metric: Metric, outcomes: Outcomes, ties: Ties) -> float | None:
 def _intervals(evaluated: Sequence[Evaluated], resampling: Resampling) -> list[list[Interval]]:
     """For each evaluation the interval of every metric; all with the same draws and the same reduction together."""
     together: dict[tuple[int, Reduce], list[tuple[int, int]]] = {}
-    for i, each in enumerate(evaluated):
-        for row, (metric, _) in enumerate(each.samples):
-            together.setdefault((each.n_clusters, metric.reduce), []).append((i, row))
     intervals: dict[tuple[int, int], Interval] = {}
+    for i, each in enumerate(evaluated):
+        for row, (metric, (values, clusters)) in enumerate(each.samples):
+            if metric.share and resampling.method == "wilson":
+                intervals[i, row] = share_interval(values, clusters, level=resampling.level)
+            else:
+                together.setdefault((each.n_clusters, metric.reduce), []).append((i, row))
     for (_, reduce), members in together.items():
         samples = [evaluated[i].samples[row][1] for i, row in members]
         drawn = bootstrap_samples(samples, resampling, reduce)
@@ -199,11 +200,3 @@ def _intervals(evaluated: Sequence[Evaluated], resampling: Resampling) -> list[l
 def _common(values: NDArray[np.float64]) -> float:
     """The value that all queries have; NaN if they differ."""
     return float(values[0]) if np.ptp(values) == 0 else np.nan
-
-
-def _wilson(values: NDArray[np.float64], clusters: Clusters, level: float) -> dict[str, float | None]:
-    """The Wilson interval beside the bootstrap where queries are independent hits and misses; else nulls."""
-    if not clusters.independent or not np.isin(values, (0.0, 1.0)).all():
-        return {"wilson_low": None, "wilson_high": None}
-    low, high = wilson_interval(float(values.sum()), len(values), level=level)
-    return {"wilson_low": low, "wilson_high": high}

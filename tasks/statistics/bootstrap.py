@@ -8,8 +8,9 @@ Where the data allow no interval, its ends are None with a reason; an interval n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ from tasks.statistics.statistic import ClusteredValues, ClusterStatistic, Reduce
 
 TOO_FEW_CLUSTERS = "no interval: all queries belong to one cluster (image), at least two clusters are needed"
 NO_SPREAD = "no interval: all replicates are identical"
+WIDENED = "interval widened to 0, which the test does not reject at its level"
+NARROWED = "interval ends at 0, which the test rejects at its level"
 _ROUNDING = 1e-12  # relative: replicates of a constant scorer differ by it where images have 5 or 6 captions
 
 
@@ -33,8 +36,8 @@ class Interval:
         value: The metric of the sample itself.
         low: Lower end, None where there is no interval.
         high: Upper end, None where there is no interval.
-        standard_error: Standard deviation over the replicates.
-        method: ``percentile`` or ``bca``; ``wilson`` where a caller used it instead; ``none`` without an interval.
+        standard_error: Standard deviation over the replicates; of a Wilson interval, the clustered error.
+        method: ``percentile`` or ``bca``; ``wilson`` of a share of hits; ``none`` without an interval.
         reason: Why there is no interval, or not by the requested method.
     """
 
@@ -225,6 +228,31 @@ def interval_of(
             return Interval(value=estimate, standard_error=error, reason=reason)
     low, high = np.quantile(drawn, tails).tolist()
     return Interval(value=estimate, low=low, high=high, standard_error=error, method=method)
+
+
+def in_agreement(interval: Interval, p: float | None, *, level: float) -> Interval:
+    """The interval of a difference, which holds 0 if and only if the test beside it does not reject at the same level.
+
+    The test by permutation is exact for any number of clusters, the bootstrap is not: with five wins and no loss it
+    leaves 0 out, although p is .0625. Its end next to 0 then moves to 0. The opposite happens by random rounding
+    only, where p is just below ``1 - level``; the end then moves to the smallest number on its side of 0.
+
+    Examples:
+        >>> five_wins = Interval(value=0.05, low=0.01, high=0.1, method="percentile")
+        >>> in_agreement(five_wins, 0.0625, level=0.95).low, in_agreement(five_wins, 0.0313, level=0.95).low
+        (0.0, 0.01)
+    """
+    low, high = interval.low, interval.high
+    if p is None or low is None or high is None:
+        return interval
+    rejected, holds_zero = p < 1 - level - _ROUNDING, low <= 0 <= high
+    if not rejected and not holds_zero:
+        return replace(interval, low=min(low, 0.0), high=max(high, 0.0), reason=WIDENED)
+    if rejected and holds_zero and interval.value > 0:
+        return replace(interval, low=math.ulp(0.0), reason=NARROWED)
+    if rejected and holds_zero and interval.value < 0:
+        return replace(interval, high=-math.ulp(0.0), reason=NARROWED)
+    return interval
 
 
 def _bca_tails(

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from tasks.statistics.bootstrap import Interval, paired_intervals
+from tasks.statistics.bootstrap import Interval, in_agreement, paired_intervals
 from tasks.statistics.clusters import Clusters, known_queries
 from tasks.statistics.effect import (
     IDENTICAL,
@@ -43,7 +43,8 @@ class Comparison:
     """Two encoders, ``a`` minus ``b``, under one metric.
 
     Attributes:
-        difference: With the paired interval, in the metric's unit; its value is NaN without a common query.
+        difference: With the paired interval, in the metric's unit; its value is NaN without a common query. The
+            interval holds 0 if and only if the test of this pair alone does not reject at its level.
         p_adjusted: The sign-flip p-value adjusted over all pairs compared together.
         detectable_effect: True difference that this comparison detects with 80 % power, at the adjusted level.
         p_equivalent: Of two one-sided tests that the true difference is within the margin, adjusted (Holm) over all
@@ -164,7 +165,11 @@ def _compare_pairs(
         differences = [nothing] * len(pairs)
         effects = [replace(NO_EFFECT, reasons=())] * len(pairs)
     else:
-        differences = paired_intervals(table, clusters, pairs, resampling, reduce)
+        intervals = paired_intervals(table, clusters, pairs, resampling, reduce)
+        differences = [
+            in_agreement(interval, flip.p, level=resampling.level)
+            for interval, flip in zip(intervals, flips, strict=True)
+        ]
         effects = [
             NO_EFFECT
             if callable(reduce)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-IntervalMethod: TypeAlias = Literal["percentile", "bca"]
-METHODS: tuple[IntervalMethod, ...] = ("percentile", "bca")
+IntervalMethod: TypeAlias = Literal["wilson", "percentile", "bca"]
+METHODS: tuple[IntervalMethod, ...] = ("wilson", "percentile", "bca")
 Adjustment: TypeAlias = Literal["max-t", "holm", "benjamini-hochberg"]
 ADJUSTMENTS: tuple[Adjustment, ...] = ("max-t", "holm", "benjamini-hochberg")
 
@@ -22,7 +22,9 @@ class Resampling:
         permutations: Random sign flips, where not all of them can be enumerated.
         seed: Of the draws and of the random sign flips; not negative.
         level: Confidence level of the intervals, in (0, 1).
-        method: ``percentile``, or ``bca`` (bias-corrected and accelerated; Efron 1987).
+        method: ``wilson`` for shares of hits (``tasks.statistics.proportion``) and percentile intervals for every other
+            figure; ``percentile`` for every figure; ``bca`` (bias-corrected and accelerated; Efron 1987) for every
+            figure.
         adjustment: Of the p-values of all pairs under one metric: ``max-t`` (step-down, on the flips that the pairs
             share) and ``holm`` control the family-wise error rate, ``benjamini-hochberg`` the false discovery rate.
         margin: Two encoders are equivalent if they differ by less: percentage points of the range of a metric.
@@ -32,7 +34,7 @@ class Resampling:
     permutations: int = 10_000
     seed: int = 0
     level: float = 0.95
-    method: IntervalMethod = "percentile"
+    method: IntervalMethod = "wilson"
     adjustment: Adjustment = "max-t"
     margin: float = 1.0
 

@@ -56,9 +56,9 @@ def test_a_result_is_that_of_the_known_queries_alone(weighted: bool, reduce: Any
 
 def test_wilsons_interval_counts_the_known_queries() -> None:
     outcomes = captions(40, 1)
-    [row] = rows_of(outcomes, SOME)
-    assert row["wilson_low"] is not None
-    assert [row] == rows_of(known(outcomes), WHOLE)
+    [row] = rows_of(outcomes, replace(SOME, share=True))
+    assert row["interval_method"] == "wilson"
+    assert [row] == rows_of(known(outcomes), replace(WHOLE, share=True))
 
 
 def test_a_metric_that_applies_to_no_query_has_no_row_and_stops_nothing() -> None:

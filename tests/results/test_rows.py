@@ -72,7 +72,8 @@ def test_every_result_row_holds_its_value_between_its_ends() -> None:
         assert row["ci_low"] <= row["value"] <= row["ci_high"], row
         worst, best = sorted((row["value_ties_lost"], row["value_ties_won"]))
         assert worst <= row["value"] <= best
-        assert (row["seed"], row["interval_method"], row["replicates"], row["level"]) == (7, "percentile", 500, 0.95)
+        method = "wilson" if row["metric"].startswith("R@") else "percentile"
+        assert (row["seed"], row["interval_method"], row["replicates"], row["level"]) == (7, method, 500, 0.95)
         assert (row["n_queries"], row["n_clusters"], row["reason"]) == (200, 40, None)
         assert row["tie_share"] == pytest.approx(0.2, abs=0.1)
 
@@ -85,16 +86,27 @@ def test_the_value_of_a_row_is_the_metrics_own() -> None:
 
 
 def test_the_bootstrap_error_is_close_to_the_clustered_error() -> None:
-    [row] = rows_of(captions(400), RECALLS[:1], 4_000, n_clusters=400).to_pylist()
+    resampling = replace(draws(4_000), method="percentile")
+    [row] = result_rows([evaluated(captions(400), RECALLS[:1], n_clusters=400)], resampling).to_pylist()
     assert row["standard_error"] == pytest.approx(row["robust_error"], rel=0.05)
 
 
-def test_independent_hits_have_wilson_beside_the_bootstrap_and_clustered_ones_do_not() -> None:
+@pytest.mark.parametrize(
+    ("method", "of_shares", "of_others"),
+    [("wilson", "wilson", "percentile"), ("percentile", "percentile", "percentile"), ("bca", "bca", "bca")],
+)
+def test_shares_have_wilsons_interval_unless_another_is_requested(method: Any, of_shares: str, of_others: str) -> None:
+    metrics = [*RECALLS, METRICS["MRR"], METRICS["mean_rank"], METRICS["median_rank"]]
+    rows = result_rows([evaluated(captions(), metrics)], replace(draws(300), method=method)).to_pylist()
+    assert [row["interval_method"] for row in rows] == [of_shares] * 3 + [of_others] * 3
+    if method == "wilson":
+        assert [row["standard_error"] for row in rows[:3]] == [row["robust_error"] for row in rows[:3]]
+
+
+def test_the_interval_of_independent_hits_is_close_to_plain_wilson() -> None:
     alone = outcomes_of([[1]] * 30 + [[2]] * 10)
-    [row] = rows_of(alone, RECALLS[:1], 2_000).to_pylist()
-    assert (row["wilson_low"], row["wilson_high"]) == pytest.approx((0.5981, 0.8581), abs=1e-4)  # statsmodels
-    [row] = rows_of(captions(), RECALLS[:1], 50).to_pylist()
-    assert (row["wilson_low"], row["wilson_high"]) == (None, None)
+    [row] = rows_of(alone, RECALLS[:1], 50).to_pylist()
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx((0.5981, 0.8581), abs=0.02)  # statsmodels
 
 
 def test_where_every_query_hits_wilson_over_the_images_takes_the_bootstraps_place() -> None:
@@ -231,8 +243,9 @@ def test_a_single_image_has_a_difference_and_a_reason() -> None:
 def test_kept_replicates_are_those_behind_the_results_row_and_subtract_to_the_paired_interval() -> None:
     metrics = [METRICS["R@1"], METRICS["median_rank"]]
     first, second = (captions(seed=s) for s in (1, 2))
-    kept = [replicate_rows(evaluated(outcomes, metrics), draws(300)) for outcomes in (first, second)]
-    results = rows_of(first, metrics, 300)
+    resampling = replace(draws(300), method="percentile")
+    kept = [replicate_rows(evaluated(outcomes, metrics), resampling) for outcomes in (first, second)]
+    results = result_rows([evaluated(first, metrics)], resampling)
     assert kept[0].schema.equals(REPLICATES)
     assert kept[0]["result"].to_pylist() == results["result"].to_pylist()
     for row, result in zip(kept[0].to_pylist(), results.to_pylist(), strict=True):

@@ -286,7 +286,7 @@ def test_images_without_a_query_keep_the_draws_of_the_corpus() -> None:
     ("change", "message"),
     [
         ({"level": 1.0}, "level must lie strictly between 0 and 1, got 1.0"),
-        ({"method": "normal"}, "method must be one of percentile, bca, got 'normal'"),
+        ({"method": "normal"}, "method must be one of wilson, percentile, bca, got 'normal'"),
         ({"reduce": "mode"}, "reduce must be 'mean' or 'median', got 'mode'"),
         ({"replicates": 0}, "replicates must be at least 1, got 0"),
         ({"seed": -1}, "seed must be at least 0, got -1"),

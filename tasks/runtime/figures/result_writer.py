@@ -20,7 +20,7 @@ from tasks.runtime.references import SEVERAL_PROTOCOLS
 from tasks.runtime.scoring import ScoredSets
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.layout import cluster_count
-from tasks.statistics.resampling import METHODS, Resampling
+from tasks.statistics.resampling import Resampling
 
 
 class Renewed(NamedTuple):
@@ -66,10 +66,10 @@ class ResultWriter:
         rows = store.rows("results", evaluation=evaluations).to_pylist()
         settings = (self.resampling.replicates, self.resampling.seed, self.resampling.level)
         same = [row for row in rows if (row["replicates"], row["seed"], row["level"]) == settings]
-        methods = {*METHODS} - {self.resampling.method}
+        unlike = {row["result"] for row in same if self._is_of_another_method(row)}
         # where there is no interval, the row does not say which method it was not computed by
-        others = {row["protocol"] for row in same if row["interval_method"] in methods and row["metric"] in METRICS}
-        renewed = [row for row in same if row["interval_method"] not in methods and row["protocol"] not in others]
+        others = {row["protocol"] for row in same if row["result"] in unlike and row["metric"] in METRICS}
+        renewed = [row for row in same if row["result"] not in unlike and row["protocol"] not in others]
         if keep_replicates:
             kept = store.counts("replicates", "result", evaluation=evaluations).keys()
             renewed = [r for r in renewed if r["result"] in kept or r["metric"] not in METRICS or _over_several(r)]
@@ -85,6 +85,15 @@ class ResultWriter:
             protocol: Renewed(frozenset(row["metric"] for row in rows), max(row["n_queries"] for row in rows))
             for protocol, rows in by_protocol.items()
         }
+
+    def _is_of_another_method(self, row: Mapping[str, Any]) -> bool:
+        """Whether the interval of a result is not the one that the metric gets by the method requested now."""
+        if row["reason"] is not None:  # no interval, or the one of a share where all queries hit or miss
+            return False
+        share = row["metric"] in METRICS and METRICS[row["metric"]].share and not _over_several(row)
+        requested = self.resampling.method
+        expected = "percentile" if requested == "wilson" and not share else requested
+        return bool(row["interval_method"] != expected)
 
     def write_metrics(
         self, protocols: Sequence[Outcomes], *, keep_replicates: bool, present: Mapping[str, Renewed]
