@@ -126,6 +126,10 @@ class RunConfig:
     analyses: Annotated[
         tuple[str, ...], Field(description="diagnostic analyses (default: all except resampled-gallery)")
     ] = ()
+    baseline: Annotated[
+        str | None,
+        Field(description="run that a watch pins as its baseline (default: the pinned one, else the first watch)"),
+    ] = None
     trust_remote_code: Annotated[
         bool, Field(strict=True, description="allow Python code from a model repository to run, at a fixed revision")
     ] = False

@@ -29,8 +29,12 @@ class Request:
     missing: tuple[Missing, ...]
 
 
-def check_request(config: RunConfig, opened: OpenCorpora, modalities: Sequence[Modality] = MODALITIES) -> Request:
+def check_request(
+    config: RunConfig, opened: OpenCorpora, modalities: Sequence[Modality] = MODALITIES, known: Sequence[str] = ()
+) -> Request:
     """Resolve the encoders of a run and read its corpora into ``opened``, before anything is written.
+
+    ``known`` are faults that were found before; they are reported with the others.
 
     Raises:
         RequestError: Unknown names or fields, missing checkpoints, two different models under one name, corpora
@@ -38,10 +42,10 @@ def check_request(config: RunConfig, opened: OpenCorpora, modalities: Sequence[M
             them: all faults together.
         WorkError: The hub answered for no encoder.
     """
-    encoders, unanswered, faults = _resolved(config)
-    if unanswered and not encoders and not faults:
+    encoders, unanswered, of_encoders = _resolved(config)
+    if unanswered and not encoders and not known and not of_encoders:
         raise next(iter(unanswered.values()))
-    faults += missing_names(config) + device_faults(config)
+    faults = [*known, *of_encoders, *missing_names(config), *device_faults(config)]
     try:
         check_analyses(config.analyses)
     except RequestError as error:

@@ -1,8 +1,9 @@
-"""Flow `watch`: checks for regressions since the last completed run.
+"""Flow `watch`: checks for regressions since the pinned run.
 
-Encodes a sample of every stored set again, whose vectors must not change, then evaluates, and tests the metrics of
-every changed encoder against its earlier outcomes, query by query. A regression fails the run, so that the next watch
-compares with the same earlier run. Changes of weights, libraries, data and device are findings too.
+Encodes a sample of every stored set again, whose vectors must not change, then evaluates, and tests the figures of
+changed encoders against their outcomes in the pinned run, query by query and as one family. The first watch of a
+figure pins itself; ``config.baseline`` pins another run. Drops add up from watch to watch, since the baseline stays.
+Changes of weights, libraries, data and device are findings too.
 """
 
 from __future__ import annotations
@@ -21,27 +22,32 @@ from store.errors import WorkError
 from tasks.reference.regression import WatchFinding, WatchRule
 from tasks.runtime.artifacts import show_table
 from tasks.runtime.open_corpora import OpenCorpora
-from tasks.watch import watch_libraries, watch_metrics, watch_vectors
+from tasks.runtime.references import encoder_name
+from tasks.runtime.watching.figures import WatchedFigures
+from tasks.watch import check_baseline, watch_libraries, watch_metrics, watch_vectors
 
 
 @dataclass(frozen=True, kw_only=True)
 class WatchRef:
-    """The findings of a watch."""
+    """The findings of a watch, and in ``summary`` what was compared with which run; one line each."""
 
     run: str
     findings: tuple[WatchFinding, ...]
+    summary: tuple[str, ...]
 
 
 class RegressionError(WorkError):
-    """A watch found a regression; carries all findings, failures first."""
+    """A watch found a regression; carries all findings, failures first, and the summary of the watch."""
 
-    def __init__(self, findings: tuple[WatchFinding, ...]) -> None:
+    def __init__(self, findings: tuple[WatchFinding, ...], summary: tuple[str, ...] = ()) -> None:
         order = ("fail", "warn", "note")
         self.findings = tuple(sorted(findings, key=lambda finding: order.index(finding.verdict)))
-        super().__init__("regression: " + "; ".join(f"[{f.verdict}] {f.subject}: {f.message}" for f in self.findings))
+        self.summary = summary
+        problem = "regression: " + "; ".join(f"[{f.verdict}] {f.subject}: {f.message}" for f in self.findings)
+        super().__init__("\n  - ".join([problem, *summary]))
 
-    def __reduce__(self) -> tuple[type[RegressionError], tuple[tuple[WatchFinding, ...]]]:
-        return (type(self), (self.findings,))
+    def __reduce__(self) -> tuple[type[RegressionError], tuple[object, ...]]:
+        return (type(self), (self.findings, self.summary))
 
 
 @flow(
@@ -51,23 +57,25 @@ class RegressionError(WorkError):
     timeout_seconds=timeout_seconds(24),
 )
 def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa: B008 - frozen; the form shows it
-    """Compare with the last completed run.
+    """Compare with the pinned run.
 
     Args:
-        config: Encoders and corpora to watch; ``seed`` draws the sample.
-        rule: Which differences fail, and which warn.
+        config: Encoders and corpora to watch, and ``baseline``, a run to pin; ``seed`` draws the sample.
+        rule: Which differences fail, which warn, and how many false alarms a year may have.
 
     Raises:
+        RequestError: Among other faults, the run to pin has no figures of these encoders.
         RegressionError: At least one finding fails.
     """
     opened = OpenCorpora()
-    request = check_request(config, opened)
+    encoders = tuple(encoder_name(entry) for entry in config.encoders)
+    faults: list[str] = call(check_baseline, config.baseline, store_uri=config.store_uri, encoders=encoders)
+    request = check_request(config, opened, known=faults)
     with recorded_run(config, "watch") as run:
-        findings: list[WatchFinding] = call(watch_libraries, store_uri=config.store_uri, run=run)
         encoded, missing = embed_step(config, run, request, opened)
         embedded = paired(encoded)
         corpora = {reference.corpus.name: reference.corpus for reference in embedded}.values()
-        findings += [WatchFinding("note", f"data of {c.name}", change) for c in corpora for change in c.changes]
+        findings = [WatchFinding("note", f"data of {c.name}", change) for c in corpora for change in c.changes]
         for spec in request.encoders:
             of_spec = [reference for reference in embedded if reference.sets.encoder_fingerprint == spec.fingerprint]
             vectors: list[WatchFinding] = call(
@@ -77,25 +85,28 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
                 opened,
                 store_uri=config.store_uri,
                 device=config.device.partition(",")[0],
+                trust_remote_code=config.trusts(spec.name),
                 rule=rule,
                 seed=config.seed,
             )
             findings += vectors
         evaluated, unscored = evaluate_step(config, run, tuple(reference.sets for reference in embedded))
         findings += [WatchFinding("fail", each.subject, each.reason) for each in (*missing, *unscored)]
-        for evaluation in evaluated:
-            metrics: list[WatchFinding] = call(
-                watch_metrics,
-                evaluation,
-                store_uri=config.store_uri,
-                run=run,
-                rule=rule,
-                resampling=config.resampling,
-            )
-            findings += metrics
-        show_table("watch", [finding._asdict() for finding in findings], f"Regression watch {run}: {asdict(rule)}")
+        figures: WatchedFigures = call(
+            watch_metrics,
+            evaluated,
+            store_uri=config.store_uri,
+            run=run,
+            baseline=config.baseline,
+            rule=rule,
+            resampling=config.resampling,
+        )
+        libraries: list[WatchFinding] = call(watch_libraries, figures.baselines, store_uri=config.store_uri)
+        findings += [*figures.findings, *libraries]
+        description = "; ".join([f"Regression watch {run}", *figures.summary, f"rule: {asdict(rule)}"])
+        show_table("watch", [finding._asdict() for finding in findings], description)
         failed = [finding for finding in findings if finding.verdict == "fail"]
         if failed:
             announce("capim.regression", config.workspace, n_regressions=len(failed), first=str(failed[0].message))
-            raise RegressionError(tuple(findings))
-    return WatchRef(run=run, findings=tuple(findings))
+            raise RegressionError(tuple(findings), figures.summary)
+    return WatchRef(run=run, findings=tuple(findings), summary=figures.summary)

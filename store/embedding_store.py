@@ -255,7 +255,7 @@ class EmbeddingStore:
         """Writes rows of an analysis in one commit.
 
         Args:
-            table: outcomes, results, replicates, comparisons, slices, batches, metrics or runs (``store.schema``).
+            table: One of ``store.schema``: outcomes, results, comparisons, slices, batches, metrics, runs, watched …
             rows: The columns of the table (``store.schema``) in any order; nullable ones may be left out.
             replace: A column: stored rows with a value of these rows in it are deleted in the same commit. Without it,
                 rows whose primary key is stored already are left as they are.

@@ -195,6 +195,19 @@ BATCHES = _columns(
     *required(pa.string(), "run"),
     *required(TIME, "created"),
 )
+WATCHED = _columns(
+    *required(pa.string(), "run"),  # the watch
+    *_SUBJECT,
+    *required(pa.string(), "metric"),  # the main metric of the protocol
+    *required(pa.string(), "evaluation"),
+    *required(pa.string(), "baseline"),  # the pinned run; the watch itself where the figure was watched first
+    *required(pa.string(), "baseline_evaluation"),
+    *optional(pa.float64(), "value", "baseline_value"),
+    *optional(pa.float64(), "p_adjusted"),  # one-sided, over all figures of the watch; null: nothing to test
+    *required(pa.float64(), "alarm_level"),  # that p_adjusted was compared with
+    *required(pa.string(), "verdict"),  # baseline, unchanged, fail, warn, none, not comparable
+    *required(TIME, "created"),
+)
 METRICS = _columns(
     *required(pa.string(), "metric"),  # as in results: FILE:NAME, with its options
     *required(pa.string(), "title"),  # one line: what it measures

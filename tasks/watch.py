@@ -1,26 +1,40 @@
-"""Tasks of the regression watch: compare vectors, metrics and library versions with the last completed run."""
+"""Tasks of the regression watch: compare vectors, figures and library versions with the pinned run."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import cast
 
 from store import EmbeddingStore
+from store.errors import RequestError
 from store.types import MODALITIES, EncoderSpec
 from tasks.encoders import load_encoder
 from tasks.encoders.device import choose_device, device_identity, device_name
 from tasks.reference.changes import setting_changes
-from tasks.reference.regression import WatchFinding, WatchRule, cosines, judge_metric, judge_settings, judge_vectors
+from tasks.reference.regression import WatchFinding, WatchRule, cosines, judge_settings, judge_vectors
 from tasks.runtime.device_lock import held
 from tasks.runtime.open_corpora import OpenCorpora
 from tasks.runtime.references import EmbedRef, EvaluationRef
 from tasks.runtime.shell import shell
 from tasks.runtime.stored import chosen
 from tasks.runtime.versions import library_versions
-from tasks.runtime.watching import earlier_evaluations, figure_changes, fresh_vectors, stored_vectors
-from tasks.scoring.protocols.selection import select_protocols
+from tasks.runtime.watching.baseline import check_run
+from tasks.runtime.watching.figures import WatchedFigures, watch_figures
+from tasks.runtime.watching.vectors import fresh_vectors, stored_vectors
 from tasks.statistics.resampling import Resampling
+
+
+@shell("check-baseline")
+def check_baseline(run: str | None, *, store_uri: str, encoders: Sequence[str]) -> list[str]:
+    """What is wrong with the run that a watch pins; empty if nothing is or none is named."""
+    try:
+        if run is not None:
+            check_run(EmbeddingStore.open(store_uri), run, encoders)
+    except RequestError as error:
+        return list(error.faults)
+    return []
 
 
 @shell("watch-vectors", encodes=True, run_name="watch-vectors-{spec.name}", timeout_hours=6)
@@ -31,6 +45,7 @@ def watch_vectors(
     *,
     store_uri: str,
     device: str,
+    trust_remote_code: bool,
     rule: WatchRule,
     seed: int,
 ) -> list[WatchFinding]:
@@ -45,7 +60,7 @@ def watch_vectors(
     device = choose_device(device)
     findings: list[WatchFinding] = []
     with held(device_identity(device)):
-        encoder = load_encoder(spec, device=device)
+        encoder = load_encoder(spec, device=device, trust_remote_code=trust_remote_code)
         for reference in stored:
             corpus = opened.get(store, reference.corpus)
             subject = f"{spec.name} on {corpus.name}"
@@ -57,41 +72,29 @@ def watch_vectors(
             batches = store.rows("batches", encoder_fingerprint=spec.fingerprint, corpus=corpus.name)
             devices = sorted(set(cast("list[str]", batches["device"].to_pylist())))[:3]
             if devices:
-                change = setting_changes(
-                    f"device of {subject}", {"device": ", ".join(devices)}, {"device": device_name(device)}
-                )
-                findings += judge_settings(change)
+                before_now = {"device": ", ".join(devices)}, {"device": device_name(device)}
+                findings += judge_settings(setting_changes(f"device of {subject}", *before_now))
     return findings
 
 
-@shell("watch-metrics", run_name="watch-metrics-{now.sets.encoder}-{now.sets.corpus}")
+@shell("watch-metrics")
 def watch_metrics(
-    now: EvaluationRef, *, store_uri: str, run: str, rule: WatchRule, resampling: Resampling
-) -> list[WatchFinding]:
-    """Compare an encoder's outcomes with those of the same name and corpus in the last completed run, query by query.
-
-    Outcomes differ only if the encoder (its revision, precision or options) or the scorer changed.
-    """
-    store = EmbeddingStore.open(store_uri)
-    corpus = store.corpus(now.sets.corpus, now.sets.corpus_fingerprint)
-    earlier = earlier_evaluations(store, now, run)
-    shared = sorted(earlier.keys() & now.evaluations.keys())
-    findings: list[WatchFinding] = []
-    for protocol in select_protocols(corpus, shared) if shared else ():
-        evaluation = earlier[protocol.id]["evaluation"]
-        for change in figure_changes(store, corpus, protocol, now, evaluation, resampling=resampling):
-            subject = f"{now.sets.encoder} on {corpus.name}, {protocol.id} {change.key[2]}"
-            findings += judge_metric(subject, change, rule)
-    new = store.encoder(now.sets.encoder_fingerprint)
-    for fingerprint in {row["encoder_fingerprint"] for row in earlier.values()} - {now.sets.encoder_fingerprint}:
-        before = store.encoder(fingerprint).identity()
-        findings += judge_settings(setting_changes(f"weights of {new.name}", before, new.identity()))
-    return list(dict.fromkeys(findings))
+    evaluated: Sequence[EvaluationRef],
+    *,
+    store_uri: str,
+    run: str,
+    baseline: str | None,
+    rule: WatchRule,
+    resampling: Resampling,
+) -> WatchedFigures:
+    """Compare the figures of all encoders and corpora with the pinned run, as one family."""
+    store, now = EmbeddingStore.open(store_uri), datetime.now(UTC)
+    return watch_figures(store, evaluated, run=run, baseline=baseline, rule=rule, resampling=resampling, now=now)
 
 
 @shell("watch-libraries")
-def watch_libraries(*, store_uri: str, run: str) -> list[WatchFinding]:
-    """Compare library versions with those of the last completed run."""
-    rows = EmbeddingStore.open(store_uri).rows("runs", state="completed").sort_by("started").to_pylist()
-    earlier = [json.loads(row["versions"]) for row in rows if row["run"] != run]
-    return judge_settings(setting_changes("library", earlier[-1], library_versions())) if earlier else []
+def watch_libraries(baselines: Sequence[str], *, store_uri: str) -> list[WatchFinding]:
+    """Compare library versions with those of the pinned runs."""
+    rows = EmbeddingStore.open(store_uri).rows("runs", run=list(baselines)).to_pylist() if baselines else []
+    found = [setting_changes("library", json.loads(row["versions"]), library_versions()) for row in rows]
+    return list(dict.fromkeys(finding for changes in found for finding in judge_settings(changes)))

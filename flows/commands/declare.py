@@ -39,6 +39,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "adjustment": {"choices": ADJUSTMENTS},
     "margin": {"metavar": "POINTS"},
     "keep_replicates": {"action": "store_true", "default": None},
+    "baseline": {"metavar": "RUN"},
     "trust_remote_code": {"action": "store_true", "default": None},
 }
 

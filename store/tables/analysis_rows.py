@@ -1,4 +1,4 @@
-"""Rows that analyses write: outcomes, results, replicates, comparisons, slices, batches, metrics of users, runs.
+"""Rows that analyses write: outcomes, results, comparisons, slices, batches, metrics of users, runs, watches.
 
 A write is one commit: the rows that it replaces are deleted and the new ones added, or nothing changes. Every row is
 stored with a checksum of its columns, which is compared when the row is read.

@@ -19,6 +19,7 @@ from store.schema import (
     RUNS,
     SLICES,
     TIME,
+    WATCHED,
     optional,
     required,
 )
@@ -79,6 +80,7 @@ ANALYSES = {
     "batches": with_primary_key(BATCHES, "batch_id"),
     "metrics": with_primary_key(METRICS, "metric"),
     "runs": with_primary_key(RUNS, "run"),
+    "watched": with_primary_key(WATCHED, "run", "encoder", "corpus", "protocol"),
 }
 """Tables that ``EmbeddingStore.write_rows`` writes, with the primary key of each."""
 

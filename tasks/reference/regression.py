@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.reference.changes import FigureChange, SettingChange
+from tasks.reference.decline import decline_tests
+from tasks.statistics.resampling import Resampling
 
+DAYS_PER_YEAR = 365.0
+MOST_DAYS = 31.0  # that one watch can account for
 Verdict = Literal["fail", "warn", "note"]
 
 
@@ -31,8 +35,9 @@ class WatchRule:
         fail_cosine: Lowest cosine between new and stored vector of an item that does not fail. Storage as float16
             alone leaves a cosine above 0.999999.
         warn_cosine: Lowest cosine that does not warn.
-        fail_drop: Smallest significant drop of a metric that fails (a fraction: 0.01 is one point); smaller ones warn.
-        alpha: Level of the paired test after Holm's adjustment over all metrics of a protocol.
+        fail_drop: Smallest drop of a figure that fails if it is significant and warns if it is not (a fraction: 0.01 is
+            one point); smaller significant drops warn.
+        alpha: Probability that the watches of a year find any significant drop where nothing changed.
     """
 
     sample: int = 16
@@ -46,6 +51,42 @@ class WatchRule:
             raise ValueError(f"sample must be at least 1, got {self.sample}")
         if not self.fail_cosine <= self.warn_cosine <= 1:
             raise ValueError(f"expected fail_cosine <= warn_cosine <= 1, got {self.fail_cosine} and {self.warn_cosine}")
+        if not 0 < self.alpha < 1:
+            raise ValueError(f"alpha must lie strictly between 0 and 1, got {self.alpha}; 0.05 is usual")
+
+    @property
+    def least_drop(self) -> str:
+        """``fail_drop`` in words: ``1 point``."""
+        points = 100 * self.fail_drop
+        return f"{points:g} point{'s' if points != 1 else ''}"
+
+    def alarm_level(self, days: float) -> float:
+        """The level of a watch that comes so many days after the last one: that share of ``alpha`` per year.
+
+        All watches of a year together spend ``alpha``, however many there are (Lan and DeMets 1983, Discrete Sequential
+        Boundaries for Clinical Trials, with linear spending over the calendar). The probabilities of their false alarms
+        add up at most, whatever the watches have in common, such as the noise of their baseline. One watch spends a day
+        at least, so that it can find anything at all, and a month at most: the bound holds for up to one watch a day.
+
+        Examples:
+            >>> rule = WatchRule()
+            >>> round(52 * rule.alarm_level(7), 3), rule.alarm_level(0) == rule.alarm_level(1)
+            (0.05, True)
+        """
+        return self.alpha * min(max(days, 1.0), MOST_DAYS) / DAYS_PER_YEAR
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FigureFalls:
+    """Figures whose queries have the same clusters, and how far each cluster fell.
+
+    Attributes:
+        changes: The figures, not tested yet.
+        falls: float64, shape ``(n_clusters, n_figures)``: earlier minus later value, summed over a cluster's queries.
+    """
+
+    changes: tuple[FigureChange, ...]
+    falls: NDArray[np.float64]
 
 
 def cosines(stored: Sequence[NDArray[np.float32]], again: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
@@ -84,21 +125,75 @@ def judge_vectors(subject: str, item_cosines: NDArray[np.float64], rule: WatchRu
     return []
 
 
-def judge_metric(subject: str, change: FigureChange, rule: WatchRule) -> list[WatchFinding]:
-    """A finding for a metric that became significantly worse than in the last completed run; else none.
+def tested_changes(groups: Sequence[FigureFalls], *, level: float, resampling: Resampling) -> list[FigureChange]:
+    """The changes of all groups with the p-values that they fell, adjusted as one family."""
+    if not groups:
+        return []
+    tests = decline_tests(
+        [group.falls for group in groups], level=level, permutations=resampling.permutations, seed=resampling.seed
+    )
+    return [
+        replace(change, p=test.p, p_adjusted=test.p_adjusted)
+        for group, of_group in zip(groups, tests, strict=True)
+        for change, test in zip(group.changes, of_group, strict=True)
+    ]
+
+
+def judge_change(change: FigureChange, rule: WatchRule, level: float) -> Verdict | None:
+    """What a change of a figure means; None for one that is no worse, or worse by little and not significantly.
 
     Examples:
-        >>> def judged(difference, p):
+        >>> def judged(difference, p_adjusted):
         ...     key = ("c", "t2i/all", "R@1", "m")
-        ...     change = FigureChange(key=key, difference=difference, p=p, basis="paired test", p_adjusted=p)
-        ...     return [finding.verdict for finding in judge_metric("R@1", change, WatchRule())]
-        >>> judged(-0.02, 0.001), judged(-0.005, 0.001), judged(-0.02, 0.3), judged(0.02, 0.001)
-        (['fail'], ['warn'], [], [])
+        ...     change = FigureChange(key=key, difference=difference, p=p_adjusted, basis="paired test",
+        ...                           p_adjusted=p_adjusted)
+        ...     return judge_change(change, WatchRule(), 0.001)
+        >>> judged(-0.02, 0.0001), judged(-0.005, 0.0001), judged(-0.02, 0.3), judged(-0.005, 0.3), judged(0.02, 0.3)
+        ('fail', 'warn', 'warn', None, None)
     """
-    if not change.worse or change.difference is None or not change.is_significant(rule.alpha):
-        return []
-    message = f"changed by {change.difference:+.4f} since the last completed run (adjusted p = {change.p_adjusted:.2g})"
-    return [WatchFinding("fail" if abs(change.difference) >= rule.fail_drop else "warn", subject, message)]
+    if change.difference is None or not change.worse:
+        return None
+    large = abs(change.difference) >= rule.fail_drop
+    if change.is_significant(level):
+        return "fail" if large else "warn"
+    return "warn" if large else None
+
+
+def judge_figures(changes: Iterable[FigureChange], rule: WatchRule, level: float) -> list[WatchFinding]:
+    """A finding for every significant drop, by p-value, and one for each encoder and corpus with large drops besides.
+
+    ``change.old`` has the ``value`` of the baseline and ``since``, the baseline in words.
+    """
+    worse = sorted(
+        (change for change in changes if judge_change(change, rule, level)),
+        key=lambda change: (change.p_adjusted or 0.0, change.difference or 0.0),
+    )
+    findings: list[WatchFinding] = []
+    unclear: dict[str, list[FigureChange]] = {}
+    for change in worse:
+        corpus, protocol, metric, encoder = change.key
+        if change.is_significant(level):
+            verdict: Verdict = judge_change(change, rule, level) or "warn"
+            findings.append(
+                WatchFinding(verdict, f"{encoder} on {corpus}, {protocol} {metric}", _drop(change, "<", level))
+            )
+        else:
+            unclear.setdefault(f"{encoder} on {corpus}", []).append(change)
+    for subject, drops in unclear.items():
+        largest = min(drops, key=lambda change: change.difference or 0.0)
+        message = f"{largest.key[1]} {largest.key[2]} {_drop(largest, '≥', level)}, not significant"
+        if len(drops) > 1:
+            more = f"{len(drops) - 1} more drop{'s' if len(drops) > 2 else ''}"
+            message += f"; the same holds for {more} of {rule.least_drop} or more"
+        findings.append(WatchFinding("warn", subject, message))
+    return findings
+
+
+def _drop(change: FigureChange, sign: str, level: float) -> str:
+    """``from 60.0 to 57.5 (-2.5 points) since …, adjusted p = 0.0004 < 0.00096``."""
+    old, new = (100 * side["value"] for side in (change.old, change.new))
+    p = "no test" if change.p_adjusted is None else f"adjusted p = {change.p_adjusted:.2g} {sign} {level:.2g}"
+    return f"from {old:.1f} to {new:.1f} ({new - old:+.1f} points) since {change.old['since']}, {p}"
 
 
 def judge_settings(changes: Iterable[SettingChange]) -> list[WatchFinding]:

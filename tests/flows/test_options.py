@@ -39,6 +39,7 @@ from tasks.fuse import fuse
 from tasks.publish import publish_report
 from tasks.rerank import rerank
 from tasks.runtime.references import CompareRef, MetricRef
+from tasks.runtime.watching.figures import WatchedFigures
 from tasks.score import score
 from tasks.watch import watch_libraries, watch_metrics, watch_vectors
 
@@ -107,7 +108,7 @@ CASES: dict[str, dict[str, Case]] = {
     },
     "watch": {
         **_configured(f"watch {RUN}", **SELECTED, **ENCODED, **RESAMPLED, protocols="t2i/all", keep_replicates=""),
-        **_configured(f"watch {RUN}", format="json", permutations="2000"),
+        **_configured(f"watch {RUN}", format="json", permutations="2000", baseline="{run}"),
         "suite": Case(f"watch {RUN}", SUITE),
     },
     "report": {
@@ -324,6 +325,7 @@ def files(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         table_of(store.key(encoder=encoder, corpus=SHAPES, modality="image"))
         for encoder in ("tiny-clip", "tiny-clip-plain")
     )
+    assert cli.main(["watch", *RUN.split(), "--workspace", str(evaluated)]) == 0
     [report] = [page.parent for page in (evaluated / "reports").glob("*/report.html")]
     return {
         **named,
@@ -334,6 +336,7 @@ def files(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "set": first,
         "other": second,
         "report": str(report),
+        "run": texts(store.rows("watched")["run"])[0],
     }
 
 
@@ -362,7 +365,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         publish_report: "report.html",
         watch_libraries: [],
         watch_vectors: [],
-        watch_metrics: [],
+        watch_metrics: WatchedFigures(findings=(), summary=(), baselines=()),
         rerank: "reranked",
         fuse: "fused",
         approximate: 0,
@@ -553,6 +556,7 @@ def test_every_field_of_a_suite_is_used_by_the_command_or_named_as_without_effec
         "margin": "2.0",
         "keep_replicates": "true",
         "analyses": '["complexity"]',
+        "baseline": '"r"',
         "trust_remote_code": "true",
     }
     assert values.keys() == FIELDS.keys()

@@ -1,20 +1,24 @@
-"""The regression watch: quiet when nothing changed, loud when vectors or metrics did."""
+"""The regression watch: quiet when nothing changed, loud when vectors or figures did, always against the pinned run."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import tasks.runtime.watching.vectors
+import tasks.watch
 from flows.cli import main
 from flows.config import RunConfig
 from flows.execution import start
-from flows.watch import watch
+from flows.watch import RegressionError, watch
 from store import EmbeddingStore
-from store.errors import WorkError
+from store.errors import RequestError, WorkError
+from tasks.encoders import encode_images, load_encoder, spec_of
 
 pytestmark = pytest.mark.slow
 
@@ -31,25 +35,42 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
     )
 
 
+def named(config: RunConfig, checkpoint: str, **changed: Any) -> RunConfig:
+    """A watch of an encoder ``ours`` with the weights of a model of the catalog."""
+    spec = spec_of(checkpoint)
+    entry = {"name": "ours", "adapter": spec.adapter, "checkpoint": spec.checkpoint, "dim": spec.dim}
+    many = ({"name": "many", "reader": "shapes", "n_scenes": 150},)
+    return dataclasses.replace(
+        config, corpora=many, encoders=({**entry, "options": dict(spec.options), **changed},), protocols=("t2i/all",)
+    )
+
+
+def watched(config: RunConfig) -> list[dict[str, Any]]:
+    """The stored figures of all watches, the oldest first."""
+    return EmbeddingStore.open(config.store_uri).rows("watched").sort_by("created").to_pylist()
+
+
 def test_a_second_watch_finds_nothing_where_nothing_changed(config: RunConfig) -> None:
-    start(watch, config)
-    assert start(watch, config).findings == ()
+    first = start(watch, config)
+    assert first.summary[0].startswith(f"run {first.run} is the baseline of ")
+    second = start(watch, config)
+    assert second.findings == ()
+    assert f"compared with pinned run {first.run} of 20" in second.summary[0]
+    assert second.summary[1].startswith("alarm level of this watch 0.00014: at most 5 % of years")
+    assert {row["baseline"] for row in watched(config)} == {first.run}
 
 
 def test_vectors_that_a_model_no_longer_gives_fail_the_watch_and_its_record(
     config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start(watch, config)
-    import tasks.runtime.watching
-    import tasks.watch
-    from tasks.encoders import encode_images as encode
 
     def drifted(encoder: object, images: object) -> object:
-        made = encode(encoder, images)  # type: ignore[arg-type]
+        made = encode_images(encoder, images)  # type: ignore[arg-type]
         noise = np.random.default_rng(0).normal(scale=0.3, size=made.values.shape).astype(np.float32)
         return dataclasses.replace(made, values=made.values + noise)
 
-    monkeypatch.setattr(tasks.runtime.watching, "encode_images", drifted)
+    monkeypatch.setattr(tasks.runtime.watching.vectors, "encode_images", drifted)
     monkeypatch.setattr(tasks.watch, "library_versions", lambda: {"torch": "99"})
     with pytest.raises(WorkError, match=r"tiny-clip on few, images: 12 items encoded again.*below 0\.999") as caught:
         start(watch, config)
@@ -66,18 +87,68 @@ def test_vectors_that_a_model_no_longer_gives_fail_the_watch_and_its_record(
 
 
 def test_a_worse_revision_fails_by_a_paired_test_until_it_is_put_right(config: RunConfig) -> None:
-    good = dataclasses.replace(config, corpora=({"name": "many", "reader": "shapes", "n_scenes": 60},))
-    from tasks.encoders import spec_of
-
-    def named(checkpoint: str) -> RunConfig:
-        spec = spec_of(checkpoint)
-        entry = {"name": "ours", "adapter": spec.adapter, "checkpoint": spec.checkpoint, "dim": spec.dim}
-        return dataclasses.replace(good, encoders=({**entry, "options": dict(spec.options)},))
-
-    start(watch, named("tiny-clip"))
-    for _ in range(2):  # a failed watch is no good run: the second one compares with the same past
+    first = start(watch, named(config, "tiny-clip"))
+    for _ in range(2):  # the baseline stays pinned: the second one compares with the same run
         with pytest.raises(WorkError) as caught:
-            start(watch, named("tiny-clip-plain"))
-        assert "[fail] ours on many, t2i/all" in str(caught.value)
+            start(watch, named(config, "tiny-clip-plain"))
+        assert "[fail] ours on many, t2i/all R@1: from " in str(caught.value)
+        assert f" points) since run {first.run} of 20" in str(caught.value)
         assert "[note] weights of ours: checkpoint: " in str(caught.value)
-    assert not [finding for finding in start(watch, named("tiny-clip")).findings if finding.verdict != "note"]
+    assert not [f for f in start(watch, named(config, "tiny-clip")).findings if f.verdict != "note"]
+
+
+def test_a_run_that_is_pinned_stays_the_baseline_of_later_watches(config: RunConfig) -> None:
+    start(watch, named(config, "tiny-clip"))
+    with pytest.raises(RegressionError) as caught:
+        start(watch, named(config, "tiny-clip-plain"))
+    worse = watched(config)[-1]["run"]
+    assert f"repeat the watch with `--baseline {worse}`" in caught.value.summary[-1]
+    accepted = dataclasses.replace(named(config, "tiny-clip-plain"), baseline=worse)
+    for of_watch in (accepted, named(config, "tiny-clip-plain")):
+        done = start(watch, of_watch)
+        assert done.findings == ()
+        assert f"pinned run {worse} of " in done.summary[0]
+
+
+def test_a_corpus_that_changed_is_reported_as_not_comparable_until_a_run_with_it_is_pinned(config: RunConfig) -> None:
+    first = start(watch, named(config, "tiny-clip"))
+    grown = ({"name": "many", "reader": "shapes", "n_scenes": 151},)
+    for _ in range(2):
+        done = start(watch, dataclasses.replace(named(config, "tiny-clip"), corpora=grown))
+        [warning] = [finding for finding in done.findings if finding.verdict == "warn"]
+        assert f"not comparable: the corpus is another one since run {first.run}" in warning.message
+    pinned = dataclasses.replace(named(config, "tiny-clip"), corpora=grown, baseline=done.run)
+    assert start(watch, pinned).findings == ()
+
+
+def test_a_baseline_without_such_figures_is_refused_with_runs_that_have_some(
+    config: RunConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = start(watch, named(config, "tiny-clip"))
+    n_runs = EmbeddingStore.open(config.store_uri).rows("runs").num_rows
+    with pytest.raises(RequestError, match=f"is not in .* did you mean '{first.run}'"):
+        start(watch, dataclasses.replace(named(config, "tiny-clip"), baseline=f"{first.run}x"))
+    others = ["watch", "--corpora", "shapes", "--encoders", "tiny-clip", "--baseline", first.run]
+    assert main([*others, "--protocols", "nope", "--workspace", config.workspace]) == 2
+    said = capsys.readouterr().err
+    assert f"run '{first.run}' has no figures of tiny-clip, only of ours" in said
+    assert "leave --baseline out" in said
+    assert "'nope'" in said  # all faults together
+    assert EmbeddingStore.open(config.store_uri).rows("runs").num_rows == n_runs
+
+
+def test_the_sample_is_encoded_with_the_same_consent_to_remote_code_as_the_set(
+    config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(watch, named(config, "tiny-clip"))
+    consents = []
+
+    def loaded(*args: Any, trust_remote_code: bool = False, **named: Any) -> Any:
+        consents.append(trust_remote_code)
+        return load_encoder(*args, **named)
+
+    monkeypatch.setattr(tasks.watch, "load_encoder", loaded)
+    start(watch, named(config, "tiny-clip", remote_code=True))
+    start(watch, named(config, "tiny-clip"))
+    start(watch, dataclasses.replace(named(config, "tiny-clip"), trust_remote_code=True))
+    assert consents == [True, False, True]

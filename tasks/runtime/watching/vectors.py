@@ -1,0 +1,37 @@
+"""Some items of a set as they are stored, and encoded again."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store import EmbeddingStore
+from store.schema import texts
+from store.types import Corpus, Modality
+from tasks.corpora.images.decode import decode_image
+from tasks.encoders import Encoder, encode_captions, encode_images
+from tasks.runtime.references import SetsRef
+from tasks.runtime.stored import read_multivectors
+
+Vectors = list[NDArray[np.float32]]
+
+
+def stored_vectors(store: EmbeddingStore, sets: SetsRef, modality: Modality, ords: NDArray[np.int32]) -> Vectors:
+    """Stored vectors of these items (``ords`` ascending), each of shape ``(n_vectors, dim)``."""
+    encoder, corpus = sets.encoder_fingerprint, sets.corpus_fingerprint
+    if store.encoder(encoder).vectors == "single":
+        matrix = store.vectors(encoder=encoder, corpus=corpus, modality=modality).matrix
+        return [matrix[i : i + 1] for i in ords]
+    return list(read_multivectors(store, encoder, corpus, modality, ords))
+
+
+def fresh_vectors(encoder: Encoder, corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> Vectors:
+    """The same items encoded now in one batch; empty for images of a corpus without image bytes."""
+    if modality == "caption":
+        embeddings = encode_captions(encoder, texts(corpus.captions["text"].take(ords)))
+    elif corpus.source is None:
+        return []
+    else:
+        keys = texts(corpus.images["key"].take(ords))
+        embeddings = encode_images(encoder, [decode_image(corpus.source.read(key)) for key in keys])
+    return np.split(embeddings.values, np.cumsum(embeddings.counts)[:-1])

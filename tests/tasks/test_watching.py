@@ -1,0 +1,66 @@
+"""The pinned run of a figure: the first watch, or what a user named, and never the run before."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from store import EmbeddingStore
+from store.errors import RequestError
+from store.schema import WATCHED
+from tasks.runtime.watching.baseline import FigureId, check_run, pinned_baselines
+
+START = datetime(2026, 1, 5, tzinfo=UTC)
+ENGLISH, GERMAN = FigureId("m", "c", "t2i/en/human"), FigureId("m", "c", "t2i/de/human")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> EmbeddingStore:
+    return EmbeddingStore.open(tmp_path, create=True)
+
+
+def watch(store: EmbeddingStore, week: int, ids: list[FigureId], baseline: str | None = None) -> dict[FigureId, str]:
+    """Write what a watch of these figures stores; returns figure -> the run that it was compared with."""
+    run = f"week-{week}"
+    pins = pinned_baselines(store, ids, run=run, baseline=baseline)
+    rows = [
+        {
+            "run": run, "encoder": each.encoder, "encoder_fingerprint": "f", "corpus": each.corpus,
+            "corpus_fingerprint": "g", "protocol": each.protocol, "metric": "R@1",
+            "evaluation": f"{each.protocol} {run}",
+            "baseline": pins.figures[each].run if each in pins.figures else run,
+            "baseline_evaluation": pins.figures[each].evaluation if each in pins.figures else f"{each.protocol} {run}",
+            "alarm_level": 0.001, "verdict": "none", "created": START + timedelta(weeks=week),
+        }
+        for each in ids
+    ]  # fmt: skip
+    store.write_rows("watched", pa.Table.from_pylist(rows, schema=WATCHED))
+    return {each: str(row["baseline"]) for each, row in zip(ids, rows, strict=True)}
+
+
+def test_the_first_watch_of_a_figure_stays_its_baseline(store: EmbeddingStore) -> None:
+    assert watch(store, 0, [ENGLISH]) == {ENGLISH: "week-0"}
+    assert watch(store, 1, [ENGLISH, GERMAN]) == {ENGLISH: "week-0", GERMAN: "week-1"}
+    assert watch(store, 2, [ENGLISH, GERMAN]) == {ENGLISH: "week-0", GERMAN: "week-1"}
+
+
+def test_a_named_run_is_pinned_for_the_figures_that_it_has_and_for_later_watches(store: EmbeddingStore) -> None:
+    for week, ids in enumerate(([ENGLISH], [ENGLISH], [ENGLISH, GERMAN])):
+        watch(store, week, ids)
+    assert watch(store, 3, [ENGLISH, GERMAN], baseline="week-1") == {ENGLISH: "week-1", GERMAN: "week-2"}
+    assert watch(store, 4, [ENGLISH, GERMAN]) == {ENGLISH: "week-1", GERMAN: "week-2"}
+    pins = pinned_baselines(store, [ENGLISH], run="now", baseline=None)
+    assert pins.figures[ENGLISH].evaluation == "t2i/en/human week-1"
+    assert pins.last == START + timedelta(weeks=4)
+
+
+def test_a_run_that_cannot_be_pinned_is_refused_with_those_that_can(store: EmbeddingStore) -> None:
+    watch(store, 0, [ENGLISH])
+    check_run(store, "week-0", ["m", "other"])
+    with pytest.raises(RequestError, match=r"run 'week-9' is not in .*did you mean 'week-0'.*such figures: week-0"):
+        check_run(store, "week-9", ["m"])
+    with pytest.raises(RequestError, match="no figures of other, only of m; leave --baseline out"):
+        check_run(store, "week-0", ["other"])
