@@ -8,6 +8,7 @@ from store import EmbeddingStore
 from tasks.metrics.headline import planned_figures
 from tasks.results.comparison import EncoderOutcomes, compared_metrics, comparison_rows
 from tasks.runtime.figures.combined import combined_rows
+from tasks.runtime.figures.families import write_family
 from tasks.runtime.progress import track
 from tasks.runtime.references import CompareRef, EvaluationRef
 from tasks.runtime.shell import shell
@@ -26,7 +27,7 @@ def compare_corpus(
     resampling: Resampling,
     run: str,
 ) -> CompareRef:
-    """Store pairwise comparisons of encoders that were evaluated on one corpus; p-values are adjusted per protocol."""
+    """Store pairwise comparisons of encoders that were evaluated on one corpus, beside those of larger requests."""
     store = EmbeddingStore.open(store_uri)
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
@@ -53,7 +54,7 @@ def compare_corpus(
                 resampling=resampling,
                 headline=headline,
             )
-            written += store.write_rows("comparisons", rows, replace="comparison")
+            written += write_family(store, rows)
             advance(1)
     return CompareRef(corpus=sets.corpus, corpus_fingerprint=sets.corpus_fingerprint, n_comparisons=written)
 
@@ -67,5 +68,5 @@ def compare_combined(
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     rows = combined_rows(store, corpus, evaluations, resampling=resampling, run=run)
-    written = store.write_rows("comparisons", rows, replace="comparison")
+    written = write_family(store, rows)
     return CompareRef(corpus=sets.corpus, corpus_fingerprint=sets.corpus_fingerprint, n_comparisons=written)

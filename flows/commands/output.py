@@ -10,10 +10,13 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from store.errors import RequestError, did_you_mean
 from store.exchange.row_files import write_csv, write_json
+
+if TYPE_CHECKING:
+    from tasks.runtime.references import EmbedRef
 
 Row = Mapping[str, Any]
 
@@ -46,6 +49,33 @@ def _cell(value: object) -> str:
     if isinstance(value, datetime):
         return value.isoformat(timespec="seconds")
     return plain(str(value))
+
+
+def print_embedded(references: tuple[EmbedRef, ...]) -> None:
+    """What was encoded, as lines on standard error."""
+    for corpus in {reference.corpus.fingerprint: reference.corpus for reference in references}.values():
+        if corpus.note:
+            sys.stderr.write(f"corpus {corpus.name}: {plain(corpus.note)}\n")
+        if corpus.changes:
+            lines = "".join(f"\n  - {plain(change)}" for change in corpus.changes)
+            sys.stderr.write(f"corpus {corpus.name} changed since it was stored; it was encoded again:{lines}\n")
+        if corpus.n_skipped:
+            more = ["…"] if corpus.n_skipped > len(corpus.skipped) else []
+            reasons = plain("; ".join([*corpus.skipped, *more]))
+            sys.stderr.write(f"corpus {corpus.name}: {corpus.n_skipped} images skipped: {reasons}\n")
+    for reference in references:
+        n_stored = reference.n_items - reference.n_encoded
+        line = f"{reference.n_encoded:,} items encoded, {n_stored:,} were already stored"
+        if reference.batches:
+            sizes = " and ".join(f"{size} {modality}s" for modality, size in reference.batches.items())
+            line += f", {sizes} per forward pass"
+        if reference.n_truncated:
+            line += f", {reference.n_truncated:,} captions truncated at the model's maximum length"
+        if reference.rounding:
+            line += f", {reference.rounding}"
+        sys.stderr.write(f"{reference.sets.encoder} on {reference.sets.corpus}: {line}\n")
+    for note in dict.fromkeys(note for reference in references for note in reference.notes):
+        sys.stderr.write(f"{plain(note)}\n")
 
 
 def print_report(page: str) -> None:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from flows.commands.declare import ENCODING, STATISTICS, TESTS, config_options, declare, given_options, refuse_unused
-from flows.commands.output import RESULT_COLUMNS, link, plain, print_report, show_rows
+from flows.commands.output import RESULT_COLUMNS, link, plain, print_embedded, print_report, show_rows
 from flows.commands.progress import STEPS, bars
 from flows.config import FIELDS, RunConfig, demo_config, missing_names, read_suite, run_config
 from store.errors import RequestError
+from tasks.runtime.references import encoder_name
 
 if TYPE_CHECKING:
     from flows.benchmark import BenchmarkRef
@@ -94,7 +95,7 @@ def _benchmark(config: RunConfig, args: argparse.Namespace) -> int:
     from flows.benchmark import benchmark
 
     def show(done: BenchmarkRef) -> None:
-        _print_embedded(done.embedded)
+        print_embedded(done.embedded)
         print_report(done.report)
 
     return _run(benchmark, config, quiet=args.quiet, show=show, steps=tuple(STEPS))
@@ -139,7 +140,7 @@ def embed(args: argparse.Namespace) -> int:
             sys.stderr.write(
                 f"shard {args.shard} of {config.shards} is encoded; the sets are sealed when all shards are stored\n"
             )
-        _print_embedded(done)
+        print_embedded(done)
 
     return _run(flow, config, quiet=args.quiet, show=show, steps=("embed",), shard=args.shard, only=args.only)
 
@@ -219,7 +220,9 @@ def compare(args: argparse.Namespace) -> int:
 
     with bars(quiet=args.quiet, steps={name: STEPS[name] for name in ("compare", "diagnose")}):
         done = start(flow, config)
-    sys.stderr.write(f"{sum(reference.n_comparisons for reference in done)} comparisons stored\n")
+    of_some = f"; p-values are adjusted over the pairs of {' and '.join(map(encoder_name, config.encoders))} alone"
+    stored = sum(reference.n_comparisons for reference in done)
+    sys.stderr.write(f"{stored} comparisons stored{of_some if config.encoders else ''}\n")
     return 0
 
 
@@ -270,30 +273,3 @@ def report(args: argparse.Namespace) -> int:
 
     sys.stdout.write(f"{link(start(publish, config), sys.stdout)}\n")
     return 0
-
-
-def _print_embedded(references: tuple[EmbedRef, ...]) -> None:
-    """What was encoded, as lines on standard error."""
-    for corpus in {reference.corpus.fingerprint: reference.corpus for reference in references}.values():
-        if corpus.note:
-            sys.stderr.write(f"corpus {corpus.name}: {plain(corpus.note)}\n")
-        if corpus.changes:
-            lines = "".join(f"\n  - {plain(change)}" for change in corpus.changes)
-            sys.stderr.write(f"corpus {corpus.name} changed since it was stored; it was encoded again:{lines}\n")
-        if corpus.n_skipped:
-            more = ["…"] if corpus.n_skipped > len(corpus.skipped) else []
-            reasons = plain("; ".join([*corpus.skipped, *more]))
-            sys.stderr.write(f"corpus {corpus.name}: {corpus.n_skipped} images skipped: {reasons}\n")
-    for reference in references:
-        n_stored = reference.n_items - reference.n_encoded
-        line = f"{reference.n_encoded:,} items encoded, {n_stored:,} were already stored"
-        if reference.batches:
-            sizes = " and ".join(f"{size} {modality}s" for modality, size in reference.batches.items())
-            line += f", {sizes} per forward pass"
-        if reference.n_truncated:
-            line += f", {reference.n_truncated:,} captions truncated at the model's maximum length"
-        if reference.rounding:
-            line += f", {reference.rounding}"
-        sys.stderr.write(f"{reference.sets.encoder} on {reference.sets.corpus}: {line}\n")
-    for note in dict.fromkeys(note for reference in references for note in reference.notes):
-        sys.stderr.write(f"{plain(note)}\n")

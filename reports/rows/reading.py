@@ -10,6 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from reports.rows.families import one_family
 from reports.rows.report_data import TABLES, ReportData, Row, Source
 from reports.rows.selected_queries import PROTOCOL, SelectedQuery, select_queries
 from store.errors import RequestError, did_you_mean
@@ -87,7 +88,10 @@ def read_report_data(
 
     tables["results"] = results
     kept = newest("results", "corpus", "protocol", "metric", "encoder")
-    comparisons = newest("comparisons", "corpus", "protocol", "metric", "encoder_a", "encoder_b")
+    of_figure: dict[tuple[str, str, str], set[str]] = {}
+    for row in kept:
+        of_figure.setdefault((row["corpus"], row["protocol"], row["metric"]), set()).add(row["encoder"])
+    comparisons, larger_families = one_family(tables["comparisons"], current, of_figure)
     slices = newest("slices", "corpus", "protocol", "analysis", "metric", "feature", "level_name", "encoder")
     batches = sorted(filter(current, tables["batches"]), key=lambda r: (r["created"], r["batch_id"]))
     named = {r["run"] for r in (*kept, *comparisons, *slices, *batches)}
@@ -99,6 +103,7 @@ def read_report_data(
         uri=source.uri,
         results=kept,
         comparisons=comparisons,
+        larger_families=larger_families,
         slices=slices,
         batches=tuple(batches),
         runs=tuple(runs),

@@ -63,7 +63,9 @@ class ReportData:
     Attributes:
         uri: The location of the store.
         results: One row per encoder, corpus, protocol and metric (``schema.RESULTS``).
-        comparisons: Pairs of the encoders in ``results`` on the same corpora.
+        comparisons: Pairs of the encoders in ``results`` on the same corpora; by each figure of one request, over the
+            pairs of which p-values are adjusted.
+        larger_families: Sentences about requests with more encoders than are shown.
         slices: Failure analysis and ablations of the same encoders and corpora.
         batches: Encoding times of the same encoders.
         runs: The runs named by any of the rows above, oldest first.
@@ -90,6 +92,7 @@ class ReportData:
     features: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     thumbnails: Mapping[str, bytes] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    larger_families: tuple[str, ...] = ()
     metrics: Mapping[str, Row] = field(default_factory=dict)
 
     @cached_property

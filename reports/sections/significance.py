@@ -36,11 +36,14 @@ def section(data: ReportData) -> Section:
     adjustment = {"max-t": "step-down max-T", "holm": "Holm", "benjamini-hochberg": "Benjamini–Hochberg"}.get(
         name, name
     )
+    lead = (
+        f"Paired tests on shared queries: sign-flip permutation test over images, {adjustment} correction over all "
+        f"pairs of a metric. ** p < 0.01, * p < {ALPHA}, ns not significant."
+    )
     return Section(
         id="significance",
         title="Significant differences",
-        lead=f"Paired tests on shared queries: sign-flip permutation test over images, {adjustment} correction over "
-        f"all pairs of a metric. ** p < 0.01, * p < {ALPHA}, ns not significant.",
+        lead=" ".join([lead, *data.larger_families]),
         blocks=tuple(blocks),
     )
 

@@ -513,7 +513,7 @@ def test_options_of_the_program_change_what_it_says(
     assert os.environ["LANCE_LOG"] == "error"
     seen: list[bool] = []
 
-    def bars(*, quiet: bool) -> Any:
+    def bars(*, quiet: bool, **_: object) -> Any:
         seen.append(quiet)
         return nullcontext()
 

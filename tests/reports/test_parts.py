@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -241,3 +242,27 @@ def test_a_null_result_shows_its_reason_and_sorts_last() -> None:
     assert isinstance(table, Table)
     assert [row[1].title for row in table.rows][1] == "fewer than 2 clusters"
     assert not math.isnan(np.float64(table.rows[0][1].sort))
+
+
+def test_of_several_requests_one_is_shown_and_a_part_of_a_larger_one_is_called_so(demo_store: StandIn) -> None:
+    compared = demo_store.tables["comparisons"]
+    of_all = [dict(row) for row in compared]
+    [pair] = [
+        {**row, "run": "later", "created": row["created"] + timedelta(days=1), "p_adjusted": 0.001}
+        for row in of_all
+        if {row["encoder_a"], row["encoder_b"]} == {"tiny-clip", "tiny-clip-plain"}
+        and (row["corpus"], row["protocol"], row["metric"]) == ("shapes", "t2i/all", "R@1")
+    ]
+    compared.append(pair)
+    figure = ("shapes", "t2i/all", "R@1", "tiny-clip", "tiny-clip-plain")
+    everything = read_report_data(demo_store)
+    assert (everything.comparison(*figure) or {})["p_adjusted"] == 0.2, "the request for two takes no pair from all"
+    assert everything.larger_families == ()
+    two = ["tiny-clip", "tiny-clip-plain"]
+    assert (read_report_data(demo_store, encoders=two).comparison(*figure) or {})["p_adjusted"] == 0.001
+    compared.remove(pair)
+    restricted = read_report_data(demo_store, encoders=two)
+    assert (restricted.comparison(*figure) or {})["p_adjusted"] == 0.2
+    assert "On shapes, p-values are adjusted over the pairs of all 3 encoders" in restricted.larger_families[0]
+    [lead] = [each.lead for each in report_of(restricted).sections if each.id == "significance"]
+    assert lead.endswith("of which this report shows 2.")

@@ -1,0 +1,50 @@
+"""Families of comparisons: p-values are adjusted over the pairs of one request, and only these are shown together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Set
+
+from reports.format import count
+from reports.rows.report_data import Row
+
+Figure = tuple[str, str, str]  # corpus, protocol, metric
+
+
+def one_family(
+    comparisons: Iterable[Row], current: Callable[[Row], bool], shown: Mapping[Figure, Set[str]]
+) -> tuple[tuple[Row, ...], tuple[str, ...]]:
+    """For each figure the comparisons of one run, and a sentence about families of which only a part is shown.
+
+    Of the runs that compared encoders by a figure, the one with most pairs of the shown encoders counts; of these the
+    one with fewest others, then the newest. So a request for some encoders takes no pair out of the comparison of all.
+
+    Args:
+        comparisons: Rows of ``schema.COMPARISONS``.
+        current: Whether a row is about the states of corpora and encoders that the report shows.
+        shown: Figure to the encoders with a result by it.
+    """
+    runs: defaultdict[Figure, defaultdict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in comparisons:
+        figure = (row["corpus"], row["protocol"], row["metric"])
+        if figure in shown:
+            runs[figure][row["run"]].append(row)
+    kept: list[Row] = []
+    larger: dict[str, tuple[int, int]] = {}
+    for figure, families in sorted(runs.items()):
+        fitting = {run: list(filter(current, rows)) for run, rows in families.items()}
+        others = {run: len(_encoders(rows) - shown[figure]) for run, rows in families.items()}
+        newest = {run: max(row["created"] for row in rows) for run, rows in families.items()}
+        best = max(families, key=lambda run: (len(fitting[run]), -others[run], newest[run], run))
+        kept += sorted(fitting[best], key=lambda row: (row["encoder_a"], row["encoder_b"]))
+        if fitting[best] and others[best]:
+            larger[figure[0]] = (len(_encoders(families[best])), len(_encoders(fitting[best])))
+    return tuple(kept), tuple(
+        f"On {corpus}, p-values are adjusted over the pairs of all {count(of_all, 'encoder')} that were compared, of "
+        f"which this report shows {of_shown}."
+        for corpus, (of_all, of_shown) in larger.items()
+    )
+
+
+def _encoders(rows: Iterable[Row]) -> set[str]:
+    return {row[side] for row in rows for side in ("encoder_a", "encoder_b")}
