@@ -235,7 +235,7 @@ def test_compare_export_and_report_take_only_what_is_named(tmp_path: Path, capsy
     assert {(row["encoder_a"], row["encoder_b"], row["corpus"]) for row in compared} == {
         ("tiny-clip", "tiny-colpali", corpus)
     }
-    assert {row["protocol"] for row in compared} == {"t2i/all", "t2i/first", "t2i/ordinal-mean"}
+    assert {row["protocol"] for row in compared} == {"t2i/all", "t2i/first", "t2i/ordinal-mean", "t2i/scene"}
     for row in compared:
         assert row["p_adjusted"] == row["p_sign_flip"], "one pair: nothing to adjust for"
     capsys.readouterr()
@@ -248,4 +248,4 @@ def test_compare_export_and_report_take_only_what_is_named(tmp_path: Path, capsy
     for rows in (report["results"], exported["results"]):
         assert {row["corpus"] for row in rows} == {corpus}
         assert {row["encoder"] for row in rows} == {"tiny-clip", "tiny-colpali"}
-        assert {row["protocol"] for row in rows} == {"t2i/all", "t2i/first", "t2i/ordinal-mean"}
+        assert {row["protocol"] for row in rows} == {"t2i/all", "t2i/first", "t2i/ordinal-mean", "t2i/scene"}
