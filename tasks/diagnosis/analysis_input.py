@@ -106,6 +106,10 @@ class AnalysisInput:
             return np.stack([self.given[encoder] for encoder in self.outcomes])
         return np.stack([METRICS[metric].per_query(outcomes) for outcomes in self.outcomes.values()])
 
+    def is_share(self, metric: str) -> bool:
+        """Whether a metric is a share of hits: recall, unless any scores have it because the gallery is so small."""
+        return metric.startswith("R@") and METRICS[metric].chance(self.queries) != 1
+
     def slice(
         self,
         encoder: str,

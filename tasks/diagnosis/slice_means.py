@@ -48,7 +48,7 @@ def contrast_slices(
     has_it, n = np.stack(list(features.values())), len(features)
     parts = np.concatenate([has_it, among & ~has_it])
     values = data.values(data.metric)
-    share = data.metric.startswith("R@")
+    share = data.is_share(data.metric)
     means = part_means(values, parts, data.clusters, data.resampling, share=share)
     for row, encoder in enumerate(data.encoders):
         compared = among & ~np.isnan(values[row])
@@ -83,7 +83,7 @@ def part_slices(
     if not parts:
         return
     table = data.values(metric) if values is None else np.stack(list(values.values()))
-    share = values is None and metric.startswith("R@")
+    share = values is None and data.is_share(metric)
     means = part_means(table, np.stack(list(parts.values())), data.clusters, data.resampling, share=share)
     for row, encoder in enumerate(data.encoders if values is None else values):
         for part, (feature, level_name) in enumerate(parts):

@@ -23,6 +23,7 @@ from tasks.statistics.proportion import cluster_robust_error, interval_at_the_ed
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.statistic import ClusteredValues, Reduce
 
+ANY_SCORES = "no interval: any scores have this value, because the gallery is so small"
 NOT_DEFINED = "no value: the aggregate of these queries is not a number"
 
 
@@ -161,6 +162,8 @@ def _metric_rows(evaluated: Evaluated, intervals: Sequence[Interval], resampling
         row["value_ties_won"] = _figure(metric, outcomes, "won")
         row["tie_share"] = tie_share(outcomes)
         row["chance"] = metric.chance(outcomes)
+        if metric.proportion and not callable(metric.reduce) and interval.reason != ANY_SCORES:
+            row |= _wilson(np.asarray(values)[0], clusters, resampling.level)
         rows.append(row)
     return rows
 
@@ -186,15 +189,23 @@ def _intervals(evaluated: Sequence[Evaluated], resampling: Resampling) -> list[l
         intervals |= {member: interval for member, [interval] in zip(members, drawn, strict=True)}
     return [
         [
-            interval_at_the_edge(
-                intervals[i, row], _common(np.asarray(values)[0]), clusters.n_occupied, level=resampling.level
-            )
-            if metric.reduce == "mean" and metric.higher_is_better
-            else intervals[i, row]
-            for row, (metric, (values, clusters)) in enumerate(each.samples)
+            _at_the_edge(intervals[i, row], each.outcomes, metric, sample, resampling.level)
+            for row, (metric, sample) in enumerate(each.samples)
         ]
         for i, each in enumerate(evaluated)
     ]
+
+
+def _at_the_edge(
+    interval: Interval, outcomes: Outcomes, metric: Metric, sample: ClusteredValues, level: float
+) -> Interval:
+    """Wilson's interval where all queries of a proportion hit, or all miss, and other scores might not."""
+    share = _common(np.asarray(sample.values)[0])
+    if metric.reduce != "mean" or not metric.proportion or np.isnan(share):
+        return interval
+    if share in (0.0, 1.0) and share == metric.chance(outcomes):
+        return replace(interval, reason=ANY_SCORES)
+    return interval_at_the_edge(interval, share, sample.clusters.n_occupied, level=level)
 
 
 def _common(values: NDArray[np.float64]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -250,6 +251,14 @@ def test_encoders_evaluated_on_different_queries_are_refused() -> None:
     object.__setattr__(other, "query_ords", other.query_ords[::-1])
     with pytest.raises(RequestError, match="evaluated on different queries"):
         AnalysisInput(corpus=of, protocol=protocol, outcomes={"a": whole, "b": other})
+
+
+def test_parts_of_a_recall_that_any_scores_have_get_no_interval() -> None:
+    small = replace(subject(corpus(), a=perfect()), metric="R@10")
+    assert small.is_share("R@10")
+    few = replace(small.queries, n_gallery=np.full(N, 10, np.int32))
+    assert not replace(small, outcomes={"a": few}).is_share("R@10")
+    assert not small.is_share("MRR")
 
 
 def test_an_unknown_analysis_is_refused_with_the_known_ones() -> None:
