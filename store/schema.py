@@ -83,7 +83,7 @@ OUTCOMES = _columns(
     *_SUBJECT,
     *required(pa.string(), "query_id"),
     *required(pa.int32(), "query_ord"),  # of a quadruple or pair: its position in that table
-    *required(pa.int32(), "cluster"),  # ord of the image that the query belongs to (quadruples: own position)
+    *required(pa.int32(), "cluster"),  # ord of the image of the query (pairs, quadruples: the first one that shares it)
     *required(pa.int32(), "rank_best"),  # 1 + items strictly above the best relevant one
     *required(pa.int32(), "rank_worst"),  # rank_best + irrelevant items tied with it
     *required(pa.int32(), "n_relevant"),

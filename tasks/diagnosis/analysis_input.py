@@ -77,7 +77,7 @@ class AnalysisInput:
 
     @cached_property
     def clusters(self) -> Clusters:
-        """The image that each query belongs to; for quadruples each query is its own cluster."""
+        """The image that each query belongs to; for quadruples, those that share an image."""
         n_clusters = cluster_count(self.corpus, self.protocol)
         return Clusters.of(self.queries.clusters, n_clusters, self.queries.weights)
 
@@ -107,8 +107,10 @@ class AnalysisInput:
         return np.stack([METRICS[metric].per_query(outcomes) for outcomes in self.outcomes.values()])
 
     def is_share(self, metric: str) -> bool:
-        """Whether a metric is a share of hits: recall, unless any scores have it because the gallery is so small."""
-        return metric.startswith("R@") and METRICS[metric].chance(self.queries) != 1
+        """Whether a metric is a share of hits that scores can change; in a small gallery any scores may have it."""
+        if metric not in METRICS or not METRICS[metric].share:
+            return False
+        return METRICS[metric].chance(self.queries) != 1
 
     def slice(
         self,

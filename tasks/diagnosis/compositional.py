@@ -18,7 +18,7 @@ from tasks.diagnosis.content.lexicon import words_of
 from tasks.diagnosis.slice_means import QueryValues, mean_slices, part_slices
 from tasks.diagnosis.slices import Slice
 from tasks.statistics.bootstrap import Interval
-from tasks.statistics.proportion import wilson_interval
+from tasks.statistics.proportion import share_interval
 
 QUADRUPLE_METRICS = ("winoground_text", "winoground_image", "winoground_group")
 
@@ -72,6 +72,5 @@ def caption_baselines(data: AnalysisInput) -> Iterator[Slice]:
     }
     for name, (of_right, of_wrong) in scores.items():
         won = (of_right > of_wrong) + 0.5 * (of_right == of_wrong)
-        low, high = wilson_interval(float(won.sum()), len(won), level=data.resampling.level)
-        interval = Interval(value=float(won.mean()), low=low, high=high, method="wilson")
+        interval = share_interval(won, data.clusters, level=data.resampling.level)
         yield data.slice(encoder, "baseline", name, "pair_accuracy", interval, detail={"ties_count": 0.5})

@@ -29,7 +29,7 @@ def _reference(name: str, title: str, of: Callable[[Outcomes], NDArray[np.float6
             raise ValueError(f"protocol {outcomes.protocol.id!r}: {name} needs captions in the reference language")
         return values
 
-    return Metric(name=name, title=title, directions=RETRIEVAL, values=per_query, reference=True, proportion=False)
+    return Metric(name=name, title=title, directions=RETRIEVAL, values=per_query, reference=True)
 
 
 CONSISTENCY_NDCG = _reference(

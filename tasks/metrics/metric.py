@@ -36,7 +36,6 @@ class Metric:
         share: A share of queries that hit; its interval is Wilson's unless another one is requested.
         guess: Expected value of random scores, where a constant scorer gets another one.
         reference: Whether it has no chance value: consistency with a reference language, a user's metric.
-        proportion: Whether values that are all 0 or 1 are misses and hits; not for ranks and the agreement of lists.
     """
 
     name: str
@@ -49,7 +48,6 @@ class Metric:
     share: bool = False
     guess: Callable[[Outcomes], float] | None = None
     reference: bool = False
-    proportion: bool = True
 
     def per_query(self, outcomes: Outcomes, ties: Ties = "expected") -> NDArray[np.float64]:
         """float64, shape ``(n_queries,)``: expected with equal scores in random order, or every tie lost or won.

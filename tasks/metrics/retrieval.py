@@ -136,7 +136,6 @@ MEAN_RANK = Metric(
     directions=RETRIEVAL,
     values=rank_of_first,
     higher_is_better=False,
-    proportion=False,
 )
 MEDIAN_RANK = replace(
     MEAN_RANK,

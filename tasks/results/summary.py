@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from store.schema import RESULTS
 from store.types import digest16
 from tasks.metrics import Metric
+from tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from tasks.metrics.metric import Ties
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.bootstrap import Interval, bootstrap_samples
@@ -162,8 +163,6 @@ def _metric_rows(evaluated: Evaluated, intervals: Sequence[Interval], resampling
         row["value_ties_won"] = _figure(metric, outcomes, "won")
         row["tie_share"] = tie_share(outcomes)
         row["chance"] = metric.chance(outcomes)
-        if metric.proportion and not callable(metric.reduce) and interval.reason != ANY_SCORES:
-            row |= _wilson(np.asarray(values)[0], clusters, resampling.level)
         rows.append(row)
     return rows
 
@@ -199,12 +198,17 @@ def _intervals(evaluated: Sequence[Evaluated], resampling: Resampling) -> list[l
 def _at_the_edge(
     interval: Interval, outcomes: Outcomes, metric: Metric, sample: ClusteredValues, level: float
 ) -> Interval:
-    """Wilson's interval where all queries of a proportion hit, or all miss, and other scores might not."""
+    """Wilson's interval where all queries hit, or all miss, and other scores might not; else the interval as it is.
+
+    Ranks are no shares, and the reference language agrees with itself by definition.
+    """
     share = _common(np.asarray(sample.values)[0])
-    if metric.reduce != "mean" or not metric.proportion or np.isnan(share):
+    if share not in (0.0, 1.0) or metric.reduce != "mean" or not metric.higher_is_better:
         return interval
-    if share in (0.0, 1.0) and share == metric.chance(outcomes):
-        return replace(interval, reason=ANY_SCORES)
+    if share == metric.chance(outcomes):
+        return Interval(value=interval.value, reason=ANY_SCORES)
+    if metric in (CONSISTENCY_NDCG, CONSISTENCY_RBO):
+        return interval
     return interval_at_the_edge(interval, share, sample.clusters.n_occupied, level=level)
 
 

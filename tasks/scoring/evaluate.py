@@ -18,7 +18,7 @@ from tasks.scoring.protocols.orientations import orientation_of
 from tasks.scoring.protocols.selection import build_tasks
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
 
-SCORER_VERSION = 3  # raised whenever a stored outcome would change
+SCORER_VERSION = 4  # raised whenever a stored outcome would change
 
 
 def evaluate(

@@ -44,7 +44,8 @@ class Outcomes:
         protocol: The protocol of the queries.
         query_ids: object (str), shape ``(n_queries,)``, unique.
         query_ords: int32: position of the query in the corpus (of a quadruple or pair: in its table).
-        clusters: int32: ord of the image that the query belongs to (quadruples: own position).
+        clusters: int32: ord of the image that the query belongs to (pairs: of the first image that shows the same
+            photograph; quadruples: position of the first one that shares a photograph).
         rank_best: int32, 1-based.
         rank_worst: int32, 1-based.
         n_relevant: int32, at least 1. Pairs: right captions of the set.

@@ -82,6 +82,28 @@ def test_negatives_that_are_always_longer_give_themselves_away() -> None:
     assert slices["longer caption"].high > 0
 
 
+def test_the_interval_of_a_caption_baseline_counts_images_not_items() -> None:
+    """Twenty images with ten items each, alike within an image, had an interval as narrow as that of 200 items."""
+    n, each = 20, 10
+    texts = ["a dog runs", "a dog runs far"]
+    corpus = build_corpus(
+        "pairs",
+        [ImageRow(f"i{k}") for k in range(n)],
+        [CaptionRow(f"c{k}-{j}", f"i{k}", texts[k % 2]) for k in range(n) for j in range(each)]
+        + [CaptionRow(f"n{k}-{j}", None, texts[1 - k % 2]) for k in range(n) for j in range(each)],
+        source=None,
+        pairs=[PairRow(f"p{k}-{j}", f"i{k}", f"c{k}-{j}", f"n{k}-{j}", "x") for k in range(n) for j in range(each)],
+    )
+    [protocol] = [p for p in protocols_of(corpus) if p.direction == "pairs"][:1]
+    captions = np.tile(np.repeat(RIGHT, each, axis=0), (n, 1))
+    slices = {s.feature: s for s in caption_baselines(subject(corpus, captions, protocol.id))}
+    longer = slices["longer caption"].interval
+    assert (longer.value, slices["longer caption"].n_clusters) == (0.5, n)
+    assert longer.low is not None
+    assert longer.high is not None
+    assert longer.high - longer.low > 0.3  # Wilson's of 200 items: 0.14
+
+
 def test_what_is_not_there_gives_no_rows() -> None:
     """No objects and no English: nothing by category or complexity, and no error."""
     corpus = build_corpus(

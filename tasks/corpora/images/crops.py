@@ -16,6 +16,17 @@ def crop_key(key: str, x: int, y: int, width: int, height: int) -> str:
     return f"{x},{y},{width},{height}@{key}"
 
 
+def photograph_key(key: str) -> str:
+    """The key of the image that a key is a box of; the key itself for a complete image.
+
+    Examples:
+        >>> photograph_key(crop_key("1.jpg", 0, 0, 5, 5)), photograph_key("1.jpg")
+        ('1.jpg', '1.jpg')
+    """
+    match = _KEY.match(key)
+    return key if match is None else match[5]
+
+
 @dataclass(frozen=True)
 class Crops:
     """Boxes of the images of another source, as uncompressed PPM: the bytes depend on the pixels only."""

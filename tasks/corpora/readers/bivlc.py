@@ -31,7 +31,8 @@ def read_bivlc(
     Args:
         root: Folder in the layout of the hub's data set (``data/test-*.parquet``); or a CSV file with the columns
             ``caption``, ``negative_caption``, ``type`` and ``subtype``, which gives texts and ids only, for answers of
-            models that were computed elsewhere. From the hub unless given.
+            models that were computed elsewhere; there the same caption stands for the same photograph. From the hub
+            unless given.
 
     Raises:
         RequestError: A folder, file, column or value is missing.
@@ -46,9 +47,11 @@ def read_bivlc(
         rows, source = loaded.rows(), loaded.source
         origin = f"https://huggingface.co/datasets/{dataset}" if table is None else folder
     items = []
+    shown: dict[str, int] = {}  # caption -> the first row with its photograph, where there are no images to tell
     for position, row in enumerate(rows):
         caption, negative, kind, subtype = (field(row, name, str, f"{origin}: row {position}") for name in _TEXTS)
-        keys = (f"image/{position}", f"negative_image/{position}")
+        of_caption = position if source is not None else shown.setdefault(caption, position)
+        keys = (f"image/{of_caption}", f"negative_image/{position}")
         items.append(QuadrupleItem(str(position), keys, (caption, negative), (kind, subtype)))
     return quadruples_corpus(
         "bivlc", items, images=None, source=source, licence=CORPORA["bivlc"].licence, origin=origin

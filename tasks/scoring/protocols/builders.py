@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from store.ragged import offsets_of, positions_within
 from store.types import EvalProtocol
-from tasks.scoring.protocols.layout import FIVE, CorpusLayout, ords_of
+from tasks.scoring.protocols.layout import FIVE, CorpusLayout, first_with_same, ords_of
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
 
 Together: TypeAlias = Literal["id", "caption_id", "negative_id"]
@@ -138,9 +138,14 @@ def ground_truth(layout: CorpusLayout, protocol: EvalProtocol, *, name: str, bel
 
 
 def quadruples(layout: CorpusLayout, protocol: EvalProtocol, *, tag: str | None = None) -> ChoiceTask:
-    """Winoground's form: captions 0 and 1, images 0 and 1, all four scores; only examples with the tag, if given."""
+    """Winoground's form: captions 0 and 1, images 0 and 1, all four scores; only examples with the tag, if given.
+
+    Quadruples that share a photograph (BiVLC) are one cluster, named by the first of them.
+    """
     table = layout.corpus.quadruples
     own = np.arange(table.num_rows, dtype=np.int32)
+    shown = (layout.photographs[ords_of(table[side], layout.corpus.images)] for side in ("image_0", "image_1"))
+    clusters = _linked(*shown)
     if tag is not None:
         tags_of: list[Any] = table["tags"].to_pylist()
         own = np.array([row for row, tags in enumerate(tags_of) if tag in tags], dtype=np.int32)
@@ -151,7 +156,7 @@ def quadruples(layout: CorpusLayout, protocol: EvalProtocol, *, tag: str | None 
         protocol=protocol,
         query_ids=np.asarray(table["id"].to_pylist(), dtype=object),
         queries=own,
-        clusters=own,
+        clusters=clusters[own],
         images=np.stack(images, axis=1),
         captions=np.stack(captions, axis=1),
         weights=np.ones(len(own)),
@@ -167,6 +172,8 @@ def pairs(
     macro: bool = True,
 ) -> ChoiceTask:
     """Right captions against hard negatives, for one image: the pairs of some categories, alone or joined to sets.
+
+    All sets of one photograph, or of boxes of it (ARO, CREPE), are one cluster.
 
     Args:
         layout: The corpus.
@@ -197,12 +204,19 @@ def pairs(
         protocol=protocol,
         query_ids=np.asarray(table["id"].to_pylist(), dtype=object)[first],
         queries=rows[first],
-        clusters=images[first],
+        clusters=layout.photographs[images[first]],
         images=images[first][:, None],
         captions=np.concatenate([right, wrong], axis=1),
         n_right=right.shape[1],
         weights=_equal_groups(category_of[rows][first]) if macro else np.ones(len(first)),
     )
+
+
+def _linked(first: NDArray[np.int32], second: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The first row that a row is linked to by a photograph on either side, shape ``(n_rows,)``."""
+    n = len(first)
+    of_rows = first_with_same(np.concatenate([first, second]).tolist(), [*range(n), *range(n)])
+    return of_rows[:n]
 
 
 def _sets(images: NDArray[np.int32], others: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from store.types import Corpus, EvalProtocol
+from tasks.corpora.images.crops import photograph_key
 
 FIVE = 5  # COCO's captions per image; ten of its test images have a sixth
 
@@ -54,6 +57,15 @@ class CorpusLayout:
         return np.asarray(self.corpus.captions["id"].to_pylist(), dtype=object)
 
     @cached_property
+    def photographs(self) -> NDArray[np.int32]:
+        """Ord of the first image that shows the same photograph, shape ``(n_images,)``: the cluster of pairs.
+
+        Boxes of one photograph, and images of equal bytes or the same key, are one.
+        """
+        keys: list[Any] = self.corpus.images["key"].to_pylist()
+        return first_with_same([photograph_key(key) for key in keys], self.corpus.images["sha"].to_pylist())
+
+    @cached_property
     def main(self) -> tuple[str, str] | None:
         """The part that protocols without a language evaluate; None where the choice is ambiguous.
 
@@ -84,6 +96,26 @@ class CorpusLayout:
         described = int((self.captions_per_image > 0).sum())
         first_five = self.ordinals[self.captions[self.ordinals[self.captions] < FIVE]]
         return described > 0 and bool((np.bincount(first_five, minlength=FIVE) == described).all())
+
+
+def first_with_same(*columns: Sequence[Hashable]) -> NDArray[np.int32]:
+    """Position of the first row that a row is linked to by equal values in any column, directly or by others.
+
+    None is equal to nothing.
+
+    Examples:
+        >>> first_with_same(["a", "b", "c", "b", "d"], [None, 1, 1, None, None]).tolist()
+        [0, 1, 1, 1, 4]
+    """
+    n = len(columns[0])
+    ends = []
+    for column in columns:
+        first: dict[Hashable, int] = {}
+        ends += [(first.setdefault(value, at), at) for at, value in enumerate(column) if value is not None]
+    links = np.array(ends, dtype=np.int64).reshape(-1, 2).T
+    _, group = connected_components(coo_array((np.ones(links.shape[1]), tuple(links)), shape=(n, n)), directed=False)
+    _, lowest = np.unique(group, return_index=True)  # groups are numbered from 0 without a gap
+    return np.asarray(lowest[group], dtype=np.int32)
 
 
 def layout_of(corpus: Corpus) -> CorpusLayout:

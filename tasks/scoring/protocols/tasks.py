@@ -87,7 +87,8 @@ class ChoiceTask:
         protocol: Direction ``quadruples`` (two captions, two images) or ``pairs`` (captions and negatives, one image).
         query_ids: object (str), shape ``(n_sets,)``.
         queries: int32, shape ``(n_sets,)``: position in the corpus' table of pairs or quadruples.
-        clusters: int32, shape ``(n_sets,)``: ord of the image (pairs), own position (quadruples).
+        clusters: int32, shape ``(n_sets,)``: ord of the first image that shows the same photograph (pairs), position of
+            the first one that shares a photograph (quadruples).
         images: int32 ords, shape ``(n_sets, images per set)``.
         captions: int32 ords, shape ``(n_sets, captions per set)``. Quadruples: caption ``k`` belongs to image ``k``.
             Pairs: right captions, then negatives; -1 where a set has fewer negatives than the largest.
