@@ -1,0 +1,180 @@
+"""Metrics from scores: against every order of the ties of small tables, and against trec_eval where nothing ties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import permutations, product
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from store.types import Corpus, EvalProtocol
+from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from tasks.metrics import METRICS
+from tasks.metrics.retrieval import expected_hit
+from tasks.metrics.several import average_precision, found_in_top, ndcg
+from tasks.scoring.dense import score_dense
+from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.selection import build_task, select_protocols
+from tasks.scoring.protocols.tasks import RetrievalTask
+
+Measure = Callable[[Sequence[int]], float]
+KS = (1, 2, 3, 5)
+
+
+def score_table(table: NDArray[np.float32], relevant: Sequence[Sequence[int]]) -> Outcomes:
+    """The outcomes of queries with these scores, shape ``(n_queries, n_items)``, and these relevant items."""
+    n_queries, n_items = table.shape
+    task = RetrievalTask(
+        protocol=EvalProtocol(id="t2i/all", direction="t2i", title=""),
+        query_ids=np.array([f"q{k}" for k in range(n_queries)], dtype=object),
+        queries=np.arange(n_queries, dtype=np.int32),
+        clusters=np.arange(n_queries, dtype=np.int32),
+        galleries=(np.arange(n_items, dtype=np.int32),),
+        gallery_of=np.zeros(n_queries, np.int32),
+        offsets=np.concatenate([[0], np.cumsum([len(items) for items in relevant])]),
+        relevant=np.array([item for items in relevant for item in sorted(items)], dtype=np.int32),
+        weights=np.ones(n_queries),
+    )
+    captions = np.concatenate([table, np.ones((n_queries, 1))], axis=1).astype(np.float32)
+    images = np.concatenate([np.eye(n_items), np.full((n_items, 1), 0.5)], axis=1).astype(np.float32)
+    return score_dense(images, captions, [task])["t2i/all"]
+
+
+def orders(scores: Sequence[float], relevant: Sequence[int]) -> list[list[int]]:
+    """Every order of the items by descending score, as hits (1) and misses (0)."""
+    of_item = [int(item in relevant) for item in range(len(scores))]
+    groups = [[k for k, s in enumerate(scores) if s == level] for level in sorted(set(scores), reverse=True)]
+    return [[of_item[k] for part in parts for k in part] for parts in product(*map(permutations, groups))]
+
+
+def dcg(hits: Sequence[int]) -> float:
+    return float(sum(hit / np.log2(place + 2) for place, hit in enumerate(hits)))
+
+
+def precision_sum(hits: Sequence[int]) -> float:
+    return sum(sum(hits[: place + 1]) / (place + 1) for place, hit in enumerate(hits) if hit)
+
+
+def by_hand() -> dict[str, Measure]:
+    """The definitions of trec_eval and of ECCV Caption, for one order."""
+    measures: dict[str, Measure] = {
+        "MRR": lambda hits: 1 / (hits.index(1) + 1),
+        "mean_rank": lambda hits: hits.index(1) + 1.0,
+        "AP": lambda hits: precision_sum(hits) / sum(hits),
+        "mAP@R": lambda hits: precision_sum(hits[: sum(hits)]) / sum(hits),
+        "R-Precision": lambda hits: sum(hits[: sum(hits)]) / sum(hits),
+    }
+    for k in KS:
+        measures[f"R@{k}"] = partial(lambda k, hits: float(any(hits[:k])), k)
+        measures[f"recall_all@{k}"] = partial(lambda k, hits: sum(hits[:k]) / sum(hits), k)
+        measures[f"nDCG@{k}"] = partial(lambda k, hits: dcg(hits[:k]) / dcg(sorted(hits, reverse=True)[:k]), k)
+    return measures
+
+
+def ours(outcomes: Outcomes) -> Mapping[str, NDArray[np.float64]]:
+    """The same measures of outcomes, by the functions behind the table of metrics."""
+    found = {name: METRICS[name].per_query(outcomes) for name in ("MRR", "mean_rank", "mAP@R", "R-Precision")}
+    found["AP"] = average_precision(outcomes, outcomes.n_gallery.astype(np.int64))
+    for k in KS:
+        top = np.full(len(outcomes), k, dtype=np.int64)
+        found[f"R@{k}"] = expected_hit(outcomes.rank_best, outcomes.rank_worst, outcomes.n_tied_relevant, k=k)
+        found[f"recall_all@{k}"] = found_in_top(outcomes, top) / outcomes.n_relevant
+        found[f"nDCG@{k}"] = ndcg(outcomes, k)
+    return found
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[list[list[int]], list[list[int]]]:
+    """Scores of three levels for up to three queries and seven items, and the relevant items of each query."""
+    n_items = draw(st.integers(2, 7))
+    query = st.lists(st.integers(0, 2), min_size=n_items, max_size=n_items)
+    items = st.lists(st.integers(0, n_items - 1), min_size=1, max_size=n_items, unique=True)
+    n_queries = draw(st.integers(1, 3))
+    return [draw(query) for _ in range(n_queries)], [draw(items) for _ in range(n_queries)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(tables())
+def test_every_metric_is_the_mean_over_every_order_of_all_ties(case: tuple[list[list[int]], list[list[int]]]) -> None:
+    scores, relevant = case
+    found = ours(score_table(np.array(scores, dtype=np.float32), relevant))
+    for query, (row, items) in enumerate(zip(scores, relevant, strict=True)):
+        lists = orders(row, items)
+        for name, measure in by_hand().items():
+            expected = np.mean([measure(hits) for hits in lists])
+            assert found[name][query] == pytest.approx(expected, abs=1e-12), name
+
+
+@settings(max_examples=30, deadline=None)
+@given(tables(), st.randoms(use_true_random=False))
+def test_the_order_of_the_gallery_changes_nothing(
+    case: tuple[list[list[int]], list[list[int]]], random: Random
+) -> None:
+    scores, relevant = case
+    order = list(range(len(scores[0])))
+    random.shuffle(order)
+    moved = [[row[item] for item in order] for row in scores]
+    there = [[order.index(item) for item in items] for items in relevant]
+    first, second = (
+        ours(score_table(np.array(table, dtype=np.float32), items))
+        for table, items in ((scores, relevant), (moved, there))
+    )
+    for name, values in first.items():
+        assert second[name] == pytest.approx(values, abs=1e-12), name
+
+
+def test_without_ties_every_metric_equals_trec_eval() -> None:
+    peer = pytest.importorskip("pytrec_eval")
+    rng = np.random.default_rng(3)
+    n_queries, n_items = 50, 40
+    scores = rng.permuted(np.tile(np.arange(n_items) / 64, (n_queries, 1)), axis=1).astype(np.float32)
+    relevant = [rng.choice(n_items, rng.integers(1, 9), replace=False).tolist() for _ in range(n_queries)]
+    found = ours(score_table(scores, relevant))
+    judged = {f"q{k}": {f"d{item}": 1 for item in items} for k, items in enumerate(relevant)}
+    run = {f"q{k}": {f"d{item}": float(s) for item, s in enumerate(row)} for k, row in enumerate(scores)}
+    names = {"MRR": "recip_rank", "AP": "map", "R-Precision": "Rprec"} | {
+        f"{ours}@{k}": f"{theirs}_{k}"
+        for k in KS
+        for ours, theirs in (("R", "success"), ("recall_all", "recall"), ("nDCG", "ndcg_cut"))
+    }
+    measures = {"recip_rank", "map", "Rprec", *(f"{m}.1,2,3,5" for m in ("success", "recall", "ndcg_cut"))}
+    theirs = peer.RelevanceEvaluator(judged, measures).evaluate(run)
+    for name, measure in names.items():
+        expected = [theirs[f"q{k}"][measure] for k in range(n_queries)]
+        np.testing.assert_allclose(found[name], expected, atol=1e-12, err_msg=name)
+
+
+def five_captions() -> Corpus:
+    return build_corpus(
+        "five",
+        [ImageRow(f"i{k}") for k in range(30)],
+        [CaptionRow(f"c{k}-{j}", f"i{k}", "x") for k in range(30) for j in range(5)],
+        source=None,
+    )
+
+
+def test_images_that_search_captions_equal_trec_eval_to_the_last_item() -> None:
+    """``i2t/any`` has five relevant captions; AP looks at the whole list, behind the 100 stored items too."""
+    peer = pytest.importorskip("pytrec_eval")
+    rng = np.random.default_rng(4)
+    images = rng.normal(size=(30, 16)).astype(np.float32)
+    captions = (np.repeat(images, 5, axis=0) + 2 * rng.normal(size=(150, 16))).astype(np.float32)
+    corpus = five_captions()
+    [protocol] = select_protocols(corpus, ["i2t/any"])
+    outcomes = score_dense(images, captions, [build_task(corpus, protocol)])["i2t/any"]
+    judged = {str(k): {str(5 * k + j): 1 for j in range(5)} for k in range(30)}
+    run = {str(k): {str(c): float(s) for c, s in enumerate(row)} for k, row in enumerate(images @ captions.T)}
+    theirs = peer.RelevanceEvaluator(judged, {"map", "ndcg_cut.20", "recall.20"}).evaluate(run)
+    found = {
+        "map": average_precision(outcomes, outcomes.n_gallery.astype(np.int64)),
+        "ndcg_cut_20": ndcg(outcomes, 20),
+        "recall_20": found_in_top(outcomes, np.full(30, 20)) / 5,
+    }
+    for name, values in found.items():
+        assert values == pytest.approx([theirs[str(k)][name] for k in range(30)], abs=1e-9), name
