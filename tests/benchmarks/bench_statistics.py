@@ -1,11 +1,10 @@
-"""Statistics: time, memory, coverage of the intervals and type-I error of the tests."""
+"""Statistics: time and memory of intervals."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
@@ -19,7 +18,6 @@ from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.bootstrap import bootstrap_samples
 from tasks.statistics.resampling import Resampling
 from tests.benchmarks.rows import Row
-from tests.benchmarks.validity import Scenario, study
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 N_ENCODERS, N_PROTOCOLS, N_IMAGES, PER_IMAGE = 9, 12, 5_000, 5
@@ -27,10 +25,8 @@ RECALLS = [METRICS[name] for name in ("R@1", "R@5", "R@10")]
 
 
 def run(quick: bool = False) -> list[Row]:
-    """Rows of RESULTS.md; ``quick`` takes fewer replicates and data sets, too few for the claims."""
-    if quick:
-        return [row._replace(bar="") for row in [*speed(1_000), *validity(200, n_clusters=2_000)]]
-    return [*speed(10_000), *validity(10_000, n_clusters=10_000)]
+    """Rows of RESULTS.md; ``quick`` takes fewer replicates, too few for the claims."""
+    return [row._replace(bar="") for row in speed(1_000)] if quick else speed(10_000)
 
 
 def outcomes_of(encoder: int, protocol: int) -> Outcomes:
@@ -146,35 +142,3 @@ def speed(replicates: int) -> list[Row]:
             peer_note,
         ),
     ]
-
-
-def validity(n_datasets: int, *, n_clusters: int) -> list[Row]:
-    """How far coverage and type-I error are off, at worst, for each correlation and number of queries per image.
-
-    Many images, because exact tests of few discordant pairs err less often than promised: at correlation 0.9 and
-    one query per image the true size of McNemar's test is 4.3 % with 5,000 images and 4.5 % with 10,000. BCa, whose
-    jackknife is quadratic in them, gets a fifth of the images and half of the data sets.
-    """
-    rows = []
-    for per_cluster in (1, 5):
-        for correlation in (0.0, 0.5, 0.9):
-            many = Scenario(n_clusters=n_clusters, per_cluster=per_cluster, correlation=correlation)
-            fewer = replace(many, n_clusters=n_clusters // 5)
-            rates = study(many, n_datasets=n_datasets, seed=7, methods=("percentile",))
-            rates += [r for r in study(fewer, n_datasets=n_datasets // 2, seed=7, methods=("bca",)) if "bca" in r.name]
-            for kind, title, quantity, promised in (
-                ("coverage", "95 % intervals", "the coverage", 95),
-                ("error", "tests at 5 %", "the type-I error rate", 5),
-            ):
-                of_kind = {r.name.removeprefix(f"{kind}/"): 100 * r.rate for r in rates if r.name.startswith(kind)}
-                found = ", ".join(f"{name} {value:.2f} %" for name, value in of_kind.items())
-                rows.append(
-                    Row(
-                        f"{title}: largest error of {quantity}, correlation {correlation}, {per_cluster} per image",
-                        max(abs(value - promised) for value in of_kind.values()),
-                        "percentage points",
-                        "<= 1",
-                        note=f"{found}; {n_datasets:,} data sets of {n_clusters:,} images",
-                    )
-                )
-    return rows

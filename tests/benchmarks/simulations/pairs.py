@@ -1,29 +1,29 @@
-"""Coverage of the intervals and type-I error of the tests, by simulation.
+"""Coverage of the intervals and type I error of the tests of two equally good encoders, by simulation.
 
-Two encoders are equally good: both hit half of the queries, every image has a difficulty of its own for each encoder,
-and their outcomes have a given correlation. A 95 % interval of the share of one encoder must contain 0.5 in 95 % of
-data sets, and a test at 5 % must find a difference in 5 %. McNemar's exact test and the sign flips count a tie with
-the observed table as evidence against a difference, so with few discordant pairs they stay below 5 %.
+Both encoders hit the same share of queries, every image has a difficulty of its own for each encoder, and their
+outcomes have a given correlation. A 95 % interval of the share of one encoder must contain it in 95 % of data sets, and
+a test at 5 % must find a difference in 5 %. McNemar's exact test and the sign flips count a tie with the observed table
+as evidence against a difference, so with few discordant pairs they stay below 5 %.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.statistics.bootstrap import Interval, bootstrap_samples, paired_intervals
+from tasks.statistics.bootstrap import bootstrap_samples, in_agreement, paired_intervals
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.effect import mcnemar_exact, tally
 from tasks.statistics.permutation import sign_flip_tests
-from tasks.statistics.resampling import METHODS, IntervalMethod, Resampling
+from tasks.statistics.proportion import share_interval
+from tasks.statistics.resampling import IntervalMethod, Resampling
 from tasks.statistics.statistic import ClusteredValues
+from tests.benchmarks.simulations.shares import AT_ONCE, LEVEL, Rate, contains
 
-TRUTH = 0.5
-AT_ONCE = 50  # data sets that share their random draws; enough groups keep the study's own noise small
+BOOTSTRAPS: tuple[IntervalMethod, ...] = ("percentile", "bca")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,32 +34,22 @@ class Scenario:
         n_clusters: Images.
         per_cluster: Queries of each image.
         correlation: Between the two encoders' outcomes on one query, 0..1.
+        share: Of queries that each encoder hits.
     """
 
     n_clusters: int
     per_cluster: int
     correlation: float
-
-
-class Rate(NamedTuple):
-    """How often something happened among ``n`` data sets, such as ``coverage/percentile`` or ``error/sign-flip``."""
-
-    name: str
-    rate: float
-    n: int
-
-    @property
-    def standard_error(self) -> float:
-        """Of the rate, from the finite number of data sets."""
-        return float(np.sqrt(self.rate * (1 - self.rate) / self.n))
+    share: float = 0.5
 
 
 def simulated_hits(scenario: Scenario, n_datasets: int, *, seed: int) -> NDArray[np.float64]:
     """Hits of two equally good encoders in several data sets.
 
-    Each encoder hits an image's queries with a probability drawn uniformly for that image, so that queries of one
-    image correlate by 1/3. With the probability ``correlation`` the outcome of a query is one draw for both, from
-    an image probability of its own; that makes ``correlation`` exactly their correlation, and the two exchangeable.
+    Each encoder hits an image's queries with a probability drawn for that image from a beta distribution (uniform for a
+    share of one half), so that queries of one image correlate by 1/3. With the probability ``correlation`` the outcome
+    of a query is one draw for both, from an image probability of its own; that makes ``correlation`` exactly their
+    correlation, and the two exchangeable.
 
     Returns:
         float64 zeros and ones, shape ``(n_datasets, 2, n_clusters * per_cluster)``, queries of an image together.
@@ -71,14 +61,15 @@ def simulated_hits(scenario: Scenario, n_datasets: int, *, seed: int) -> NDArray
     """
     rng = np.random.default_rng(seed)
     shape = (n_datasets, 3, scenario.n_clusters, scenario.per_cluster)
-    own_a, own_b, common = np.moveaxis(rng.random(shape) < rng.random((*shape[:3], 1)), 1, 0)
+    ease = rng.beta(2 * scenario.share, 2 * (1 - scenario.share), size=(*shape[:3], 1))
+    own_a, own_b, common = np.moveaxis(rng.random(shape) < ease, 1, 0)
     together = rng.random(common.shape) < scenario.correlation
     both = np.stack([np.where(together, common, own_a), np.where(together, common, own_b)], axis=1)
     return both.reshape(n_datasets, 2, -1).astype(np.float64)
 
 
 def study(
-    scenario: Scenario, *, n_datasets: int, seed: int, draws: int = 999, methods: Sequence[IntervalMethod] = METHODS
+    scenario: Scenario, *, n_datasets: int, seed: int, draws: int = 999, methods: Sequence[IntervalMethod] = BOOTSTRAPS
 ) -> list[Rate]:
     """Coverage of the intervals and type-I error of the tests at 5 %.
 
@@ -87,7 +78,8 @@ def study(
         n_datasets: A multiple of ``AT_ONCE``.
         seed: Of data and draws.
         draws: Bootstrap replicates and random flips per data set.
-        methods: Intervals to study; ``bca`` takes time that grows with the square of the number of images.
+        methods: Bootstrap intervals to study beside Wilson's; ``bca`` takes time that grows with the square of the
+            number of images.
 
     Raises:
         ValueError: ``n_datasets`` is no multiple of ``AT_ONCE``.
@@ -110,27 +102,25 @@ def _group(
     hits = simulated_hits(scenario, AT_ONCE, seed=seed)
     firsts, rows = hits[:, 0], hits.reshape(2 * AT_ONCE, -1)
     pairs = [(2 * i, 2 * i + 1) for i in range(AT_ONCE)]
-    flags = {}
+    flags = {"coverage/wilson": [contains(share_interval(r, clusters, level=LEVEL), scenario.share) for r in firsts]}
+    flips = sign_flip_tests(rows, clusters, pairs, Resampling(permutations=draws, seed=seed))
+    flags["error/sign-flip"] = [_significant(test.p) for test in flips]
     for method in methods:
         resampling = Resampling(seed=seed, replicates=draws, method=method)
         [alone] = bootstrap_samples([ClusteredValues(firsts, clusters)], resampling)
-        flags[f"coverage/{method}"] = [_contains(interval, TRUTH) for interval in alone]
+        flags[f"coverage/{method}"] = [contains(interval, scenario.share) for interval in alone]
         paired = paired_intervals(rows, clusters, pairs, resampling)
-        flags[f"error/{method} of the difference"] = [not _contains(interval, 0.0) for interval in paired]
-    flips = sign_flip_tests(rows, clusters, pairs, Resampling(permutations=draws, seed=seed))
-    flags["error/sign-flip"] = [_significant(test.p) for test in flips]
+        flags[f"error/{method} of the difference"] = [not contains(interval, 0.0) for interval in paired]
+        if method == "percentile":
+            agreed = [in_agreement(i, test.p, level=LEVEL) for i, test in zip(paired, flips, strict=True)]
+            for name, intervals in (("bootstrap alone", paired), ("as printed", agreed)):
+                against = [contains(i, 0.0) == _significant(t.p) for i, t in zip(intervals, flips, strict=True)]
+                flags[f"against the test/{name}"] = against
     if clusters.independent:
         tallies = [tally(rows[a], rows[b]) for a, b in pairs]
         flags["error/mcnemar"] = [_significant(mcnemar_exact(t.wins, t.losses)) for t in tallies]
     return flags
 
 
-def _contains(interval: Interval, truth: float) -> bool:
-    """Whether the interval contains the truth; a missing interval excludes nothing."""
-    if interval.low is None or interval.high is None:
-        return True
-    return interval.low <= truth <= interval.high
-
-
 def _significant(p: float | None) -> bool:
-    return p is not None and p <= 0.05
+    return p is not None and p < 1 - LEVEL
