@@ -1,19 +1,30 @@
-"""Flow `compare`: pairwise comparisons of encoders on shared queries, and diagnostic slices."""
+"""Flow `compare`: pairwise comparisons of encoders, diagnostic slices, and one ranking over the corpora."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
 
 from prefect import flow
 
 from flows.config import RunConfig
-from flows.execution import call_each, task_runner, timeout_seconds
+from flows.execution import call, call_each, task_runner, timeout_seconds
 from flows.request import evaluations_of
 from flows.runs import recorded_run
-from tasks.compare import compare_combined, compare_corpus
+from tasks.compare import compare_combined, compare_corpus, rank_suite
 from tasks.diagnose import diagnose_corpus
 from tasks.diagnosis.table import check_analyses
-from tasks.runtime.references import CompareRef, EvaluationRef, by_corpus
+from tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, by_corpus
 
 PROTOCOLS_AT_ONCE = 4  # in one task: enough that opening the store is little of it, few enough to spread
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """What is in the store: comparisons, one reference per corpus and a few of its protocols, and the ranking."""
+
+    comparisons: tuple[CompareRef, ...]
+    ranking: RankingRef
 
 
 @flow(
@@ -22,7 +33,7 @@ PROTOCOLS_AT_ONCE = 4  # in one task: enough that opening the store is little of
     task_runner=task_runner(),
     timeout_seconds=timeout_seconds(24),
 )
-def compare(config: RunConfig) -> tuple[CompareRef, ...]:
+def compare(config: RunConfig) -> Compared:
     """Compare the run's encoders on its corpora, by its protocols; all that were evaluated where none is named."""
     check_analyses(config.analyses)
     evaluations = evaluations_of(config)
@@ -30,13 +41,9 @@ def compare(config: RunConfig) -> tuple[CompareRef, ...]:
         return compare_step(config, run, evaluations)
 
 
-def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, ...]) -> tuple[CompareRef, ...]:
-    """Compare these evaluations corpus by corpus, and slice their outcomes.
-
-    Returns:
-        One reference per corpus and a few of its protocols.
-    """
-    arguments = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
+def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, ...]) -> Compared:
+    """Compare these evaluations corpus by corpus, slice their outcomes, and rank the encoders over the corpora."""
+    arguments: dict[str, Any] = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
     groups = by_corpus(evaluations)
     compared = call_each(
         compare_corpus,
@@ -44,7 +51,8 @@ def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, 
     )
     compared += call_each(compare_combined, [{"evaluations": group, **arguments} for group in groups])
     call_each(diagnose_corpus, [{"evaluations": group, "analyses": config.analyses, **arguments} for group in groups])
-    return tuple(compared)
+    ranking = call(rank_suite, evaluations, **arguments)
+    return Compared(comparisons=tuple(compared), ranking=ranking)
 
 
 def _families(evaluations: tuple[EvaluationRef, ...]) -> list[tuple[str, ...]]:

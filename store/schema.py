@@ -165,6 +165,25 @@ COMPARISONS = _columns(
     *required(pa.string(), "run"),
     *required(TIME, "created"),
 )
+RANKINGS = _columns(
+    *required(pa.string(), "ranking"),  # digest of the encoders and corpora that were ranked together
+    *required(pa.string(), "encoder", "encoder_fingerprint"),
+    *required(pa.string(), "estimand"),  # these corpora, corpora like these
+    *required(pa.string(), "statistic"),  # macro mean, borda (share of the other encoders that it is above)
+    *optional(pa.float64(), "value", "ci_low", "ci_high"),  # value is null for an encoder that is left out
+    *required(pa.string(), "interval_method"),  # percentile, simultaneous, t, none
+    *optional(pa.int64(), "rank"),  # by value; equal values share the better rank
+    *optional(pa.int64(), "rank_low", "rank_high"),  # the ranks that it can hold, simultaneous for all encoders
+    *optional(pa.bool_(), "tied_with_best"),  # it can hold the first rank
+    *required(pa.int64(), "n_corpora", "n_encoders"),  # that were ranked
+    *required(pa.string(), "corpora"),  # JSON: of each corpus its name, fingerprint and what its headline is
+    *required(pa.string(), "headlines"),  # JSON: corpus -> headline of this encoder
+    *required(pa.float64(), "level"),
+    *required(pa.int64(), "replicates", "permutations", "seed"),
+    *optional(pa.string(), "reason"),  # why something is null
+    *required(pa.string(), "run"),
+    *required(TIME, "created"),
+)
 SLICES = _columns(
     *required(pa.string(), "slice"),
     *_SUBJECT,

@@ -1,4 +1,4 @@
-"""Tasks: paired comparisons of all encoders of a corpus, protocol by protocol and over several protocols."""
+"""Tasks: paired comparisons of all encoders of a corpus, by one protocol and by several; a ranking over corpora."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from tasks.metrics.headline import planned_figures
 from tasks.results.comparison import EncoderOutcomes, compared_metrics, comparison_rows
 from tasks.runtime.figures.combined import combined_rows
 from tasks.runtime.figures.families import write_family
+from tasks.runtime.figures.headlines import suite_rows
 from tasks.runtime.progress import track
-from tasks.runtime.references import CompareRef, EvaluationRef
+from tasks.runtime.references import CompareRef, EvaluationRef, RankingRef
 from tasks.runtime.shell import shell
 from tasks.runtime.stored import read_outcomes
 from tasks.scoring.protocols.layout import cluster_count
@@ -70,3 +71,19 @@ def compare_combined(
     rows = combined_rows(store, corpus, evaluations, resampling=resampling, run=run)
     written = write_family(store, rows)
     return CompareRef(corpus=sets.corpus, corpus_fingerprint=sets.corpus_fingerprint, n_comparisons=written)
+
+
+@shell("rank")
+def rank_suite(
+    evaluations: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str
+) -> RankingRef:
+    """Store the ranking of these encoders over their corpora, by macro mean and Borda count of the headlines.
+
+    The encoders of a corpus must have been evaluated on the same queries, as for :func:`compare_corpus`.
+    """
+    store = EmbeddingStore.open(store_uri)
+    rows = suite_rows(store, evaluations, resampling=resampling, run=run)
+    if isinstance(rows, str):
+        return RankingRef(reason=rows)
+    store.write_rows("rankings", rows, replace="ranking")
+    return RankingRef(ranking=rows["ranking"][0].as_py())

@@ -224,7 +224,7 @@ def _export_embeddings(store: EmbeddingStore, target: Path, args: argparse.Names
 def query(args: argparse.Namespace) -> int:
     """Query the store with SQL (DuckDB), read-only.
 
-    Tables: encoders, corpora, images, captions, embeddings, sets, outcomes, results, comparisons, slices,
+    Tables: encoders, corpora, images, captions, embeddings, sets, outcomes, results, comparisons, rankings, slices,
     batches, runs … and the views items, embedded_items, query_outcomes, sourced_results.
     Exit code 1 if there are no rows.
 

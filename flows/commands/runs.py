@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from flows.commands.declare import ENCODING, STATISTICS, TESTS, config_options, declare, given_options, refuse_unused
 from flows.commands.output import RESULT_COLUMNS, link, plain, print_embedded, print_report, show_rows
 from flows.commands.progress import STEPS, bars
+from flows.commands.ranking import print_ranking
 from flows.config import FIELDS, RunConfig, demo_config, missing_names, read_suite, run_config
 from store.errors import RequestError
 from tasks.runtime.references import encoder_name
@@ -37,8 +38,9 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     _suite_options(parser, "device", "protocols", *STATISTICS, "keep_replicates")
     parser.set_defaults(format=None)
     _metric_option(parser, "evaluate a metric of your own instead, compare and slice by it, and print its results")
-    parser = declare(commands, common, "compare", compare)
+    parser = declare(commands, common, "compare", compare, rows=True)
     _suite_options(parser, "protocols", *STATISTICS, *TESTS, "analyses")
+    parser.set_defaults(format=None)
     _metric_option(parser, "compare by a metric of your own instead, and slice it")
     watched = [f for f in everything if f not in {"adjustment", "margin"}]  # a watch adjusts over its own findings
     _suite_options(declare(commands, common, "watch", watch, rows=True), *watched, "baseline")
@@ -207,12 +209,16 @@ def _custom_metric(config: RunConfig, args: argparse.Namespace, *, results: bool
 def compare(args: argparse.Namespace) -> int:
     """Compare every pair of encoders on the same queries: significance tests and effect sizes.
 
+    Over three corpora or more, the encoders are ranked by their macro mean and Borda count, with the ranks that the
+    data leave open. The ranking is printed and stored (table rankings).
+
     With --metric, by a metric of your own; without it, its stored comparisons stay as they are.
 
     Example: capim compare --corpora shapes
     """
     config = _config(args)
     if args.metric:
+        refuse_unused(args, "with --metric", format="--format", columns="--columns", wide="--wide")
         _custom_metric(config, args, results=False)
         return 0
     from flows.compare import compare as flow
@@ -221,8 +227,9 @@ def compare(args: argparse.Namespace) -> int:
     with bars(quiet=args.quiet, steps={name: STEPS[name] for name in ("compare", "diagnose")}):
         done = start(flow, config)
     of_some = f"; p-values are adjusted over the pairs of {' and '.join(map(encoder_name, config.encoders))} alone"
-    stored = sum(reference.n_comparisons for reference in done)
+    stored = sum(reference.n_comparisons for reference in done.comparisons)
     sys.stderr.write(f"{stored} comparisons stored{of_some if config.encoders else ''}\n")
+    print_ranking(args, config.store_uri, done.ranking)
     return 0
 
 

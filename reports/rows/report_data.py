@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from reports.rows.selected_queries import SelectedQuery
 from store.types import Corpus, EncoderSpec, SetKey, canonical_json
-from tasks.statistics.ranks import EncoderRank, PairTest, rank_encoders
+from tasks.statistics.ranking.ranks import EncoderRank, PairTest, rank_encoders
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -123,7 +123,7 @@ class ReportData:
         return self._comparisons.get((corpus, protocol, metric, a, b))
 
     def ranks(self, corpus: str, protocol: str, metric: str) -> dict[str, EncoderRank]:
-        """Encoder to its rank (``tasks.statistics.ranks``); empty unless every pair of two or more was compared."""
+        """Encoder to its rank (``tasks.statistics.ranking``); empty unless every pair of two or more was compared."""
         values = [(r["encoder"], r["value"]) for r in self.ranked(corpus, protocol, metric) if r["value"] is not None]
         pairs = [self.comparison(corpus, protocol, metric, a, b) for (a, _), (b, _) in combinations(values, 2)]
         tests = [

@@ -13,7 +13,7 @@ from reports.rows.report_data import ReportData, is_own
 from reports.rows.speed import bytes_per_image, image_rate
 from reports.sections.frontier import accuracy_over_speed, rate_cell
 from store.exchange.imported_encoder import ADAPTER as IMPORTED
-from tasks.statistics.ranks import EncoderRank
+from tasks.statistics.ranking.ranks import EncoderRank
 
 HEADLINES = ("t2i/all", "i2t/any")
 METRICS = ("R@1", "R@5", "R@10")

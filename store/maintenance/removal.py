@@ -119,7 +119,10 @@ def drop_superseded(store: EmbeddingStore, *, encoder_fingerprint: str, corpus_f
 def drop_evaluations(
     store: EmbeddingStore, evaluations: Collection[str], *, encoder_fingerprints: Sequence[str], corpus_fingerprint: str
 ) -> None:
-    """Drops evaluations of these encoders on a corpus, and the comparisons and slices of the encoders on it."""
+    """Drops evaluations of these encoders on a corpus, the comparisons and slices of the encoders on it, and rankings.
+
+    A ranking is dropped whole, because its ranks are those of all of its encoders.
+    """
     for name in ("outcomes", "results", "replicates"):
         delete(store.connection, name, "evaluation", sorted(evaluations))
     for name, column, encoders in (
@@ -131,6 +134,8 @@ def drop_evaluations(
         ]
         stale = {key for part in of_corpus for key in texts(part[column])}
         delete(store.connection, name, column, sorted(stale))
+    rankings = store.rows("rankings", encoder_fingerprint=encoder_fingerprints)
+    delete(store.connection, "rankings", "ranking", sorted({*texts(rankings["ranking"])}))
 
 
 def drop_stale(

@@ -1,7 +1,7 @@
 """SQL over everything in a store, read-only: DuckDB in memory over the stored tables.
 
 Tables: metadata and analyses by their names (``encoders``, ``corpora``, ``sets``, ``outcomes``, ``results``,
-``comparisons``, ``slices``, ``runs``, ``watched`` …); the parts of all corpora as ``images``, ``captions``, ``pairs``,
+``comparisons``, ``rankings``, ``watched`` …); the parts of all corpora as ``images``, ``captions``, ``pairs``,
 ``quadruples``, ``relevance``, ``skipped``, with columns ``corpus``, ``corpus_fingerprint`` and ``ord``; and
 ``embeddings``, one row per embedding of every sealed set.
 

@@ -33,8 +33,8 @@ def headline_of(protocols: Iterable[EvalProtocol]) -> tuple[Figure, ...]:
     1. quadruples: the group score of all, or of each tag where only these were evaluated;
     2. pairs: the accuracy, as the mean over categories, or of each category;
     3. judged documents: nDCG@10;
-    4. retrieval: R@1 under ``t2i/all`` and ``i2t/any``, or under the one that was evaluated;
-    5. captions by language and translator: R@1 of each, in the directions that were evaluated;
+    4. captions in several languages or by several translators: R@1 of each part, in the directions that were evaluated;
+    5. retrieval: R@1 under ``t2i/all`` and ``i2t/any``, or under the one that was evaluated;
     6. R@1 under the first other protocol of each direction, by name.
 
     Examples:
@@ -58,8 +58,8 @@ def headline_of(protocols: Iterable[EvalProtocol]) -> tuple[Figure, ...]:
         ("pair_accuracy", [p for p in ids["pairs"] if not p.endswith(("/micro", "/all-negatives"))]),
         ("pair_accuracy", ids["pairs"][:1]),
         ("nDCG@10", [p for p in retrieval if p == "t2i/judged"]),
-        ("R@1", [p for p in DIRECTIONS if p in retrieval]),
         ("R@1", [p for p in retrieval if p.count("/") == 2]),
+        ("R@1", [p for p in DIRECTIONS if p in retrieval]),
         ("R@1", [*ids["t2i"][:1], *ids["i2t"][:1]]),
     )
     return next((tuple(Figure(p, metric) for p in found) for metric, found in candidates if found), ())
@@ -68,7 +68,8 @@ def headline_of(protocols: Iterable[EvalProtocol]) -> tuple[Figure, ...]:
 def planned_figures(protocols: Iterable[EvalProtocol]) -> frozenset[Figure]:
     """The figures by which encoders are compared on purpose: the headline and RSUM.
 
-    Of captions by language and translator these are the means over languages, not the figures of every language.
+    Of captions by language and translator these are the means over languages, not the figures of every language; the
+    figures of the reference language are planned too.
     ``protocols`` are all that fit the corpus, whether they were evaluated or not: what is planned does not depend on
     what was looked at.
     """
@@ -78,4 +79,6 @@ def planned_figures(protocols: Iterable[EvalProtocol]) -> frozenset[Figure]:
         Figure(f"{spoken[figure.protocol]}/*/*", figure.metric) if figure.protocol in spoken else figure
         for figure in headline_of(by_id.values())
     }
+    if any("*" in figure.protocol for figure in headline):
+        headline |= {Figure(protocol, "R@1") for protocol in DIRECTIONS if protocol in by_id}
     return frozenset({*headline, *([RSUM] if by_id.keys() >= set(DIRECTIONS) else ())})

@@ -90,6 +90,14 @@ class CompareRef:
     n_comparisons: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class RankingRef:
+    """The ranking of the run's encoders over its corpora is in the store; or why there is none (empty: one corpus)."""
+
+    ranking: str = ""
+    reason: str = ""
+
+
 def by_corpus(evaluations: Sequence[EvaluationRef]) -> list[tuple[EvaluationRef, ...]]:
     """The evaluations of each corpus together, in the order given."""
     groups: dict[str, list[EvaluationRef]] = {}

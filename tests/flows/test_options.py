@@ -103,7 +103,7 @@ CASES: dict[str, dict[str, Case]] = {
     "compare": {
         **_configured(f"compare {STORED}", corpora=PAIRS, encoders="tiny-clip,tiny-colpali", protocols="t2i/all"),
         **_configured(f"compare {STORED}", **RESAMPLED, **TESTED, analyses="complexity"),
-        **_configured(f"compare {STORED}", metric="{metric}:hit"),
+        **_configured(f"compare {STORED}", metric="{metric}:hit", format="json"),
         "suite": Case(f"compare {STORED}", SUITE),
     },
     "watch": {
@@ -231,6 +231,7 @@ CASES: dict[str, dict[str, Case]] = {
     },
 }  # fmt: skip
 for command, column in {
+    "compare": "encoder",
     "watch": "verdict",
     "results": "value",
     "query": "two",

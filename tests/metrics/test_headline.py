@@ -30,7 +30,7 @@ def protocol(id_: str) -> EvalProtocol:
         ("aro/order aro/all-negatives", {"aro/order": "pair_accuracy"}),
         ("aro/all-negatives", {"aro/all-negatives": "pair_accuracy"}),
         ("t2i/judged", {"t2i/judged": "nDCG@10"}),
-        ("t2i/de/google i2t/de/google t2i/first", {"t2i/de/google": "R@1", "i2t/de/google": "R@1"}),
+        ("t2i/all t2i/de/google i2t/de/google t2i/first", {"t2i/de/google": "R@1", "i2t/de/google": "R@1"}),
         ("t2i/first t2i/cxc i2t/cxc", {"t2i/cxc": "R@1", "i2t/cxc": "R@1"}),
         ("", {}),
     ],

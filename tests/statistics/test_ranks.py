@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.pairwise import compare_encoders
-from tasks.statistics.ranks import PairTest, rank_encoders, rank_sets
+from tasks.statistics.ranking.ranks import PairTest, rank_encoders, rank_sets
 from tasks.statistics.resampling import Resampling
 
 V29 = [  # the seed's example: Apple beats both, LAION and MetaCLIP cannot be told apart

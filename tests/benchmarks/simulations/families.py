@@ -12,7 +12,7 @@ from tasks.statistics.effect import detectable_effect
 from tasks.statistics.multiplicity import ALPHA
 from tasks.statistics.pairwise import compare_encoders
 from tasks.statistics.permutation import FlipTest, sign_flip_tests
-from tasks.statistics.ranks import PairTest, rank_encoders
+from tasks.statistics.ranking.ranks import PairTest, rank_encoders
 from tasks.statistics.resampling import Resampling
 from tests.benchmarks.simulations.shares import AT_ONCE, Rate
 

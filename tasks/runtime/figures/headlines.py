@@ -1,0 +1,74 @@
+"""The ranking of a suite from stored outcomes: reads the headline of every corpus by every encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from store import EmbeddingStore
+from store.types import Corpus, EvalProtocol
+from tasks.metrics.headline import Figure, headline_of
+from tasks.results.suite import CorpusHeadline, EncoderId, FigureValues, figure_values, ranking_rows
+from tasks.runtime.progress import track
+from tasks.runtime.references import EvaluationRef, by_corpus
+from tasks.runtime.stored import read_outcomes
+from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.selection import select_protocols
+from tasks.statistics.ranking.suite import LEAST_CORPORA
+from tasks.statistics.resampling import Resampling
+
+
+def suite_rows(
+    store: EmbeddingStore, evaluations: Sequence[EvaluationRef], *, resampling: Resampling, run: str
+) -> pa.Table | str:
+    """Rows of ``schema.RANKINGS``, or why there are none; empty for a single corpus, of which nobody expects them."""
+    groups = by_corpus(evaluations)
+    if len(groups) < LEAST_CORPORA:
+        few = f"a ranking over corpora needs {LEAST_CORPORA} of them, got {len(groups)}"
+        return few if len(groups) > 1 else ""
+    corpora = []
+    with track("ranking over corpora", total=len(groups), unit="corpora") as advance:
+        for group in groups:
+            corpora.append(_headline(store, group))
+            advance(1)
+    rows = ranking_rows(corpora, run=run, resampling=resampling)
+    return rows if rows.num_rows else f"no ranking over corpora: no two encoders have {LEAST_CORPORA} in common"
+
+
+def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> CorpusHeadline:
+    sets = evaluations[0].sets
+    corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
+    evaluated = sorted({protocol for evaluation in evaluations for protocol in evaluation.evaluations})
+    protocols = {protocol.id: protocol for protocol in select_protocols(corpus, evaluated)}
+    figures = headline_of(protocols.values())
+    return CorpusHeadline(
+        corpus=sets.corpus,
+        fingerprint=sets.corpus_fingerprint,
+        figures=figures,
+        values={
+            EncoderId(e.sets.encoder, e.sets.encoder_fingerprint): _values(store, e, figures, corpus, protocols)
+            for e in evaluations
+        },
+    )
+
+
+def _values(
+    store: EmbeddingStore,
+    evaluation: EvaluationRef,
+    figures: Sequence[Figure],
+    corpus: Corpus,
+    protocols: Mapping[str, EvalProtocol],
+) -> list[FigureValues] | str:
+    """The values of one encoder for every figure, or why one has none."""
+    found = []
+    for figure in figures:
+        if figure.protocol not in evaluation.evaluations:
+            return f"not evaluated under {figure.protocol}"
+        protocol = protocols[figure.protocol]
+        outcomes = read_outcomes(store, evaluation.evaluations[protocol.id], protocol)
+        values = figure_values(outcomes, figure, cluster_count(corpus, protocol))
+        if isinstance(values, str):
+            return values
+        found.append(values)
+    return found

@@ -1,0 +1,228 @@
+"""Rankings over several corpora on simulated suites with a known truth: does every statement hold in 95 % of them?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.statistics.bootstrap import bootstrap_replicates
+from tasks.statistics.clusters import Clusters
+from tasks.statistics.ranking.suite import LEAST_SAMPLE, Estimand, Standing, Statistic, borda_counts, rank_over_corpora
+from tasks.statistics.resampling import Resampling
+from tasks.statistics.statistic import ClusteredValues, stacked_statistic
+from tests.benchmarks.rows import Row
+
+LEVEL = 0.95
+_CAPTIONS = 3  # per image
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """How a simulated suite is drawn.
+
+    Attributes:
+        name: In the table.
+        truth: The recall of every encoder on every corpus, shape ``(n_corpora, n_encoders)``.
+        n_images: Of every corpus.
+        between: Standard deviation between corpora of the recall of an encoder, for corpora that are a sample.
+    """
+
+    name: str
+    truth: NDArray[np.float64]
+    n_images: int = 100
+    between: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """What is true of a suite: the figure of every encoder, and the ranks that ties leave it."""
+
+    figures: NDArray[np.float64]
+
+    @property
+    def best(self) -> NDArray[np.int64]:
+        """One more than the encoders with a higher figure."""
+        return 1 + (self.figures[None, :] > self.figures[:, None] + 1e-9).sum(axis=1)
+
+    @property
+    def worst(self) -> NDArray[np.int64]:
+        """The encoders without those with a lower figure."""
+        return len(self.figures) - (self.figures[None, :] < self.figures[:, None] - 1e-9).sum(axis=1)
+
+
+def equal(n_corpora: int, n_encoders: int, share: float = 0.5) -> NDArray[np.float64]:
+    """Encoders that do not differ on any corpus."""
+    return np.full((n_corpora, n_encoders), share)
+
+
+def crossed(n_corpora: int, n_encoders: int) -> NDArray[np.float64]:
+    """Half of the encoders are better on the first corpora, the others on the last, and the macro means are equal."""
+    sign = np.where(np.arange(n_encoders) % 2, 1.0, -1.0)
+    tilt = np.linspace(-1, 1, n_corpora)
+    return 0.5 + 0.2 * tilt[:, None] * sign[None, :]
+
+
+def spread(n_corpora: int, n_encoders: int, step: float = 0.03) -> NDArray[np.float64]:
+    """Encoders a step apart, but for the last two, which are equal."""
+    shares = 0.5 + step * np.arange(n_encoders)[::-1]
+    shares[-1] = shares[-2]
+    return np.tile(shares, (n_corpora, 1))
+
+
+SUITES = (
+    Suite(name="equal, 3 corpora of 30 images, 3 encoders", truth=equal(3, 3), n_images=30),
+    Suite(name="equal, 3 corpora of 100 images, 17 encoders", truth=equal(3, 17)),
+    Suite(name="equal at .02, 3 corpora of 100 images, 8 encoders", truth=equal(3, 8, 0.02)),
+    Suite(name="equal at .98, 5 corpora of 100 images, 8 encoders", truth=equal(5, 8, 0.98)),
+    Suite(name="better on one corpus and worse on another, 3 corpora, 8 encoders", truth=crossed(3, 8)),
+    Suite(name="3 points apart, the last two equal, 5 corpora, 8 encoders", truth=spread(5, 8), n_images=300),
+    Suite(name="equal over corpora that differ by 5 points, 5 corpora, 8 encoders", truth=equal(5, 8), between=0.05),
+    Suite(name="equal over corpora that differ by 5 points, 12 corpora, 8 encoders", truth=equal(12, 8), between=0.05),
+    Suite(name="10 points apart over corpora that differ by 5 points, 8 corpora, 3 encoders",
+          truth=spread(8, 3, 0.1), between=0.05),
+)  # fmt: skip
+
+
+def drawn(suite: Suite, rng: np.random.Generator) -> tuple[list[list[ClusteredValues]], NDArray[np.float64]]:
+    """The values of one suite, two directions on every corpus, and the true recalls on its corpora.
+
+    Encoders find an image with a probability that they have in common, and captions of an image agree.
+    """
+    n_encoders = suite.truth.shape[1]
+    shares = np.clip(suite.truth + suite.between * rng.standard_normal(suite.truth.shape), 0.0, 1.0)
+    images = np.arange(suite.n_images)
+    corpora = []
+    for share in shares:
+        difficulty = rng.random((1, suite.n_images))
+        parts = []
+        for labels in (np.repeat(images, _CAPTIONS), images):
+            own = np.where(rng.random((n_encoders, len(labels))) < 0.5, difficulty[:, labels], rng.random(labels.shape))
+            fresh = np.where(rng.random(own.shape) < 0.4, rng.random(own.shape), own)
+            hits = (fresh < share[:, None]).astype(np.float64)
+            parts.append(ClusteredValues(hits, Clusters.of(labels)))
+        corpora.append(parts)
+    return corpora, shares
+
+
+def holds(standings: list[Standing], truth: Truth) -> bool:
+    """Whether the ranks that are left open contain the true ones, of every encoder."""
+    held = [standing.held for standing in standings]
+    return all(
+        ranks is not None and ranks.best <= best and ranks.worst >= worst
+        for ranks, best, worst in zip(held, truth.best.tolist(), truth.worst.tolist(), strict=True)
+    )
+
+
+def covered(standings: list[Standing], truth: Truth) -> float:
+    """The share of the encoders with an interval whose interval contains the true figure."""
+    inside = [
+        standing.figure.low - 1e-9 <= value <= (standing.figure.high or 0.0) + 1e-9
+        for standing, value in zip(standings, truth.figures.tolist(), strict=True)
+        if standing.figure.low is not None
+    ]
+    return float(np.mean(inside)) if inside else float("nan")
+
+
+def judged(
+    suite: Suite, *, suites: int, resampling: Resampling, seed: int = 0
+) -> Iterator[tuple[tuple[Estimand, Statistic], list[Standing], Truth]]:
+    """The standings of simulated suites by estimand and statistic, with the truth about each."""
+    rng = np.random.default_rng(seed)
+    for at in range(suites):
+        corpora, shares = drawn(suite, rng)
+        for key, standings in rank_over_corpora(corpora, replace(resampling, seed=at)).items():
+            sampled = key[0] == "corpora like these"
+            if sampled and len(corpora) < LEAST_SAMPLE:
+                continue
+            recalls = suite.truth if sampled else shares
+            figures = recalls if key[1] == "macro mean" else borda_counts(recalls)
+            yield key, standings, Truth(figures=figures.mean(axis=0))
+
+
+def holds_in(suite: Suite, *, suites: int, resampling: Resampling) -> dict[tuple[Estimand, Statistic], int]:
+    """In how many simulated suites all ranks hold, for each estimand and statistic."""
+    held: Counter[tuple[Estimand, Statistic]] = Counter()
+    for key, standings, truth in judged(suite, suites=suites, resampling=resampling):
+        held[key] += holds(standings, truth)
+    return dict(held)
+
+
+def coverage(suite: Suite, *, suites: int, seed: int = 0) -> list[dict[str, object]]:
+    """For each estimand and statistic, how often all ranks hold, how many an encoder can hold, and interval coverage.
+
+    The Borda count of corpora like these is not known where corpora differ: only its ranks are judged.
+    """
+    found: dict[tuple[Estimand, Statistic], list[tuple[bool, float, float]]] = {}
+    resampling = Resampling(replicates=400, permutations=1_000, level=LEVEL)
+    for key, standings, truth in judged(suite, suites=suites, resampling=resampling, seed=seed):
+        width = np.mean([s.held.worst - s.held.best + 1 for s in standings if s.held is not None])
+        inside = np.nan if key == ("corpora like these", "borda") else covered(standings, truth)
+        found.setdefault(key, []).append((holds(standings, truth), float(width), inside))
+    rows: list[dict[str, object]] = []
+    for (estimand, statistic), each in found.items():
+        hold, width, inside = np.array(each, dtype=float).T
+        known = inside[np.isfinite(inside)]
+        rows.append(
+            {
+                "suite": suite.name,
+                "estimand": estimand,
+                "statistic": statistic,
+                "ranks_hold": float(hold.mean()),
+                "ranks_per_encoder": float(width.mean()),
+                "interval_coverage": float(known.mean()) if len(known) else None,
+            }
+        )
+    return rows
+
+
+def false_claims_of_a_bootstrap_of_both(suite: Suite, *, suites: int, seed: int = 0) -> float:
+    """How often a bootstrap of corpora and images finds a difference between equal encoders, the largest of all pairs.
+
+    The method that ``corpora like these`` does not use.
+    """
+    rng = np.random.default_rng(seed)
+    claims = 0
+    for at in range(suites):
+        corpora, _ = drawn(suite, rng)
+        replicates = np.stack(
+            [
+                bootstrap_replicates(stacked_statistic(parts), suite.n_images, Resampling(replicates=400, seed=at))
+                .reshape(len(parts), -1, 400)
+                .mean(axis=0)
+                for parts in corpora
+            ]
+        )
+        n_corpora, n_encoders = suite.truth.shape
+        corpus, draw = (rng.integers(0, n, (400, n_corpora)) for n in (n_corpora, 400))
+        means = replicates[corpus, :, draw].mean(axis=1)
+        first, second = np.triu_indices(n_encoders, 1)
+        differences = means[:, first] - means[:, second]
+        observed = replicates.mean(axis=(0, 2))
+        centred = differences - (observed[first] - observed[second])
+        scale = np.maximum(centred.std(axis=0), 1e-12)
+        critical = np.quantile(np.abs(centred / scale).max(axis=1), LEVEL)
+        claims += bool((np.abs(observed[first] - observed[second]) / scale > critical).any())
+    return claims / suites
+
+
+def rows(suites: int = 400) -> list[Row]:
+    """Rows of the group ``validity``: for each kind of suite, how often all ranks hold and how many are left open."""
+    found = []
+    for suite in SUITES:
+        for row in coverage(suite, suites=suites):
+            intervals = row["interval_coverage"]
+            note = f"{row['ranks_per_encoder']:.1f} ranks per encoder" + (
+                f", intervals cover {100 * float(str(intervals)):.1f} %" if intervals is not None else ""
+            )
+            name = f"{row['suite']}: {row['statistic']} on {row['estimand']}, all ranks hold"
+            # three standard errors below 95 % at this number of suites
+            least = 100 * (LEVEL - 3 * float(np.sqrt(LEVEL * (1 - LEVEL) / suites)))
+            found.append(Row(name, 100 * float(str(row["ranks_hold"])), "%", f">= {least:.1f}", note=note))
+    sampled = next(suite for suite in SUITES if suite.between)
+    share = 100 * false_claims_of_a_bootstrap_of_both(sampled, suites=suites)
+    found.append(Row(f"{sampled.name}: a bootstrap of corpora and images makes a false claim", share, "%"))
+    return found

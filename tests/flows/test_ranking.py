@@ -1,0 +1,111 @@
+"""`capim compare` over several corpora: the ranking is printed, stored, read by SQL and exported, and replaced."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.cli import main
+from store import EmbeddingStore
+from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+
+QUICK = ("--replicates", "200", "--quiet")
+N_IMAGES = 40
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three corpora, ids only; three models with imported ranks, one of which has no ranks on the last corpus."""
+    folder = tmp_path_factory.mktemp("ranking") / "workspace"
+    store = EmbeddingStore.open(folder / "store", create=True)
+    for name in ("x", "y", "z"):
+        images = [ImageRow(f"i{i}") for i in range(N_IMAGES)]
+        captions = [CaptionRow(f"c{i}-{k}", f"i{i}", "x") for i in range(N_IMAGES) for k in range(2)]
+        store.write_corpus(build_corpus(name, images, captions, source=None))
+        for encoder, n_hits in (("strong", 38), ("weak", 9), ("partial", 20)):
+            if (encoder, name) != ("partial", "z"):
+                assert imported(folder, encoder, name, n_hits) == 0
+    return folder
+
+
+@pytest.fixture
+def workspace(evaluated: Path, tmp_path: Path) -> Path:
+    """A copy to change."""
+    return Path(shutil.copytree(evaluated, tmp_path / "workspace"))
+
+
+def imported(workspace: Path, encoder: str, corpus: str, n_hits: int, *more: str) -> int:
+    """Import ranks of the captions: 1 for those of the first images, 3 for the others."""
+    file = workspace.parent / "ranks.csv"
+    ranks = [f"c{i}-{k},{1 if i < n_hits else 3}" for i in range(N_IMAGES) for k in range(2)]
+    file.write_text("\n".join(["query,rank", *ranks]) + "\n")
+    subject = ["--encoder", encoder, "--corpus", corpus, "--outcomes", str(file)]
+    return main(["import", *subject, *more, "--replicates", "100", "--quiet", "--workspace", str(workspace)])
+
+
+def compare(workspace: Path, *words: str) -> int:
+    return main(["compare", *QUICK, *words, "--workspace", str(workspace)])
+
+
+def stored(workspace: Path) -> list[dict[str, Any]]:
+    return EmbeddingStore.open(workspace / "store").rows("rankings").to_pylist()
+
+
+def test_the_ranking_is_printed_with_ranks_figures_and_who_is_left_out(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compare(workspace) == 0
+    printed = capsys.readouterr()
+    heading, _, first, second = printed.out.splitlines()
+    assert heading.split() == ["ranks", "encoder", "macro_mean", "low", "high", "borda", "x", "y", "z"]
+    assert first.split()[:3] == ["1", "strong", "0.9500"]
+    assert second.split()[:3] == ["2", "weak", "0.2250"]
+    assert "x (R@1 under t2i/all)" in printed.err
+    assert "partial: left out: z: not evaluated\n" in printed.err
+    assert "corpora like these: at least 5 corpora say something about others like them, there are 3" in printed.err
+
+
+def test_json_has_the_stored_rows_and_sql_reads_them(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(workspace, "--format", "json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["encoder"] for row in rows] == [row["encoder"] for row in stored(workspace)]
+    statement = "SELECT encoder, value, rank_low, rank_high FROM rankings WHERE statistic = 'macro mean' "
+    statement += "AND estimand = 'these corpora' AND tied_with_best"
+    assert main(["query", statement, "--format", "json", "--workspace", str(workspace)]) == 0
+    [best] = json.loads(capsys.readouterr().out)
+    assert (best["encoder"], best["rank_low"], best["rank_high"]) == ("strong", 1, 1)
+
+
+def test_two_corpora_have_no_ranking_and_the_reason(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(workspace, "--corpora", "x,y") == 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "a ranking over corpora needs 3 of them, got 2" in printed.err
+    assert stored(workspace) == []
+
+
+def test_one_corpus_has_no_ranking_and_no_word_about_it(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(workspace, "--corpora", "x") == 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "ranking" not in printed.err
+
+
+def test_the_same_command_again_replaces_the_ranking(workspace: Path) -> None:
+    assert compare(workspace) == 0
+    before = stored(workspace)
+    assert compare(workspace, "--level", "0.9") == 0
+    after = stored(workspace)
+    assert len(after) == len(before)
+    assert {row["level"] for row in after} == {0.9}
+
+
+def test_a_ranking_goes_with_the_outcomes_of_any_of_its_encoders(workspace: Path) -> None:
+    assert compare(workspace) == 0
+    assert stored(workspace)
+    assert imported(workspace, "weak", "y", 30, "--replace") == 0
+    assert stored(workspace) == []

@@ -1,0 +1,116 @@
+"""Rows of a ranking over corpora: which encoders and corpora are ranked, and what stands beside those that are not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasks.metrics.examples import outcomes_of
+from tasks.metrics.headline import Figure
+from tasks.results.suite import CorpusHeadline, EncoderId, FigureValues, figure_values, largest_block, ranking_rows
+from tasks.statistics.clusters import Clusters
+from tasks.statistics.resampling import Resampling
+
+QUICK = Resampling(replicates=200, permutations=500)
+A, B, C, D = (EncoderId(name, f"f-{name}") for name in "abcd")
+
+
+def headline(name: str, shares: Mapping[EncoderId, float | str], metric: str = "R@1") -> CorpusHeadline:
+    """A corpus of 100 queries on which encoders hit these shares, or have no headline for a reason."""
+    queries = Clusters.of(range(100))
+    values = {
+        encoder: share
+        if isinstance(share, str)
+        else [FigureValues((np.arange(100) < 100 * share).astype(np.float64), queries)]
+        for encoder, share in shares.items()
+    }
+    protocol = "winoground" if metric == "winoground_group" else "t2i/all"
+    return CorpusHeadline(corpus=name, fingerprint=f"f-{name}", figures=(Figure(protocol, metric),), values=values)
+
+
+def rows_of(*corpora: CorpusHeadline) -> list[dict[str, Any]]:
+    return ranking_rows(corpora, run="r", resampling=QUICK).to_pylist()
+
+
+def macro(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    chosen = [r for r in rows if (r["estimand"], r["statistic"]) == ("these corpora", "macro mean")]
+    return {row["encoder"]: row for row in chosen}
+
+
+def test_every_encoder_has_its_headlines_and_the_ranks_it_can_hold() -> None:
+    both = {A: 0.9, B: 0.5}
+    rows = rows_of(headline("x", both), headline("y", both), headline("z", {A: 0.6, B: 0.5}, "winoground_group"))
+    assert len(rows) == 2 * 2 * 2
+    best = macro(rows)["a"]
+    assert (best["rank"], best["rank_low"], best["rank_high"], best["tied_with_best"]) == (1, 1, 1, True)
+    assert best["value"] == pytest.approx(0.8)
+    assert json.loads(best["headlines"]) == {"x": 0.9, "y": 0.9, "z": 0.6}
+    assert [c["headline"] for c in json.loads(best["corpora"])] == [
+        "R@1 under t2i/all", "R@1 under t2i/all", "winoground_group under winoground",
+    ]  # fmt: skip
+    assert macro(rows)["b"]["tied_with_best"] is False
+    assert {(r["n_corpora"], r["n_encoders"], r["run"]) for r in rows} == {(3, 2, "r")}
+    assert len({r["ranking"] for r in rows}) == 1
+
+
+def test_an_encoder_without_a_corpus_is_left_out_with_the_reason_and_changes_no_rank() -> None:
+    full = {A: 0.9, B: 0.5}
+    corpora = [headline(name, full) for name in "xyz"]
+    with_c = [
+        headline("x", {**full, C: 1.0}),
+        headline("y", {**full, C: "not evaluated under t2i/all"}),
+        headline("z", full),
+    ]
+    rows = rows_of(*with_c)
+    left_out = macro(rows)["c"]
+    assert left_out["reason"] == "left out: y: not evaluated under t2i/all; z: not evaluated"
+    assert (left_out["value"], left_out["rank"], left_out["rank_low"]) == (None, None, None)
+    assert json.loads(left_out["headlines"]) == {"x": 1.0}
+    ranked = [
+        {k: v for k, v in row.items() if k not in ("created", "ranking")} for row in rows if row["value"] is not None
+    ]
+    assert ranked == [{k: v for k, v in r.items() if k not in ("created", "ranking")} for r in rows_of(*corpora)]
+
+
+def test_a_corpus_of_few_encoders_does_not_leave_the_others_without_a_ranking() -> None:
+    full = {A: 0.9, B: 0.5, C: 0.4}
+    rows = rows_of(*[headline(name, full) for name in "xyz"], headline("published", {C: 0.6, D: 0.7}))
+    assert {row["encoder"] for row in rows if row["value"] is not None} == {"a", "b", "c"}
+    assert {corpus["corpus"] for corpus in json.loads(rows[0]["corpora"])} == {"x", "y", "z"}
+    assert macro(rows)["d"]["reason"] == "left out: x: not evaluated; y: not evaluated; z: not evaluated"
+
+
+def test_corpora_that_only_together_are_common_are_found() -> None:
+    has = {"v": {A}, "w": {A, B}, "x": {A, B}, "y": {A, B}, "z": {B}}
+    assert largest_block({corpus: frozenset(encoders) for corpus, encoders in has.items()}) == {"w", "x", "y"}
+
+
+@pytest.mark.parametrize("n_corpora", [0, 1, 2])
+def test_fewer_than_three_corpora_give_no_rows(n_corpora: int) -> None:
+    assert rows_of(*[headline(name, {A: 0.9, B: 0.5}) for name in "xy"[:n_corpora]]) == []
+
+
+def test_encoders_without_three_corpora_in_common_give_no_rows() -> None:
+    assert rows_of(headline("x", {A: 0.9, B: 0.5}), headline("y", {A: 0.9}), headline("z", {B: 0.5})) == []
+
+
+def test_outcomes_that_leave_the_metric_open_are_no_headline() -> None:
+    outcomes = outcomes_of([[1], [4]], direction="t2i", protocol="t2i/all")
+    figure = Figure("t2i/all", "R@1")
+    known = figure_values(outcomes, figure, 2)
+    assert not isinstance(known, str)
+    assert known.values.tolist() == [1.0, 0.0]
+    anywhere = replace(outcomes, rank_worst=outcomes.rank_worst + 9, n_ranked=np.zeros(2, dtype=np.int32))
+    assert figure_values(anywhere, figure, 2) == "its outcomes under t2i/all leave R@1 open"
+
+
+def test_the_same_encoders_and_corpora_replace_their_ranking_and_others_do_not() -> None:
+    corpora = [headline(name, {A: 0.9, B: 0.5}) for name in "xyz"]
+    again, more = rows_of(*reversed(corpora)), rows_of(*corpora, headline("w", {A: 0.9, B: 0.5}))
+    assert {row["ranking"] for row in again} == {row["ranking"] for row in rows_of(*corpora)}
+    assert {row["ranking"] for row in more} != {row["ranking"] for row in again}

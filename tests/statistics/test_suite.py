@@ -1,0 +1,122 @@
+"""One ranking over several corpora: its ranks hold on simulated suites, and special suites give what is certain."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tasks.statistics.clusters import Clusters
+from tasks.statistics.ranking.suite import LEAST_SAMPLE, Estimand, Statistic, borda_counts, rank_over_corpora
+from tasks.statistics.resampling import Resampling
+from tasks.statistics.statistic import ClusteredValues
+from tests.benchmarks.suite_ranks import Suite, crossed, equal, holds_in, spread
+
+QUICK = Resampling(replicates=200, permutations=500)
+MACRO: tuple[Estimand, Statistic] = ("these corpora", "macro mean")
+BORDA: tuple[Estimand, Statistic] = ("these corpora", "borda")
+
+
+def hits(*shares: float, n: int = 200) -> list[ClusteredValues]:
+    """One corpus: encoders that find the first so many images."""
+    rows = [(np.arange(n) < round(share * n)).astype(float) for share in shares]
+    return [ClusteredValues(rows, Clusters.of(range(n)))]
+
+
+@pytest.mark.parametrize(
+    "suite",
+    [
+        Suite(name="equal", truth=equal(3, 8), n_images=40),
+        Suite(name="rare hits", truth=equal(3, 5, 0.02), n_images=60),
+        Suite(name="crossed", truth=crossed(3, 6), n_images=40),
+        Suite(name="apart", truth=spread(5, 5), n_images=60),
+        Suite(name="a sample of corpora", truth=equal(5, 8), n_images=40, between=0.05),
+    ],
+    ids=lambda suite: suite.name,
+)
+def test_the_ranks_of_all_encoders_hold_together_in_95_percent_of_suites(suite: Suite) -> None:
+    """At most 9 of 80 suites with a false statement: of a true share of 5 % that has a probability above 99 %."""
+    found = holds_in(suite, suites=80, resampling=Resampling(replicates=2, permutations=400))
+    assert all(held >= 71 for held in found.values()), found
+
+
+def test_encoders_that_are_a_step_apart_are_told_apart() -> None:
+    corpora = [hits(0.9, 0.5, 0.1)] * 3
+    for key, standings in rank_over_corpora(corpora, QUICK).items():
+        if key[0] == "these corpora":
+            assert [tuple(s.held or ()) for s in standings] == [(1, 1), (2, 2), (3, 3)], key
+    [best, *_] = rank_over_corpora(corpora, QUICK)[BORDA]
+    assert (best.figure.value, best.figure.low, best.figure.high) == (1.0, 1.0, 1.0)
+
+
+def test_a_tie_on_one_corpus_and_a_difference_on_another_is_a_difference_of_the_mean() -> None:
+    tied, apart = hits(0.5, 0.5), hits(0.8, 0.5)
+    found = rank_over_corpora([tied, tied, apart], QUICK)
+    assert [s.held and s.held.tied_with_best for s in found[MACRO]] == [True, False]
+    assert [s.figure.value for s in found[BORDA]] == pytest.approx([2 / 3, 1 / 3])
+    better, worse = found[BORDA]  # of one certain win in three; on the two others neither is certainly above
+    assert (better.figure.low, better.figure.high) == pytest.approx((1 / 3, 1.0))
+    assert better.held is not None
+    assert better.held.worst == 2
+    assert (worse.figure.low, worse.figure.high) == pytest.approx((0.0, 2 / 3))
+
+
+def test_equal_encoders_share_all_ranks() -> None:
+    for key, standings in rank_over_corpora([hits(0.5, 0.5, 0.5)] * 6, QUICK).items():
+        assert [tuple(s.held or ()) for s in standings] == [(1, 3)] * 3, key
+        assert {s.figure.value for s in standings} == {0.5}, key
+
+
+@pytest.mark.parametrize("n_corpora", [3, 4, 5, 7])
+def test_few_corpora_say_nothing_about_others_like_them(n_corpora: int) -> None:
+    rng = np.random.default_rng(0)
+    found = rank_over_corpora([hits(*rng.uniform(0.3, 0.7, 3)) for _ in range(n_corpora)], QUICK)
+    for statistic in ("macro mean", "borda"):
+        for standing in found["corpora like these", statistic]:  # type: ignore[index]
+            if n_corpora < LEAST_SAMPLE:
+                assert standing.held is None
+                assert standing.figure.low is None
+                reason = f"at least 5 corpora say something about others like them, there are {n_corpora}"
+                assert standing.figure.reason == reason
+            else:
+                assert standing.held is not None
+                assert standing.figure.method in ("t", "none")
+
+
+def test_corpora_that_differ_widen_the_interval_of_corpora_like_these() -> None:
+    corpora = [hits(share + 0.05, share, n=1000) for share in (0.1, 0.3, 0.5, 0.7, 0.9)]
+    found = rank_over_corpora(corpora, QUICK)
+
+    def widths(estimand: Estimand) -> list[float]:
+        standings = found[estimand, "macro mean"]
+        return [(s.figure.high or np.nan) - (s.figure.low or 0.0) for s in standings]
+
+    assert all(
+        narrow < 0.1 < 0.7 < wide
+        for narrow, wide in zip(widths("these corpora"), widths("corpora like these"), strict=True)
+    )
+
+
+def test_corpora_of_equal_size_do_not_share_their_draws() -> None:
+    """The same corpus twice as an own corpus each time: shared draws would give the width of one."""
+    [one, two] = ([hits(0.5, 0.4)] * n for n in (3, 12))
+    few, many = (rank_over_corpora(c, Resampling(replicates=2000, permutations=50))[MACRO][0] for c in (one, two))
+    assert few.figure.standard_error is not None
+    assert many.figure.standard_error is not None
+    assert few.figure.standard_error / many.figure.standard_error == pytest.approx(2, rel=0.1)
+
+
+def test_two_directions_count_alike_however_many_captions_there_are() -> None:
+    images, captions = Clusters.of(range(50)), Clusters.of(np.repeat(range(50), 5))
+    corpus = [ClusteredValues([[1.0] * 50, [0.0] * 50], images), ClusteredValues([[0.0] * 250, [0.5] * 250], captions)]
+    assert [s.figure.value for s in rank_over_corpora([corpus] * 3, QUICK)[MACRO]] == [0.5, 0.25]
+
+
+@pytest.mark.parametrize(("n_corpora", "n_encoders"), [(2, 3), (3, 1)])
+def test_too_small_a_suite_is_refused(n_corpora: int, n_encoders: int) -> None:
+    with pytest.raises(ValueError, match=f"got {n_corpora} corpora and {n_encoders} encoders"):
+        rank_over_corpora([hits(*[0.5] * n_encoders)] * n_corpora, QUICK)
+
+
+def test_borda_counts_add_up_to_half_of_the_encoders() -> None:
+    headlines = np.random.default_rng(0).integers(0, 4, (6, 7)) / 4
+    np.testing.assert_allclose(borda_counts(headlines).sum(axis=1), 3.5)
