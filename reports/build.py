@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from reports import format as show
 from reports.elements.page import Report, Section
-from reports.elements.thumbnails import data_uri
+from reports.elements.thumbnails import data_uris
 from reports.rows.report_data import ReportData
 from reports.sections import (
     ablations,
@@ -58,7 +58,7 @@ def report_of(data: ReportData) -> Report:
             ("Newest result", show.moment(newest)),
         ),
         sections=tuple(section for build in SECTIONS if (section := build(data)).blocks),
-        thumbnails={sha: data_uri(encoded) for sha, encoded in data.thumbnails.items()},
+        thumbnails=data_uris({data.picture_keys[sha]: encoded for sha, encoded in data.thumbnails.items()}),
         sources=data.digest,
         colophon=COLOPHON,
     )

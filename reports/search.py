@@ -10,7 +10,7 @@ from reports import format as show
 from reports.destination import write_files
 from reports.elements.gallery import Grid, Hit
 from reports.elements.page import Report, Section
-from reports.elements.thumbnails import data_uri
+from reports.elements.thumbnails import data_uris
 from reports.render import render_html
 from store.types import digest16
 
@@ -49,9 +49,8 @@ def write_search(
     Raises:
         WorkError: The file cannot be written.
     """
-    thumbnails = {f"{i}": data_uri(hit.thumbnail) for i, hit in enumerate(hits, 1) if hit.thumbnail is not None}
-    if picture is not None:
-        thumbnails["query"] = data_uri(picture)
+    pictures = {f"{i}": hit.thumbnail for i, hit in enumerate(hits, 1) if hit.thumbnail is not None}
+    thumbnails = data_uris(pictures if picture is None else {**pictures, "query": picture})
     how = "Approximate search (index)" if indexed else "Exact search"
     grid = Grid(
         id="hits",

@@ -10,6 +10,7 @@ from typing import Any
 
 from reports.build import report_of
 from reports.destination import write_files
+from reports.elements.gallery import Gallery
 from reports.elements.page import Chart, Report
 from reports.render import figure_files, render_html, render_markdown
 from reports.rows.reading import Describe, read_report_data
@@ -96,6 +97,8 @@ def _block_json(block: object) -> dict[str, object]:
     if isinstance(block, Chart):
         del fields["svg"]
         fields["spec"] = json.loads(block.spec)
+    if isinstance(block, Gallery):  # the answers are those of the stored outcomes
+        fields["cases"] = [{k: v for k, v in case.items() if k != "answers"} for case in fields["cases"]]
     return {"kind": getattr(block, "kind", ""), **_without_empty(fields)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,12 +28,16 @@ class Hit:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """One encoder's result for a query: the rank of the relevant item and the top of the list."""
+    """One encoder's result for a query: the rank of the relevant item and the top of the list.
+
+    ``note`` is the reason why a miss is ambiguous; empty where it is not.
+    """
 
     encoder: str
     rank: str
     right: bool
     hits: tuple[Hit, ...]
+    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,41 +47,48 @@ class Case:
     Attributes:
         id: Anchor.
         query: Caption text or image id.
-        expected: The relevant items.
+        expected: The pictures that belong to the query.
+        relevant: Captions that belong to the query, if it is an image.
+        about: Corpus, direction and id of the query.
         answers: One per encoder.
-        tags: What the filters match: kind of failure, caption features, encoders that fail.
+        tags: What the filters match: name of a filter to the values that the case has.
         labels: The tags that are displayed.
         summary: One line: which encoders rank the relevant item first and which do not.
-        unfolded: Whether the answers are open at first.
     """
 
     id: str
     query: str
     expected: tuple[Hit, ...]
     answers: tuple[Answer, ...]
-    tags: tuple[str, ...]
+    tags: Mapping[str, tuple[str, ...]]
     labels: tuple[str, ...]
     summary: str
-    unfolded: bool = False
+    about: str = ""
+    relevant: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
-    """One select box over a gallery: a label and the tags that it offers."""
+    """One select box over a gallery: its name in the page's address, its label, and the values that it offers."""
 
+    name: str
     label: str
     options: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gallery:
-    """Queries with pictures, filtered by their tags."""
+    """Queries with pictures, filtered by their tags.
+
+    ``totals`` are numbers of queries that the script shows beside those of the filtered cases; see ``page.js``.
+    """
 
     kind: ClassVar[str] = "gallery"
     id: str
     caption: str
     filters: tuple[Filter, ...]
     cases: tuple[Case, ...]
+    totals: tuple[Mapping[str, object], ...] = ()
     note: str = ""
 
 

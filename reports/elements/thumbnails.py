@@ -1,21 +1,41 @@
-"""Small pictures for a page: once each, small enough for an e-mail."""
+"""Small pictures for a page: each once, whole, and all together small enough for an e-mail."""
 
 from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Mapping
+from math import sqrt
 
-from PIL import Image, ImageOps
+from PIL import Image
 
-SIDE = 120  # pixels of the square, twice what is shown
+LONGEST = 320  # pixels of the longer side, where there are few
+SHORTEST = 48
+MOST_BYTES = 4_000_000  # of all pictures of a page, as they stand in it
 QUALITY = 72
 
 
-def data_uri(encoded: bytes) -> str:
-    """A square JPEG of the middle of a stored thumbnail (JPEG or PNG), as a data URI."""
+def data_uris(pictures: Mapping[str, bytes]) -> dict[str, str]:
+    """Stored thumbnails (JPEG or PNG) as data URIs, uncropped; the more there are, the smaller.
+
+    Together at most ``MOST_BYTES``, unless they are so many that this would need less than ``SHORTEST`` pixels.
+    """
+    side = LONGEST
+    while True:
+        uris = {key: _data_uri(encoded, side) for key, encoded in pictures.items()}
+        total = sum(map(len, uris.values()))
+        if total <= MOST_BYTES or side == SHORTEST:
+            return uris
+        side = max(SHORTEST, int(side * min(0.9, sqrt(MOST_BYTES / total))))
+
+
+def _data_uri(encoded: bytes, side: int) -> str:
+    """A picture as JPEG, its longer side at most ``side`` pixels; a JPEG that is no larger stays as it is."""
     with Image.open(io.BytesIO(encoded)) as image:
-        side = min(SIDE, *image.size)
-        square = ImageOps.fit(image.convert("RGB"), (side, side), Image.Resampling.LANCZOS)
-    target = io.BytesIO()
-    square.save(target, "JPEG", quality=QUALITY, optimize=True)
-    return f"data:image/jpeg;base64,{base64.b64encode(target.getvalue()).decode()}"
+        if image.format != "JPEG" or max(image.size) > side:
+            small = image.convert("RGB")
+            small.thumbnail((side, side), Image.Resampling.LANCZOS)
+            target = io.BytesIO()
+            small.save(target, "JPEG", quality=QUALITY, optimize=True)
+            encoded = target.getvalue()
+    return f"data:image/jpeg;base64,{base64.b64encode(encoded).decode()}"

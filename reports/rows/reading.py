@@ -8,17 +8,19 @@ from datetime import datetime
 from typing import TypeAlias
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from reports.rows.families import one_family
+from reports.rows.gallery_tasks import gallery_tasks
 from reports.rows.report_data import TABLES, ReportData, Row, Source
-from reports.rows.selected_queries import PROTOCOL, SelectedQuery, select_queries
+from reports.rows.selected_queries import SelectedQuery, select_queries
 from store.errors import RequestError, did_you_mean
 from store.query.names import matching
 from store.types import Corpus
 
 Describe: TypeAlias = Callable[[Sequence[str]], Mapping[str, NDArray[np.bool_]]]
-EXAMPLES = frozenset({"false negative", "hub"})  # kinds of errors whose examples join the gallery
 
 ENCODER_COLUMNS = (
     ("encoder", "encoder_fingerprint"),
@@ -98,7 +100,7 @@ def read_report_data(
     runs = sorted((r for r in tables["runs"] if r["run"] in named), key=lambda r: (r["started"], r["run"]))
     metrics = {r["metric"] for r in kept}
     contents = {name: source.corpus(name, fingerprint) for name, fingerprint in sorted(corpus_of.items())}
-    queries = _queries(source, kept, slices)
+    queries, totals = select_queries([*gallery_tasks(source, kept, slices, contents)])
     return ReportData(
         uri=source.uri,
         results=kept,
@@ -115,7 +117,8 @@ def read_report_data(
         ),
         specs={name: source.encoder(fingerprint) for name, fingerprint in sorted(encoder_of.items())},
         corpora=contents,
-        queries=queries,
+        queries=tuple(queries),
+        totals=tuple(totals),
         features=_features(queries, contents, describe) if describe is not None else {},
         thumbnails=_thumbnails(source, queries, contents),
         left_out=(*_left_out(results, corpus_of, encoder_of), *_incomplete(runs, encoder_of)),
@@ -140,31 +143,13 @@ def _named(rows: list[Row], column: str, names: Sequence[str]) -> list[Row]:
     return [row for row in rows if row[column] in set().union(*meant.values())] if names else rows
 
 
-def _queries(source: Source, results: Sequence[Row], slices: Iterable[Row]) -> tuple[SelectedQuery, ...]:
-    """The queries of the gallery, from the outcomes behind the kept results."""
-    evaluations: dict[str, dict[str, str]] = {}
-    for row in results:
-        if row["protocol"] == PROTOCOL:
-            evaluations.setdefault(row["corpus"], {})[row["encoder"]] = row["evaluation"]
-    examples: dict[str, dict[str, list[str]]] = {}
-    for row in slices:
-        if row["analysis"] == "errors" and row["protocol"] == PROTOCOL and row["feature"] in EXAMPLES and row["detail"]:
-            ids = examples.setdefault(row["corpus"], {}).setdefault(row["feature"], [])
-            ids += json.loads(row["detail"]).get("examples", [])
-    queries: list[SelectedQuery] = []
-    for corpus, by_encoder in sorted(evaluations.items()):
-        outcomes = {name: source.rows("outcomes", evaluation=digest) for name, digest in by_encoder.items()}
-        queries += select_queries(corpus, outcomes, examples.get(corpus))
-    return tuple(queries)
-
-
 def _features(
     queries: Sequence[SelectedQuery], corpora: Mapping[str, Corpus], describe: Describe
 ) -> dict[tuple[str, str], tuple[str, ...]]:
     """Corpus and query id to the features of the caption, for English captions."""
     captions = {}
-    for query in queries:
-        row = corpora[query.corpus].captions.slice(query.caption, 1).to_pylist()[0]
+    for query in (query for query in queries if query.direction == "t2i"):
+        row = corpora[query.corpus].captions.slice(query.query, 1).to_pylist()[0]
         if row["text"] is not None and row["language"].lower().startswith("en"):
             captions[query.corpus, query.query_id] = row["text"]
     features = describe(list(captions.values())) if captions else {}
@@ -175,9 +160,15 @@ def _thumbnails(source: Source, queries: Iterable[SelectedQuery], corpora: Mappi
     """Thumbnails of every image that the gallery shows, by hash; images without one are left out."""
     shas = set[str]()
     for query in queries:
-        of_image = corpora[query.corpus].images["sha"]
-        ords = {query.image, *(ord_ for ranked in query.lists for ord_, _ in ranked.top)}
-        shas |= {sha for ord_ in ords if (sha := of_image[ord_].as_py()) is not None}
+        contents = corpora[query.corpus]
+        of_image = contents.images["sha"]
+        shown = {query.image}
+        if query.direction == "t2i":
+            shown |= {ord_ for ranked in query.lists for ord_, _ in ranked.top}
+        if query.direction == "quadruples":
+            row = contents.quadruples.slice(query.query, 1).to_pylist()[0]
+            shown = {pc.index(contents.images["id"], pa.scalar(row[name])).as_py() for name in ("image_0", "image_1")}
+        shas |= {sha for ord_ in shown if (sha := of_image[ord_].as_py()) is not None}
     return dict(sorted(source.thumbnails(sorted(shas)).items())) if shas else {}
 
 

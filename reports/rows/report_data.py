@@ -13,7 +13,8 @@ from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from reports.rows.selected_queries import SelectedQuery
+from reports.rows.ambiguity import Marks, marks_of
+from reports.rows.selected_queries import SelectedQuery, Totals
 from store.types import Corpus, EncoderSpec, SetKey, canonical_json
 from tasks.statistics.ranking.ranks import EncoderRank, PairTest, rank_encoders
 
@@ -73,6 +74,7 @@ class ReportData:
         specs: Encoder name to its spec.
         corpora: Corpus name to its contents.
         queries: Single queries for the gallery.
+        totals: Of every corpus and direction of the gallery, how many queries each encoder misses and finds.
         features: Corpus name and caption id to the features of the caption.
         thumbnails: Image hash to its stored thumbnail, for the images of ``queries``.
         left_out: Sentences about stored results that this report does not show, and why.
@@ -89,11 +91,22 @@ class ReportData:
     specs: Mapping[str, EncoderSpec]
     corpora: Mapping[str, Corpus]
     queries: tuple[SelectedQuery, ...] = ()
+    totals: tuple[Totals, ...] = ()
     features: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     thumbnails: Mapping[str, bytes] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     larger_families: tuple[str, ...] = ()
     metrics: Mapping[str, Row] = field(default_factory=dict)
+
+    @cached_property
+    def ambiguous(self) -> Marks:
+        """The causes of every ambiguous miss."""
+        return marks_of(self.slices)
+
+    @cached_property
+    def picture_keys(self) -> Mapping[str, str]:
+        """Image hash to a short key of its picture in the page."""
+        return {sha: f"p{number}" for number, sha in enumerate(self.thumbnails)}
 
     @cached_property
     def smaller_is_better(self) -> frozenset[str]:

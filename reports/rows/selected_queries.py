@@ -1,99 +1,223 @@
-"""Selects the single queries of the gallery from the stored outcomes of ``t2i/all``.
+"""Selects the single queries of the gallery from the stored outcomes: the same rows give the same selection.
 
-The selection is a fixed rule: the hardest queries that every encoder misses, those that exactly one encoder misses or
-finds, those decided by a tie, and near misses. At most one query per image; the same rows give the same selection.
+Every corpus has its turn in each direction (:class:`Task`). The rule is fixed: the hardest queries that every encoder
+misses, those that exactly one encoder misses or finds, those that one misses and another finds, those decided by a tie,
+and near misses; one per image and protocol.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import permutations, zip_longest
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-PROTOCOL = "t2i/all"
-LIST_LENGTH = 5  # items kept of each ranked list
-MOST = 24  # queries per corpus
+MOST_CASES = 200  # queries of a report
+MOST_ITEMS = 6_000  # items of all ranked lists together
+MOST_PICTURES = 1_000  # different images
+LONGEST_LIST = 5  # items of each ranked list
+COLUMNS = (
+    "protocol",
+    "query_id",
+    "query_ord",
+    "cluster",
+    "rank_best",
+    "rank_worst",
+    "top_ords",
+    "top_scores",
+    "scores",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A part of the gallery: one corpus, searched in one direction.
+
+    Attributes:
+        corpus: Corpus name.
+        direction: ``t2i``, ``i2t``, ``quadruples`` or ``pairs``.
+        outcomes: Encoder to ``COLUMNS`` of its rows of ``schema.OUTCOMES``, of one protocol or of several that differ
+            in the language of the captions, in any order.
+        examples: Kind of error to the ids of its example queries in the failure analysis.
+    """
+
+    corpus: str
+    direction: str
+    outcomes: Mapping[str, pa.Table]
+    examples: Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankedList:
-    """One encoder's ranks of the relevant image, and the first ``LIST_LENGTH`` images (ordinal, score)."""
+    """One encoder's ranks of the relevant item, and the first items of its list (ordinal, score).
+
+    ``scores`` are those of a quadruple or pair, which have no list.
+    """
 
     encoder: str
     rank_best: int
     rank_worst: int
     top: tuple[tuple[int, float], ...]
+    scores: tuple[float, ...] = ()
+
+    @property
+    def missed(self) -> bool:
+        """Whether something scores above the best relevant item."""
+        return self.rank_best > 1
+
+    @property
+    def found(self) -> bool:
+        """Whether the best relevant item alone is first."""
+        return self.rank_worst == 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class SelectedQuery:
-    """One caption of ``t2i/all`` for the gallery, with the reason for its selection.
+    """One query of the gallery, with the reason for its selection.
 
     Attributes:
         corpus: Corpus name.
+        direction: ``t2i``, ``i2t``, ``quadruples`` or ``pairs``.
+        protocol: Protocol of its outcomes.
         kind: The rule that selected it, such as ``"missed by all"``.
-        query_id: Id of the caption.
-        caption: Row of the caption in the corpus.
-        image: Row of the relevant image in the corpus.
+        query_id: Id of the caption, image, quadruple or pair.
+        query: Its row in the corpus.
+        image: Row of the image that it belongs to; of a quadruple its own row.
         lists: One per encoder.
     """
 
     corpus: str
+    direction: str
+    protocol: str
     kind: str
     query_id: str
-    caption: int
+    query: int
     image: int
     lists: tuple[RankedList, ...]
 
 
-def select_queries(
-    corpus: str, outcomes: Mapping[str, pa.Table], examples: Mapping[str, Sequence[str]] | None = None
-) -> list[SelectedQuery]:
-    """The selected queries of one corpus, by kind and caption.
+@dataclass(frozen=True, kw_only=True)
+class Totals:
+    """Numbers of stored queries of a :class:`Task`: all, missed or found by an encoder, missed by A and found by B."""
 
-    Args:
-        corpus: Its name.
-        outcomes: Encoder to its rows of ``schema.OUTCOMES`` under ``t2i/all``, in any order. Encoders whose queries
-            differ from those of the first are left out.
-        examples: Kind of error to the ids of its example queries in the failure analysis.
+    corpus: str
+    direction: str
+    queries: int
+    missed: Mapping[str, int]
+    found: Mapping[str, int]
+    missed_and_found: Mapping[str, Mapping[str, int]]
+
+
+def select_queries(tasks: Sequence[Task]) -> tuple[list[SelectedQuery], list[Totals]]:
+    """The queries of the gallery, by task, kind and position in the corpus, and the totals of every task.
+
+    At most ``MOST_CASES``, to which the tasks contribute in turn, with at most ``MOST_ITEMS`` items in their lists and
+    ``MOST_PICTURES`` images: lists are shortened first, then queries left out. An encoder that was evaluated on other
+    queries than the first of its task is left out.
     """
-    tables = {name: table.sort_by("query_ord") for name, table in sorted(outcomes.items()) if table.num_rows}
-    if not tables:
-        return []
-    first = next(iter(tables.values()))
-    queries = first["query_ord"].to_numpy()
-    tables = {name: t for name, t in tables.items() if np.array_equal(t["query_ord"].to_numpy(), queries)}
-    low = np.stack([t["rank_best"].to_numpy() for t in tables.values()])
-    high = np.stack([t["rank_worst"].to_numpy() for t in tables.values()])
-    images = first["cluster"].to_numpy()
+    sheets = [sheet for task in tasks if (sheet := _sheet(task)) is not None]
+    turns = zip_longest(*(_without_repeats(sheet) for sheet in sheets))
+    order = [(at, *pick) for turn in turns for at, pick in enumerate(turn) if pick is not None]
+    picked = order[:MOST_CASES]
+    length = LONGEST_LIST
+    while picked and not _fits(sheets, picked, length):
+        picked, length = (picked, length - 1) if length > 1 else (picked[: int(0.9 * len(picked))], 1)
+    chosen = [
+        sheets[at].selected(kind, row, length)
+        for at, kind, row in sorted(picked, key=lambda p: (p[0], sheets[p[0]].kinds.index(p[1]), p[2]))
+    ]
+    return chosen, [sheet.totals() for sheet in sheets]
 
-    candidates = _candidates(low, high)
-    for kind, ids in sorted((examples or {}).items()):
-        candidates.append((kind, np.flatnonzero(np.isin(first["query_id"].to_numpy(), list(ids)))))
-    selected: dict[int, tuple[str, int]] = {}  # image to the kind and row of its query
-    for kind, row in _round_robin(candidates):
-        if len(selected) < MOST:
-            selected.setdefault(int(images[row]), (kind, row))
-    order = {kind: i for i, (kind, _) in enumerate(candidates)}
-    return [
-        SelectedQuery(
-            corpus=corpus,
+
+@dataclass(frozen=True, kw_only=True)
+class _Sheet:
+    """The outcomes of a task side by side: rows are encoders, columns the same queries in the same order."""
+
+    task: Task
+    tables: Mapping[str, pa.Table]
+    low: NDArray[np.int32]
+    high: NDArray[np.int32]
+    images: NDArray[np.int32]
+    protocols: NDArray[np.object_]
+    candidates: Sequence[tuple[str, NDArray[np.intp]]]
+
+    @property
+    def kinds(self) -> list[str]:
+        return list(dict.fromkeys(kind for kind, _ in self.candidates))
+
+    def selected(self, kind: str, row: int, length: int) -> SelectedQuery:
+        first = next(iter(self.tables.values()))
+        return SelectedQuery(
+            corpus=self.task.corpus,
+            direction=self.task.direction,
+            protocol=str(self.protocols[row]),
             kind=kind,
             query_id=first["query_id"][row].as_py(),
-            caption=int(queries[row]),
-            image=image,
-            lists=tuple(_ranked_list(name, table, row) for name, table in tables.items()),
+            query=first["query_ord"][row].as_py(),
+            image=int(self.images[row]),
+            lists=tuple(_ranked_list(name, table, row, length) for name, table in self.tables.items()),
         )
-        for image, (kind, row) in sorted(selected.items(), key=lambda item: (order[item[1][0]], item[1][1]))
-    ]
+
+    def pictures(self, row: int, length: int) -> set[tuple[str, int]]:
+        """The images of a query, as corpus and row."""
+        shown = {int(self.images[row])}
+        if self.task.direction == "quadruples":
+            shown = {2 * int(self.images[row]), 2 * int(self.images[row]) + 1}  # as many as there are at most
+        if self.task.direction == "t2i":
+            for table in self.tables.values():
+                shown.update((table["top_ords"][row].as_py() or [])[:length])
+        return {(self.task.corpus, image) for image in shown}
+
+    def totals(self) -> Totals:
+        names, missed, found = list(self.tables), self.low > 1, self.high == 1
+        return Totals(
+            corpus=self.task.corpus,
+            direction=self.task.direction,
+            queries=missed.shape[1],
+            missed=dict(zip(names, missed.sum(axis=1).tolist(), strict=True)),
+            found=dict(zip(names, found.sum(axis=1).tolist(), strict=True)),
+            missed_and_found={
+                a: {b: int((missed[i] & found[j]).sum()) for j, b in enumerate(names) if i != j}
+                for i, a in enumerate(names)
+            },
+        )
+
+
+def _sheet(task: Task) -> _Sheet | None:
+    tables = {
+        name: table.sort_by([("protocol", "ascending"), ("query_ord", "ascending")])
+        for name, table in sorted(task.outcomes.items())
+        if table.num_rows
+    }
+    if not tables:
+        return None
+    first = next(iter(tables.values()))
+    tables = {
+        name: t
+        for name, t in tables.items()
+        if t["query_ord"].equals(first["query_ord"]) and t["protocol"].equals(first["protocol"])
+    }
+    low = np.stack([t["rank_best"].to_numpy() for t in tables.values()])
+    high = np.stack([t["rank_worst"].to_numpy() for t in tables.values()])
+    candidates = _candidates(low, high)
+    for kind, ids in sorted(task.examples.items()):
+        candidates.append((kind, np.flatnonzero(np.isin(first["query_id"].to_numpy(), list(ids)))))
+    return _Sheet(
+        task=task,
+        tables=tables,
+        low=low,
+        high=high,
+        images=first["cluster"].to_numpy(),
+        protocols=np.asarray(first["protocol"].to_pylist(), dtype=object),
+        candidates=candidates,
+    )
 
 
 def _candidates(low: NDArray[np.int32], high: NDArray[np.int32]) -> list[tuple[str, NDArray[np.intp]]]:
-    """Per kind (and encoder, for the kinds about a single one) the rows of its queries, hardest first."""
+    """Per kind (and encoder, for the kinds about one or two) the rows of its queries, hardest first."""
     missed, first = low > 1, high == 1
     by_all: NDArray[np.bool_] = np.logical_and.reduce(missed, axis=0)
     candidates = [("missed by all", _by(low.min(axis=0), by_all))]
@@ -104,6 +228,11 @@ def _candidates(low: NDArray[np.int32], high: NDArray[np.int32]) -> list[tuple[s
                 ("missed by only one", _by(low[i], missed[i] & np.all(first[others], axis=0))),
                 ("found by only one", _by(low[others].min(axis=0), first[i] & missed[others].all(axis=0))),
             ]
+    if len(low) > 2:
+        candidates += [
+            ("missed by one, found by another", _by(low[a], missed[a] & first[b]))
+            for a, b in permutations(range(len(low)), 2)
+        ]
     tied: NDArray[np.bool_] = np.logical_or.reduce((low == 1) & (high > 1), axis=0)
     near: NDArray[np.bool_] = np.logical_or.reduce((low > 1) & (low <= 10), axis=0)
     candidates.append(("decided by a tie", _by((high - low).max(axis=0), tied)))
@@ -116,20 +245,51 @@ def _by(weight: NDArray[np.int32], mask: NDArray[np.bool_]) -> NDArray[np.intp]:
     return rows[np.argsort(-weight[rows].astype(np.int64), kind="stable")]
 
 
-def _round_robin(candidates: Sequence[tuple[str, NDArray[np.intp]]]) -> Iterator[tuple[str, int]]:
-    """One row of every list in turn, at most ``MOST`` of each."""
-    for depth in range(MOST):
-        for kind, rows in candidates:
+def _without_repeats(sheet: _Sheet) -> Iterator[tuple[str, int]]:
+    """Kind and row: one of every kind in turn, protocols in turn within it, at most one per image and protocol."""
+    lists = [
+        (kind, list(_in_turn(rows, sheet.protocols[rows], start)))
+        for start, (kind, rows) in enumerate(sheet.candidates)
+    ]
+    taken = set()
+    for depth in range(max((len(rows) for _, rows in lists), default=0)):
+        for kind, rows in lists:
             if depth < len(rows):
-                yield kind, int(rows[depth])
+                place = (int(sheet.images[rows[depth]]), sheet.protocols[rows[depth]])
+                if place not in taken:
+                    taken.add(place)
+                    yield kind, rows[depth]
 
 
-def _ranked_list(encoder: str, table: pa.Table, position: int) -> RankedList:
-    row: dict[str, Any] = table.slice(position, 1).to_pylist()[0]
-    top = zip((row["top_ords"] or [])[:LIST_LENGTH], (row["top_scores"] or [])[:LIST_LENGTH], strict=True)
+def _in_turn(rows: NDArray[np.intp], protocols: NDArray[np.object_], start: int) -> Iterator[int]:
+    """The first ``MOST_CASES`` rows of every protocol, protocols in turn, beginning with another one per ``start``.
+
+    Examples:
+        >>> list(_in_turn(np.array([1, 2, 3]), np.array(["a", "a", "b"], dtype=object), 1))
+        [3, 1, 2]
+    """
+    names = sorted(set(protocols))
+    groups = [rows[protocols == name][:MOST_CASES].tolist() for name in names]
+    turned = groups[start % len(groups) :] + groups[: start % len(groups)] if groups else []
+    for turn in zip_longest(*turned):
+        yield from (row for row in turn if row is not None)
+
+
+def _fits(sheets: Sequence[_Sheet], picked: Sequence[tuple[int, str, int]], length: int) -> bool:
+    items = sum(length * len(sheets[at].tables) for at, _, _ in picked)
+    pictures = set[tuple[str, int]]().union(*(sheets[at].pictures(row, length) for at, _, row in picked))
+    return items <= MOST_ITEMS and len(pictures) <= MOST_PICTURES
+
+
+def _ranked_list(encoder: str, table: pa.Table, row: int, length: int) -> RankedList:
+    def values(column: str, most: int | None = None) -> list[float]:
+        return (table[column][row].as_py() or [])[:most]
+
+    tops = zip(values("top_ords", length), values("top_scores", length), strict=True)
     return RankedList(
         encoder=encoder,
-        rank_best=row["rank_best"],
-        rank_worst=row["rank_worst"],
-        top=tuple((int(o), float(s)) for o, s in top),
+        rank_best=table["rank_best"][row].as_py(),
+        rank_worst=table["rank_worst"][row].as_py(),
+        top=tuple((int(ord_), score) for ord_, score in tops),
+        scores=tuple(values("scores")),
     )

@@ -80,7 +80,7 @@ CHART = Chart(
 GALLERY = Gallery(
     id="failures-shapes",
     caption="shapes · t2i/all · 1 query",
-    filters=(Filter(label="Kind", options=("missed by all",)),),
+    filters=(Filter(name="kind", label="Kind", options=("missed by all",)),),
     cases=(
         Case(
             id="case-shapes-1",
@@ -91,18 +91,20 @@ GALLERY = Gallery(
                     encoder="tiny-clip",
                     rank="rank 3",
                     right=False,
+                    note="Ambiguous: the first is right too.",
                     hits=(
                         Hit(rank="1", label="scene-2", thumbnail="", score="0.391", right=False),
                         Hit(rank="2", label="scene-1", thumbnail="sha1", score="0.390", right=True),
                     ),
                 ),
             ),
-            tags=("missed by all", "missed by tiny-clip"),
+            tags={"kind": ("missed by all",), "missed": ("tiny-clip",)},
             labels=("missed by all",),
-            summary="No encoder ranks it first.",
-            unfolded=True,
+            summary="No encoder is right.",
+            about="shapes · t2i/all · scene-1-0",
         ),
     ),
+    totals=({"corpus": "shapes", "queries": 9, "missed": {"tiny-clip": 4}},),
     note="Scores are cosines.",
 )
 
@@ -135,7 +137,7 @@ FIXED = Report(
             ),
         ),
         Section(id="leaderboard", title="Leaderboard", lead="Percent of queries.", blocks=(LEADERBOARD, CHART, HEAT)),
-        Section(id="failures", title="Single queries", lead="", blocks=(GALLERY,)),
+        Section(id="failures", title="Failures", lead="", blocks=(GALLERY,)),
         Section(
             id="found",
             title="Nearest first",

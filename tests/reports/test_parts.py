@@ -16,7 +16,7 @@ from reports.elements.cells import heat
 from reports.elements.page import Cell, Chart, Choice, Choices, Column, Notice, Report, Section, Table
 from reports.format import PERCENT
 from reports.rows.reading import read_report_data
-from reports.rows.selected_queries import select_queries
+from reports.rows.selected_queries import SelectedQuery, Task, select_queries
 from reports.rows.speed import speeds
 from reports.sections.frontier import label_positions, pareto
 from store import schema
@@ -152,16 +152,22 @@ def outcomes(name: str, low: list[int], high: list[int]) -> pa.Table:
         "top_ords": [[0, 1]] * n,
         "top_scores": [[0.5, 0.4]] * n,
         "encoder": [name] * n,
+        "protocol": ["t2i/all"] * n,
+        "scores": [None] * n,
     }
     columns = {f.name: pa.array(rows[f.name], f.type) for f in schema.OUTCOMES if f.name in rows}
     return pa.table(columns)
+
+
+def selected(examples: dict[str, list[str]] | None = None, **tables: pa.Table) -> list[SelectedQuery]:
+    return select_queries([Task(corpus="c", direction="t2i", outcomes=tables, examples=examples or {})])[0]
 
 
 def test_cases_are_chosen_by_kind_with_the_hardest_first() -> None:
     #        missed by all  only a misses  only a finds  tied  found by both
     a = outcomes("a", [9, 50, 4, 1, 1, 1], [9, 50, 4, 1, 2, 1])
     b = outcomes("b", [7, 60, 1, 3, 1, 1], [7, 60, 1, 3, 1, 1])
-    cases = select_queries("c", {"a": a, "b": b})
+    cases = selected(a=a, b=b)
     assert [(case.query_id, case.kind) for case in cases] == [
         ("q0", "missed by all"),
         ("q1", "missed by all"),
@@ -174,11 +180,11 @@ def test_cases_are_chosen_by_kind_with_the_hardest_first() -> None:
 
 def test_examples_of_the_failure_analysis_join_the_cases() -> None:
     a = outcomes("a", [1, 1], [1, 1])
-    assert [(c.query_id, c.kind) for c in select_queries("c", {"a": a}, {"hub": ["q1"]})] == [("q1", "hub")]
+    assert [(c.query_id, c.kind) for c in selected({"hub": ["q1"]}, a=a)] == [("q1", "hub")]
 
 
 def test_encoders_evaluated_on_different_queries_are_left_out() -> None:
-    cases = select_queries("c", {"a": outcomes("a", [5, 5], [5, 5]), "b": outcomes("b", [5], [5])})
+    cases = selected(a=outcomes("a", [5, 5], [5, 5]), b=outcomes("b", [5], [5]))
     assert {answer.encoder for case in cases for answer in case.lists} == {"a"}
 
 

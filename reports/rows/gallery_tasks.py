@@ -1,0 +1,79 @@
+"""Reads the outcomes that the gallery selects its queries from: of every corpus, in every direction that it has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reports.rows.report_data import Row, Source
+from reports.rows.selected_queries import COLUMNS, LONGEST_LIST, Task
+from store.types import Corpus
+
+EXAMPLES = frozenset({"false negative", "hub"})  # kinds of errors whose examples join the gallery
+_LISTS = ("top_ords", "top_scores")
+
+
+def gallery_tasks(
+    source: Source, results: Sequence[Row], slices: Iterable[Row], corpora: Mapping[str, Corpus]
+) -> Iterator[Task]:
+    """The tasks of the gallery, by corpus and direction; of a corpus without outcomes there is none."""
+    evaluations: dict[tuple[str, str], dict[str, str]] = {}
+    metrics: dict[tuple[str, str], set[str]] = {}
+    for row in results:
+        evaluations.setdefault((row["corpus"], row["protocol"]), {})[row["encoder"]] = row["evaluation"]
+        metrics.setdefault((row["corpus"], row["protocol"]), set()).add(row["metric"])
+    errors = [row for row in slices if row["analysis"] == "errors" and row["feature"] in EXAMPLES and row["detail"]]
+    for corpus in corpora:
+        by_metric = {protocol: names for (name, protocol), names in metrics.items() if name == corpus}
+        for direction, protocols in shown_protocols(by_metric).items():
+            digests: dict[str, list[str]] = {}
+            for protocol in protocols:
+                for encoder, digest in evaluations[corpus, protocol].items():
+                    digests.setdefault(encoder, []).append(digest)
+            examples: dict[str, list[str]] = {}
+            for row in errors:
+                if row["corpus"] == corpus and row["protocol"] in protocols:
+                    examples.setdefault(row["feature"], []).extend(json.loads(row["detail"]).get("examples", []))
+            outcomes = {
+                encoder: pa.concat_tables([_outcomes(source, digest) for digest in of_encoder])
+                for encoder, of_encoder in digests.items()
+            }
+            yield Task(corpus=corpus, direction=direction, outcomes=outcomes, examples=examples)
+
+
+def shown_protocols(metrics: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    """Direction to the protocols that the gallery shows of a corpus, of those with results (protocol to its metrics).
+
+    Quadruples and pairs are shown as such, because their images are near copies of each other. Otherwise the headline
+    of either direction, or the protocols of every language.
+
+    Examples:
+        >>> shown_protocols({"t2i/all": ["R@1"], "t2i/first": ["R@1"], "i2t/de/human": ["R@1"], "i2t/en/human": []})
+        {'t2i': ['t2i/all'], 'i2t': ['i2t/de/human', 'i2t/en/human']}
+    """
+    if "winoground" in metrics:
+        return {"quadruples": ["winoground"]}
+    pairs = sorted(protocol for protocol, names in metrics.items() if "pair_accuracy" in names)
+    if pairs:
+        whole = [protocol for protocol in pairs if protocol.endswith("/micro")]
+        means = ("/macro", "/all-negatives")
+        return {"pairs": whole[:1] or [protocol for protocol in pairs if not protocol.endswith(means)]}
+    shown = {}
+    for direction, headline in (("t2i", "t2i/all"), ("i2t", "i2t/any")):
+        of_language = sorted(p for p in metrics if p.startswith(f"{direction}/") and p.count("/") == 2 and "@" not in p)
+        if protocols := [headline] if headline in metrics else of_language:
+            shown[direction] = protocols
+    return shown
+
+
+def _outcomes(source: Source, evaluation: str) -> pa.Table:
+    """``COLUMNS`` of one evaluation, with lists no longer than the gallery shows."""
+    rows = source.rows("outcomes", evaluation=evaluation)
+    columns: dict[str, Any] = {
+        name: pc.list_slice(rows[name], 0, LONGEST_LIST) if name in _LISTS else rows[name] for name in COLUMNS
+    }
+    return pa.table(columns)

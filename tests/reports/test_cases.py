@@ -1,0 +1,160 @@
+"""Cases of the gallery: every direction, the turns of the corpora, the bounds, and the marks of ambiguous misses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from reports.elements.thumbnails import MOST_BYTES, data_uris
+from reports.rows import selected_queries
+from reports.rows.gallery_tasks import shown_protocols
+from reports.rows.report_data import ReportData
+from reports.rows.selected_queries import COLUMNS, MOST_CASES, MOST_ITEMS, SelectedQuery, Task, Totals, select_queries
+from reports.sections.cases import case_of
+from store import schema
+from store.types import Corpus
+from tests.reports.large import noisy_jpeg
+from tests.reports.stand_in import corpus, spec
+
+
+def table(low: list[int], high: list[int] | None = None, protocol: str = "t2i/all", **columns: Any) -> pa.Table:
+    n = len(low)
+    rows: dict[str, Any] = {
+        "protocol": [protocol] * n,
+        "query_id": [f"q{i}" for i in range(n)],
+        "query_ord": range(n),
+        "cluster": range(n),
+        "rank_best": low,
+        "rank_worst": high or low,
+        "top_ords": [[1, 0, 2, 3, 4, 5]] * n,
+        "top_scores": [[0.5, 0.4, 0.3, 0.2, 0.1, 0.0]] * n,
+        "scores": [None] * n,
+        **columns,
+    }
+    return pa.table({name: pa.array(rows[name], schema.OUTCOMES.field(name).type) for name in COLUMNS})
+
+
+def task(name: str = "c", direction: str = "t2i", **outcomes: pa.Table) -> Task:
+    return Task(corpus=name, direction=direction, outcomes=outcomes, examples={})
+
+
+def data_of(contents: Corpus, queries: list[SelectedQuery], slices: tuple[dict[str, Any], ...] = ()) -> ReportData:
+    return ReportData(
+        uri="", results=(), comparisons=(), slices=slices, batches=(), runs=(), sets=(), specs={"a": spec("a")},
+        corpora={contents.name: contents}, queries=tuple(queries), totals=(),
+    )  # fmt: skip
+
+
+def test_corpora_and_directions_contribute_in_turn() -> None:
+    many = [2] * (2 * MOST_CASES)
+    chosen, totals = select_queries([task("large", a=table(many)), task("small", a=table([3] * 7), b=table([1] * 7))])
+    assert len(chosen) == MOST_CASES
+    assert sum(query.corpus == "small" for query in chosen) == 7
+    assert totals[1] == Totals(
+        corpus="small", direction="t2i", queries=7, missed={"a": 7, "b": 0}, found={"a": 0, "b": 7},
+        missed_and_found={"a": {"b": 7}, "b": {"a": 0}},
+    )  # fmt: skip
+
+
+def test_languages_take_turns_and_each_has_its_own_query_of_an_image() -> None:
+    both = pa.concat_tables([table([9] * 40, protocol="t2i/de/human"), table([2] * 40, protocol="t2i/en/human")])
+    with_few = pytest.MonkeyPatch()
+    with_few.setattr(selected_queries, "MOST_CASES", 10)
+    chosen, _ = select_queries([task(a=both)])
+    with_few.undo()
+    assert [query.protocol for query in chosen].count("t2i/de/human") == 5
+
+
+def test_lists_are_shortened_before_queries_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoders: dict[str, Any] = {f"e{i}": table([2] * 300) for i in range(17)}
+    chosen, _ = select_queries([task(**encoders)])
+    assert len(chosen) == MOST_CASES
+    assert {len(ranked.top) for query in chosen for ranked in query.lists} == {1}
+    assert sum(len(ranked.top) for query in chosen for ranked in query.lists) <= MOST_ITEMS
+    monkeypatch.setattr(selected_queries, "MOST_PICTURES", 50)
+    assert 40 <= len(select_queries([task(**encoders)])[0]) <= 50
+
+
+def test_pictures_of_a_page_are_whole_and_have_a_bound() -> None:
+    rng = np.random.default_rng(0)
+    few = data_uris({"wide": noisy_jpeg(rng)})
+    assert len(few["wide"]) > 5000
+    pictures = {str(i): noisy_jpeg(rng) for i in range(30)}
+    many = data_uris({f"{copy}-{key}": picture for copy in range(20) for key, picture in pictures.items()})
+    assert len(many) == 600
+    assert sum(map(len, many.values())) <= MOST_BYTES
+
+
+def test_quadruples_are_shown_as_such_and_languages_where_there_is_no_headline() -> None:
+    assert shown_protocols({"winoground": [], "t2i/all": [], "i2t/any": []}) == {"quadruples": ["winoground"]}
+    pairs = {f"sugarcrepe/{name}": ["pair_accuracy"] for name in ("add_att", "swap_obj", "macro")}
+    assert shown_protocols(pairs) == {"pairs": ["sugarcrepe/add_att", "sugarcrepe/swap_obj"]}
+    assert shown_protocols({**pairs, "sugarcrepe/micro": ["pair_accuracy"]}) == {"pairs": ["sugarcrepe/micro"]}
+
+
+def test_the_reason_of_an_ambiguous_miss_stands_beside_the_answer() -> None:
+    contents = corpus("c", n_images=6)
+    chosen, _ = select_queries([task(a=table([2]), b=table([3]), c=table([1]))])
+    shares = tuple(
+        {"analysis": "ambiguous", "metric": "share of misses", "corpus": "c", "protocol": "t2i/all", "encoder": name,
+         "feature": cause, "detail": json.dumps({"queries": ["q0"], **detail})}
+        for name, cause, detail in (
+            ("a", "annotation", {"sources": ["cxc, same words"]}), ("b", "agreement", {})
+        )
+    )  # fmt: skip
+    case = case_of(data_of(contents, chosen, shares), chosen[0], 1)
+    assert [answer.note for answer in case.answers] == [
+        "Ambiguous: the first is right too (by the ground truth cxc; it has a caption with the same words).",
+        "Ambiguous, a suspicion: 3 of 3 encoders have the same first.",
+        "",
+    ]
+    assert case.tags["ambiguous"] == ("another annotation", "agreement of encoders (a suspicion)")
+    assert (case.tags["missed"], case.tags["found"]) == (("a", "b"), ("c",))
+    assert len(case.answers[0].hits) == 5
+
+
+def test_an_image_as_query_shows_its_captions_and_the_captions_that_were_found() -> None:
+    contents = corpus("c", n_images=3, per_image=2)
+    chosen, _ = select_queries([task(direction="i2t", a=table([2], protocol="i2t/any", query_id=["im00000"]))])
+    case = case_of(data_of(contents, chosen), chosen[0], 1)
+    assert case.query == "im00000"
+    assert case.relevant == ("picture 0 in words 0", "picture 0 in words 1")
+    assert [(hit.label, hit.right) for hit in case.answers[0].hits][:3] == [
+        ("picture 0 in words 1", True), ("picture 0 in words 0", True), ("picture 1 in words 0", False)
+    ]  # fmt: skip
+
+
+def test_a_quadruple_shows_what_each_caption_and_each_picture_chooses() -> None:
+    contents = corpus("w", n_images=2, per_image=1)
+    row = {"id": "q0", "image_0": "im00000", "image_1": "im00001", "caption_0": "im00000#0", "caption_1": "im00001#0",
+           "tags": ["swap"]}  # fmt: skip
+    contents = replace(contents, quadruples=pa.Table.from_pylist([row], schema=schema.QUADRUPLES))
+    scores: dict[str, Any] = {"scores": [[0.9, 0.2, 0.95, 0.5]], "top_ords": [None], "top_scores": [None]}
+    chosen, _ = select_queries([task("w", "quadruples", a=table([3], protocol="winoground", **scores))])
+    case = case_of(data_of(contents, chosen), chosen[0], 1)
+    assert case.query == "picture 0 in words 0 / picture 1 in words 0"
+    assert case.tags["slice"] == ("swap",)
+    assert [(hit.rank or hit.label, hit.score, hit.right) for hit in case.answers[0].hits] == [
+        ("caption 1", "0.900 > 0.200", True),
+        ("caption 2", "0.500 < 0.950", False),
+        ("picture 1: caption 2", "0.900 < 0.950", False),
+        ("picture 2: caption 2", "0.500 > 0.200", True),
+    ]
+
+
+def test_a_pair_shows_both_captions_with_their_scores() -> None:
+    contents = corpus("s", n_images=2, per_image=2)
+    row = {"id": "q0", "image_id": "im00000", "caption_id": "im00000#0", "negative_id": "im00000#1", "category": "swap"}
+    contents = replace(contents, pairs=pa.Table.from_pylist([row], schema=schema.PAIRS))
+    scores: dict[str, Any] = {"scores": [[0.2, 0.3]], "top_ords": [None], "top_scores": [None]}
+    chosen, _ = select_queries([task("s", "pairs", a=table([2], protocol="sugarcrepe/swap", **scores))])
+    case = case_of(data_of(contents, chosen), chosen[0], 1)
+    assert [(hit.label, hit.score, hit.right) for hit in case.answers[0].hits] == [
+        ("picture 0 in words 1", "0.300", False), ("picture 0 in words 0", "0.200", True)
+    ]  # fmt: skip
+    assert case.answers[0].rank == "wrong"
