@@ -35,9 +35,11 @@ _CACHED_BYTES = 1 << 19  # of scores, for one thread
 def temperatures(data: AnalysisInput) -> Iterator[Slice]:
     """Negative log likelihood of the relevant items and expected calibration error of the first item, per scale.
 
+    And with a fitted scale: for each half of the images, that with the highest likelihood on the other half.
     Single-vector encoders and one gallery only: sums of many cosines have no such scale.
     """
-    if len(data.task.galleries) > 1:
+    second = data.second_half[data.queries.clusters]
+    if len(data.task.galleries) > 1 or np.unique(second).size < 2:
         return
     for encoder, outcomes in data.outcomes.items():
         vectors = data.vectors(encoder)
@@ -45,16 +47,20 @@ def temperatures(data: AnalysisInput) -> Iterator[Slice]:
             continue
         confidence, likelihood = _probabilities(vectors.images, vectors.captions, data.task)
         hits = METRICS[METRIC].per_query(outcomes)
-        rows = [
-            QueryValues(encoder, "scale", -likelihood[at], {"x": scale}, f"{scale:g}")
-            for at, scale in enumerate(SCALES)
-        ]
+        best = [int(likelihood[:, second != half].mean(axis=1).argmax()) for half in (False, True)]
+        chosen = np.where(second, best[1], best[0])
+        settings: list[tuple[str, NDArray[np.intp], dict[str, object]]]
+        settings = [(f"{scale:g}", np.full(len(hits), at), {"x": scale}) for at, scale in enumerate(SCALES)]
+        settings.append(("fitted", chosen, {"scales": [SCALES[at] for at in best], "fitted_on": FITTED_ON}))
+        queries = np.arange(len(hits))
+        rows = [QueryValues(encoder, "scale", -likelihood[at, queries], about, name) for name, at, about in settings]
         yield from mean_slices(data, "temperature", rows, metric="negative log likelihood")
-        for at, scale in enumerate(SCALES):
-            error = Interval(value=calibration_error(confidence[at], hits), reason=BIASED)
-            detail = {"x": scale, "mean_confidence": float(confidence[at].mean()), "accuracy": float(hits.mean())}
-            name = "expected calibration error"
-            yield data.slice(encoder, "temperature", "scale", name, error, level_name=f"{scale:g}", detail=detail)
+        for name, at, about in settings:
+            of_first = confidence[at, queries]
+            error = Interval(value=calibration_error(of_first, hits), reason=BIASED)
+            detail = {**about, "mean_confidence": float(of_first.mean()), "accuracy": float(hits.mean())}
+            metric = "expected calibration error"
+            yield data.slice(encoder, "temperature", "scale", metric, error, level_name=name, detail=detail)
 
 
 def thresholds(data: AnalysisInput) -> Iterator[Slice]:

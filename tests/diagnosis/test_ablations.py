@@ -13,7 +13,7 @@ from tasks.diagnosis.ablations import forms
 from tasks.diagnosis.ablations.cross_fit import FITTED_ON
 from tasks.diagnosis.ablations.transforms import normalised, principal_axes
 from tasks.diagnosis.analysis_input import AnalysisInput
-from tasks.diagnosis.calibration import thresholds
+from tasks.diagnosis.calibration import SCALES, temperatures, thresholds
 from tasks.diagnosis.slices import Slice
 from tasks.diagnosis.vectors import Matrix, SingleVectors
 from tasks.scoring.evaluate import evaluate
@@ -122,3 +122,22 @@ def test_a_threshold_comes_from_the_other_half_of_the_images(data: AnalysisInput
         assert row.interval.value == pytest.approx((outcomes.rank_worst[answered] == 1).mean())
         assert details(row)["fitted_on"] == FITTED_ON
     assert by_share["100% of queries"].n_queries == N * K
+
+
+def test_the_fitted_temperature_of_a_query_comes_from_the_other_half_of_the_images(data: AnalysisInput) -> None:
+    vectors = data.vectors("a")
+    assert isinstance(vectors, SingleVectors)
+    image_of = np.repeat(np.arange(N), K)
+    scores = np.stack([scale * (vectors.captions @ vectors.images.T).astype(np.float64) for scale in SCALES])
+    loss = np.log(np.exp(scores).sum(axis=2)) - scores[:, np.arange(N * K), image_of]
+    second = data.second_half[image_of]
+    best = [loss[:, second != half].mean(axis=1).argmin() for half in (False, True)]
+    expected = np.where(second, loss[best[1]], loss[best[0]]).mean()
+    rows = {(s.level_name, s.metric): s for s in temperatures(data)}
+    fitted = rows["fitted", "negative log likelihood"]
+    assert fitted.interval.value == pytest.approx(expected, rel=1e-5)
+    assert details(fitted)["fitted_on"] == FITTED_ON
+    assert details(fitted)["scales"] == [SCALES[at] for at in best]
+    assert ("fitted", "expected calibration error") in rows
+    for at, scale in enumerate(SCALES):
+        assert rows[f"{scale:g}", "negative log likelihood"].interval.value == pytest.approx(loss[at].mean(), rel=1e-5)
