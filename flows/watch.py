@@ -43,8 +43,16 @@ class RegressionError(WorkError):
         order = ("fail", "warn", "note")
         self.findings = tuple(sorted(findings, key=lambda finding: order.index(finding.verdict)))
         self.summary = summary
-        problem = "regression: " + "; ".join(f"[{f.verdict}] {f.subject}: {f.message}" for f in self.findings)
-        super().__init__("\n  - ".join([problem, *summary]))
+        problem = "; ".join(f"[{f.verdict}] {f.subject}: {f.message}" for f in self.findings)
+        super().__init__("\n  - ".join([f"regression: {problem}", *summary]))
+
+    @property
+    def short(self) -> str:
+        """The first failure, how many findings there are beside it, and the summary."""
+        first, *others = self.findings
+        more = f"; {len(others)} more findings" if others else ""
+        line = f"regression: [{first.verdict}] {first.subject}: {first.message}{more}"
+        return "\n  - ".join([line, *self.summary])
 
     def __reduce__(self) -> tuple[type[RegressionError], tuple[object, ...]]:
         return (type(self), (self.findings, self.summary))

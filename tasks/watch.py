@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import cast
 
 from store import EmbeddingStore
-from store.errors import RequestError
 from store.types import MODALITIES, EncoderSpec
 from tasks.encoders import load_encoder
 from tasks.encoders.device import choose_device, device_identity, device_name
@@ -20,7 +19,7 @@ from tasks.runtime.references import EmbedRef, EvaluationRef
 from tasks.runtime.shell import shell
 from tasks.runtime.stored import chosen
 from tasks.runtime.versions import library_versions
-from tasks.runtime.watching.baseline import check_run
+from tasks.runtime.watching.baseline import run_fault
 from tasks.runtime.watching.figures import WatchedFigures, watch_figures
 from tasks.runtime.watching.vectors import fresh_vectors, stored_vectors
 from tasks.statistics.resampling import Resampling
@@ -29,12 +28,8 @@ from tasks.statistics.resampling import Resampling
 @shell("check-baseline")
 def check_baseline(run: str | None, *, store_uri: str, encoders: Sequence[str]) -> list[str]:
     """What is wrong with the run that a watch pins; empty if nothing is or none is named."""
-    try:
-        if run is not None:
-            check_run(EmbeddingStore.open(store_uri), run, encoders)
-    except RequestError as error:
-        return list(error.faults)
-    return []
+    fault = None if run is None else run_fault(store_uri, run, encoders)
+    return [] if fault is None else [fault]
 
 
 @shell("watch-vectors", encodes=True, run_name="watch-vectors-{spec.name}", timeout_hours=6)

@@ -12,7 +12,7 @@ from flows.commands.output import RESULT_COLUMNS, link, plain, print_embedded, p
 from flows.commands.progress import STEPS, bars
 from flows.commands.ranking import print_ranking
 from flows.config import FIELDS, RunConfig, demo_config, missing_names, read_suite, run_config
-from store.errors import RequestError
+from store.errors import RequestError, WorkError
 from tasks.runtime.references import encoder_name
 
 if TYPE_CHECKING:
@@ -252,8 +252,9 @@ def watch(args: argparse.Namespace) -> int:
             done = start(flow, config)
     except RegressionError as regression:
         show_rows(args, [finding._asdict() for finding in regression.findings], columns=FINDING_COLUMNS)
-        raise
-    show_rows(args, [finding._asdict() for finding in done.findings], columns=FINDING_COLUMNS)
+        raise WorkError(regression.short) from regression
+    found = [finding._asdict() for finding in done.findings]
+    show_rows(args, found, columns=FINDING_COLUMNS, none=lambda: "no findings")
     sys.stderr.writelines(f"{plain(line)}\n" for line in done.summary)
     return 0
 

@@ -63,15 +63,15 @@ def evaluations_of_run(store: EmbeddingStore, run: str) -> dict[FigureId, str]:
     return {_id(row): row["evaluation"] for row in rows if SEVERAL_PROTOCOLS.isdisjoint(row["protocol"])}
 
 
-def check_run(store: EmbeddingStore, run: str, encoders: Sequence[str]) -> None:
-    """Check that a run has figures of one of these encoders.
-
-    Raises:
-        RequestError: It does not exist or has none; names runs that have some.
-    """
+def run_fault(store_uri: str, run: str, encoders: Sequence[str]) -> str | None:
+    """Why a run cannot be the baseline of these encoders, with runs that can; None if it has figures of one of them."""
+    try:
+        store = EmbeddingStore.open(store_uri)
+    except RequestError:
+        return f"run {run!r} cannot be pinned, there is no store at {store_uri} yet; leave --baseline out"
     found = {each.encoder for each in evaluations_of_run(store, run)}
     if not found.isdisjoint(encoders):
-        return
+        return None
     having = {
         *store.counts("watched", "run", encoder=list(encoders)),
         *store.counts("results", "run", encoder=list(encoders)),
@@ -85,14 +85,14 @@ def check_run(store: EmbeddingStore, run: str, encoders: Sequence[str]) -> None:
         what = f"run {run!r} wrote no figures, so it cannot be the baseline"
     else:
         what = f"run {run!r} is not in {store.uri}"
-    raise RequestError(f"{what}; {did_you_mean(run, newest)}{advice}")
+    return f"{what}; {did_you_mean(run, newest)}{advice}"
 
 
-def in_words(store: EmbeddingStore, runs: Sequence[str]) -> dict[str, str]:
-    """Run -> ``run 20261115T… of 2026-11-15``."""
+def dates_of(store: EmbeddingStore, runs: Sequence[str]) -> dict[str, str]:
+    """Run -> the day that it started, as ``2026-11-15``."""
     rows = store.rows("runs", run=list(runs)).to_pylist() if runs else []
-    started = {row["run"]: row["started"] for row in rows}
-    return {run: f"run {run}" + (f" of {started[run]:%Y-%m-%d}" if run in started else "") for run in runs}
+    started = {row["run"]: f"{row['started']:%Y-%m-%d}" for row in rows}
+    return {run: started.get(run, "an unknown date") for run in runs}
 
 
 def _id(row: Mapping[str, str]) -> FigureId:

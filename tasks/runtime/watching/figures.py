@@ -32,7 +32,7 @@ from tasks.reference.regression import (
 )
 from tasks.runtime.references import EvaluationRef, SetsRef
 from tasks.runtime.stored import read_outcomes
-from tasks.runtime.watching.baseline import FigureId, Pinned, in_words, pinned_baselines
+from tasks.runtime.watching.baseline import FigureId, Pinned, dates_of, pinned_baselines
 from tasks.runtime.watching.messages import Figure, Results, exploratory, not_comparable, summary_lines, weights
 from tasks.scoring.protocols.layout import cluster_count
 from tasks.scoring.protocols.selection import select_protocols
@@ -70,7 +70,7 @@ def watch_figures(
     """Compare the figures of a run with their baselines as one family, and store what was found (table ``watched``)."""
     figures, last = _figures(store, evaluated, run, baseline)
     runs = sorted({figure.pinned.run for figure in figures if figure.pinned})
-    since = in_words(store, runs)
+    since = dates_of(store, runs)
     evaluations = {figure.evaluation for figure in figures} | {figure.before.evaluation for figure in figures}
     stored = store.rows("results", evaluation=sorted(evaluations)).to_pylist()
     results = {(row["evaluation"], row["protocol"], row["metric"]): row for row in stored}

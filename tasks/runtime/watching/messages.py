@@ -43,7 +43,7 @@ def not_comparable(lost: Sequence[Figure], results: Results, since: Mapping[str,
     findings: dict[str, WatchFinding] = {}
     for figure in lost:
         known = (figure.before.evaluation, figure.id.protocol, figure.metric) in results
-        why = "the corpus is another one since" if known else "the store no longer has the outcomes of"
+        why = "the corpus has changed since" if known else "the store no longer has the outcomes of the run of"
         subject = f"{figure.id.encoder} on {figure.id.corpus}"
         message = f"figures are not comparable: {why} {since[figure.before.run]}; nothing was tested"
         findings.setdefault(subject, WatchFinding("warn", subject, message))
@@ -113,10 +113,10 @@ def summary_lines(
     if n_first:
         lines.append(f"run {run} is the baseline of {_count(n_first)}, which were watched for the first time")
     if since:
-        n_compared = len(figures) - n_first
+        pinned = ", ".join(f"run {baseline} of {date}" for baseline, date in since.items())
         lines.append(
-            f"{_count(n_compared)} (the main metric of each protocol), tested as one family, compared with pinned "
-            f"{', '.join(since.values())}: {states['unchanged']} unchanged, {states['fail']} failed"
+            f"{_count(len(figures) - n_first)} (the main metric of each protocol), tested as one family, compared with "
+            f"pinned {pinned}: {states['unchanged']} unchanged, {states['fail']} failed"
         )
         lines.append(
             f"alarm level of this watch {level:.2g}: at most {100 * rule.alpha:g} % of years with up to one watch a "
