@@ -10,10 +10,11 @@ from functools import cache
 
 import numpy as np
 
+from tests.benchmarks import watch_years
 from tests.benchmarks.rows import Row
 from tests.benchmarks.simulations import known
 from tests.benchmarks.simulations.families import detectable, false_claims, far_apart, power, sparse_power
-from tests.benchmarks.simulations.pairs import Scenario, study
+from tests.benchmarks.simulations.pairs import BOOTSTRAPS, Scenario, study
 from tests.benchmarks.simulations.shares import Cell, Rate, bootstrap_coverage, coverage, grid
 from tests.benchmarks.simulations.slices import SliceRates, slice_rates
 
@@ -36,7 +37,8 @@ def run(quick: bool = False) -> list[Row]:
         *degenerate_data(),
         *chance_values(n // 2),
     ]
-    return [row._replace(bar="") for row in rows] if quick else rows
+    without_bars = [row._replace(bar="") for row in rows] if quick else rows
+    return [*without_bars, *watch_years.rows(quick)]
 
 
 def intervals_of_shares(n: int) -> list[Row]:
@@ -68,7 +70,8 @@ def two_encoders(n: int) -> list[Row]:
     for per_cluster in (1, 5):
         for correlation in (0.0, 0.5, 0.9):
             scenario = Scenario(n_clusters=1_000, per_cluster=per_cluster, correlation=correlation)
-            rates = study(scenario, n_datasets=n, seed=SEED)
+            methods = BOOTSTRAPS if correlation == 0.5 else BOOTSTRAPS[:1]  # BCa takes most of the time
+            rates = study(scenario, n_datasets=n, seed=SEED, methods=methods)
             where = f"correlation {correlation}, {per_cluster} per image"
             for kind, title, promised in (
                 ("coverage", "95 % intervals: largest error of the coverage", 0.95),

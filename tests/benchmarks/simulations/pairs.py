@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tasks.statistics.bootstrap import bootstrap_samples, in_agreement, paired_intervals
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.effect import mcnemar_exact, tally
+from tasks.statistics.multiplicity import ALPHA
 from tasks.statistics.permutation import sign_flip_tests
 from tasks.statistics.proportion import share_interval
 from tasks.statistics.resampling import IntervalMethod, Resampling
@@ -123,4 +124,4 @@ def _group(
 
 
 def _significant(p: float | None) -> bool:
-    return p is not None and p < 1 - LEVEL
+    return p is not None and p < ALPHA

@@ -9,6 +9,7 @@ import numpy as np
 from tasks.statistics.bootstrap import in_agreement
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.label_tests import label_tests
+from tasks.statistics.multiplicity import ALPHA
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.slices import part_means
 from tests.benchmarks.simulations.shares import AT_ONCE, LEVEL, contains
@@ -62,7 +63,7 @@ def slice_rates(
                 difference = in_agreement(means.difference(row, at, len(SIZES) + at), p, level=LEVEL)
                 shown[start + row, at] = True
                 covered[start + row, at] = contains(means.interval(row, at), share)
-                claimed[start + row, at] = p < 1 - LEVEL
+                claimed[start + row, at] = p < ALPHA
                 against[start + row, at] = contains(difference, 0.0) == claimed[start + row, at]
     n_shown = shown.sum(axis=0)
     with np.errstate(invalid="ignore"):
