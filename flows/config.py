@@ -32,7 +32,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
-from store.errors import RequestError, did_you_mean
+from store.errors import RequestError, unknown
 from store.types import Precision, Storage
 from tasks.corpora.files import corpus_name
 from tasks.runtime.references import encoder_name
@@ -221,8 +221,7 @@ def _faults(error: ValidationError) -> dict[str, str]:
     for fault in error.errors():
         field = str(fault["loc"][0])
         if fault["type"] == "unexpected_keyword_argument":
-            known = [*FIELDS, "corpus", "encoder"]
-            faults[field] = f"unknown field {field!r}; {did_you_mean(field, known)}known fields: {', '.join(known)}"
+            faults[field] = unknown("field", field, [*FIELDS, "corpus", "encoder"])
             continue
         wanted = _EXPECTED.get(fault["type"], fault["msg"]).format(**fault.get("ctx", {}))
         expected.setdefault(field, []).append(wanted)

@@ -48,6 +48,17 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near!r}? " if near and len(part) > 1 else ""
 
 
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """The message about a name that is not known: the nearest of the known names, and all of them.
+
+    Examples:
+        >>> unknown("index", "IVF_PC", ["IVF_PQ", "IVF_RQ"])
+        "index 'IVF_PC' is unknown; did you mean 'IVF_PQ'? known: IVF_PQ, IVF_RQ"
+    """
+    names = list(known)
+    return f"{what} {name!r} is unknown; {did_you_mean(name, names)}known: {', '.join(names)}"
+
+
 def _letters(name: str) -> str:
     return "".join(character for character in name.casefold() if character.isalnum())
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from store.errors import RequestError, did_you_mean
+from store.errors import RequestError, unknown
 from store.exchange.row_files import write_csv, write_json
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def print_rows(
     out = out or sys.stdout
     listed = [dict(row) for row in rows]
     known = list(listed[0]) if listed else list(columns or [])
-    if listed and (faults := [_unknown(name, known) for name in chosen if name not in known]):
+    if listed and (faults := [unknown("column", name, known) for name in chosen if name not in known]):
         raise RequestError(faults)
     names = list(chosen) or known
     if form == "json":
@@ -195,7 +195,3 @@ def _print_table(
         more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
         note = f"no room for {', '.join(left_out[:_NAMED])}{more}: --wide shows them, --columns A,B chooses"
         sys.stderr.writelines(f"{line}\n" for line in folded(note, out))
-
-
-def _unknown(column: str, known: Sequence[str]) -> str:
-    return f"column {column!r} is unknown; {did_you_mean(column, known)}columns: {', '.join(known)}"

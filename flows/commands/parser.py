@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, NoReturn
 
-from store.errors import RequestError, did_you_mean
+from store.errors import RequestError, did_you_mean, unknown
 
 WRONG_REQUEST = 2
 Kind = Literal["encoders", "corpora", "protocols", "metrics"]
@@ -72,6 +73,9 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """As argparse; what is not known is an error of the command that it was given to, which knows its options."""
+        first = next(iter(sys.argv[1:] if args is None else args), "").partition("=")[0]
+        if self._subparsers is not None and first.startswith("--") and first not in self._option_string_actions:
+            self.error(f"options stand after the command: {self.prog} COMMAND {first} …")
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             options = [word.partition("=")[0] for word in unknown if word.startswith("-")]
@@ -91,8 +95,7 @@ class Parser(argparse.ArgumentParser):
         if action.choices is not None and value not in action.choices:
             known = [str(choice) for choice in action.choices]
             what = "command" if isinstance(action, argparse._SubParsersAction) else _called(action)  # noqa: SLF001
-            hint = did_you_mean(str(value), known)
-            self.error(f"{what} {str(value)!r} is unknown; {hint}known: {', '.join(known)}")
+            self.error(unknown(what, str(value), known))
 
 
 def _called(action: argparse.Action) -> str:

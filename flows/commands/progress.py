@@ -111,7 +111,7 @@ class Overall:
         """Note how far a step is: its finished parts, and the pieces of the part that is in work."""
         expected = 2 * self.corpora if step.work == "embed" else 1
         part = min(self._pieces / expected, 0.99) if step.done < step.total else 0.0
-        self._fractions[step.work] = (step.done + part) / max(step.total, 1)
+        self._fractions[step.work if self.steps else ""] = (step.done + part) / max(step.total, 1)
 
     def _share_done(self, steps: Mapping[str, float]) -> float:
         shares = steps or {"": 1.0}

@@ -274,7 +274,8 @@ def report(args: argparse.Namespace) -> int:
         from reports.compare import write_comparison
 
         old, new = args.compare
-        sys.stdout.write(f"{write_comparison(old, new, f'{config.reports_uri}/compared')}\n")
+        page = write_comparison(old, new, f"{config.reports_uri}/compared")
+        sys.stdout.write(f"{link(str(page), sys.stdout)}\n")
         return 0
     from flows.execution import start
     from flows.publish import publish

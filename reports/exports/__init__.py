@@ -15,7 +15,7 @@ from reports.exports.plain import csv_files, json_files, parquet_files
 from reports.exports.v28 import v28_files
 from reports.rows.reading import read_report_data
 from reports.rows.report_data import ReportData, Source
-from store.errors import RequestError
+from store.errors import RequestError, unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +77,7 @@ def export_results(
     path = Path(target)
     name = kind or next((n for n, f in FORMATS.items() if f.suffix and f.suffix == path.suffix), None)
     if name not in FORMATS:
-        unknown = f"format {kind!r}" if kind else f"the suffix of {path.name!r}"
-        raise RequestError(f"{unknown} is unknown; formats: {', '.join(FORMATS)}")
+        raise RequestError(unknown("format" if kind else f"{path.name}: suffix", kind or path.suffix, FORMATS))
     chosen = FORMATS[name]
     if chosen.suffix and path.suffix != chosen.suffix:
         raise RequestError(f"{name} writes a {chosen.suffix} file, got {str(path)!r}; end it with {chosen.suffix}")

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store.errors import RequestError
+from store.errors import RequestError, unknown
 from store.files import replacing
 from store.ragged import offsets_of
 
@@ -74,7 +74,7 @@ def read_embedding_file(path: Path) -> EmbeddingFile:
         ".csv": _read_csv,
     }
     if path.suffix not in readers:
-        raise RequestError(f"{path}: suffix {path.suffix!r} is unknown; known are {', '.join(SUFFIXES)}")
+        raise RequestError(unknown(f"{path}: suffix", path.suffix, SUFFIXES))
     if not path.is_file():
         raise RequestError(f"{path}: no such file")
     try:
@@ -111,7 +111,7 @@ def _faults(path: Path, contents: EmbeddingFile) -> Iterator[str]:
 def write_embedding_file(path: Path, contents: EmbeddingFile) -> None:
     """Writes a file in the format of its suffix, complete or not at all; Parquet is written by ``exporting``."""
     if path.suffix not in SUFFIXES or path.suffix == ".parquet":
-        raise RequestError(f"{path}: suffix {path.suffix!r} is unknown; known are {', '.join(SUFFIXES)}")
+        raise RequestError(unknown(f"{path}: suffix", path.suffix, SUFFIXES))
     if contents.offsets is not None and path.suffix in (".npy", ".csv"):
         raise RequestError(f"{path}: {path.suffix} holds one vector per item; use .npz, .safetensors or .parquet")
     with replacing(path) as temporary:

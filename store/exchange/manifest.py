@@ -6,7 +6,7 @@ import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from store.errors import RequestError
+from store.errors import RequestError, unknown
 from store.exchange.embedding_files import SUFFIXES
 
 FILES = ("images", "captions")
@@ -51,9 +51,7 @@ def read_manifest(path: Path) -> list[ImportRow]:
         raise RequestError(faults)
     for number, row in enumerate(listed, start=1):
         label = f"manifest {path}, set {number}"
-        faults += [
-            f"{label}: unknown field {name!r}; known: {', '.join(_FIELDS)}" for name in sorted(row.keys() - _FIELDS)
-        ]
+        faults += [unknown(f"{label}: field", name, _FIELDS) for name in sorted(row.keys() - _FIELDS)]
         faults += [f"{label}: {name!r} is missing" for name in ("encoder", "corpus") if name not in row]
         if not row.keys() & set(FILES):
             faults.append(f"{label}: give 'images', 'captions' or both")

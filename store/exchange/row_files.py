@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 
-from store.errors import RequestError
+from store.errors import RequestError, unknown
 from store.files import replacing
 
 SUFFIXES = (".parquet", ".csv", ".json")
@@ -21,7 +21,7 @@ READ_SUFFIXES = (*SUFFIXES, ".tsv", ".jsonl")
 def write_row_file(path: Path, rows: pa.Table) -> None:
     """Writes rows in the format of the file's suffix; the file is complete or does not exist."""
     if path.suffix not in SUFFIXES:
-        raise RequestError(f"{path}: suffix {path.suffix!r} is unknown; known are {', '.join(SUFFIXES)}")
+        raise RequestError(unknown(f"{path}: suffix", path.suffix, SUFFIXES))
     with replacing(path) as temporary:
         if path.suffix == ".parquet":
             import pyarrow.parquet as pq
@@ -45,7 +45,7 @@ def read_row_file(path: Path) -> list[dict[str, Any]]:
         RequestError: There is no such file, it does not have the format of its suffix, or it holds no row.
     """
     if path.suffix not in READ_SUFFIXES:
-        raise RequestError(f"{path}: suffix {path.suffix!r} is unknown; known are {', '.join(READ_SUFFIXES)}")
+        raise RequestError(unknown(f"{path}: suffix", path.suffix, READ_SUFFIXES))
     if not path.is_file():
         raise RequestError(f"{path}: no such file")
     try:

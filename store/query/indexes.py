@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store.errors import RequestError
+from store.errors import RequestError, unknown
 
 # float32 queries (n, dim) and k -> int32 positions (n, k), best first, -1 where the index returns fewer
 Search: TypeAlias = Callable[[NDArray[np.float32], int], NDArray[np.int32]]
@@ -37,7 +37,7 @@ def indexed(vectors: NDArray[np.float32], kind: str, *, nprobes: int = 20, refin
         RequestError: The kind is unknown or there are too few vectors to train it.
     """
     if kind not in KINDS:
-        raise RequestError(f"index {kind!r} is unknown; known are {', '.join(KINDS)}")
+        raise RequestError(unknown("index", kind, KINDS))
     if len(vectors) < SMALLEST:
         raise RequestError(f"an index needs at least {SMALLEST} vectors, got {len(vectors)}; exact search is faster")
     import lancedb

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from store.errors import RequestError, WorkError, did_you_mean
+from store.errors import RequestError, WorkError, unknown
 from store.keys import key_columns
 from store.schema import CORPUS_PARTS, optional
 from store.sets.reading import open_set
@@ -147,13 +147,12 @@ def _refuse_changes(database: duckdb.DuckDBPyConnection, statement: str) -> None
 def _explained(message: str, words: set[str]) -> str:
     """DuckDB's message; for an unknown table or column, the nearest of the store, of which DuckDB sees only a part."""
     if table := re.search(r"Table with name (\w+) does not exist", message):
-        known = sorted(known_tables())
-        return f"no table {table[1]!r}; {did_you_mean(table[1], known)}tables and views: {', '.join(known)}"
+        return unknown("table", table[1], sorted(known_tables()))
     if column := re.search(r'(?:Referenced column|have a column named) "(\w+)"', message):
         known = list(
             dict.fromkeys(name for table in _needed(words) if table not in VIEWS for name in _schema_of(table).names)
         )
-        return f"no column {column[1]!r}; {did_you_mean(column[1], known)}columns: {', '.join(known)}"
+        return unknown("column", column[1], known)
     return "\n".join(line for line in message.splitlines() if line.strip())[:600]
 
 

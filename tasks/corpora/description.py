@@ -204,7 +204,7 @@ def _from_mapping(content: Mapping[str, object], base: Path, where: str) -> Read
     name = content.get("reader")
     if not isinstance(name, str) or name not in CORPORA:
         got = "no reader is named" if name is None else f"reader {name!r} is unknown"
-        raise RequestError(f"{where}: {got}; set reader to one of {_known()}")
+        raise RequestError(f"{where}: {got}; {did_you_mean(str(name), CORPORA)}set reader to one of {_known()}")
     reader = load_reader(name)
     model = description_model(reader)
     try:

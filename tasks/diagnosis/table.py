@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from store.errors import RequestError, did_you_mean
+from store.errors import RequestError, unknown
 from store.types import Direction
 from tasks.diagnosis.ablations.forms import vector_forms
 from tasks.diagnosis.ablations.forward_precision import forward_precision
@@ -75,9 +75,8 @@ def check_analyses(names: Sequence[str]) -> None:
     Raises:
         RequestError: An unknown name.
     """
-    if unknown := sorted(set(names) - set(ANALYSES)):
-        hint = did_you_mean(unknown[0], ANALYSES)
-        raise RequestError(f"unknown analyses {', '.join(unknown)}; {hint}known analyses: {', '.join(ANALYSES)}")
+    if faults := [unknown("analysis", name, ANALYSES) for name in sorted({*names} - {*ANALYSES})]:
+        raise RequestError(faults)
 
 
 def diagnose(data: AnalysisInput, names: Sequence[str] = ()) -> Iterator[Slice]:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from store.errors import RequestError, did_you_mean
+from store.errors import RequestError, unknown
 from store.types import EncoderSpec, Option, Precision, Storage, VectorKind
 from tasks.encoders.adapters.table import ADAPTERS, adapter_faults
 from tasks.encoders.checkpoints.related_repositories import PIN
@@ -121,7 +121,7 @@ def entry_of(name: str) -> CatalogEntry:
         RequestError: No row has that name; the message lists the names.
     """
     if name not in catalog():
-        raise RequestError(f"encoder {name!r} is unknown; {did_you_mean(name, catalog())}known: {', '.join(catalog())}")
+        raise RequestError(unknown("encoder", name, catalog()))
     return catalog()[name]
 
 
@@ -136,7 +136,7 @@ def _plain(error: ValidationError) -> Iterator[str]:
         if fault["type"] == "missing":
             yield f"{field!r} is missing"
         elif fault["type"] == "extra_forbidden":
-            yield f"{field!r} is unknown; known: {', '.join(sorted(CatalogEntry.model_fields.keys() - {'name'}))}"
+            yield unknown("field", str(field), sorted(CatalogEntry.model_fields.keys() - {"name"}))
         else:
             expected = _EXPECTED.get(str(field), fault["msg"].removeprefix("Input should be "))
             yield f"{field} must be {expected}, got {fault['input']!r}"

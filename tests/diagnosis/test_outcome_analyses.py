@@ -262,7 +262,7 @@ def test_parts_of_a_recall_that_any_scores_have_get_no_interval() -> None:
 
 
 def test_an_unknown_analysis_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(RequestError, match="unknown analyses moods; known analyses: complexity"):
+    with pytest.raises(RequestError, match="analysis 'moods' is unknown; known: complexity"):
         list(diagnose(subject(corpus(), a=perfect()), ["moods"]))
 
 

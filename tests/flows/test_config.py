@@ -29,7 +29,7 @@ def test_a_suite_file_becomes_a_run_and_options_win_over_it(tmp_path: Path) -> N
 
 def test_an_unknown_analysis_is_found_before_anything_is_encoded(tmp_path: Path) -> None:
     (tmp_path / "suite.toml").write_text('analyses = ["resampled-gallery", "moods"]\n')
-    with pytest.raises(RequestError, match="unknown analyses moods; known analyses: complexity"):
+    with pytest.raises(RequestError, match="analysis 'moods' is unknown; known: complexity"):
         check_request(run_config({}, tmp_path / "suite.toml"), OpenCorpora())
 
 
@@ -50,7 +50,7 @@ def test_paths_of_a_suite_count_from_the_suite_file(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("name = ", "not valid TOML"),
-        ('nmae = "x"', "unknown field 'nmae'; did you mean 'name'?"),
+        ('nmae = "x"', "field 'nmae' is unknown; did you mean 'name'?"),
         ("replicates = 3", "replicates must be at least 100, got 3"),
         ('corpora = "shapes"', "corpora must be a list, got 'shapes'"),
     ],

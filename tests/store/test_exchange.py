@@ -132,7 +132,7 @@ def test_faults_of_both_files_come_together(other, tmp_path):
         import_embeddings(other, encoder="m", corpus="toy", images=tmp_path / "a.npy", captions=tmp_path / "b.npy")
     with pytest.raises(RequestError, match="give a file to import"):
         import_embeddings(other, encoder="m", corpus="toy")
-    with pytest.raises(RequestError, match=r"suffix '\.txt' is unknown; known are \.npy"):
+    with pytest.raises(RequestError, match=r"suffix '\.txt' is unknown; known: \.npy"):
         read_embedding_file(tmp_path / "a.txt")
 
 

@@ -29,7 +29,7 @@ def test_a_manifest_counts_paths_from_its_folder(tmp_path):
         ('[[sets]]\nencoder = "a"\n', "unknown table or field 'sets'"),
         (
             '[[set]]\nencodr = "a"\ncorpus = 3\n',
-            "set 1: unknown field 'encodr'[^@]*'encoder' is missing[^@]*'images', 'captions' or both[^@]*text, got 3",
+            "set 1: field 'encodr' is unknown[^@]*encoder' is missing[^@]*'images', 'captions' or both[^@]*text, got 3",
         ),
     ],
 )

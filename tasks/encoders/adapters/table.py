@@ -10,7 +10,7 @@ import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from store.errors import RequestError
+from store.errors import RequestError, unknown
 from store.types import EncoderSpec
 
 
@@ -127,10 +127,10 @@ def adapter_faults(adapter: str, options: Mapping[str, object]) -> list[str]:
     Options ``revision:…`` are written by :func:`tasks.encoders.checkpoints.resolving.resolve`.
     """
     if adapter not in ADAPTERS:
-        return [f"adapter {adapter!r} is unknown; known: {', '.join(ADAPTERS)}"]
+        return [unknown("adapter", adapter, ADAPTERS)]
     accepted = ADAPTERS[adapter].options
     return [
-        f"option {name!r} is unknown to adapter {adapter!r}; known: {', '.join(accepted)}"
+        unknown(f"adapter {adapter!r}: option", name, accepted)
         for name in options
         if name not in accepted and not name.startswith("revision:")
     ]
