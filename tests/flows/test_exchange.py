@@ -145,7 +145,7 @@ def test_hit_lists_of_real_models_give_the_published_recalls_and_discordant_pair
         (["search", "--encoder", "tiny-clip", "--corpus", CORPUS], "a text, or --image FILE"),
         (["search", "x", "--encoder", "nobody", "--corpus", CORPUS], "'nobody' is not in the store"),
         (["export", "embeddings", "--to", "x.npy"], "needs --encoder, --corpus, --modality"),
-        (["export", "results", "--to", "x.xyz"], "the suffix of 'x.xyz' is unknown"),
+        (["export", "results", "--to", "x.xyz"], "x.xyz: suffix '.xyz' is unknown"),
         (["import", "--corpus", CORPUS], "--images and --captions, --manifest, --folder, --outcomes"),
         (["import", "--corpus", CORPUS, "--images", "x.npy"], "--encoder NAME"),
         (["import", "--corpus", CORPUS, "--scores", "x.npy"], "an import of scores needs --encoder NAME"),

@@ -176,7 +176,7 @@ def test_latex_escapes_what_would_be_a_command() -> None:
 @pytest.mark.parametrize(
     ("target", "kind", "message"),
     [
-        ("r.xlsx", None, "suffix of 'r.xlsx' is unknown; formats: csv, json"),
+        ("r.xlsx", None, "r.xlsx: suffix '.xlsx' is unknown; known: csv, json"),
         ("r.csv", "excel", "format 'excel' is unknown"),
         ("r.txt", "csv", "end it with .csv"),
         ("out", "coco-sm", "has no results for the format coco-sm"),
