@@ -161,7 +161,10 @@ def test_hit_lists_of_real_models_give_the_published_recalls_and_discordant_pair
         (["query", "SELECT nothing FROM nowhere"], "nowhere"),
         (["evaluate", "--metric", "nonsense"], "must be module:function"),
         (["evaluate", "--protocols", "t2i/none"], "'t2i/none' is unknown"),
-        (["results", "--encoder", "tiny-clip", "--against", "nothing"], "invalid choice"),
+        (
+            ["results", "--encoder", "tiny-clip", "--against", "nothing"],
+            "--against 'nothing' is unknown; known: published",
+        ),
     ],
 )
 def test_a_wrong_request_is_explained(
