@@ -30,6 +30,7 @@ from tasks.scoring.threads import one_thread_each
 
 _ALIGNED = 16  # rows of a block are a multiple of this: see the module's docstring
 _BLOCK_BYTES = 1 << 24  # larger blocks of scores only leave the processor's caches
+_HASHED = 1 << 15  # rows at a time, on a device other than a CPU
 DEFAULT_MEMORY_BYTES = 1 << 30
 
 
@@ -161,19 +162,32 @@ class _DeviceVectors(NamedTuple):
 
 
 def _on_device(vectors: NDArray[np.float32], device: str) -> _DeviceVectors:
-    copies, originals = _repeated(vectors)
     padded = np.ascontiguousarray(vectors)
     if len(vectors) < _ALIGNED:
         padded = np.concatenate([vectors, np.zeros((_ALIGNED - len(vectors), vectors.shape[1]), np.float32)])
-    on_device = [torch.from_numpy(part).to(device) for part in (padded, copies, originals)]
-    return _DeviceVectors(on_device[0], len(vectors), on_device[1], on_device[2])
+    moved = torch.from_numpy(padded).to(device)
+    repeated = _repeated(vectors, _hashes(moved[: len(vectors)]))
+    copies, originals = (torch.from_numpy(rows).to(device) for rows in repeated)
+    return _DeviceVectors(moved, len(vectors), copies, originals)
 
 
-def _repeated(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows that repeat an earlier row bit for bit, and those rows; by an integer hash that ignores the position."""
+def _hashes(vectors: Tensor) -> NDArray[np.int64]:
+    """An integer per row that is equal for rows that are equal bit for bit, computed where the vectors are."""
     factors = np.random.default_rng(0).integers(1, 1 << 63, size=vectors.shape[1], dtype=np.uint64) | np.uint64(1)
+    if vectors.device.type == "cpu":
+        words = vectors.numpy().view(np.uint32)
+        products = [words[i : i + 1024].astype(np.uint64) @ factors for i in range(0, len(words), 1024)]
+        return np.concatenate(products).view(np.int64)
+    multipliers = torch.from_numpy(factors.view(np.int64)).to(vectors.device)
+    parts = torch.split(vectors.view(torch.int32), _HASHED)
+    sums = [(part.long() * multipliers).sum(dim=1) for part in parts]
+    hashes: NDArray[np.int64] = torch.cat(sums).cpu().numpy()
+    return hashes
+
+
+def _repeated(vectors: NDArray[np.float32], hashes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows that repeat an earlier row bit for bit, and those rows."""
     words = np.ascontiguousarray(vectors).view(np.uint32)
-    hashes = np.concatenate([words[i : i + 1024].astype(np.uint64) @ factors for i in range(0, len(words), 1024)])
     _, first, code = np.unique(hashes, return_index=True, return_inverse=True)
     copies = np.flatnonzero(first[code] != np.arange(len(words)))
     originals = first[code][copies]

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 
 from tasks.encoders.device import choose_device, device_name
 from tests.benchmarks.gpu_card import Card, measured
 from tests.benchmarks.gpu_dense import dense_rows
-from tests.benchmarks.gpu_encoding import encoding_rows
+from tests.benchmarks.gpu_encoding import MODELS, TINY, model_rows
 from tests.benchmarks.gpu_maxsim import maxsim_rows
 from tests.benchmarks.rows import Row
 
@@ -33,18 +35,25 @@ def run(quick: bool = False, device: str = "auto") -> list[Row]:
         Row(f"{device_name(chosen)}: float32 products, TF32 off", card.float32_rate / 1e12, "TFLOP/s"),
         Row(f"{device_name(chosen)}: bfloat16 products", card.bfloat16_rate / 1e12, "TFLOP/s"),
     ]
-    for part in (maxsim_rows, dense_rows, encoding_rows):
-        rows += finished(part, card, quick=quick)
+    parts = {"MaxSim": maxsim_rows, "dense": dense_rows}
+    parts |= {name: partial(model_rows, name) for name in (TINY if quick else MODELS)}
+    for name, part in parts.items():
+        rows += finished(name, part, card, quick=quick)
     return rows
 
 
-def finished(part: Callable[..., list[Row]], card: Card, *, quick: bool) -> list[Row]:
+def finished(name: str, part: Callable[..., list[Row]], card: Card, *, quick: bool) -> list[Row]:
     """The rows of one part; a part that fails has one row without a figure, so that the time on a card is not lost."""
+    begun = time.perf_counter()
     try:
-        return part(card, quick=quick)
+        rows = part(card, quick=quick)
     except Exception as error:  # noqa: BLE001 - whatever a peer raises
         traceback.print_exc()
-        return [Row(f"{part.__name__}: failed", None, "", note=f"{type(error).__name__}: {error}"[:200])]
+        rows = [Row(f"{name}: failed", None, "", note=f"{type(error).__name__}: {error}"[:200])]
+    sys.stderr.write(f"{name}: {time.perf_counter() - begun:.0f} s\n")
+    for row in rows:
+        sys.stderr.write(f"  {row.name}: {row.figure} ({row.bar}) | {row.note}\n")
+    return rows
 
 
 if __name__ == "__main__":
@@ -52,5 +61,4 @@ if __name__ == "__main__":
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--device", default="auto")
     options = parser.parse_args()
-    for row in run(quick=options.quick, device=options.device):
-        sys.stdout.write(f"{row.name}: {row.figure} ({row.bar}) vs {row.peer} | {row.note}\n")
+    run(quick=options.quick, device=options.device)

@@ -15,8 +15,11 @@ def linear_layers(checkpoint: Path) -> list[Any]:
     return [module for module in tower.modules() if isinstance(module, torch.nn.Linear)]
 
 
-def write_clip(folder: Path, *, vision: tuple[int, int, int, int], text: tuple[int, int]) -> None:
-    """A transformers CLIP: (side, patch, width, layers) and (width, layers), 512 dimensions."""
+def write_clip(folder: Path, *, vision: tuple[int, int, int, int], text: tuple[int, int], device: str = "cpu") -> None:
+    """A transformers CLIP: (side, patch, width, layers) and (width, layers), 512 dimensions.
+
+    ``device`` draws the weights.
+    """
     import torch
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel
 
@@ -35,7 +38,9 @@ def write_clip(folder: Path, *, vision: tuple[int, int, int, int], text: tuple[i
         },
     )  # fmt: skip
     torch.manual_seed(0)
-    CLIPModel(config).save_pretrained(folder)
+    with torch.device(device):
+        model = CLIPModel(config)
+    model.cpu().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     crop = {"height": side, "width": side}
     CLIPImageProcessor(size={"shortest_edge": side}, crop_size=crop).save_pretrained(folder)

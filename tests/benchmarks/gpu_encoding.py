@@ -58,26 +58,24 @@ class PreparesOnly:
         return Embeddings(values=values, norms=ones, n_tokens=prepared.n_tokens, truncated=prepared.truncated)
 
 
-def encoding_rows(card: Card, *, quick: bool) -> list[Row]:
-    """Both models in three precisions; the small one beside the peers."""
+def model_rows(name: str, card: Card, *, quick: bool) -> list[Row]:
+    """One model in three precisions; the small one beside the peers."""
+    vision, text = (MODELS | TINY)[name]
     rows = []
     with tempfile.TemporaryDirectory() as work:
-        for name, (vision, text) in (TINY if quick else MODELS).items():
-            folder = Path(work) / name.replace("/", "-").lower()
-            checkpoint = folder / "st" / "0_CLIPModel"
-            write_clip(checkpoint, vision=vision, text=text)
-            spec = EncoderSpec(name="clip", adapter="hf_dual", checkpoint=str(checkpoint), dim=512)
-            exact = probe(load_encoder(spec, device="cpu"))
-            whole = None
-            for precision in PRECISIONS:
-                encoder = load_encoder(replace(spec, precision=precision), device=card.device)
-                vectors = probe(encoder)
-                whole = vectors if whole is None else whole
-                rows.append(closeness(name, precision, vectors, exact if precision == "float32" else whole))
-                rows += flow_rows(name, encoder, card, turns=1 if quick else 2, quick=quick)
-                if precision == "float32" and (quick or name == "ViT-B/32"):
-                    rows += beside_peers(name, folder, encoder, quick=quick)
-                del encoder
+        checkpoint = Path(work) / "st" / "0_CLIPModel"
+        write_clip(checkpoint, vision=vision, text=text, device=card.device)
+        spec = EncoderSpec(name="clip", adapter="hf_dual", checkpoint=str(checkpoint), dim=512)
+        reference = probe(load_encoder(spec, device="cpu"))
+        for precision in PRECISIONS:
+            encoder = load_encoder(replace(spec, precision=precision), device=card.device)
+            vectors = probe(encoder)
+            rows.append(closeness(name, precision, vectors, reference))
+            reference = vectors if precision == "float32" else reference
+            rows += flow_rows(name, encoder, card, turns=1, quick=quick)
+            if precision == "float32" and name != "ViT-L/14-336":
+                rows += beside_peers(name, Path(work), encoder, quick=quick)
+            del encoder
     return rows
 
 
@@ -104,10 +102,10 @@ def flow_rows(name: str, encoder: Encoder, card: Card, *, turns: int, quick: boo
     """From files to vectors, and its two halves alone; images, then captions."""
     precision = encoder.spec.precision
     title = f"{name}, {precision}"
-    image_batch = find_batch_size(encoder, "image", largest=8 if quick else None).size
-    caption_batch = find_batch_size(encoder, "caption", largest=8 if quick else None).size
+    image_batch = find_batch_size(encoder, "image", start=4 if quick else 32, largest=8 if quick else 256).size
+    caption_batch = find_batch_size(encoder, "caption", start=4 if quick else 64, largest=8 if quick else 1024).size
     forward = forward_rate(encoder, image_batch)
-    n = 40 if quick else int(min(6000, max(512, 4 * forward)) // image_batch + 1) * image_batch
+    n = 40 if quick else int(min(3000, max(512, 4 * forward)) // image_batch + 1) * image_batch
     files, captions = repeated(photographs(), n), repeated(mixed_captions(), 200 if quick else 20_000)
     reset_peak(card.device)
     contest: dict[str, Callable[[], object]] = {

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tasks.encoders.device import full_float32
+from tasks.scoring import dense
 from tasks.scoring.late_interaction.multivectors import gather
 from tasks.scoring.late_interaction.products import image_as_query_scores, maxsim_scores, sums_over_tokens
 from tasks.scoring.ranks import top_k
@@ -25,7 +26,7 @@ def test_pieces_of_a_cards_size_give_the_same_late_interaction_scores(score) -> 
     on_cpu, on_device = (
         score(images, captions, n_images=40, device=device, memory_bytes=1 << 30) for device in ("cpu", A_DEVICE)
     )
-    np.testing.assert_array_equal(on_cpu, on_device)
+    np.testing.assert_allclose(on_device, on_cpu, rtol=1e-5, atol=1e-5)
 
 
 def test_sums_over_tokens_are_those_of_numpy() -> None:
@@ -59,6 +60,14 @@ def test_a_few_items_are_read_ahead_and_results_come_in_order(device: str) -> No
         assert read < 50
         assert list(results) == [-item for item in range(1, 50)]
     assert torch.get_num_threads() == before
+
+
+def test_repeated_vectors_are_found_by_hashes_that_are_equal_for_them_alone() -> None:
+    vectors = np.random.default_rng(0).integers(-1, 2, (4000, 6)).astype(np.float32)
+    copies, originals = dense._repeated(vectors, dense._hashes(torch.from_numpy(vectors)))
+    seen: dict[bytes, int] = {}
+    expected = {row: seen[v.tobytes()] for row, v in enumerate(vectors) if seen.setdefault(v.tobytes(), row) != row}
+    assert dict(zip(copies.tolist(), originals.tolist(), strict=True)) == expected
 
 
 def test_an_error_of_one_item_reaches_the_caller() -> None:
