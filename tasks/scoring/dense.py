@@ -127,8 +127,8 @@ def _check(images: NDArray[np.float32], captions: NDArray[np.float32], tasks: Se
             )
         if not len(vectors):
             raise ValueError(f"there are no {modality} vectors; run `capim embed` first")
-        squares = np.einsum("nd,nd->n", vectors, vectors)
-        for fault, rows in (("not finite", ~np.isfinite(squares)), ("zero", squares == 0)):
+        norms = torch.linalg.vector_norm(torch.from_numpy(np.ascontiguousarray(vectors)), dim=1).numpy()
+        for fault, rows in (("not finite", ~np.isfinite(norms)), ("zero", norms == 0)):
             if rows.any():
                 raise ValueError(
                     f"{int(rows.sum())} {modality} vectors are {fault}, first at ord {int(np.argmax(rows))}"

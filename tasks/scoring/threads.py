@@ -27,8 +27,11 @@ def one_thread_each(device: str) -> Iterator[Each]:
     for the items to be read and for results to be stored.
     """
     n_threads = torch.get_num_threads()
+    initializer: Callable[[], object] | None = None
     if device.startswith("cuda"):
-        workers, initializer = _ON_A_GPU, None
+        workers = _ON_A_GPU
+        if torch.cuda.is_available():  # a thread's first product warns where nothing has opened the device in it
+            initializer = partial(torch.cuda.synchronize, device)
     elif device == "cpu" and n_threads > 1:
         workers, initializer = n_threads, partial(torch.set_num_threads, 1)
     else:

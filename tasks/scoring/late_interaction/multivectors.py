@@ -7,11 +7,14 @@ from typing import TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from store.ragged import Ragged
 
 # each call yields the blocks of one modality from the first item on, in corpus order
 Blocks: TypeAlias = Callable[[], Iterable[Ragged]]
+
+_CHECKED = 1 << 12  # vectors at a time, which stay in a core's caches
 
 
 def gather(blocks: Iterable[Ragged], modality: str) -> Ragged:
@@ -57,12 +60,17 @@ def _check(block: Ragged, modality: str, start: int) -> None:
     if gap.size or empty.size:
         item = start + int((gap if gap.size else empty)[0])
         raise ValueError(f"{modality} {item} has no vectors; run `capim embed` to complete the corpus")
-    wide = torch.tensor(block.values).float().numpy()  # torch widens half precision ten times as fast as numpy
-    squares = np.einsum("nd,nd->n", wide, wide)
+    squares = np.concatenate([_squares(block.values[i : i + _CHECKED]) for i in range(0, len(block.values), _CHECKED)])
     for fault, rows in (("not finite", ~np.isfinite(squares)), ("zero", squares == 0)):
         if rows.any():
             item = int(np.searchsorted(block.offsets, np.argmax(rows), side="right")) - 1
             raise ValueError(f"{int(rows.sum())} {modality} vectors are {fault}, first in {modality} {start + item}")
+
+
+def _squares(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+    wide = torch.tensor(vectors).float().numpy()  # torch widens half precision ten times as fast as numpy
+    squares: NDArray[np.float32] = np.einsum("nd,nd->n", wide, wide)
+    return squares
 
 
 def groups_of_equal_count(block: Ragged, *, most_vectors: int) -> list[list[int]]:
