@@ -117,6 +117,19 @@ def test_a_suspect_stands_at_the_top_of_the_report() -> None:
     assert "siglip2-so400m on coco-karpathy, t2i/all R@1: 55.3 here, 74.3 published" in notice.items[0]
 
 
+def test_a_sample_is_said_not_to_be_compared_with_published_figures() -> None:
+    store = coco(n_images=8, n_models=2, n_languages=1)
+    first, _ = store.specs
+    for row in store.tables["slices"]:
+        if row["analysis"] == "reference" and row["encoder"] == first:
+            row |= {"level_name": "not compared", "reason": "sample of 500 of 5,000 images, not compared"}
+    [gate] = [s for s in report(store).sections if s.id == "gate"]
+    assert "coco-karpathy is a sample of 500 of 5,000 images, not compared: published figures are of all" in gate.lead
+    assert "No published figures" not in gate.lead
+    shown = [row[0].text for block in gate.blocks if isinstance(block, Table) for row in block.rows]
+    assert first not in shown
+
+
 def test_warm_up_batches_do_not_count(demo_store: StandIn) -> None:
     for row in demo_store.tables["batches"]:
         if row["warmup"]:

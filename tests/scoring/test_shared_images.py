@@ -15,6 +15,7 @@ from tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
 from tasks.corpora.images.crops import crop_key
 from tasks.corpora.readers.aro import read_aro
 from tasks.corpora.readers.bivlc import read_bivlc
+from tasks.corpora.readers.crepe import read_crepe
 from tasks.corpora.readers.shapes import read_shapes_winoground
 from tasks.corpora.readers.sugarcrepe import read_sugarcrepe
 from tasks.corpora.readers.sugarcrepe_pp import read_sugarcrepe_pp
@@ -125,3 +126,15 @@ def test_boxes_of_one_photograph_are_one_cluster_in_aro(tmp_path: Path, protocol
     (tmp_path / "visual_genome_relation.json").write_text(json.dumps(items))
     corpus = read_aro(tmp_path, part="relation")
     assert clusters(corpus, protocol).tolist() == {"aro/micro": [0, 1, 0, 3, 0], "aro/on": [0, 1, 0]}[protocol]
+
+
+def test_boxes_of_one_photograph_are_one_cluster_in_crepe(tmp_path: Path) -> None:
+    rows = [
+        {"image_id": image, "x": x, "y": 0, "width": 4, "height": 4, "caption": "a", "hard_negs": "['b', 'c']"}
+        for image, x in (("5.0", 0), ("7.0", 0), ("5.0", 9))
+    ]
+    with (tmp_path / "prod_vg_hard_negs_atom_complexity_4.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    assert clusters(read_crepe(tmp_path), "crepe/all-negatives").tolist() == [0, 1, 0]
