@@ -76,7 +76,8 @@ def find_evaluations(
     rows = stored_corpora(corpora, store.corpora().to_pylist(), sample=sample, seed=seed, uri=store.uri)
     wanted = {"corpus": [row["name"] for row in rows], "encoder": [encoder_name(e) for e in encoders]}
     chosen = names_with_rows(store, "results", {**wanted, "protocol": protocols})
-    found = store.rows("results", **chosen).sort_by("created")
+    present = texts(store.corpora()["fingerprint"])  # others were dropped
+    found = store.rows("results", **chosen, corpus_fingerprint=present).sort_by("created")
     newest: dict[tuple[str, str], EvaluationRef] = {}
     for row in found.select([*SetsRef.__dataclass_fields__, "protocol", "evaluation"]).to_pylist():
         if not SEVERAL_PROTOCOLS.isdisjoint(row["protocol"]):

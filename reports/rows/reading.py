@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TypeAlias
@@ -18,6 +19,7 @@ from reports.rows.report_data import TABLES, ReportData, Row, Source
 from reports.rows.selected_queries import SelectedQuery, select_queries
 from store.errors import RequestError, did_you_mean
 from store.query.names import matching
+from store.schema import texts
 from store.types import Corpus
 
 Describe: TypeAlias = Callable[[Sequence[str]], Mapping[str, NDArray[np.bool_]]]
@@ -70,6 +72,14 @@ def read_report_data(
 
     for column, names in (("corpus", corpora), ("encoder", encoders), ("protocol", protocols)):
         results = _named(results, column, names)
+    stored = {*texts(source.corpora()["fingerprint"])}
+    dropped = Counter(row["corpus"] for row in results if row["corpus_fingerprint"] not in stored)
+    results = [row for row in results if row["corpus_fingerprint"] in stored]
+    if not results:
+        raise RequestError(
+            f"store {source.uri}: these results are on corpora that were dropped ({', '.join(sorted(dropped))}); "
+            "embed one again, or read the results with `capim results`"
+        )
     shown = {row["protocol"] for row in results}
     corpus_of = _newest(results, "corpus", "corpus_fingerprint")
     on_current = [r for r in results if corpus_of[r["corpus"]] == r["corpus_fingerprint"]]
@@ -121,7 +131,11 @@ def read_report_data(
         totals=tuple(totals),
         features=_features(queries, contents, describe) if describe is not None else {},
         thumbnails=_thumbnails(source, queries, contents),
-        left_out=(*_left_out(results, corpus_of, encoder_of), *_incomplete(runs, encoder_of)),
+        left_out=(
+            *(f"{n} results on corpus {name}, which was dropped" for name, n in sorted(dropped.items())),
+            *_left_out(results, corpus_of, encoder_of),
+            *_incomplete(runs, encoder_of),
+        ),
         metrics={r["metric"]: r for r in source.rows("metrics").to_pylist() if r["metric"] in metrics},
     )
 

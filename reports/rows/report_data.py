@@ -53,6 +53,9 @@ class Source(Protocol):
     def corpus(self, name: str, fingerprint: str | None = None) -> Corpus:
         """The contents of one corpus."""
 
+    def corpora(self) -> pa.Table:
+        """One row per corpus, with its fingerprint."""
+
     def thumbnails(self, shas: Sequence[str]) -> dict[str, bytes]:
         """Small JPEGs by image hash."""
 

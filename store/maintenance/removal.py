@@ -45,8 +45,8 @@ def drop(
 ) -> Removal:
     """Drops the embedding sets of an encoder, of a corpus, or of both; by default only plans it.
 
-    With only a corpus given, the corpus is dropped too; with only an encoder, its registration. Results are kept: they
-    name the sets that they were computed from. Encoder and corpus are names or fingerprints.
+    With only a corpus given, the corpus is dropped too; with only an encoder, its registration, unless it has results.
+    Results are kept: they name the sets that they were computed from. Encoder and corpus are names or fingerprints.
 
     Raises:
         RequestError: The encoder or corpus is not in the store, or neither was given.
@@ -78,7 +78,8 @@ def drop(
         delete(connection, "sets", "set_name", sets)
         if corpus_fingerprint is not None and drops_corpus:
             delete(connection, "corpora", "fingerprint", [corpus_fingerprint])
-        if encoder_fingerprint is not None and corpus is None and modality is None:
+        named = store.counts("results", "encoder_fingerprint")  # reports and comparisons need to know the encoder
+        if encoder_fingerprint is not None and corpus is None and modality is None and encoder_fingerprint not in named:
             delete(connection, "encoders", "fingerprint", [encoder_fingerprint])
         for name in tables:
             if name in names:

@@ -12,7 +12,7 @@ from store import EmbeddingStore
 from store.errors import WorkError
 from store.keys import spec_from_json
 from store.ragged import Ragged
-from store.types import Corpus, EvalProtocol, Modality
+from store.types import MODALITIES, Corpus, EvalProtocol, Modality
 from tasks.diagnosis.vectors import LateInteractionVectors, SingleVectors, StoredVectors
 from tasks.scoring.outcomes import Outcomes
 
@@ -41,6 +41,12 @@ def outcome_encoders(store: EmbeddingStore) -> set[str]:
     return {encoder for encoder, adapter in adapters.items() if adapter in WITHOUT_VECTORS}
 
 
+def has_vectors(store: EmbeddingStore, encoder: str, corpus: str) -> bool:
+    """Whether both sets of an encoder on a corpus are sealed: they may have been dropped, and their results kept."""
+    keys = [store.key(encoder=encoder, corpus=corpus, modality=modality) for modality in MODALITIES]
+    return all(store.sealed(key) is not None for key in keys)
+
+
 MOST_IMAGES = 1000  # of a late-interaction encoder: with a thousand vectors of 128 float32 each, half a GiB
 
 
@@ -60,7 +66,7 @@ def vector_reader(
     def read(name: str) -> StoredVectors | None:
         encoder = fingerprints[name]
         spec = store.encoder(encoder)
-        if spec.adapter in WITHOUT_VECTORS:
+        if spec.adapter in WITHOUT_VECTORS or not has_vectors(store, encoder, corpus):
             return None
         if spec.vectors == "multi":
             return LateInteractionVectors(images=late(encoder, "image", MOST_IMAGES), captions=late(encoder, "caption"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,24 @@ def test_drop_lists_first_and_drops_with_yes(tmp_path: Path, capsys: pytest.Capt
     assert main([*drop, "--yes"]) == 0
     assert "dropped" in capsys.readouterr().err
     assert store.encoders().num_rows == 0
+
+
+@pytest.mark.parametrize("dropped", [["--encoder", "tiny-clip"], ["--corpus", "shapes-winoground-sample12"]])
+def test_after_a_drop_everything_else_goes_on(
+    dropped: list[str], small_demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Results are kept, and nothing that reads them needs the vectors or the corpus again."""
+    workspace = tmp_path / "workspace"
+    shutil.copytree(small_demo / "store", workspace / "store")
+    assert main(["store", "drop", *dropped, "--yes", "--workspace", str(workspace)]) == 0
+    quick = ["--quiet", "--replicates", "100", "--permutations", "1000"]
+    for command in (
+        ["results"],
+        ["compare", *quick, "--corpora", "shapes-sample12,shapes-multilingual-sample12"],
+        ["compare", *quick, "--analyses", "complexity"],
+        ["export", "results", "--to", str(tmp_path / "results.csv")],
+        ["report", "--quiet"],
+    ):
+        assert main([*command, "--workspace", str(workspace)]) == 0, (command, capsys.readouterr().err)
+    page = next((workspace / "reports").glob("*/report.html")).read_text("utf-8")
+    assert ("on corpus shapes-winoground-sample12, which was dropped" in page) == ("--corpus" in dropped)

@@ -65,6 +65,9 @@ class StandIn:
     def corpus(self, name: str, fingerprint: str | None = None) -> Corpus:
         return self.contents[name]
 
+    def corpora(self) -> pa.Table:
+        return pa.table({"fingerprint": [corpus.fingerprint for corpus in self.contents.values()]})
+
     def thumbnails(self, shas: Sequence[str]) -> dict[str, bytes]:
         return {sha: self.pictures[sha] for sha in shas if sha in self.pictures}
 

@@ -24,7 +24,7 @@ from tasks.results.comparison import EncoderOutcomes, comparison_rows
 from tasks.results.replicates import replicate_rows
 from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.runtime.references import EvaluationRef, SetsRef
-from tasks.runtime.stored import read_outcomes
+from tasks.runtime.stored import has_vectors, read_outcomes
 from tasks.scoring.late_interaction.multivectors import Blocks
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.layout import cluster_count
@@ -138,7 +138,9 @@ class OwnMetric:
             name = f"{evaluation.sets.encoder} on {self.corpus.name}, {protocol.id}"
             if protocol.id not in evaluation.evaluations:
                 continue
-            if "block" in self.custom.takes and not self._has_vectors(evaluation.sets):
+            if "block" in self.custom.takes and not has_vectors(
+                self.store, evaluation.sets.encoder_fingerprint, evaluation.sets.corpus_fingerprint
+            ):
                 self.left_out.append(f"{name}: no score blocks, the store has no embeddings of this encoder")
                 continue
             outcomes = read_outcomes(self.store, evaluation.evaluations[protocol.id], protocol)
@@ -189,12 +191,6 @@ class OwnMetric:
             fingerprints={each.provenance.encoder: each.provenance.encoder_fingerprint for each in evaluated},
             run=self.run,
         )
-
-    def _has_vectors(self, sets: SetsRef) -> bool:
-        modalities: tuple[Modality, ...] = ("image", "caption")
-        encoder, corpus = sets.encoder_fingerprint, sets.corpus_fingerprint
-        keys = [self.store.key(encoder=encoder, corpus=corpus, modality=modality) for modality in modalities]
-        return all(self.store.sealed(key) is not None for key in keys)
 
     def _blocks(self, sets: SetsRef, outcomes: Outcomes) -> Iterator[ScoreBlock]:
         """The score blocks of an encoder under a retrieval protocol; their rows are positions in its outcomes."""
