@@ -36,6 +36,7 @@ def run(quick: bool = False) -> list[Row]:
         *equivalence(n),
         *degenerate_data(),
         *chance_values(n // 2),
+        *watch_years.rows(quick),
     ]
     without_bars = [row._replace(bar="") for row in rows] if quick else rows
     return [*without_bars, *watch_years.rows(quick)]
