@@ -17,6 +17,7 @@ from reports.sections import (
     leaderboard,
     multilingual,
     provenance,
+    ranking,
     significance,
     slices,
     throughput,
@@ -29,6 +30,7 @@ COLOPHON = (
 )
 SECTIONS: tuple[Callable[[ReportData], Section], ...] = (
     verdict.section,
+    ranking.section,
     gate.section,
     leaderboard.section,
     directions.section,

@@ -69,7 +69,7 @@ def results_json(data: ReportData, report: Report) -> dict[str, object]:
         "store": data.uri,
         **{
             table: [{k: plain(v) for k, v in row.items()} for row in getattr(data, table)]
-            for table in ("results", "comparisons", "slices", "runs")
+            for table in ("results", "comparisons", "rankings", "slices", "runs")
         },
         "encoders": {name: {"fingerprint": spec.fingerprint, **spec.identity()} for name, spec in data.specs.items()},
         "corpora": {

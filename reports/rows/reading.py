@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from reports.rows.families import one_family
 from reports.rows.gallery_tasks import gallery_tasks
+from reports.rows.rankings import shown_ranking
 from reports.rows.report_data import TABLES, ReportData, Row, Source
 from reports.rows.selected_queries import SelectedQuery, select_queries
 from store.errors import RequestError, did_you_mean
@@ -106,7 +107,9 @@ def read_report_data(
     comparisons, larger_families = one_family(tables["comparisons"], current, of_figure)
     slices = newest("slices", "corpus", "protocol", "analysis", "metric", "feature", "level_name", "encoder")
     batches = sorted(filter(current, tables["batches"]), key=lambda r: (r["created"], r["batch_id"]))
-    named = {r["run"] for r in (*kept, *comparisons, *slices, *batches)}
+    # of all protocols: the headline of some of them is another one
+    rankings = () if protocols else shown_ranking(tables["rankings"], encoder_of, corpus_of)
+    named = {r["run"] for r in (*kept, *comparisons, *rankings, *slices, *batches)}
     runs = sorted((r for r in tables["runs"] if r["run"] in named), key=lambda r: (r["started"], r["run"]))
     metrics = {r["metric"] for r in kept}
     contents = {name: source.corpus(name, fingerprint) for name, fingerprint in sorted(corpus_of.items())}
@@ -116,6 +119,7 @@ def read_report_data(
         results=kept,
         comparisons=comparisons,
         larger_families=larger_families,
+        rankings=rankings,
         slices=slices,
         batches=tuple(batches),
         runs=tuple(runs),

@@ -20,7 +20,7 @@ from tasks.statistics.ranking.ranks import EncoderRank, PairTest, rank_encoders
 
 Row: TypeAlias = Mapping[str, Any]
 
-TABLES = ("results", "comparisons", "slices", "batches", "runs")
+TABLES = ("results", "comparisons", "rankings", "slices", "batches", "runs")
 
 
 class Sealed(Protocol):
@@ -82,6 +82,7 @@ class ReportData:
         thumbnails: Image hash to its stored thumbnail, for the images of ``queries``.
         left_out: Sentences about stored results that this report does not show, and why.
         metrics: Name of each user's metric in ``results`` to its row of ``schema.METRICS``.
+        rankings: The rows of one ranking of these encoders over some of these corpora; empty without one.
     """
 
     uri: str
@@ -100,6 +101,7 @@ class ReportData:
     left_out: tuple[str, ...] = ()
     larger_families: tuple[str, ...] = ()
     metrics: Mapping[str, Row] = field(default_factory=dict)
+    rankings: tuple[Row, ...] = ()
 
     @cached_property
     def ambiguous(self) -> Marks:
@@ -196,7 +198,7 @@ class ReportData:
         """SHA-256 over every row; equal digests mean equal reports."""
         total = hashlib.sha256()
         own = tuple(row for _, row in sorted(self.metrics.items()))
-        for table in (self.results, self.comparisons, self.slices, self.batches, self.runs, own):
+        for table in (self.results, self.comparisons, self.rankings, self.slices, self.batches, self.runs, own):
             for row in table:
                 total.update(canonical_json({k: plain(v) for k, v in row.items()}).encode())
         for sealed in self.sets:

@@ -62,8 +62,9 @@ class CorpusHeadline:
     def title(self) -> str:
         """What the headline is: ``R@1 under t2i/all and i2t/any``."""
         protocols = [figure.protocol for figure in self.figures]
-        named = " and ".join(protocols) if len(protocols) < 3 else f"{len(protocols)} protocols, {protocols[0]} …"
-        return f"{self.figures[0].metric} under {named}"
+        if len(protocols) < 3:
+            return f"{self.figures[0].metric} under {' and '.join(protocols)}"
+        return f"{self.figures[0].metric} under {len(protocols)} protocols, {protocols[0]} to {protocols[-1]}"
 
     @property
     def encoders(self) -> frozenset[EncoderId]:

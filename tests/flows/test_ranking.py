@@ -109,3 +109,18 @@ def test_a_ranking_goes_with_the_outcomes_of_any_of_its_encoders(workspace: Path
     assert stored(workspace)
     assert imported(workspace, "weak", "y", 30, "--replace") == 0
     assert stored(workspace) == []
+
+
+def test_the_report_begins_with_the_ranking(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(workspace) == 0
+    capsys.readouterr()
+    assert main(["report", "--workspace", str(workspace)]) == 0
+    page = Path(capsys.readouterr().out.strip())
+    document = json.loads((page.parent / "results.json").read_text())
+    tables = [b for s in document["page"]["sections"] for b in s["blocks"] if b["kind"] == "table"]
+    assert tables[0]["id"] == "ranking-corpora"
+    assert [cell["text"] for cell in tables[0]["rows"][0]][:2] == ["strong", "1"]
+    assert {row["encoder"] for row in document["rankings"]} == {"strong", "weak", "partial"}
+    assert main(["report", "--corpora", "x,y", "--workspace", str(workspace)]) == 0
+    other = json.loads((Path(capsys.readouterr().out.strip()).parent / "results.json").read_text())
+    assert other["rankings"] == []

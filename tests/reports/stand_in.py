@@ -26,6 +26,7 @@ from tasks.metrics.headline import DIRECTIONS
 SCHEMAS = {
     "results": schema.RESULTS,
     "comparisons": schema.COMPARISONS,
+    "rankings": schema.RANKINGS,
     "slices": schema.SLICES,
     "batches": schema.BATCHES,
     "metrics": schema.METRICS,

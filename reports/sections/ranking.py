@@ -1,0 +1,119 @@
+"""One ranking of the encoders over several corpora, with the ranks that the data leave open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from reports import format as show
+from reports.elements.page import Cell, Section, Table
+from reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, texts, value
+from reports.format import PERCENT
+from reports.rows.report_data import ReportData, Row
+
+THESE, LIKE_THESE = "these corpora", "corpora like these"
+MACRO, BORDA = "macro mean", "borda"
+
+
+def section(data: ReportData) -> Section:
+    """The table of the stored ranking; no block without one."""
+    return Section(
+        id="ranking",
+        title="Ranking over corpora",
+        lead="Every corpus counts alike, with one headline. The ranks are those that an encoder can hold; they are "
+        "true for all encoders together. ≈: can hold rank 1, statistically tied with the best.",
+        blocks=(_table(data),) if data.rankings else (),
+    )
+
+
+def _table(data: ReportData) -> Table:
+    rows = {(r["encoder"], r["estimand"], r["statistic"]): r for r in data.rankings}
+    means = {r["encoder"]: r for r in data.rankings if (r["estimand"], r["statistic"]) == (THESE, MACRO)}
+    order = sorted(means, key=lambda name: (means[name]["value"] is None, -(means[name]["value"] or 0.0), name))
+    first = means[order[0]]
+
+    def cell(name: str, estimand: str, statistic: str) -> Cell:
+        return _figure(rows.get((name, estimand, statistic)) or means[name])
+
+    def ranks(name: str, estimand: str, statistic: str) -> Cell:
+        return _ranks(rows.get((name, estimand, statistic)) or means[name])
+
+    columns: list[ColumnOf[str]] = [texts("Encoder", str)]
+    tested = any(r["rank_low"] is not None for r in data.rankings if r["estimand"] == LIKE_THESE)
+    for estimand in (THESE, LIKE_THESE) if tested else (THESE,):
+        for statistic, heading, what in (
+            (MACRO, "macro mean", "Mean of the headlines"),
+            (BORDA, "Borda", "Other encoders that it is above, mean over corpora"),
+        ):
+            subject = {"estimand": estimand, "statistic": statistic}
+            explain = f"Ranks that it can hold by {heading}, on {estimand}"
+            columns.append(
+                numbers(f"Ranks by {heading}", partial(ranks, **subject), group=f"on {estimand}", explain=explain)
+            )
+            columns.append(
+                numbers(heading, partial(cell, **subject), group=f"on {estimand}", explain=f"{what}, percent")
+            )
+    for corpus in json.loads(first["corpora"]):
+        of_corpus = partial(_headline, means, corpus["corpus"])
+        explain = f"{corpus['headline']}, percent"
+        columns.append(measures(corpus["corpus"], of_corpus, show.percent, group="headlines", explain=explain))
+    ranked = show.count(first["n_encoders"], "encoder")
+    return pivot(
+        "ranking-corpora",
+        f"{ranked} over {show.count(first['n_corpora'], 'corpus', 'corpora')}",
+        order,
+        *columns,
+        note=" ".join(_note(data, first)),
+        sortable=True,
+    )
+
+
+def _headline(rows: Mapping[str, Row], corpus: str, encoder: str) -> float | None:
+    """The headline of an encoder on one corpus; None without one."""
+    headline: float | None = json.loads(rows[encoder]["headlines"]).get(corpus)
+    return headline
+
+
+def _figure(row: Row) -> Cell:
+    if row["value"] is None:
+        return absent(row["reason"])
+    return value(
+        row["value"],
+        show.percent(row["value"]),
+        note=show.percent_range(row["ci_low"], row["ci_high"]),
+        title=row["reason"] or f"{row['interval_method']} interval",
+        mark="best" if row["rank"] == 1 else "tied" if row["tied_with_best"] else "",
+    )
+
+
+def _ranks(row: Row) -> Cell:
+    low, high = row["rank_low"], row["rank_high"]
+    if low is None:
+        return absent(row["reason"])
+    return value(-low - high / 1000, f"{low}" if low == high else f"{low}–{high}", mark="muted")
+
+
+def _note(data: ReportData, first: Row) -> Iterator[str]:
+    """What the headlines are, what the intervals are, and what is not ranked, as sentences."""
+    corpora = json.loads(first["corpora"])
+    yield "Headlines: " + "; ".join(f"{corpus['corpus']}: {corpus['headline']}" for corpus in corpora) + "."
+    if len({corpus["headline"].split(" under ")[0] for corpus in corpora}) > 1:
+        yield "They are different metrics: the macro mean is a mean of percentages; Borda counts only use their order."
+    yield (
+        f"On these corpora: images are resampled within each corpus, {show.percent(first['level'], 0)}{PERCENT} "
+        f"intervals from {show.number(first['replicates'], 0)} replicates (seed {first['seed']}), corpora taken as "
+        "independent; Borda counts between their certain wins and losses."
+    )
+    like_these = next((r for r in data.rankings if r["estimand"] == LIKE_THESE), None)
+    if like_these is not None:
+        reason = like_these["reason"] if like_these["rank_low"] is None else None
+        yield f"On corpora like these: {reason}." if reason else "On corpora like these: Student’s t over the corpora."
+    left_out = [
+        f"{r['encoder']} ({r['reason'].removeprefix('left out: ')})" for r in data.rankings if r["value"] is None
+    ]
+    if left_out:
+        yield f"Left out: {'; '.join(left_out)}."
+    others = [name for name in data.corpus_names() if name not in {corpus["corpus"] for corpus in corpora}]
+    if others:
+        yield f"Not in the ranking, because not all of its encoders have them: {show.listing(tuple(others))}."
