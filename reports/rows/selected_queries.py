@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 MOST_CASES = 200  # queries of a report
 MOST_ITEMS = 6_000  # items of all ranked lists together
-MOST_PICTURES = 1_000  # different images
+MOST_PICTURES = 1_600  # different images
 LONGEST_LIST = 5  # items of each ranked list
+SHRINKING = [(n, length) for n in (200, 150, 100) for length in (LONGEST_LIST, 4, 3)] + [(100, 2), (100, 1)]
+"""Queries and length of lists, in the order in which they are tried where there is too much to show."""
 COLUMNS = (
     "protocol",
     "query_id",
@@ -115,16 +117,15 @@ def select_queries(tasks: Sequence[Task]) -> tuple[list[SelectedQuery], list[Tot
     """The queries of the gallery, by task, kind and position in the corpus, and the totals of every task.
 
     At most ``MOST_CASES``, to which the tasks contribute in turn, with at most ``MOST_ITEMS`` items in their lists and
-    ``MOST_PICTURES`` images: lists are shortened first, then queries left out. An encoder that was evaluated on other
-    queries than the first of its task is left out.
+    ``MOST_PICTURES`` images (``SHRINKING``). An encoder that was evaluated on other queries than the first of its task
+    is left out.
     """
     sheets = [sheet for task in tasks if (sheet := _sheet(task)) is not None]
     turns = zip_longest(*(_without_repeats(sheet) for sheet in sheets))
     order = [(at, *pick) for turn in turns for at, pick in enumerate(turn) if pick is not None]
-    picked = order[:MOST_CASES]
-    length = LONGEST_LIST
-    while picked and not _fits(sheets, picked, length):
-        picked, length = (picked, length - 1) if length > 1 else (picked[: int(0.9 * len(picked))], 1)
+    tries = [(min(n, MOST_CASES), length) for n, length in SHRINKING] + [(n, 1) for n in range(99, 0, -1)]
+    n, length = next((each for each in tries if _fits(sheets, order[: each[0]], each[1])), (0, 1))
+    picked = order[:n]
     chosen = [
         sheets[at].selected(kind, row, length)
         for at, kind, row in sorted(picked, key=lambda p: (p[0], sheets[p[0]].kinds.index(p[1]), p[2]))
