@@ -18,8 +18,9 @@ IDENTICAL = "no test: the encoders have the same value on every query"
 SEVERAL_QUERIES = "no McNemar test: images have several queries, which are not independent"
 POWER = 0.8  # of a detectable effect
 AGGREGATE = "no test and no effect size: the metric is an aggregate over queries, no mean or median of their values"
-_FEW_DIFFER = 10  # clusters: their error says nothing yet
 NEVER_LOSES = "no odds ratio: the second encoder wins on no query, the ratio is infinite"
+_ROUNDING = 1e-12
+_FEW_DIFFER = 10  # clusters: their error says nothing yet
 
 
 class Tally(NamedTuple):
@@ -194,7 +195,8 @@ def equivalence_p(
     """p-value of two one-sided tests that the true difference is within ``margin`` (Schuirmann 1987).
 
     A t test with the clustered error. Where fewer than ten clusters differ it is the binomial probability of so few
-    when a share ``margin / span`` of clusters differs, which a difference of that size needs at least.
+    when a share ``margin / span`` of clusters differs, which a difference of that size needs at least. None for fewer
+    than two clusters, and where the difference is the same in all of them, which leaves no error.
 
     Args:
         difference: First minus second encoder, per query, shape ``(n_queries,)``.
@@ -215,6 +217,8 @@ def equivalence_p(
     if n_differ < _FEW_DIFFER:
         return float(binom.cdf(n_differ, n, margin / span))
     error, mean = cluster_robust_error(difference, clusters), clusters.mean(difference)
+    if error <= _ROUNDING:
+        return None
     lower, upper = t.sf((mean + margin) / error, n - 1), t.cdf((mean - margin) / error, n - 1)
     return float(max(lower, upper))
 

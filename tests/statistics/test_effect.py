@@ -84,3 +84,9 @@ def test_equivalence_is_seldom_claimed_for_a_difference_of_the_margin() -> None:
         assert np.mean(np.array(p_values) < 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
     same = equivalence_p(np.zeros(5000), Clusters.of(range(5000)), margin=0.01)
     assert same is not None and same < 1e-6
+
+
+def test_a_difference_without_spread_has_no_p_value_of_equivalence() -> None:
+    """One encoder right on every query and the other wrong: the error is 0, and `capim compare` divided by it."""
+    assert equivalence_p(np.ones(60), Clusters.of(range(60)), margin=0.01) is None
+    assert equivalence_p(np.full(50, 1 / 3), Clusters.of(np.repeat(range(20), 5)[:50], 20), margin=0.01) is None
