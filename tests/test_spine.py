@@ -130,8 +130,10 @@ def test_another_interval_and_another_adjustment_can_be_asked_for_and_taken_back
     copy = tmp_path / "workspace"
     shutil.copytree(workspace, copy)
     same = ["--workspace", str(copy), "--corpora", "shapes-winoground", "--replicates", "500", "--quiet"]
-    assert main(["evaluate", *same, "--device", "cpu", "--interval", "bca"]) == 0
-    assert "bca" in {row["interval_method"] for row in _results(copy, capsys, "--corpus", "shapes-winoground")}
+    for method in ("bca", "percentile"):
+        assert main(["evaluate", *same, "--device", "cpu", "--interval", method]) == 0
+        shares = _results(copy, capsys, "--corpus", "shapes-winoground", "--protocol", "winoground")
+        assert method in {row["interval_method"] for row in shares}
     assert main(["compare", *same, "--adjustment", "benjamini-hochberg"]) == 0
     capsys.readouterr()
     query = "SELECT DISTINCT adjustment FROM comparisons WHERE corpus = 'shapes-winoground'"

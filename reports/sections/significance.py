@@ -127,5 +127,5 @@ def _pairs(corpus: str, rows: list[Row]) -> Table:
         dense=True,
         folded=f"All {show.count(len(rows), 'comparison')} on {corpus}",
         note=f"Intervals: paired cluster bootstrap, {show.number(rows[0]['replicates'], 0)} replicates, "
-        f"seed {rows[0]['seed']}.",
+        f"seed {rows[0]['seed']}. An interval holds 0 exactly where the test of that pair alone does not reject.",
     )
