@@ -29,7 +29,8 @@ def build_parser() -> argparse.ArgumentParser:
         prog="capim",
         description="Evaluate image-text embedding models: encode images and captions once, compute the rest from "
         "the stored embeddings.",
-        epilog="Start with `capim demo`: the whole pipeline on rendered scenes and tiny models, offline.",
+        epilog="Start with `capim demo`: the whole pipeline on rendered scenes and tiny models, offline. "
+        "--encoder and --encoders, --corpus and --corpora are one option everywhere: names separated by commas.",
     )
     parser.add_argument("--version", action="store_true", help="print the version")
     parser.set_defaults(debug=False, verbose=False, quiet=False)

@@ -12,13 +12,16 @@ from dataclasses import dataclass, field
 from tasks.runtime.progress import Progress, listening
 
 _QUIET_SECONDS = 2.0  # shorter work is not worth a line
-_EARLY = 0.02  # the part of a run before which its time left is a guess
+_EARLY = 0.08  # the part of a run before which its time left is a guess
 STEPS = {"embed": 0.2, "score": 0.28, "compare": 0.28, "diagnose": 0.12, "publish": 0.12}
 """The steps of a run, and about what share of its time each takes: measured with the demo."""
 _DONE = {
     "embed": "encoded",
     "score": "scored",
+    "complete-figures": "completed",
+    "custom-metric": "evaluated",
     "compare": "compared",
+    "compare-combined": "compared over several protocols",
     "diagnose": "sliced",
     "publish": "report written",
 }
