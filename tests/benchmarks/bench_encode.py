@@ -27,6 +27,7 @@ from typing import Any, cast
 import numpy as np
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line has it
 
 from store import EmbeddingStore
