@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from tests.benchmarks import watch_years
+from tests.benchmarks import suite_ranks, watch_years
 from tests.benchmarks.rows import Row
 from tests.benchmarks.simulations import known
 from tests.benchmarks.simulations.families import detectable, false_claims, far_apart, power, sparse_power
@@ -36,7 +36,7 @@ def run(quick: bool = False) -> list[Row]:
         *equivalence(n),
         *degenerate_data(),
         *chance_values(n // 2),
-        *watch_years.rows(quick),
+        *suite_ranks.rows(quick),
     ]
     without_bars = [row._replace(bar="") for row in rows] if quick else rows
     return [*without_bars, *watch_years.rows(quick)]
