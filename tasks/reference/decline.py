@@ -21,7 +21,7 @@ from tasks.statistics.multiplicity import ALPHA
 from tasks.statistics.permutation import FlipTest, shared_flips, tests_of_flips
 from tasks.statistics.resampling import Resampling
 
-FEW_FLIPS = 999  # examined first; they settle whatever is far from significant
+FEW_FLIPS = 199  # examined first; they settle whatever is far from significant
 _PER_LEVEL = 10  # flips that are expected beyond a result exactly at the level
 
 

@@ -37,14 +37,15 @@ class WatchRule:
         warn_cosine: Lowest cosine that does not warn.
         fail_drop: Smallest drop of a figure that fails if it is significant and warns if it is not (a fraction: 0.01 is
             one point); smaller significant drops warn.
-        alpha: Probability that the watches of a year find any significant drop where nothing changed.
+        alpha: Highest probability that the watches of a year find any significant drop where nothing changed. Below
+            one in twenty, with room for what the test leaves out: the images of a corpus share a gallery.
     """
 
     sample: int = 16
     fail_cosine: float = 0.999
     warn_cosine: float = 0.9999
     fail_drop: float = 0.01
-    alpha: float = 0.05
+    alpha: float = 0.03
 
     def __post_init__(self) -> None:
         if self.sample < 1:
@@ -52,7 +53,7 @@ class WatchRule:
         if not self.fail_cosine <= self.warn_cosine <= 1:
             raise ValueError(f"expected fail_cosine <= warn_cosine <= 1, got {self.fail_cosine} and {self.warn_cosine}")
         if not 0 < self.alpha < 1:
-            raise ValueError(f"alpha must lie strictly between 0 and 1, got {self.alpha}; 0.05 is usual")
+            raise ValueError(f"alpha must lie strictly between 0 and 1, got {self.alpha}; the default is 0.03")
 
     @property
     def least_drop(self) -> str:
@@ -71,7 +72,7 @@ class WatchRule:
         Examples:
             >>> rule = WatchRule()
             >>> round(52 * rule.alarm_level(7), 3), rule.alarm_level(0) == rule.alarm_level(1)
-            (0.05, True)
+            (0.03, True)
         """
         return self.alpha * min(max(days, 1.0), MOST_DAYS) / DAYS_PER_YEAR
 

@@ -45,10 +45,10 @@ def test_significant_drops_come_one_by_one_the_clearest_first() -> None:
     ]
 
 
-def test_the_levels_of_a_year_add_up_to_five_percent_however_often_it_is_watched() -> None:
+def test_the_levels_of_a_year_add_up_to_alpha_however_often_it_is_watched() -> None:
     rule = WatchRule()
     for n_watches in (12, 52, 365):
-        assert n_watches * rule.alarm_level(365 / n_watches) == pytest.approx(0.05)
+        assert n_watches * rule.alarm_level(365 / n_watches) == pytest.approx(rule.alpha) == pytest.approx(0.03)
 
 
 def test_at_most_one_year_in_twenty_without_a_change_has_an_alarm() -> None:
