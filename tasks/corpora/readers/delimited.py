@@ -131,15 +131,21 @@ def _records(file: Path, separator: str, *, quoted: bool) -> Iterator[tuple[int,
 
 
 def _row_within(cells: Sequence[str], separator: str) -> str | None:
-    """A line within a cell that has as many cells as the row, and file names or numbers where the row has them."""
+    """A line within a cell that has as many cells as the row, and file names or numbers where the row has them.
+
+    Where the row has none, every line of the cell but its first, or but its last, has as many cells as the row.
+    """
     for place, cell in enumerate(cells):
-        if "\n" not in cell and "\r" not in cell:
+        lines = cell.splitlines()
+        if len(lines) < 2:
             continue
-        marks = [n for n, other in enumerate(cells) if n != place and _is_identifier(other)]
-        for line in cell.splitlines():
-            parts = [part.strip(' "') for part in line.split(separator)]
-            if marks and len(parts) >= len(cells) and all(_is_identifier(parts[n]) for n in marks):
-                return line
+        parts = [[part.strip(' "') for part in line.split(separator)] for line in lines]
+        if marks := [n for n, other in enumerate(cells) if n != place and _is_identifier(other)]:
+            for line, own in zip(lines, parts, strict=True):
+                if len(own) >= len(cells) and all(_is_identifier(own[n]) for n in marks):
+                    return line
+        elif any(all(len(own) == len(cells) for own in some) for some in (parts[1:], parts[:-1])):
+            return lines[1] if len(parts[1]) == len(cells) else lines[0]
     return None
 
 
