@@ -186,8 +186,13 @@ def _headlines(encoder: EncoderId, corpora: Sequence[CorpusHeadline]) -> dict[st
 
 
 def _lacking(encoder: EncoderId, corpora: Sequence[CorpusHeadline]) -> list[str]:
-    reasons = [(corpus.corpus, corpus.values.get(encoder, "not evaluated")) for corpus in corpora]
-    return [f"{name}: {reason}" for name, reason in reasons if isinstance(reason, str)]
+    """Why the encoder is not ranked: each reason with the corpora that it is about."""
+    names: dict[str, list[str]] = {}
+    for corpus in corpora:
+        reason = corpus.values.get(encoder, "not evaluated")
+        if isinstance(reason, str):
+            names.setdefault(reason, []).append(corpus.corpus)
+    return [f"{reason} on {', '.join(of_reason)}" for reason, of_reason in names.items()]
 
 
 def _subject(encoder: EncoderId, headlines: Mapping[str, float]) -> dict[str, str]:

@@ -65,7 +65,7 @@ def test_the_ranking_is_printed_with_ranks_figures_and_who_is_left_out(
     assert first.split()[:3] == ["1", "strong", "0.9500"]
     assert second.split()[:3] == ["2", "weak", "0.2250"]
     assert "x (R@1 under t2i/all)" in printed.err
-    assert "partial: left out: z: not evaluated\n" in printed.err
+    assert "partial: left out: not evaluated on z\n" in printed.err
     assert "corpora like these: at least 5 corpora say something about others like them, there are 3" in printed.err
 
 

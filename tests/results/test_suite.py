@@ -68,7 +68,7 @@ def test_an_encoder_without_a_corpus_is_left_out_with_the_reason_and_changes_no_
     ]
     rows = rows_of(*with_c)
     left_out = macro(rows)["c"]
-    assert left_out["reason"] == "left out: y: not evaluated under t2i/all; z: not evaluated"
+    assert left_out["reason"] == "left out: not evaluated under t2i/all on y; not evaluated on z"
     assert (left_out["value"], left_out["rank"], left_out["rank_low"]) == (None, None, None)
     assert json.loads(left_out["headlines"]) == {"x": 1.0}
     ranked = [
@@ -82,7 +82,7 @@ def test_a_corpus_of_few_encoders_does_not_leave_the_others_without_a_ranking() 
     rows = rows_of(*[headline(name, full) for name in "xyz"], headline("published", {C: 0.6, D: 0.7}))
     assert {row["encoder"] for row in rows if row["value"] is not None} == {"a", "b", "c"}
     assert {corpus["corpus"] for corpus in json.loads(rows[0]["corpora"])} == {"x", "y", "z"}
-    assert macro(rows)["d"]["reason"] == "left out: x: not evaluated; y: not evaluated; z: not evaluated"
+    assert macro(rows)["d"]["reason"] == "left out: not evaluated on x, y, z"
 
 
 def test_corpora_that_only_together_are_common_are_found() -> None:

@@ -33,7 +33,7 @@ def suite_rows(
             corpora.append(_headline(store, group))
             advance(1)
     rows = ranking_rows(corpora, run=run, resampling=resampling)
-    return rows if rows.num_rows else f"no ranking over corpora: no two encoders have {LEAST_CORPORA} in common"
+    return rows if rows.num_rows else f"no ranking: no two encoders have {LEAST_CORPORA} corpora in common"
 
 
 def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> CorpusHeadline:
