@@ -9,8 +9,8 @@ Two questions have different answers (``docs/protocols.md`` §6):
 * Which encoder is better on **corpora like these**? The corpora are a sample, and their number is the number of
   observations. The spread between corpora holds that of their images already, so whole corpora are the units (Davison
   and Hinkley 1997, Bootstrap Methods and their Application, section 3.8): Student's t for means, sign flips for Borda
-  counts. Resampling corpora and images by the bootstrap finds a difference where there is none in 36 % of suites of 5
-  corpora and 8 encoders (``tests/benchmarks/suite_ranks.py``).
+  counts. Resampling corpora and images by the bootstrap finds a difference where there is none in a third of suites of
+  5 corpora and 8 encoders (``tests/benchmarks/suite_ranks.py``).
 """
 
 from __future__ import annotations
