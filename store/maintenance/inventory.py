@@ -89,7 +89,9 @@ def find_set(store: EmbeddingStore, reference: str) -> SetKey:
         RequestError: No set or several sets match; the message lists the sets of the store.
     """
     connection = store.connection
-    keys = {name: stored_key(connection, name) for name in connection.names() if name.startswith(SET_PREFIXES)}
+    keys = {table_of(sealed.key): sealed.key for sealed in store.sealed_sets()}  # whose tables may be damaged
+    unsealed = (name for name in connection.names() if name.startswith(SET_PREFIXES) and name not in keys)
+    keys |= {name: stored_key(connection, name) for name in unsealed}
     tags = {table_of(sealed.key): (sealed.tag, sealed.digest) for sealed in store.sealed_sets()}
     if reference in keys:
         return keys[reference]

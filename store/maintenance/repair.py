@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,9 +14,9 @@ from store.embedding_store import EmbeddingStore
 from store.errors import RequestError, WorkError
 from store.keys import table_of
 from store.sets.decoding import columns_of, unpack
-from store.sets.seal import delete_rows, missing_table
+from store.sets.seal import delete_rows, drop_remedy, missing_table
 from store.tables.analysis_rows import changed_rows
-from store.tables.connection import LANCE_FAULTS, load_lance, retrying
+from store.tables.connection import LANCE_FAULTS, NEWEST, load_lance, retrying
 from store.tables.corpora import ItemIndex
 from store.tables.rows import delete, one_of
 from store.tables.schemas import ANALYSES, METADATA_TABLES
@@ -22,6 +24,8 @@ from store.types import SetKey
 
 if TYPE_CHECKING:
     import lance
+
+_BACKUP = "Restore it from a backup"
 
 
 class Repaired(NamedTuple):
@@ -48,7 +52,10 @@ def repair(store: EmbeddingStore, key: SetKey) -> int:
     """
     name = table_of(key)
     items = store.item_index(key)
-    table = store.connection.find(name)
+    try:
+        table = store.connection.find(name)
+    except WorkError as fault:  # a sealed set has one version, so that there is none to go back to
+        raise WorkError(fault.problem, remedy=drop_remedy(key)) from fault
     if table is None:
         raise missing_table(store.connection, key)
     state = store.sealed(key)
@@ -69,6 +76,7 @@ def repair(store: EmbeddingStore, key: SetKey) -> int:
 def repair_table(store: EmbeddingStore, name: str) -> Repaired:
     """Removes the unreadable files of a table, and rows that do not match their checksum.
 
+    A version that cannot be opened is set aside, and with it what was written last: the one before is the newest then.
     With a changed row go all rows of the evaluations beside it, because the changed bit may be in the name of the
     evaluation, and evaluations are written as a whole. The next run makes again what was removed; of ``runs`` and
     ``batches`` that history is lost.
@@ -79,9 +87,7 @@ def repair_table(store: EmbeddingStore, name: str) -> Repaired:
     if name not in {*ANALYSES, *METADATA_TABLES}:
         tables = ", ".join(sorted({*ANALYSES, *METADATA_TABLES}))
         raise RequestError(f"there is no table {name!r} to repair; the tables are {tables}")
-    table = store.connection.find(name)
-    if table is None:
-        raise WorkError(f"table {name!r} is missing from {store.uri}", remedy="Restore it from a backup")
+    table, set_aside = _opened(store, name)
     unreadable, row_ids, evaluations = [], [], set[str]()
     n_rows = table.count_rows()
     for part in table.get_fragments():
@@ -99,7 +105,29 @@ def repair_table(store: EmbeddingStore, name: str) -> Repaired:
         retrying(f"removing damaged rows of {name!r}", lambda: _remove(table, unreadable, row_ids))
         delete(store.connection, name, "evaluation", sorted(evaluations))
         table.checkout_latest()
-    return Repaired(len(unreadable), n_rows - table.count_rows())
+    return Repaired(set_aside + len(unreadable), n_rows - table.count_rows())
+
+
+def _opened(store: EmbeddingStore, name: str) -> tuple[lance.LanceDataset, int]:
+    """A table, and how many of its newest versions had to be set aside because they cannot be opened."""
+    find, manifests = store.connection.find, store.connection.manifests(name)
+    damaged: list[Path] = []
+    try:
+        table = find(name)
+    except WorkError as fault:
+        for manifest in manifests:
+            with suppress(WorkError):
+                find(name, version=NEWEST - int(manifest.stem))
+                break
+            damaged.append(manifest)
+        else:
+            raise WorkError(f"{fault.problem}, and so does every older version", remedy=_BACKUP) from fault
+        for manifest in damaged:
+            manifest.rename(manifest.parent.parent / f"damaged-{manifest.name}")
+        table = find(name)
+    if table is None:
+        raise WorkError(f"table {name!r} is missing from {store.uri}", remedy=_BACKUP)
+    return table, len(damaged)
 
 
 def _damage(table: lance.LanceDataset, key: SetKey, items: ItemIndex) -> tuple[list[int], list[int]]:

@@ -35,6 +35,7 @@ T = TypeVar("T")
 STORAGE_VERSION = "2.2"  # 2.3 cannot be read across releases; 2.0 to 2.2 can
 _PRIMARY_KEY: dict[bytes | str, bytes | str] = {b"lance-schema:unenforced-primary-key": b"true"}
 _SOURCE = re.compile(r",? ?(?:/home/|/rustc/|/root/\.cargo/|rust/)\S*\.rs")  # a position in the source code of Lance
+NEWEST = 2**64 - 1  # the manifest of a version has this less the version as its name, so that the newest comes first
 LANCE_FAULTS = (OSError, RuntimeError, ValueError)
 
 
@@ -63,10 +64,22 @@ def storage_options(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
+def _panics_as_errors() -> Iterator[None]:
+    """Turns a panic of Lance, to which damaged files lead, from a ``BaseException`` into a ``RuntimeError``."""
+    try:
+        yield
+    except BaseException as panic:
+        if type(panic).__name__ != "PanicException":  # every extension module in Rust has a class of its own
+            raise
+        raise RuntimeError(f"damaged file ({panic})") from panic
+
+
+@contextmanager
 def storage_faults(what: str) -> Iterator[None]:
     """Turns a fault of the storage layer into a :class:`WorkError` that names the operation, ``what``."""
     try:
-        yield
+        with _panics_as_errors():
+            yield
     except (RequestError, WorkError):
         raise
     except LANCE_FAULTS as fault:
@@ -82,8 +95,9 @@ def _explained(problem: str, fault: Exception) -> WorkError:
         remedy = "Nothing of this write was kept; free space and run the same command again to continue"
     elif "permission denied" in lower or "read-only file system" in lower:
         remedy = "The folder is not writable: check its owner and mode, or give another workspace (--workspace)"
-    elif any(sign in lower for sign in ("not found", "no such file", "invalid range")):
-        line += " (a file of the table is missing or truncated)"
+    elif damaged := re.search("not found|no such file|invalid range|damaged file|file size is too small", lower):
+        if damaged[0] != "damaged file":
+            line += " (a file of the table is missing or truncated)"
         remedy = "Run `capim store verify`: it lists what is damaged, with the command that repairs it"
     else:
         remedy = ""
@@ -143,13 +157,18 @@ class Connection:
         """The table at a version or tag, or its latest version; None if there is no such table."""
         lance = load_lance()
         try:
-            return lance.dataset(self.table_uri(name), version=version, storage_options=self.options or None)
-        except ValueError as fault:
-            if "was not found" in str(fault):
+            with _panics_as_errors():
+                return lance.dataset(self.table_uri(name), version=version, storage_options=self.options or None)
+        except LANCE_FAULTS as fault:
+            if isinstance(fault, ValueError) and "was not found" in str(fault):
                 return None
-            raise _explained(f"opening table {name!r} at {version or 'its latest version'} failed", fault) from fault
-        except (OSError, RuntimeError) as fault:
-            raise _explained(f"opening table {name!r} failed", fault) from fault
+            which = f"at {version}" if version else f"({', '.join(map(str, self.manifests(name)[:1])) or 'latest'})"
+            raise _explained(f"opening table {name!r} {which} failed", fault) from fault
+
+    def manifests(self, name: str) -> list[Path]:
+        """The files of a table's versions, newest first; none in object storage."""
+        folder = self.folder(name)
+        return [] if folder is None else sorted((folder / "_versions").glob("*.manifest"))
 
     def latest(self, name: str, table: lance.LanceDataset | None) -> lance.LanceDataset | None:
         """An open table moved to its latest version, or opened if None is given; None if the table does not exist."""

@@ -19,12 +19,12 @@ def open_format(connection: Connection, *, create: bool) -> None:
     Raises:
         RequestError: There is no store and ``create`` is false, or the store has another format.
     """
-    if connection.find("formats") is None and not create:
-        raise RequestError(
-            f"there is no store at {connection.uri}. Give another workspace (--workspace, $CAPIM_WORKSPACE), "
-            "or make a store with `capim demo` or `capim run`"
-        )
     try:
+        if connection.find("formats") is None and not create:
+            raise RequestError(
+                f"there is no store at {connection.uri}. Give another workspace (--workspace, $CAPIM_WORKSPACE), "
+                "or make a store with `capim demo` or `capim run`"
+            )
         formats = {int(row["format"]) for row in read(connection, "formats").to_pylist()}
     except WorkError as fault:  # all else can still be read
         log.warning("the format of store %s is unknown: %s. Run `capim store repair formats`", connection.uri, fault)

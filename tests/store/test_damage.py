@@ -377,3 +377,47 @@ def test_a_read_only_folder_can_be_read_and_says_so_when_written(small_disk, mak
     assert lines[0] == "20"
     assert "Read-only file system" in lines[1]
     assert "check its owner and mode" in lines[1]
+
+
+def break_manifest(folder: Path) -> Path:
+    """Changes the place of the contents in the newest version of a table so that Lance panics when it opens it."""
+    manifest = min((folder / "_versions").iterdir())
+    data = bytearray(manifest.read_bytes())
+    data[-16:-8] = (len(data) - 16).to_bytes(8, "little")
+    manifest.write_bytes(data)
+    return manifest
+
+
+def test_a_flipped_byte_in_a_manifest_is_an_error_with_the_file_and_the_command_that_heals(store):
+    """Lance panics; a panic is no ``Exception``, so that every command ended with a traceback."""
+    for run in ("r1", "r2", "r3"):
+        rows = {"run": run, "started": datetime.now(UTC), "name": "n", "config": "{}", "command": "c"}
+        rows |= {"versions": "{}", "host": "h", "state": "completed"}
+        store.write_rows("runs", pa.Table.from_pylist([rows], schema=RUNS))
+    manifest = break_manifest(Path(store.uri) / "runs.lance")
+    with pytest.raises(WorkError, match=r"damaged file.*capim store verify") as caught:
+        EmbeddingStore.open(store.uri).rows("runs")
+    assert str(manifest) in str(caught.value)
+    finding = state_of(store, "runs")
+    assert finding.state == "damaged"
+    assert "capim store repair runs" in finding.detail
+    fresh = EmbeddingStore.open(store.uri)
+    assert repair_table(fresh, "runs") == (1, 0), "the newest version is set aside"
+    assert sorted(texts(fresh.rows("runs")["run"])) == ["r1", "r2"]
+    assert state_of(store, "runs").state == "ok"
+    fresh.write_rows("runs", pa.Table.from_pylist([rows], schema=RUNS))
+    assert sorted(texts(EmbeddingStore.open(store.uri).rows("runs")["run"])) == ["r1", "r2", "r3"]
+
+
+def test_no_table_with_a_damaged_manifest_stops_the_check_of_the_store(sealed):
+    store, key, folder = sealed
+    for damaged in (folder, *(Path(store.uri) / f"{name}.lance" for name in ("formats", "sets", "encoders"))):
+        before = min((damaged / "_versions").iterdir()).read_bytes()
+        manifest = break_manifest(damaged)
+        finding = state_of(store, damaged.stem)
+        assert finding.state == "damaged"
+        assert str(manifest) in finding.detail
+        if damaged == folder:
+            with pytest.raises(WorkError, match="capim store drop"):
+                repair(EmbeddingStore.open(store.uri), key)
+        manifest.write_bytes(before)
