@@ -10,7 +10,9 @@ from reports.elements.thumbnails import data_uris
 from reports.rows.report_data import ReportData
 from reports.sections import (
     ablations,
+    answer,
     compositional,
+    differences,
     directions,
     failures,
     gate,
@@ -18,10 +20,8 @@ from reports.sections import (
     multilingual,
     provenance,
     ranking,
-    significance,
     slices,
     throughput,
-    verdict,
 )
 
 COLOPHON = (
@@ -29,16 +29,16 @@ COLOPHON = (
     "next to this file."
 )
 SECTIONS: tuple[Callable[[ReportData], Section], ...] = (
-    verdict.section,
     ranking.section,
+    answer.section,
     gate.section,
+    failures.section,
     leaderboard.section,
+    differences.section,
     directions.section,
-    significance.section,
     compositional.section,
     multilingual.section,
     slices.section,
-    failures.section,
     ablations.section,
     throughput.section,
     provenance.section,
@@ -63,6 +63,9 @@ def report_of(data: ReportData) -> Report:
         thumbnails=data_uris({data.picture_keys[sha]: encoded for sha, encoded in data.thumbnails.items()}),
         sources=data.digest,
         colophon=COLOPHON,
+        answer=answer.answer(data)[0],
+        encoders=tuple(encoders) if len(encoders) > 1 else (),
+        strip=answer.strip(data),
     )
 
 

@@ -15,6 +15,7 @@ from reports.elements.page import Chart, Report
 from reports.render import figure_files, render_html, render_markdown
 from reports.rows.reading import Describe, read_report_data
 from reports.rows.report_data import ReportData, Source, plain
+from reports.sections.sentence import answer
 
 SCHEMA = "capim-report/1"
 
@@ -67,6 +68,7 @@ def results_json(data: ReportData, report: Report) -> dict[str, object]:
         "schema": SCHEMA,
         "digest": data.digest,
         "store": data.uri,
+        "answer": answer(data),
         **{
             table: [{k: plain(v) for k, v in row.items()} for row in getattr(data, table)]
             for table in ("results", "comparisons", "rankings", "slices", "runs")

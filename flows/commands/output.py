@@ -80,9 +80,9 @@ def print_embedded(references: tuple[EmbedRef, ...]) -> None:
 
 def print_report(page: str) -> None:
     """What the report recommends, on standard error; and its path, alone on standard output, for scripts."""
-    from reports.rows.snapshot import verdict_lines
+    from reports.rows.snapshot import answer_lines
 
-    for line in verdict_lines(page):
+    for line in answer_lines(page):
         sys.stderr.writelines(f"{part}\n" for part in folded(plain(line), sys.stderr))
     sys.stderr.flush()
     sys.stdout.write(f"{link(page, sys.stdout)}\n")

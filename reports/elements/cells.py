@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 
 from reports import format as show
 from reports.elements.page import Bar, Cell, Mark
@@ -75,25 +75,27 @@ def result_column(
     group: str = "",
     explain: str = "",
     plain: bool = False,
-    tied: Collection[str] = (),
+    states: Mapping[str, str] | None = None,
+    axis: tuple[float, float] | None = None,
 ) -> ColumnOf[str]:
     """A column with the result of every encoder, under the name of the metric unless a ``heading`` is given.
 
-    ``plain`` leaves out the interval bar and the mark of the best value; ``tied`` are the encoders that get the mark
-    of those statistically tied with the best.
+    ``plain`` leaves out the interval bar and the mark of the best value; ``states`` are what the tests say of encoders;
+    ``axis`` is that of the bars, by default from the lowest to the highest end of the column.
     """
     ranked = data.ranked(corpus, protocol, metric)
-    axis = None if plain else axis_of(ranked)
+    axis = None if plain else axis or axis_of(ranked)
     best = {r["encoder"] for r in ranked if r["value"] is not None and r["value"] == ranked[0]["value"]}
 
     def cell(encoder: str) -> Cell:
-        mark: Mark = "" if plain else "best" if encoder in best else "tied" if encoder in tied else ""
-        return result_cell(data.row(corpus, protocol, metric, encoder), mark=mark, axis=axis)
+        mark: Mark = "" if plain else "best" if encoder in best else ""
+        row = data.row(corpus, protocol, metric, encoder)
+        return result_cell(row, mark=mark, axis=axis, state=(states or {}).get(encoder, ""))
 
     return numbers(heading or metric_title(metric), cell, group=group, explain=explain)
 
 
-def result_cell(row: Row | None, *, mark: Mark = "", axis: tuple[float, float] | None = None) -> Cell:
+def result_cell(row: Row | None, *, mark: Mark = "", axis: tuple[float, float] | None = None, state: str = "") -> Cell:
     """One row of ``schema.RESULTS`` as a cell; ``axis``: the ends of the axis on which to draw the interval."""
     if row is None:
         return absent("not evaluated")
@@ -110,11 +112,21 @@ def result_cell(row: Row | None, *, mark: Mark = "", axis: tuple[float, float] |
     return Cell(
         text=value_text(metric, row["value"]),
         note=interval,
+        state=state,
         title=", ".join(about),
         sort=show.exact(row["value"]),
         mark=mark,
         bar=interval_bar(row, axis) if axis else None,
     )
+
+
+def figure_text(row: Row | None) -> str:
+    """A value with its interval in one line."""
+    if row is None or row["value"] is None:
+        return show.ABSENT
+    metric, percent = row["metric"], show.PERCENT if is_fraction(row["metric"]) else ""
+    interval = range_text(metric, row["ci_low"], row["ci_high"])
+    return f"{value_text(metric, row['value'])}{percent}" + (f" ({interval})" if interval else "")
 
 
 def tie_cell(row: Row | None) -> Cell:

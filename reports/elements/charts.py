@@ -98,6 +98,7 @@ def finish(
 ) -> Chart:
     """A chart in the style of the report, with its static picture; ``right_margin`` pixels for labels over the edge."""
     spec = {key: value for key, value in chart.to_dict().items() if key != "$schema"}
+    _clickable(spec)
     spec["config"] = _CONFIG
     spec["background"] = None
     spec["padding"] = {"left": 5, "top": 5, "bottom": 5, "right": 5 + right_margin}
@@ -110,6 +111,19 @@ def finish(
         data=data,
         note=note,
     )
+
+
+def _clickable(spec: dict[str, Any]) -> None:
+    """Makes a click on an entry of the legend fade all other encoders; without a legend nothing changes."""
+    layers = spec.get("layer", [])
+    coloured = [layer for layer in layers if (layer["encoding"].get("color") or {}).get("legend")]
+    if not coloured:
+        return
+    select = {"type": "point", "fields": [coloured[0]["encoding"]["color"]["field"]]}
+    coloured[0]["params"] = [{"name": "chosen", "select": select, "bind": "legend"}]
+    for layer in coloured:
+        shown = layer["mark"].get("opacity", 1)
+        layer["encoding"]["opacity"] = {"condition": {"param": "chosen", "value": shown}, "value": 0.08}
 
 
 def _draw(spec: Mapping[str, Any], *, prefix: str) -> str:

@@ -93,6 +93,17 @@ class Gallery:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Cases:
+    """A few cases of the gallery beside each other, with what each encoder puts first."""
+
+    kind: ClassVar[str] = "cases"
+    id: str
+    caption: str
+    cases: tuple[Case, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Grid:
     """One result list, large.
 

@@ -13,9 +13,9 @@ from itertools import groupby
 from operator import attrgetter
 from typing import ClassVar, Literal, TypeAlias
 
-from reports.elements.gallery import Gallery, Grid
+from reports.elements.gallery import Cases, Gallery, Grid
 
-Mark: TypeAlias = Literal["", "best", "tied", "good", "warn", "bad", "muted"]
+Mark: TypeAlias = Literal["", "best", "good", "warn", "bad", "muted"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +42,7 @@ class Cell:
     Attributes:
         text: The value as displayed: ``"46.3"``, ``"LAION-CLIP-H"``, ``"–"`` for a missing one.
         note: Small print after it, such as the interval.
+        state: What the tests say of it, in words: ``"equivalent"``, ``"4.3 points worse"``, ``"at chance"``.
         title: Tooltip: exact value, ties, reason of a missing value.
         sort: The exact number to sort by; empty to sort by ``text``.
         mark: Emphasis.
@@ -51,6 +52,7 @@ class Cell:
 
     text: str
     note: str = ""
+    state: str = ""
     title: str = ""
     sort: str = ""
     mark: Mark = ""
@@ -150,33 +152,14 @@ class Notice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
-    """One recommendation.
+class Evidence:
+    """A list of sentences."""
 
-    Attributes:
-        question: The purpose: ``"Accuracy"``, ``"Speed"`` …
-        answer: The best encoder and those tied with it.
-        figure: The value of the best with its interval.
-        basis: Protocol, metric and corpus of the value.
-        reason: The margin and its significance, in one or two sentences.
-    """
-
-    question: str
-    answer: tuple[str, ...]
-    figure: str
-    basis: str
-    reason: str
+    kind: ClassVar[str] = "evidence"
+    lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choices:
-    """The recommendations."""
-
-    kind: ClassVar[str] = "choices"
-    items: tuple[Choice, ...]
-
-
-Block: TypeAlias = Text | Notice | Choices | Table | Chart | Gallery | Grid
+Block: TypeAlias = Text | Notice | Evidence | Table | Chart | Gallery | Grid | Cases
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +184,9 @@ class Report:
         thumbnails: Key to the data URI of every picture of the galleries.
         sources: Digest of all rows of the report; equal digests give equal bytes.
         colophon: Last line: the origin of the report.
+        answer: The answer in one sentence; empty where the page has none.
+        encoders: The encoders that a reader can hide.
+        strip: Pairs of a term and its explanation under the title: what the numbers estimate, and what the words mean.
     """
 
     title: str
@@ -210,11 +196,14 @@ class Report:
     thumbnails: Mapping[str, str]
     sources: str
     colophon: str
+    answer: str = ""
+    encoders: tuple[str, ...] = ()
+    strip: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         ids = [section.id for section in self.sections]
         blocks = [block for section in self.sections for block in section.blocks]
-        ids += [block.id for block in blocks if not isinstance(block, Text | Notice | Choices)]
+        ids += [block.id for block in blocks if not isinstance(block, Text | Notice | Evidence)]
         twice = sorted({name for name in ids if ids.count(name) > 1})
         if twice:
             raise ValueError(f"report: the ids {', '.join(twice)} are used twice; anchors and files need unique ones")

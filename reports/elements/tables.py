@@ -83,9 +83,11 @@ def anchor(*parts: str) -> str:
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in text.replace("@", ""))
 
 
-def value(number: float | None, text: str, *, note: str = "", title: str = "", mark: Mark = "") -> Cell:
+def value(
+    number: float | None, text: str, *, note: str = "", state: str = "", title: str = "", mark: Mark = ""
+) -> Cell:
     """A cell that shows a text and sorts by the exact number behind it."""
-    return Cell(text=text, note=note, title=title, sort=show.exact(number), mark=mark)
+    return Cell(text=text, note=note, state=state, title=title, sort=show.exact(number), mark=mark)
 
 
 def absent(title: str = "") -> Cell:

@@ -10,7 +10,7 @@ from reports.sections import compositional, leaderboard
 
 _ESCAPES = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "−": "$-$", "≈": r"$\approx$", "·": r"$\cdot$",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "−": "$-$", "·": r"$\cdot$",
     "’": "'", "±": r"$\pm$",
 }  # fmt: skip
 
@@ -49,7 +49,7 @@ def latex_table(table: Table) -> str:
 
 def _cell(cell: Cell) -> str:
     text = escape_latex(cell.text)
-    text = f"\\textbf{{{text}}}" if cell.mark == "best" else f"$\\approx$ {text}" if cell.mark == "tied" else text
+    text = f"\\textbf{{{text}}}" if cell.mark == "best" else text
     return f"{text} {{\\scriptsize ({escape_latex(cell.note)})}}" if cell.note else text
 
 

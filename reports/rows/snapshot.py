@@ -64,20 +64,14 @@ def load_snapshot(path: str | Path) -> Snapshot:
         ) from fault
 
 
-def verdict_lines(page: str) -> list[str]:
-    """What the report of a page (path or URI) recommends, a line for each purpose; none where it cannot be read."""
+def answer_lines(page: str) -> list[str]:
+    """The answer of the report of a page (path or URI), sentence first; none where it cannot be read."""
     try:
         system, path = pyarrow.fs.FileSystem.from_uri(page if "://" in page else Path(page).resolve().as_uri())
         with system.open_input_file(f"{path.rpartition('/')[0]}/results.json") as file:
-            sections = json.load(file)["page"]["sections"]
+            return [str(line) for line in json.load(file)["answer"]]
     except (OSError, ValueError, KeyError):  # the report is written: no reason to fail
         return []
-    blocks = [block for section in sections if section["id"] == "verdict" for block in section["blocks"]]
-    return [
-        f"{item['question']}: {' ≈ '.join(item['answer'])}, {item['figure']}. {item.get('reason', '')}".rstrip()
-        for block in blocks
-        for item in block["items"]
-    ]
 
 
 def snapshot_of(document: Mapping[str, Any], *, name: str) -> Snapshot:

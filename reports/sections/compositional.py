@@ -124,7 +124,7 @@ def _by_tag(data: ReportData, corpus: str) -> list[Table]:
         encoders,
         texts("Encoder", str),
         *(result_column(data, corpus, p, WINOGROUND[-1], heading=heading) for p, heading in headings.items()),
-        note="Encoders are compared by a test for every tag: see all comparisons under significant differences.",
+        note="Encoders are compared by a test for every tag: see all comparisons under differences.",
         sortable=True,
     )
     return [table]

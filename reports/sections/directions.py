@@ -6,7 +6,7 @@ import altair as alt
 
 from reports import format as show
 from reports.elements import charts
-from reports.elements.cells import result_cell, result_column
+from reports.elements.cells import axis_of, result_cell, result_column
 from reports.elements.page import Block, Cell, Chart, Section, Table
 from reports.elements.tables import ColumnOf, numbers, pivot, texts, value
 from reports.rows.report_data import ReportData
@@ -39,6 +39,7 @@ def section(data: ReportData) -> Section:
         protocols = [p for base in PROTOCOLS for p in with_recall if p.split("@")[0] == base]
         if set(protocols) <= set(HEADLINES):
             continue
+        axis = axis_of([row for p in protocols for row in data.ranked(corpus, p, "R@1")])
         for direction, title in (("t2i", "text to image"), ("i2t", "image to text")):
             if shown := [p for p in protocols if p.startswith(direction)]:
                 blocks.append(
@@ -47,7 +48,10 @@ def section(data: ReportData) -> Section:
                         f"{corpus} · {title} · R@1",
                         [r["encoder"] for r in data.ranked(corpus, shown[0], "R@1")],
                         texts("Encoder", str),
-                        *(result_column(data, corpus, p, "R@1", heading=p, explain=_explain(p)) for p in shown),
+                        *(
+                            result_column(data, corpus, p, "R@1", heading=p, explain=_explain(p), axis=axis)
+                            for p in shown
+                        ),
                         sortable=True,
                     )
                 )

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from reports import format as show
-from reports.elements.cells import described, result_column, tie_cell
+from reports.elements.cells import axis_of, described, result_column, tie_cell
 from reports.elements.page import Block, Cell, Section, Table
 from reports.elements.tables import ColumnOf, absent, anchor, measures, numbers, pivot, texts, value
 from reports.rows.report_data import ReportData, is_own
 from reports.rows.speed import bytes_per_image, image_rate
 from reports.sections.frontier import accuracy_over_speed, rate_cell
+from reports.sections.sentence import row_words
 from store.exchange.imported_encoder import ADAPTER as IMPORTED
 from tasks.statistics.ranking.ranks import EncoderRank
 
@@ -59,7 +60,7 @@ def section(data: ReportData) -> Section:
         id="leaderboard",
         title="Leaderboard",
         lead="Percentage of queries with a relevant item among the first k, with confidence intervals. "
-        "The bar below a number shows the interval on the column’s own axis; the tick marks the value, "
+        "The bar below a number shows the interval on one axis for each metric; the tick marks the value, "
         "the dotted line chance.",
         blocks=tuple(blocks),
     )
@@ -70,7 +71,6 @@ def _table(data: ReportData, corpus: str, protocols: list[str]) -> Table:
     order = [r["encoder"] for r in data.ranked(corpus, *leading)]
     order += [name for name in data.encoder_names(corpus) if name not in order]
     ranks = data.ranks(corpus, *leading)
-    tied = {name for name, rank in ranks.items() if rank.tied_with_best}
 
     columns: list[ColumnOf[str]] = [texts("Encoder", lambda name: Cell(text=name, title=_identity(data, name)))]
     if ranks:
@@ -79,8 +79,11 @@ def _table(data: ReportData, corpus: str, protocols: list[str]) -> Table:
     for protocol in protocols:
         for metric in recall_metrics(data, corpus, protocol):
             explain = f"{metric} under {protocol}, percent"
-            mark = tied if (protocol, metric) == leading else set()
-            columns += [result_column(data, corpus, protocol, metric, group=protocol, explain=explain, tied=mark)]
+            states = _states(data, corpus, protocol, metric) if metric == leading[1] else {}
+            axis = axis_of([row for p in protocols for row in data.ranked(corpus, p, metric)])
+            columns += [
+                result_column(data, corpus, protocol, metric, group=protocol, explain=explain, states=states, axis=axis)
+            ]
         columns += _tie_column(data, corpus, protocol, leading[1])
     if data.ranked(corpus, BOTH, "RSUM"):
         explain = f"RSUM under {BOTH}, points of 600"
@@ -103,22 +106,28 @@ def _own_table(data: ReportData, corpus: str, metric: str) -> Table:
     leading, row = protocols[0], data.metrics.get(metric, {})
     encoders = dict.fromkeys(r["encoder"] for p in protocols for r in data.ranked(corpus, p, metric))
     ranks = {} if row.get("aggregate") else data.ranks(corpus, leading, metric)
-    tied = {name for name, rank in ranks.items() if rank.tied_with_best}
     best = "lowest" if metric in data.smaller_is_better else "highest"
-    untested = "an aggregate over queries has no test" if row.get("aggregate") else "not tested for significance"
+    untested = "an aggregate over queries has no test" if row.get("aggregate") else "not tested"
     return pivot(
         anchor("own", corpus, metric),
         f"{corpus} · {described(data, metric)}",
         encoders,
         texts("Encoder", str),
         *(
-            result_column(data, corpus, p, metric, heading=p, tied=tied if p == leading else ())
+            result_column(data, corpus, p, metric, heading=p, states=_states(data, corpus, p, metric))
             for p in protocols[:MOST_PROTOCOLS]
         ),
         note=f"A metric of your own, in its own unit. Bold: {best} value"
-        + (f"; ≈: statistically tied with it under {leading} (paired test)." if ranks else f"; {untested}."),
+        + ("; below a number: against it, by a paired test." if ranks else f"; {untested}."),
         sortable=True,
     )
+
+
+def _states(data: ReportData, corpus: str, protocol: str, metric: str) -> dict[str, str]:
+    """Encoder to what the tests say of it against the best."""
+    names = [r["encoder"] for r in data.ranked(corpus, protocol, metric) if r["value"] is not None]
+    rows = {name: data.comparison(corpus, protocol, metric, name, names[0]) for name in names[1:]}
+    return {name: row_words(data, row) for name, row in rows.items() if row is not None}
 
 
 def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> list[ColumnOf[str]]:
@@ -172,8 +181,8 @@ def _note(data: ReportData, corpus: str, protocol: str, metric: str, *, tested: 
         f"Intervals: {_method(row)}, {show.percent(row['level'], 0)} %, fixed gallery. " if row["replicates"] else ""
     )
     marks = (
-        "Bold: highest value. ≈: statistically tied with it (paired test). Rank: range of ranks that the tests allow."
+        "Bold: highest value; below a number: against it, by a paired test. Rank: the ranks that the tests allow."
         if tested
-        else "Bold: highest value; not tested for significance (run `capim compare`)."
+        else "Bold: highest value; not tested (run `capim compare`)."
     )
     return f"{show.count(row['n_queries'], 'query', 'queries')} under {protocol}. {interval}{marks}"

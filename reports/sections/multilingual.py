@@ -128,11 +128,11 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
     ]
     picture = (
         alt.Chart(alt.Data(values=points))
-        .mark_rect(stroke="currentColor", strokeOpacity=0.15)
+        .mark_rect(stroke="currentColor", strokeOpacity=0.15, color=charts.PALETTE[2])
         .encode(
             x=alt.X("encoder:N", sort=encoders, title=None, axis=alt.Axis(labelAngle=-35)),
             y=alt.Y("language:N", sort=[language_name(code) for code in codes], title=None),
-            color=alt.Color("value:Q", title="R@1, percent", scale=alt.Scale(scheme="viridis")),
+            fillOpacity=alt.FillOpacity("value:Q", title="R@1, percent", scale=alt.Scale(range=[0.04, 1])),
             tooltip=charts.tooltips("encoder", "language", "translator", "text"),
         )
         .properties(width=max(70, 26 * len(encoders)), height=15 * len(codes))

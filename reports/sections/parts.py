@@ -12,7 +12,7 @@ from reports.elements.page import Cell, Mark, Table
 from reports.elements.tables import ColumnOf, absent, anchor, numbers, pivot, texts, value
 from reports.rows.report_data import ReportData, Row, detail_of, is_own
 from reports.sections.leaderboard import headlines
-from tasks.statistics.multiplicity import ALPHA, significance_mark
+from tasks.statistics.multiplicity import ALPHA
 
 CONTRAST = ("with", "without", "difference")
 TITLES = {
@@ -89,13 +89,15 @@ def slice_cell(row: Row | None) -> Cell:
     title = f"{queries}; {row['reason']}" if row["reason"] else queries
     text, note = value_text(row["metric"], row["value"]), range_text(row["metric"], row["ci_low"], row["ci_high"])
     mark: Mark = ""
+    state = ""
     if row["level_name"] == "difference":
         p = row["p_adjusted"]
         mark = "muted" if p is not None and p >= ALPHA else ""
-        text = difference_text(row["metric"], row["value"]) + (f" {significance_mark(p)}" if p is not None else "")
+        text = difference_text(row["metric"], row["value"])
+        state = "" if p is None else "undecided" if p >= ALPHA else "higher" if row["value"] > 0 else "lower"
     elif row["analysis"] in RAW or row["metric"] in UNITS:
         text, note = show.number(row["value"], 3), show.span(row["ci_low"], row["ci_high"], 3)
-    return value(row["value"], text, note=note, title=title, mark=mark)
+    return value(row["value"], text, note=note, state=state, title=title, mark=mark)
 
 
 def _parts(data: ReportData, group: SliceGroup) -> list[Table]:

@@ -22,7 +22,7 @@ def section(data: ReportData) -> Section:
         id="ranking",
         title="Ranking over corpora",
         lead="Every corpus counts alike, with one headline. The ranks are those that an encoder can hold; they are "
-        "true for all encoders together. ≈: can hold rank 1, statistically tied with the best.",
+        "true for all encoders together.",
         blocks=(_table(data),) if data.rankings else (),
     )
 
@@ -83,7 +83,8 @@ def _figure(row: Row) -> Cell:
         show.percent(row["value"]),
         note=show.percent_range(row["ci_low"], row["ci_high"]),
         title=row["reason"] or f"{row['interval_method']} interval",
-        mark="best" if row["rank"] == 1 else "tied" if row["tied_with_best"] else "",
+        state="can be first" if row["tied_with_best"] and row["rank"] != 1 else "",
+        mark="best" if row["rank"] == 1 else "",
     )
 
 

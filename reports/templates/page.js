@@ -1,4 +1,95 @@
 "use strict";
+document.documentElement.classList.add("scripted");
+
+// Light or dark: the first click leaves the setting of the system.
+document.querySelector("#theme")?.addEventListener("click", () => {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+});
+
+// The current section is marked in the contents.
+const links = new Map([...document.querySelectorAll(".contents a")].map((a) => [a.hash.slice(1), a]));
+const visible = new Set();
+const watcher = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) visible[isIntersecting ? "add" : "delete"](target.id);
+  const current = [...links.keys()].find((id) => visible.has(id));
+  for (const [id, a] of links) id === current ? a.setAttribute("aria-current", "true") : a.removeAttribute("aria-current");
+}, { rootMargin: "-10% 0px -60%" });
+for (const section of document.querySelectorAll("main > section")) watcher.observe(section);
+
+// Tables: search in rows, hide columns and encoders, copy as CSV. A row or cell stays when nothing hides it.
+const MOST_PLAIN = 6; // rows of a table without a search
+const hiddenEncoders = new Set();
+const tables = [...document.querySelectorAll(".table")].map((box) => {
+  const table = box.querySelector("table"), body = table.tBodies[0];
+  const heads = [...table.tHead.rows], last = [...heads.at(-1).cells];
+  const groups = heads.length > 1 ? [...heads[0].cells].flatMap((c) => Array(c.colSpan).fill(c)) : last.map(() => null);
+  const title = (i) => last[i].textContent.trim();
+  const group = (i) => groups[i]?.textContent.trim() ?? "";
+  const state = { columns: new Set(), search: "" };
+  const update = () => {
+    const gone = last.map((_, i) => state.columns.has(i) || hiddenEncoders.has(title(i)) || hiddenEncoders.has(group(i)));
+    for (const row of [heads.at(-1), ...body.rows]) [...row.cells].forEach((c, i) => c.classList.toggle("gone", gone[i]));
+    for (const c of new Set(groups.filter(Boolean))) {
+      const own = gone.filter((_, i) => groups[i] === c);
+      c.classList.toggle("gone", own.every(Boolean));
+      c.colSpan = Math.max(1, own.filter((hidden) => !hidden).length);
+    }
+    for (const row of body.rows) {
+      const wanted = !state.search || row.textContent.toLowerCase().includes(state.search);
+      row.classList.toggle("gone", !wanted || hiddenEncoders.has(row.cells[0]?.querySelector(".value").textContent));
+    }
+  };
+  return { box, table, body, last, title, group, state, update };
+});
+const csv = ({ body, last, title, group }) => {
+  const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const kept = last.map((c, i) => i).filter((i) => !last[i].classList.contains("gone"));
+  const lines = [kept.map((i) => [group(i), title(i)].filter(Boolean).join(" "))];
+  for (const row of body.rows) {
+    if (row.classList.contains("gone")) continue;
+    lines.push(kept.map((i) => [...row.cells[i].querySelectorAll("span:not(.bar)")].map((s) => s.textContent).join(" ")));
+  }
+  return lines.map((line) => line.map(quoted).join(",")).join("\n") + "\n";
+};
+for (const one of tables) {
+  const { box, table, last, title, group, state, update } = one;
+  if (!table.hasAttribute("data-sortable") && one.body.rows.length <= MOST_PLAIN) continue;
+  const name = table.caption.textContent, tools = document.createElement("div");
+  tools.className = "tools";
+  const add = (tag, fields, ...children) => {
+    const made = Object.assign(document.createElement(tag), fields);
+    made.append(...children);
+    return made;
+  };
+  if (one.body.rows.length > MOST_PLAIN) {
+    const search = add("input", { type: "search", placeholder: "Search", ariaLabel: `Search: ${name}` });
+    search.addEventListener("input", () => { state.search = search.value.trim().toLowerCase(); update(); });
+    tools.append(search);
+  }
+  const choices = last.slice(1).map((_, at) => {
+    const i = at + 1, box = add("input", { type: "checkbox", checked: true });
+    box.addEventListener("change", () => { state.columns[box.checked ? "delete" : "add"](i); update(); });
+    return add("label", {}, box, ` ${[group(i), title(i)].filter(Boolean).join(" · ")}`);
+  });
+  tools.append(add("details", {}, add("summary", { textContent: "Columns", ariaLabel: `Columns: ${name}` }), add("div", {}, ...choices)));
+  const copy = add("button", { type: "button", textContent: "Copy as CSV", ariaLabel: `Copy as CSV: ${name}` });
+  copy.addEventListener("click", async () => {
+    const done = await navigator.clipboard.writeText(csv(one)).then(() => "Copied", () => "Not allowed here");
+    copy.textContent = done;
+    setTimeout(() => { copy.textContent = "Copy as CSV"; }, 1500);
+  });
+  tools.append(copy);
+  box.prepend(tools);
+}
+for (const box of document.querySelectorAll("#page-tools input")) {
+  box.addEventListener("change", () => {
+    hiddenEncoders[box.checked ? "delete" : "add"](box.value);
+    for (const { update } of tables) update();
+  });
+}
+
 // Sorting: a heading is a button; numbers compare by the exact value in data-sort, everything else as text.
 for (const table of document.querySelectorAll("table[data-sortable]")) {
   const body = table.tBodies[0];
@@ -24,7 +115,6 @@ for (const table of document.querySelectorAll("table[data-sortable]")) {
 
 // Cases: one stays when it has every chosen value and every word of the text. The choice is in the address, after
 // the id of the gallery: #cases?missed=A&found=B&text=red
-document.documentElement.classList.add("scripted");
 for (const gallery of document.querySelectorAll(".gallery")) {
   const form = gallery.querySelector(".filters");
   const cases = [...gallery.querySelectorAll(".case")].map((element) => ({
@@ -41,6 +131,10 @@ for (const gallery of document.querySelectorAll(".gallery")) {
         : one.tags[name].includes(value),
     );
   const count = (n) => n.toLocaleString("en");
+  let open = 8; // cases that are displayed before the reader asks for the others; all of them on paper
+  const more = Object.assign(document.createElement("button"), { type: "button", className: "more" });
+  gallery.insertBefore(more, gallery.querySelector(".viewer"));
+  more.addEventListener("click", () => { open = Infinity; choose(); });
   // of all stored queries, where the choice is one that their totals answer
   const stored = ({ corpus, direction, missed, found, ...others }) => {
     if (!(missed || found) || Object.keys(others).length) return "";
@@ -54,10 +148,14 @@ for (const gallery of document.querySelectorAll(".gallery")) {
     const wanted = chosen();
     let shown = 0;
     for (const one of cases) {
-      one.element.hidden = !fits(one, wanted);
-      if (!one.element.hidden) shown += 1;
+      const kept = fits(one, wanted);
+      one.element.hidden = !kept;
+      if (kept) shown += 1;
+      one.element.classList.toggle("later", shown > open);
     }
-    gallery.querySelector(".shown").textContent = `${count(shown)} of ${count(cases.length)} cases shown.${stored(wanted)}`;
+    gallery.querySelector(".shown").textContent = `${count(shown)} of ${count(cases.length)} cases fit.${stored(wanted)}`;
+    more.hidden = shown <= open;
+    more.textContent = `Show the other ${count(shown - open)} cases`;
   };
   const write = () => {
     const query = new URLSearchParams(chosen()).toString();
@@ -65,6 +163,11 @@ for (const gallery of document.querySelectorAll(".gallery")) {
     choose();
   };
   const read = () => {
+    const single = document.getElementById(location.hash.slice(1));
+    if (single && cases.some(({ element }) => element === single)) {
+      single.classList.remove("later");
+      single.scrollIntoView();
+    }
     const [, id, query] = location.hash.match(/^#([^?]*)\?(.*)$/) ?? [];
     if (id !== gallery.id) return;
     const wanted = new URLSearchParams(query);

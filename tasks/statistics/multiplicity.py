@@ -1,4 +1,4 @@
-"""p-values adjusted for multiple testing, and the marks that show their significance."""
+"""p-values adjusted for multiple testing."""
 
 from __future__ import annotations
 
@@ -41,16 +41,6 @@ def adjusted(
     for i, value in zip(tested, _holm(p) if adjustment == "holm" else false_discovery_control(p), strict=True):
         result[i] = float(value)
     return result
-
-
-def significance_mark(p_adjusted: float) -> str:
-    """``**`` for an adjusted p-value below 0.01, ``*`` below 0.05, else ``ns`` (not significant).
-
-    Examples:
-        >>> [significance_mark(p) for p in (0.0099, 0.01, 0.05)]
-        ['**', '*', 'ns']
-    """
-    return "**" if p_adjusted < 0.01 else "*" if p_adjusted < ALPHA else "ns"
 
 
 def _holm(p: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -188,7 +188,7 @@ def test_a_users_metric_with_texts_and_nan_enters_every_table_and_the_report(
         for section in written["page"]["sections"]
     }
     title = f"Found first, of captions of at most n words ({name})"
-    for section in ("leaderboard", "significance", "slices"):
+    for section in ("leaderboard", "differences", "slices"):
         assert any(title in text for text in captions[section]), section
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from reports.elements.gallery import Answer, Case, Filter, Gallery, Grid, Hit
+from reports.elements.gallery import Answer, Case, Cases, Filter, Gallery, Grid, Hit
 from reports.elements.page import (
     Bar,
     Cell,
     Chart,
-    Choice,
-    Choices,
     Column,
+    Evidence,
     Notice,
     Report,
     Section,
@@ -45,7 +44,7 @@ LEADERBOARD = Table(
         (
             Cell(text="tiny-colpali"),
             Cell(text="1–2", sort="-1.002"),
-            Cell(text="81.6", note="78.9–84.1", sort="0.816", mark="tied"),
+            Cell(text="81.6", note="78.9–84.1", sort="0.816", state="equivalent"),
             Cell(text="–", mark="muted", title="not evaluated"),
         ),
     ),
@@ -114,20 +113,33 @@ FIXED = Report(
     facts=(("Encoders", "2"), ("Newest result", "2026-11-20 12:00 UTC")),
     sections=(
         Section(
-            id="verdict",
-            title="Which encoder to choose",
-            lead="Based on the results of this report.",
+            id="answer",
+            title="Answer",
+            lead="",
             blocks=(
-                Choices(
-                    items=(
-                        Choice(
-                            question="Accuracy",
-                            answer=("tiny-clip", "tiny-colpali"),
-                            figure="82.7 % (79.9–85.3)",
-                            basis="R@1 under t2i/all on shapes",
-                            reason="2 statistically tied encoders.",
+                Evidence(lines=("shapes: +1.1 (−2.4 to 4.3, adjusted p 0.542).",)),
+                Cases(
+                    id="answer-failures",
+                    caption="A failure of tiny-clip",
+                    cases=(
+                        Case(
+                            id="case-shapes-1",
+                            query="a *red* square",
+                            expected=(Hit(rank="", label="scene-1", thumbnail="sha1", score="", right=True),),
+                            answers=(
+                                Answer(
+                                    encoder="tiny-clip",
+                                    rank="rank 3",
+                                    right=False,
+                                    hits=(Hit(rank="1", label="scene-2", thumbnail="", score="0.391", right=False),),
+                                ),
+                            ),
+                            tags={},
+                            labels=(),
+                            summary="No encoder is right.",
+                            about="shapes, missed by all",
                         ),
-                    )
+                    ),
                 ),
                 Notice(
                     title="1 result far from the published figure",
@@ -156,4 +168,7 @@ FIXED = Report(
     thumbnails={"sha1": PIXEL},
     sources="0123456789abcdef",
     colophon="Made by capim for a test.",
+    answer="Choose tiny-clip: against tiny-colpali equivalent within 1 point on text to image.",
+    encoders=("tiny-clip", "tiny-colpali"),
+    strip=(("Equivalent", "the true difference is smaller than 1 point."),),
 )

@@ -192,6 +192,10 @@ def comparison(
     b: str,
     difference: float | None,
     p: float | None,
+    *,
+    half: float = 0.01,
+    p_equivalent: float | None = 0.6,
+    margin: float = 0.01,
 ) -> None:
     """Adds one comparison row: a minus b."""
     store.tables["comparisons"].append(
@@ -206,8 +210,8 @@ def comparison(
             "encoder_b": b,
             "fingerprint_b": store.specs[b].fingerprint,
             "difference": difference,
-            "ci_low": None if difference is None else difference - 0.01,
-            "ci_high": None if difference is None else difference + 0.01,
+            "ci_low": None if difference is None else difference - half,
+            "ci_high": None if difference is None else difference + half,
             "interval_method": "percentile",
             "p_exact": False,
             "p_sign_flip": p,
@@ -215,8 +219,8 @@ def comparison(
             "p_adjusted": p,
             "adjustment": "max-t",
             "family": "headline" if protocol in DIRECTIONS and metric == "R@1" else "exploratory",
-            "p_equivalent": None if difference is None else 0.6,
-            "margin": 0.01,
+            "p_equivalent": None if difference is None else p_equivalent,
+            "margin": margin,
             "wins": 120,
             "ties": 800,
             "losses": 80,

@@ -92,7 +92,7 @@ def test_the_gallery_filters_by_keyboard(page: Watched) -> None:
     shown = gallery.locator(".case:not([hidden])").count()
     assert chosen
     assert 0 < shown <= total
-    assert gallery.locator("output").inner_text().startswith(f"{shown} of {total} cases shown. Of all ")
+    assert gallery.locator("output").inner_text().startswith(f"{shown} of {total} cases fit. Of all ")
 
 
 ONE_BLOCK_OF_EACH_KIND = """() => document.querySelectorAll("main section").forEach((section) => {

@@ -1,0 +1,148 @@
+"""How encoders stand: the headline tasks of a corpus, the decision on every pair, and what is at chance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple, TypeAlias
+
+from reports.rows.languages import DIRECTIONS, cross_lingual
+from reports.rows.report_data import ReportData, Row
+from store.types import Direction, EvalProtocol
+from tasks.metrics.headline import RSUM, headline_of
+from tasks.statistics.decisions import Decision, decide
+
+DIRECTION_TITLES = {"t2i": "text to image", "i2t": "image to text"}
+SUM = RSUM  # both directions together
+Chance: TypeAlias = Literal["", "at chance", "below chance"]
+Overall: TypeAlias = Literal["better", "worse", "equivalent", "undecided", "mixed", "untested"]
+
+
+class Task(NamedTuple):
+    """One headline figure of a corpus, and its name in plain words."""
+
+    corpus: str
+    protocol: str
+    metric: str
+    title: str
+
+
+def headline_tasks(data: ReportData, corpus: str) -> list[Task]:
+    """The headline of a corpus that was evaluated: both directions, binding, or the means over languages."""
+    directions: dict[str, Direction] = {}
+    for protocol in data.protocols(corpus):
+        if not set("*+") & set(protocol):
+            directions[protocol] = _direction(data, corpus, protocol)
+    protocols = [EvalProtocol(id=id_, direction=direction, title="") for id_, direction in directions.items()]
+    figures = dict.fromkeys(
+        (f"{parts.direction}/*/*" if (parts := cross_lingual(figure.protocol)) else figure.protocol, figure.metric)
+        for figure in headline_of(protocols)
+    )
+    tasks = [Task(corpus, protocol, metric, plain_title(protocol, metric)) for protocol, metric in figures]
+    return sorted((t for t in tasks if data.ranked(*t[:3])), key=lambda t: (t.protocol.startswith("i2t"), t.protocol))
+
+
+def _direction(data: ReportData, corpus: str, protocol: str) -> Direction:
+    metrics = {row["metric"] for row in data.of(corpus, protocol)}
+    if "winoground_group" in metrics:
+        return "quadruples"
+    if "pair_accuracy" in metrics:
+        return "pairs"
+    return "i2t" if protocol.startswith("i2t") else "t2i"
+
+
+def plain_title(protocol: str, metric: str) -> str:
+    """What a figure is about, in plain words.
+
+    Examples:
+        >>> plain_title("t2i/all", "R@1"), plain_title("winoground/object", "winoground_text")
+        ('text to image', 'binding, object')
+    """
+    direction = DIRECTION_TITLES.get(protocol.partition("/")[0], "")
+    if protocol.endswith("/*/*"):
+        return f"{direction}, mean over languages"
+    if metric.startswith("winoground_"):
+        return "binding" + protocol.removeprefix("winoground").replace("/", ", ")
+    if metric == "pair_accuracy":
+        return f"hard negatives, {protocol}"
+    return direction if protocol in ("t2i/all", "i2t/any") else f"{direction}, {protocol}"
+
+
+def values(data: ReportData, task: Task) -> dict[str, float]:
+    """Encoder to its value, best first; without those that have none."""
+    rows = data.ranked(task.corpus, task.protocol, task.metric)
+    return {row["encoder"]: row["value"] for row in rows if row["value"] is not None}
+
+
+def decision(data: ReportData, corpus: str, protocol: str, metric: str, a: str, b: str) -> Decision | None:
+    """What the tests say of ``a`` against ``b``; None where they were not tested."""
+    row = data.comparison(corpus, protocol, metric, a, b)
+    return None if row is None else decision_of(data, row)
+
+
+def decision_of(data: ReportData, row: Row) -> Decision | None:
+    """What the tests of one comparison say of its first encoder; None without a test."""
+    if row["p_adjusted"] is None and row["p_equivalent"] is None:
+        return None
+    return decide(
+        row["difference"],
+        low=row["ci_low"],
+        high=row["ci_high"],
+        p_adjusted=row["p_adjusted"],
+        p_equivalent=row["p_equivalent"],
+        lower_is_better=row["metric"] in data.smaller_is_better,
+    )
+
+
+def overall(data: ReportData, tasks: Iterable[Task], a: str, b: str) -> Overall:
+    """What the tests say of ``a`` against ``b`` over all headline tasks of a corpus.
+
+    Better: significantly in one task, and in all others either better or equivalent; or in none worse, and better by
+    the sum of both directions (RSUM).
+    """
+    tasks = list(tasks)
+    decisions = [decision(data, *task[:3], a, b) for task in tasks]
+    states = {d.state for d in decisions if d is not None}
+    if not states or None in decisions:
+        return "untested"
+    if {"better", "worse"} <= states:
+        return "mixed"
+    if states == {"equivalent"}:
+        return "equivalent"
+    for side in ("better", "worse"):
+        if side in states:
+            both = decision(data, tasks[0].corpus, *SUM, a, b)
+            supported = "undecided" not in states or (both is not None and both.state == side)
+            return side if supported else "undecided"
+    return "undecided"
+
+
+def chance_of(row: Row | None) -> Chance:
+    """Whether a result is shown to be better than chance (empty), is not, or is worse than chance.
+
+    Examples:
+        >>> row = {"value": 0.01, "ci_low": 0.0, "ci_high": 0.02, "chance": 0.005}
+        >>> chance_of(row), chance_of({**row, "chance": 0.03}), chance_of({**row, "ci_low": 0.006})
+        ('at chance', 'below chance', '')
+    """
+    if row is None or row["chance"] is None or row["value"] is None:
+        return ""
+    low, high = (row["value"] if row[end] is None else row[end] for end in ("ci_low", "ci_high"))
+    return "" if low > row["chance"] else "below chance" if high < row["chance"] else "at chance"
+
+
+def language_cells(data: ReportData, corpus: str, encoder: str, language: str) -> list[Row]:
+    """R@1 of an encoder in a language, in both directions and by every translator."""
+    rows = (
+        data.row(corpus, protocol, "R@1", encoder)
+        for protocol in data.protocols(corpus)
+        if (parts := cross_lingual(protocol)) is not None
+        and parts.language == language
+        and parts.direction in DIRECTIONS
+    )
+    return [row for row in rows if row is not None and row["value"] is not None]
+
+
+def reads(data: ReportData, corpus: str, encoder: str, language: str) -> bool:
+    """Whether more than half of the results of an encoder in a language are better than chance."""
+    cells = language_cells(data, corpus, encoder, language)
+    return 2 * sum(not chance_of(row) for row in cells) > len(cells) or not cells

@@ -1,0 +1,169 @@
+"""The first screen: the answer in one sentence, every encoder on every task, and where it breaks."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from reports import format as show
+from reports.elements.cells import axis_of, result_cell
+from reports.elements.page import Block, Cell, Evidence, Mark, Section, Table
+from reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, texts
+from reports.rows.conclusion import Conclusion, conclusions
+from reports.rows.languages import DIRECTIONS, cross_lingual, language_name, languages, translators
+from reports.rows.report_data import ReportData, Row
+from reports.rows.speed import bytes_per_image, image_rate
+from reports.rows.standing import DIRECTION_TITLES, Task, chance_of, decision, language_cells, values
+from reports.sections import breaks
+from reports.sections.frontier import rate_cell
+from reports.sections.sentence import answer, margin_words, state_words
+
+OPEN_LANGUAGES = 8  # more are folded
+WORDS = {"better": "good", "worse": "bad"}
+
+
+def section(data: ReportData) -> Section:
+    """The answer, the grid of encoders and tasks, and where it breaks."""
+    found = conclusions(data)
+    blocks: list[Block] = []
+    if found:
+        order = _order(data, found)
+        blocks = [_grid(data, found, order), Evidence(lines=answer(data)[1:]), *breaks.blocks(data, order)]
+        blocks += [_languages(data, corpus, order) for corpus in data.corpus_names() if languages(data, corpus)]
+    return Section(
+        id="answer",
+        title="Every encoder on every task",
+        lead="Figures in percent with intervals, what the tests say of each against the highest, and where it breaks.",
+        blocks=tuple(blocks),
+    )
+
+
+def strip(data: ReportData) -> tuple[tuple[str, str], ...]:
+    """What the numbers of a report estimate, and what its words mean."""
+    row = next((r for r in data.results if r["ci_low"] is not None), None)
+    level = f"{show.percent(row['level'], 0)}{show.PERCENT} intervals" if row else "no intervals"
+    tested = next((r for r in data.comparisons if r["p_equivalent"] is not None and r["metric"] == "R@1"), None)
+    tested = tested or next(iter(data.comparisons), None)
+    margin = margin_words(tested["metric"], tested["margin"]) if tested else ""
+    estimated = f"the figure for this gallery, over images (or queries) like these; {level} over images."
+    within = f"the true difference is smaller than {margin}, and a test says so." if margin else "no test says so yet."
+    return (
+        ("What is estimated", f"{estimated} Another gallery has other figures."),
+        ("Better, worse", "a paired test over the same images, adjusted for all pairs of encoders, says so."),
+        ("Equivalent", within),
+        ("Undecided", "neither: the number is how much worse it could be."),
+    )
+
+
+def _order(data: ReportData, found: list[Conclusion]) -> list[str]:
+    """The encoders as the first conclusion orders them, then the others by name."""
+    return list(dict.fromkeys([*found[0].names, *found[0].order, *data.encoder_names()]))
+
+
+def _grid(data: ReportData, found: list[Conclusion], order: list[str]) -> Table:
+    """Every encoder on every headline task, with what the tests say of it against the highest."""
+    tasks = [task for conclusion in found for task in conclusion.tasks]
+    rows: dict[str, list[Row]] = {}
+    for task in tasks:
+        rows.setdefault(task.metric, []).extend(data.ranked(*task[:3]))
+    axes = {metric: axis_of(of) for metric, of in rows.items()}
+    columns: list[ColumnOf[str]] = [
+        texts("Encoder", str),
+        *(
+            numbers(
+                task.title,
+                partial(task_cell, data=data, task=task, axis=axes[task.metric]),
+                group=task.corpus,
+                explain=f"{task.metric} under {task.protocol}, percent",
+            )
+            for task in tasks
+        ),
+    ]
+    corpus = found[0].corpus
+    rates, sizes = image_rate(data, corpus), bytes_per_image(data, corpus)
+    if rates:
+        explain = "Forward pass: median and interquartile range of batches; measured, not tested"
+        columns.append(numbers("images/s", lambda name: rate_cell(rates.get(name)), group="cost", explain=explain))
+    if sizes:
+        columns.append(measures("size/image", sizes.get, show.size, group="cost", explain="As stored"))
+    shown = show.listing([f"{m} ({show.listing(sorted({t.protocol for t in tasks if t.metric == m}))})" for m in axes])
+    return pivot(
+        "answer-grid",
+        "Encoders and tasks",
+        order,
+        *columns,
+        sortable=True,
+        note=f"Percent with interval: {shown}. Below a number: against the highest of the column. Bars of one metric "
+        "share an axis; the dotted line is chance.",
+    )
+
+
+def task_cell(name: str, *, data: ReportData, task: Task, axis: tuple[float, float]) -> Cell:
+    """The result of an encoder on a task, with its state against the best and whether it hides results at chance."""
+    row = data.row(*task[:3], name)
+    if row is None or row["value"] is None:
+        return result_cell(row)
+    mark, states = "", list[str]()
+    best = next(iter(values(data, task)))
+    if chance := chance_of(row):
+        states.append(chance)
+    if name == best:
+        states.append("highest")
+    else:
+        states.append(state_words(data, task, name, best, short=True))
+        found = decision(data, *task[:3], name, best)
+        mark = "" if found is None else WORDS.get(found.state, "")
+    if task.protocol.endswith("/*/*") and (hidden := _hidden(data, task, name)):
+        states.append(hidden)
+    weak: Mark = "bad" if chance else "best" if name == best else "bad" if mark == "bad" else ""
+    return result_cell(row, mark=weak, axis=axis, state="; ".join(states))
+
+
+def _hidden(data: ReportData, task: Task, name: str) -> str:
+    """The languages whose results a mean hides although they are not better than chance."""
+    direction, codes = task.protocol.split("/")[0], languages(data, task.corpus)
+    weak = [
+        code
+        for code in codes
+        if any(
+            chance_of(row)
+            for row in language_cells(data, task.corpus, name, code)
+            if row["protocol"].startswith(direction)
+        )
+    ]
+    return f"{len(weak)} of {show.count(len(codes), 'language')} not better than chance" if weak else ""
+
+
+def _languages(data: ReportData, corpus: str, order: list[str]) -> Table:
+    """R@1 of every encoder in every language and direction: the lowest of its translators."""
+    codes = languages(data, corpus)
+    encoders = [name for name in order if name in data.encoder_names(corpus)]
+    used = {parts.direction for p in data.protocols(corpus) if (parts := cross_lingual(p)) is not None}
+
+    def lowest(code: str, name: str, direction: str) -> Row | None:
+        rows = [r for r in language_cells(data, corpus, name, code) if r["protocol"].startswith(direction)]
+        return min(rows, key=lambda r: (r["value"], r["protocol"]), default=None)
+
+    cells = [row for d in used for name in encoders for code in codes if (row := lowest(code, name, d)) is not None]
+    axis = axis_of(cells)
+
+    def cell(code: str, *, name: str, direction: str) -> Cell:
+        row = lowest(code, name, direction)
+        weak = chance_of(row)
+        return result_cell(row, axis=axis, state=weak, mark="bad" if weak else "") if row else absent("not evaluated")
+
+    several = len(translators(data, corpus)) > 1
+    return pivot(
+        f"answer-languages-{corpus}",
+        f"Every language · {corpus} · R@1" + (", the lowest of its translators" if several else ""),
+        codes,
+        texts("Language", lambda code: Cell(text=language_name(code), title=code)),
+        *(
+            numbers(name, partial(cell, name=name, direction=direction), group=DIRECTION_TITLES[direction])
+            for direction in DIRECTIONS
+            if direction in used
+            for name in encoders
+        ),
+        sortable=True,
+        dense=True,
+        folded=f"All {len(codes)} languages of {corpus}" if len(codes) > OPEN_LANGUAGES else "",
+    )

@@ -1,0 +1,107 @@
+"""Where it breaks: the worst slices, everything that is not better than chance, and three failures with pictures."""
+
+from __future__ import annotations
+
+from reports import format as show
+from reports.elements.cells import metric_title
+from reports.elements.gallery import Cases
+from reports.elements.page import Block, Cell, Notice, Table
+from reports.elements.tables import numbers, pivot, texts
+from reports.rows.languages import cross_lingual, language_name
+from reports.rows.report_data import ReportData, Row
+from reports.rows.selected_queries import SelectedQuery
+from reports.rows.standing import DIRECTION_TITLES, chance_of, headline_tasks, plain_title
+from reports.sections.cases import case_of
+from reports.sections.parts import TITLES, slice_cell
+
+WORST = 3
+PARTS = ("complexity", "supercategory", "category", "length", "ordinal", "tags", "truncated-captions")
+NAMED = 12  # lines about results at chance
+CHECKED = frozenset({"R@1", "nDCG@10", "pair_accuracy", "winoground_text", "winoground_image", "winoground_group"})
+
+
+def blocks(data: ReportData, order: list[str]) -> list[Block]:
+    """The blocks that have anything to show; ``order``: the encoders, the recommended one first."""
+    made: list[Block | None] = [_at_chance(data, order), _worst_slices(data, order), _failures(data, order)]
+    return [block for block in made if block is not None]
+
+
+def _worst_slices(data: ReportData, order: list[str]) -> Table | None:
+    """The lowest slices of the first encoder that has any, with the same of every other encoder."""
+    tasks = {t[:3]: t for corpus in data.corpus_names() for t in headline_tasks(data, corpus)}
+    parts: dict[tuple[str, ...], dict[str, Row]] = {}
+    for row in data.slices:
+        key = row["corpus"], row["protocol"], row["metric"]
+        apart = row["level_name"] == "without" and row["analysis"] != "complexity"
+        part = row["analysis"] in PARTS and row["level_name"] != "difference" and not apart
+        if key in tasks and part and row["value"] is not None and row["ci_low"] is not None:
+            level = row["level_name"]
+            named = {"with": row["feature"], "without": f"without {row['feature']}"}
+            name = named.get(level, f"{row['feature']} {level}".strip())
+            parts.setdefault((*key, row["analysis"], name), {})[row["encoder"]] = row
+    encoders = [name for name in order if any(name in of for of in parts.values())]
+    if not encoders:
+        return None
+    first = encoders[0]
+    worst = sorted((key for key, of in parts.items() if first in of), key=lambda key: (parts[key][first]["value"], key))
+    return pivot(
+        "answer-slices",
+        f"The worst {show.count(min(WORST, len(worst)), 'slice')} of {first}",
+        worst[:WORST],
+        texts("Slice", lambda key: Cell(text=key[4], note=TITLES[key[3]])),
+        texts("task", lambda key: f"{tasks[key[:3]].title} ({key[0]})"),  # type: ignore[index]
+        numbers("queries", lambda key: show.number(parts[key][first]["n_queries"], 0)),
+        *(numbers(name, lambda key, name=name: slice_cell(parts[key].get(name))) for name in encoders),  # type: ignore[misc]
+        note="Percent with interval; slices with too few images for an interval are left out.",
+    )
+
+
+def _at_chance(data: ReportData, order: list[str]) -> Notice | None:
+    """A line for all results on a corpus with the same encoders at or below chance; languages are joined."""
+    found: dict[tuple[str, str, str], dict[str, set[str]]] = {}  # corpus, part, state: kind of result to its encoders
+    for row in data.results:
+        weak = chance_of(row)
+        if row["metric"] in CHECKED and not set("@*+") & set(row["protocol"]) and weak:
+            parts = cross_lingual(row["protocol"])
+            what = language_name(parts.language) if parts else plain_title(row["protocol"], row["metric"])
+            kind = DIRECTION_TITLES[parts.direction] if parts else metric_title(row["metric"])
+            found.setdefault((row["corpus"], what, weak), {}).setdefault(kind, set()).add(row["encoder"])
+    joined: dict[tuple[str, str, tuple[str, ...], str], list[str]] = {}
+    for (corpus, what, state), kinds in found.items():
+        for names in dict.fromkeys(tuple(n for n in order if n in of) for of in kinds.values()):
+            same = sorted((kind for kind, of in kinds.items() if of == set(names)), reverse=True)
+            joined.setdefault((corpus, state, names, show.listing(same)), []).append(what)
+    if not joined:
+        return None
+    items = []
+    for (corpus, state, names, same_kinds), whats in sorted(joined.items(), key=lambda i: (-len(i[0][2]), i[0])):
+        of_whom = "every encoder" if len(names) == len(order) > 1 else show.listing(list(names))
+        items.append(f"{show.listing(whats)}, {same_kinds} ({corpus}): {state} for {of_whom}")
+    if len(items) > NAMED:
+        items = [*items[:NAMED], f"and {show.count(len(items) - NAMED, 'more line')}, in the tables below"]
+    return Notice(title="Not better than chance", items=tuple(items), mark="bad")
+
+
+def _failures(data: ReportData, order: list[str]) -> Cases | None:
+    """Three captions whose image the first encoder misses, furthest from the first place; no ambiguous miss."""
+    missed = {
+        number: rank
+        for number, query in enumerate(data.queries, 1)
+        if query.direction == "t2i" and (rank := _rank(data, query, order[0])) > 1
+    }
+    chosen = sorted(missed, key=lambda number: (-missed[number], number))[:WORST]
+    if not chosen:
+        return None
+    return Cases(
+        id="answer-failures",
+        caption=f"{show.count(len(chosen), 'failure')} of {order[0]}",
+        cases=tuple(case_of(data, data.queries[number - 1], number) for number in chosen),
+        note="The picture that belongs to the text, then what each encoder puts first. All cases are under failures.",
+    )
+
+
+def _rank(data: ReportData, query: SelectedQuery, encoder: str) -> int:
+    """The rank of the relevant image; 0 where the encoder has none, or where another image may be right too."""
+    if data.ambiguous.get((query.corpus, query.protocol, encoder, query.query_id)):
+        return 0
+    return next((ranked.rank_best for ranked in query.lists if ranked.encoder == encoder), 0)

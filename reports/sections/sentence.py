@@ -1,0 +1,252 @@
+"""The answer of a report in one sentence that can be forwarded, and the tests behind it, one line each."""
+
+from __future__ import annotations
+
+from reports import format as show
+from reports.elements.cells import difference_text, figure_text, is_fraction, range_text
+from reports.rows.conclusion import Conclusion, conclusions, leading, unread
+from reports.rows.languages import language_name
+from reports.rows.report_data import ReportData, Row
+from reports.rows.speed import Speed, image_rate
+from reports.rows.standing import Task, chance_of, decision, decision_of, values
+
+NO_RESULT = "No headline figure was evaluated: nothing to choose by."
+
+
+def answer(data: ReportData) -> tuple[str, ...]:
+    """The sentence, then the evidence: one line for every corpus."""
+    found = conclusions(data)
+    if not found:
+        return (NO_RESULT,)
+    return (_sentence(data, found), *(_evidence(data, conclusion) for conclusion in found))
+
+
+def _sentence(data: ReportData, found: list[Conclusion]) -> str:
+    main = leading(found)
+    chosen = {c.names[0] for c in main if c.outcome == "one"}
+    if len(main) == 1:
+        text = _of_one(data, main[0])
+    elif len(chosen) == 1 and all(c.outcome == "one" for c in main):
+        text = f"Choose {main[0].names[0]}: better than every other encoder on {_all_of([c.corpus for c in main])}"
+    else:
+        text = "No encoder is best on every corpus: " + "; ".join(
+            f"{'; '.join(_brief(group[0]))} on {show.listing([c.corpus for c in group])}" for group in _groups(main)
+        )
+    if len(chosen) == 1 and all(c.outcome == "one" for c in main):
+        [best] = chosen
+        text += _elsewhere_worse(data, found[len(main) :], best)
+    return f"{text}{_not_read(data)}."
+
+
+def _groups(found: list[Conclusion]) -> list[list[Conclusion]]:
+    groups: dict[tuple[str, tuple[str, ...]], list[Conclusion]] = {}
+    for conclusion in found:
+        groups.setdefault((conclusion.outcome, conclusion.names), []).append(conclusion)
+    return list(groups.values())
+
+
+def _brief(conclusion: Conclusion) -> list[str]:
+    names = list(conclusion.names)
+    return [
+        {
+            "one": names[0],
+            "alone": f"only {names[0]} was evaluated",
+            "equivalent": f"{show.listing(names)} are equivalent",
+            "undecided": f"undecided between {show.listing(names)}",
+            "untested": f"not tested ({names[0]} has the highest figures)",
+            "chance": "none is better than chance",
+        }[conclusion.outcome]
+    ]
+
+
+def _all_of(names: list[str]) -> str:
+    return show.listing(names) if len(names) < 4 else f"all {len(names)} corpora"
+
+
+def _of_one(data: ReportData, conclusion: Conclusion) -> str:
+    names, tasks = list(conclusion.names), conclusion.tasks
+    titles = show.listing([task.title for task in tasks])
+    if conclusion.outcome == "chance":
+        return f"No choice: no encoder is better than chance on {titles} ({conclusion.corpus})"
+    if conclusion.outcome == "alone":
+        figures = [f"{figure_text(data.row(*task[:3], names[0]))} on {task.title}" for task in tasks]
+        return f"Only {names[0]} was evaluated: {tasks[0].metric} {show.listing(figures)}" + _weak(
+            data, tasks, names[0]
+        )
+    if conclusion.outcome == "untested":
+        highest = [f"{next(iter(values(data, task)))} on {task.title}" for task in tasks]
+        return f"Not tested, so no choice: highest is {show.listing(highest)} (run `capim compare`)"
+    if conclusion.outcome == "one":
+        clauses = _clauses(data, tasks, names[0], conclusion.rival)
+        clauses += _speed(data, conclusion.corpus, names[0], conclusion.rival)
+        closest = (
+            f"against {conclusion.rival}, the closest, "
+            if len(conclusion.order) > 2
+            else f"against {conclusion.rival} "
+        )
+        return f"Choose {names[0]}: {closest}{', '.join(clauses)}{_weak(data, tasks, names[0])}"
+    if conclusion.outcome == "equivalent":
+        within = _within(data, tasks[0], names[0], names[1])
+        both = "both" if len(names) == 2 else "all"
+        fast = "; ".join(f"{names[0]} is {clause}" for clause in _speed(data, conclusion.corpus, names[0], names[1]))
+        return f"Choose by cost: {show.listing(names)} are {both} equivalent{within} on {titles}" + (
+            f"; {fast}" if fast else ""
+        )
+    first, second, *more = names if len(names) > 1 else [*names, conclusion.rival]
+    clauses = _clauses(data, tasks, first, second) + _speed(data, conclusion.corpus, first, second)
+    others = f" (and {show.count(len(more), 'other')})" if more else ""
+    return (
+        f"No winner: the tests do not decide between {first} and {second}{others}: {first} is {', '.join(clauses)}"
+        + _weak(data, tasks, first)
+    )
+
+
+def _clauses(data: ReportData, tasks: tuple[Task, ...], name: str, rival: str) -> list[str]:
+    """How an encoder stands against another on every task, in words."""
+    clauses = []
+    for task in tasks:
+        words, _, more = state_words(data, task, name, rival).partition(" (")
+        clauses.append(f"{words} on {task.title}" + (f" ({more}" if more else ""))
+    return clauses
+
+
+def state_words(data: ReportData, task: Task, name: str, rival: str, *, short: bool = False) -> str:
+    """Better, worse, equivalent or undecided, with the size that matters; ``short`` for a cell of a table."""
+    row = data.comparison(*task[:3], name, rival)
+    if row is None or decision_of(data, row) is None:
+        return "not tested" if short else f"not tested against {rival}"
+    return row_words(data, row, short=short)
+
+
+def row_words(data: ReportData, row: Row, *, short: bool = True) -> str:
+    """What the tests of one comparison say of its first encoder, in words."""
+    found, metric = decision_of(data, row), row["metric"]
+    if found is None:
+        return "not tested"
+    if found.state == "equivalent":
+        within = margin_words(metric, row["margin"])
+        return f"equivalent within {within}" if within and not short else "equivalent"
+    if found.state == "undecided":
+        if found.worse_by is None:
+            return "undecided"
+        worse = f"up to {amount(metric, found.worse_by)} worse"
+        return f"undecided: {worse}" if short else f"undecided (could be {worse})"
+    return f"{amount(metric, abs(row['difference']))} {found.state}"
+
+
+def amount(metric: str, size: float) -> str:
+    """A size of a difference with its unit.
+
+    Examples:
+        >>> amount("R@1", 0.01), amount("R@1", 0.043), amount("mean_rank", 2.0)
+        ('1.0 point', '4.3 points', '2.0')
+    """
+    text = difference_text(metric, size).removeprefix("+")
+    return text + (" point" if text == "1.0" else " points") * is_fraction(metric)
+
+
+def margin_words(metric: str, margin: float | None) -> str:
+    """A margin with its unit, without needless decimals.
+
+    Examples:
+        >>> margin_words("R@1", 0.01), margin_words("R@1", 0.005), margin_words("RSUM", 6.0), margin_words("R@1", None)
+        ('1 point', '0.5 points', '6 points', '')
+    """
+    if margin is None:
+        return ""
+    size = f"{round(100 * margin if is_fraction(metric) else margin, 2):g}"
+    return f"{size} {'point' if size == '1' else 'points'}" if is_fraction(metric) or metric == "RSUM" else size
+
+
+def _within(data: ReportData, task: Task, name: str, rival: str) -> str:
+    row = data.comparison(*task[:3], name, rival) or {}
+    text = margin_words(task.metric, row.get("margin"))
+    return f" within {text}" if text else ""
+
+
+def speed_ratio(first: Speed | None, second: Speed | None) -> tuple[float, float, float] | None:
+    """How many times as fast the first is: by medians, and between the far quartiles; None on different devices."""
+    if first is None or second is None or (first.device, first.precision) != (second.device, second.precision):
+        return None
+    a, b = first.stages["forward"], second.stages["forward"]
+    return a.median / b.median, a.lower / b.upper, a.upper / b.lower
+
+
+def _speed(data: ReportData, corpus: str, name: str, rival: str) -> list[str]:
+    rates = image_rate(data, corpus)
+    found = speed_ratio(rates.get(name), rates.get(rival))
+    if found is None:
+        return []
+    ratio, low, high = found
+    return [f"{show.number(ratio)} times as fast (measured, {show.span(low, high)})"]
+
+
+def _weak(data: ReportData, tasks: tuple[Task, ...], name: str) -> str:
+    """The tasks in which an encoder is not better than chance."""
+    weak = [f"{state} on {task.title}" for task in tasks if (state := chance_of(data.row(*task[:3], name)))]
+    return f", but {show.listing(weak)}" if weak else ""
+
+
+def _elsewhere_worse(data: ReportData, others: list[Conclusion], name: str) -> str:
+    """The tasks of further corpora in which the choice is worse than another encoder, or at chance."""
+    parts = []
+    for conclusion in others:
+        for task in conclusion.tasks:
+            best = next(iter(values(data, task)), name)
+            found = decision(data, *task[:3], name, best) if best != name else None
+            if found is not None and found.state == "worse":
+                parts.append(f"{state_words(data, task, name, best)} than {best} on {task.title}")
+            elif state := chance_of(data.row(*task[:3], name)):
+                parts.append(f"{state} on {task.title}")
+    return f", but {show.listing(parts)}" if parts else ""
+
+
+def _not_read(data: ReportData) -> str:
+    """The languages that no encoder reads."""
+    everyone = set(data.encoder_names())
+    found = [
+        language_name(code)
+        for code, names in unread(data).items()
+        if {*names} == {n for n in everyone if _in_language(data, n, code)}
+    ]
+    if not found:
+        return ""
+    listed = (
+        show.listing(found, "or") if len(found) < 7 else f"{show.listing(found[:5], 'or')} (and {len(found) - 5} more)"
+    )
+    return (
+        f"; no encoder reads {listed} better than chance"
+        if len(everyone) > 1
+        else f"; it reads no {listed} better than chance"
+    )
+
+
+def _in_language(data: ReportData, name: str, code: str) -> bool:
+    return any(
+        r["encoder"] == name and r["protocol"].startswith((f"t2i/{code}/", f"i2t/{code}/")) for r in data.results
+    )
+
+
+def _evidence(data: ReportData, conclusion: Conclusion) -> str:
+    """The tests of a corpus: the best encoder against its closest rival on every task."""
+    names = conclusion.names
+    first = names[0]
+    rival = names[1] if len(names) > 1 else conclusion.rival
+    if not rival:
+        figures = [f"{figure_text(data.row(*task[:3], first))} on {task.title}" for task in conclusion.tasks]
+        return f"{conclusion.corpus}: {first} {show.listing(figures)}."
+    parts = []
+    for task in conclusion.tasks:
+        row = data.comparison(*task[:3], first, rival)
+        if row is None or row["difference"] is None:
+            parts.append(f"{task.title}: not compared")
+            continue
+        interval = range_text(task.metric, row["ci_low"], row["ci_high"])
+        inner = [
+            interval,
+            f"adjusted p {show.p_value(row['p_adjusted'])}",
+            state_words(data, task, first, rival, short=True),
+        ]
+        difference = difference_text(task.metric, row["difference"])
+        parts.append(f"{task.title} {difference} ({', '.join(filter(None, inner))})")
+    return f"{conclusion.corpus}, {first} minus {rival}: {'; '.join(parts)}."

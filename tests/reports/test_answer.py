@@ -1,0 +1,177 @@
+"""The first screen: the right sentence from the tests of each kind of corpus, and nothing at chance hidden."""
+
+from __future__ import annotations
+
+import pytest
+
+from reports.build import report_of
+from reports.elements.page import Notice, Report, Section, Table
+from reports.format import PERCENT
+from reports.rows.reading import read_report_data
+from tests.reports.large import coco
+from tests.reports.stand_in import StandIn, comparison, corpus, demo, report, result, spec
+
+BOTH = "t2i/all+i2t/any"
+
+
+def tied_on_one_direction(*names: str, p_equivalent: float = 0.001, tested: bool = True) -> StandIn:
+    """Encoders equal on text to image; on image to text each is 20 points better than the next."""
+    store = StandIn(specs={n: spec(n) for n in names}, contents={"photos": corpus("photos", n_images=40)})
+    for i, name in enumerate(names):
+        result(store, name, "photos", "t2i/all", "R@1", 0.6, half=0.02, chance=0.025)
+        result(store, name, "photos", "i2t/any", "R@1", 0.8 - 0.2 * i, half=0.02, chance=0.025)
+        result(store, name, "photos", BOTH, "RSUM", 400.0 - 50 * i, half=5)
+    for i, a in enumerate(names if tested else ()):
+        for j, b in enumerate(names[i + 1 :], i + 1):
+            comparison(store, "photos", "t2i/all", "R@1", a, b, 0.0, 0.9, p_equivalent=p_equivalent)
+            comparison(store, "photos", "i2t/any", "R@1", a, b, 0.2 * (j - i), 0.0004)
+            comparison(store, "photos", BOTH, "RSUM", a, b, 50.0 * (j - i), 0.0004, half=10.0, margin=6.0)
+    return store
+
+
+def sentence(made: Report) -> str:
+    return made.answer
+
+
+def answer(made: Report) -> Section:
+    assert made.sections[0].id == "answer"
+    return made.sections[0]
+
+
+def grid(made: Report) -> dict[tuple[str, str], str]:
+    """Encoder and column to the state in the grid."""
+    [table] = [b for b in answer(made).blocks if isinstance(b, Table) and b.id == "answer-grid"]
+    return {
+        (row[0].text, c.heading): cell.state for row in table.rows for c, cell in zip(table.columns, row, strict=True)
+    }
+
+
+def test_equal_on_one_direction_and_better_on_the_other_is_a_choice() -> None:
+    made = report(tied_on_one_direction("a", "b"))
+    assert sentence(made) == (
+        "Choose a: against b equivalent within 1 point on text to image, 20.0 points better on image to text."
+    )
+    assert grid(made)["b", "text to image"] == "equivalent"
+    assert grid(made)["b", "image to text"] == "20.0 points worse"
+
+
+def test_an_undecided_direction_says_how_much_worse_it_could_be() -> None:
+    made = report(tied_on_one_direction("a", "b", "c", p_equivalent=0.6))
+    assert "undecided on text to image (could be up to 1.0 point worse)" in sentence(made)
+    assert sentence(made).startswith("Choose a: against b, the closest, ")
+    assert grid(made)["c", "text to image"] == "undecided: up to 1.0 point worse"
+
+
+def test_one_direction_each_is_no_winner() -> None:
+    store = tied_on_one_direction("a", "b")
+    for row in store.tables["comparisons"]:
+        if row["protocol"] == "t2i/all":
+            row.update(difference=-0.05, ci_low=-0.06, ci_high=-0.04, p_adjusted=0.001, p_equivalent=1.0)
+    text = sentence(report(store))
+    assert text.startswith("No winner: the tests do not decide between a and b: a is 5.0 points worse on text to image")
+    assert "20.0 points better on image to text" in text
+
+
+def test_better_on_one_direction_alone_is_no_winner_where_both_together_are_undecided() -> None:
+    store = tied_on_one_direction("a", "b", p_equivalent=0.6)
+    for row in store.tables["comparisons"]:
+        if row["metric"] == "RSUM":
+            row["p_adjusted"] = 0.3
+    assert sentence(report(store)).startswith("No winner: the tests do not decide between a and b")
+
+
+def test_equivalent_on_both_directions_is_a_choice_by_cost() -> None:
+    store = tied_on_one_direction("a", "b")
+    for row in store.tables["comparisons"]:
+        row.update(difference=0.0, ci_low=-0.002, ci_high=0.002, p_adjusted=0.9, p_equivalent=0.001)
+    assert sentence(report(store)) == (
+        "Choose by cost: a and b are both equivalent within 1 point on text to image and image to text."
+    )
+
+
+def test_below_chance_is_said_as_such_everywhere() -> None:
+    store = tied_on_one_direction("a", "b")
+    for row in store.tables["results"]:
+        if row["protocol"] == "t2i/all":
+            row.update(chance=0.7)
+        elif row["protocol"] == "i2t/any" and row["encoder"] == "b":
+            row.update(chance=0.6)
+    made = report(store)
+    assert "but below chance on text to image" in sentence(made)
+    assert grid(made)["a", "text to image"] == "below chance; highest"
+    assert grid(made)["b", "image to text"].startswith("at chance; ")
+    [notice] = [b for b in answer(made).blocks if isinstance(b, Notice)]
+    assert notice.items == (
+        "text to image, R@1 (photos): below chance for every encoder",
+        "image to text, R@1 (photos): at chance for b",
+    )
+
+
+def test_nobody_above_chance_is_no_choice() -> None:
+    store = tied_on_one_direction("a", "b")
+    for row in store.tables["results"]:
+        row.update(chance=0.99)
+    assert sentence(report(store)) == (
+        "No choice: no encoder is better than chance on text to image and image to text (photos)."
+    )
+
+
+def test_a_single_encoder_is_named_with_its_figures() -> None:
+    assert sentence(report(tied_on_one_direction("a"))) == (
+        f"Only a was evaluated: R@1 60.0{PERCENT} (58.0–62.0) on text to image and "
+        f"80.0{PERCENT} (78.0–82.0) on image to text."
+    )
+
+
+def test_without_tests_there_is_no_choice() -> None:
+    made = report(tied_on_one_direction("a", "b", tested=False))
+    assert sentence(made) == (
+        "Not tested, so no choice: highest is a on text to image and a on image to text (run `capim compare`)."
+    )
+    assert grid(made)["b", "image to text"] == "not tested"
+
+
+def test_speed_is_a_measured_ratio_with_its_spread() -> None:
+    text = sentence(report(_with_i2t(demo())))
+    assert " times as fast (measured, " in text
+    assert "signific" not in text
+
+
+def _with_i2t(store: StandIn) -> StandIn:
+    for row in [r for r in store.tables["comparisons"] if r["protocol"] == "t2i/all" and r["metric"] == "R@1"]:
+        row.update(p_adjusted=0.001, p_sign_flip=0.001)
+        comparison(store, "shapes", "i2t/any", "R@1", row["encoder_a"], row["encoder_b"], row["difference"], 0.001)
+    return store
+
+
+def test_no_word_of_the_old_marks_is_left() -> None:
+    made = report_of(read_report_data(coco(n_images=8, n_models=3, n_languages=2)))
+    texts = [
+        text
+        for section in made.sections
+        for block in section.blocks
+        if isinstance(block, Table)
+        for text in (block.caption, block.note, *(cell.text for row in block.rows for cell in row))
+    ]
+    assert not [text for text in texts if "≈" in text or "**" in text or text == "ns"]
+
+
+@pytest.mark.parametrize("share", [0.001, 0.5])
+def test_languages_that_no_encoder_reads_are_in_the_sentence_and_a_mean_does_not_hide_them(share: float) -> None:
+    store = tied_on_one_direction("a", "b")
+    store.contents["tongues"] = corpus("tongues", n_images=40)
+    for name in store.specs:
+        for code in ("en", "it", "ru"):
+            for direction in ("t2i", "i2t"):
+                value = share if code in ("it", "ru") else 0.5
+                result(store, name, "tongues", f"{direction}/{code}/human", "R@1", value, half=0.02, chance=0.025)
+        for direction in ("t2i", "i2t"):
+            result(store, name, "tongues", f"{direction}/*/*", "R@1", 0.3, half=0.02, chance=0.025)
+    made = report(store)
+    hidden = grid(made)["a", "text to image, mean over languages"]
+    if share < 0.01:
+        assert sentence(made).endswith("; no encoder reads Italian or Russian better than chance.")
+        assert "2 of 3 languages not better than chance" in hidden
+    else:
+        assert "no encoder reads" not in sentence(made)
+        assert "chance" not in hidden
