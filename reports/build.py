@@ -20,6 +20,7 @@ from reports.sections import (
     multilingual,
     provenance,
     ranking,
+    sentence,
     slices,
     throughput,
 )
@@ -63,7 +64,7 @@ def report_of(data: ReportData) -> Report:
         thumbnails=data_uris({data.picture_keys[sha]: encoded for sha, encoded in data.thumbnails.items()}),
         sources=data.digest,
         colophon=COLOPHON,
-        answer=answer.answer(data)[0],
+        answer=sentence.answer(data)[0],
         encoders=tuple(encoders) if len(encoders) > 1 else (),
         strip=answer.strip(data),
     )

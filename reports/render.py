@@ -19,9 +19,11 @@ import jinja2
 from markupsafe import Markup
 
 from reports.elements import charts
+from reports.elements.gallery import Cases
 from reports.elements.page import Chart, Report
 
 TEMPLATES = Path(__file__).parent / "templates"
+IN_THE_PAGE = ("slices", "ablations", "throughput")  # sections that markdown only names
 LIGHT_INK, DARK_INK = "#1c211e", "#e5e9e4"
 
 
@@ -42,15 +44,24 @@ def render_html(report: Report) -> str:
     )
 
 
-def render_markdown(report: Report) -> str:
-    """GitHub-flavoured markdown; :func:`figure_files` gives its pictures and their data in ``figures/``."""
-    text = _markdown().get_template("report.md").render(report=report)
+def render_markdown(report: Report, *, page: str = "") -> str:
+    """GitHub-flavoured markdown; :func:`figure_files` gives its pictures and their data in ``figures/``.
+
+    ``page`` is the file with everything: folded tables and the sections ``IN_THE_PAGE`` become links to it.
+    """
+    appendix = IN_THE_PAGE if page else ()
+    text = _markdown().get_template("report.md").render(report=report, page=page, appendix=appendix)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
-def figure_files(report: Report) -> dict[str, str]:
-    """File name below ``figures/`` to its text: every chart for a light and a dark background, and its data as CSV."""
-    files = {}
+def figure_files(report: Report) -> dict[str, str | bytes]:
+    """File name below ``figures/`` to its contents.
+
+    Every chart for a light and a dark background, its data as CSV, and the pictures of the cases that markdown shows.
+    """
+    files: dict[str, str | bytes] = {}
+    for key in sorted(_pictures(report)):
+        files[f"{key}.jpg"] = base64.b64decode(report.thumbnails[key].partition(",")[2])
     for chart in _charts(report):
         files[f"{chart.id}.svg"] = chart.svg.replace("currentColor", LIGHT_INK)
         files[f"{chart.id}-dark.svg"] = chart.svg.replace("currentColor", DARK_INK)
@@ -58,6 +69,12 @@ def figure_files(report: Report) -> dict[str, str]:
         rows += [[cell.sort or cell.text for cell in row] for row in chart.data.rows]
         files[f"{chart.id}.csv"] = "".join(",".join(map(_csv_field, row)) + "\n" for row in rows)
     return files
+
+
+def _pictures(report: Report) -> set[str]:
+    shown = [case for s in report.sections for block in s.blocks if isinstance(block, Cases) for case in block.cases]
+    hits = [hit for case in shown for hit in (*case.expected, *(h for answer in case.answers for h in answer.hits[:1]))]
+    return {hit.thumbnail for hit in hits if hit.thumbnail}
 
 
 def _charts(report: Report) -> Iterator[Chart]:

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from reports import format as show
 from reports.build import report_of
 from reports.destination import write_files
-from reports.elements.gallery import Gallery
-from reports.elements.page import Chart, Report
+from reports.exports.plain import csv_bytes, row_schema
 from reports.render import figure_files, render_html, render_markdown
 from reports.rows.reading import Describe, read_report_data
 from reports.rows.report_data import ReportData, Source, plain
+from reports.rows.shareable import shareable
 from reports.sections.sentence import answer
+from store import schema
 
-SCHEMA = "capim-report/1"
+SCHEMA = "capim-report/2"
+STORED = {  # table to the schema of its rows
+    "results": schema.RESULTS,
+    "comparisons": schema.COMPARISONS,
+    "rankings": schema.RANKINGS,
+    "slices": schema.SLICES,
+    "runs": schema.RUNS,
+}
+_INTERVAL = ("ci_low", "ci_high", "interval_method", "level", "n_queries", "n_clusters")
+LONG = {  # table to the columns of its CSV: a row per figure, with the names of encoders and the interval
+    "results": ("encoder", "corpus", "protocol", "metric", "value", *_INTERVAL, "chance"),
+    "comparisons": ("encoder_a", "encoder_b", "corpus", "protocol", "metric", "family", "difference", *_INTERVAL,
+                    "p_adjusted", "p_equivalent", "margin"),
+    "slices": ("encoder", "corpus", "protocol", "analysis", "feature", "level_name", "metric", "value", "ci_low",
+               "ci_high", "p_adjusted", "n_queries", "n_clusters"),
+}  # fmt: skip
 
 
 def write_report(
@@ -54,26 +69,28 @@ def write_report(
     """
     data = read_report_data(store, run=run, corpora=corpora, encoders=encoders, protocols=protocols, describe=describe)
     report = report_of(data)
-    files = {f"figures/{name}": text for name, text in figure_files(report).items()}
-    files["results.json"] = json.dumps(results_json(data, report), ensure_ascii=False, separators=(",", ":")) + "\n"
-    files["report.md"] = render_markdown(report)
+    files: dict[str, str | bytes] = {f"figures/{name}": text for name, text in figure_files(report).items()}
+    for table, columns in LONG.items():
+        if rows := [{name: _field(row[name]) for name in columns} for row in getattr(data, table)]:
+            files[f"{table}.csv"] = csv_bytes(rows)
+    files["results.json"] = json.dumps(results_json(data), ensure_ascii=False, separators=(",", ":")) + "\n"
+    files["report.md"] = render_markdown(report, page="report.html")
     files["report.html"] = render_html(report)
     write_files(target, files, replace_folder="figures")
     return f"{str(target).rstrip('/')}/report.html"
 
 
-def results_json(data: ReportData, report: Report) -> dict[str, object]:
-    """Every stored row and every text of a report, without pictures."""
+def results_json(data: ReportData) -> dict[str, object]:
+    """Every stored row of a report; described by ``docs/results.schema.json``."""
     return {
         "schema": SCHEMA,
         "digest": data.digest,
         "store": data.uri,
         "answer": answer(data),
-        **{
-            table: [{k: plain(v) for k, v in row.items()} for row in getattr(data, table)]
-            for table in ("results", "comparisons", "rankings", "slices", "runs")
+        **{table: [{k: plain(v) for k, v in row.items()} for row in getattr(data, table)] for table in STORED},
+        "encoders": {
+            name: {"fingerprint": spec.fingerprint, **shareable(spec.identity())} for name, spec in data.specs.items()
         },
-        "encoders": {name: {"fingerprint": spec.fingerprint, **spec.identity()} for name, spec in data.specs.items()},
         "corpora": {
             name: {
                 "fingerprint": corpus.fingerprint,
@@ -85,27 +102,35 @@ def results_json(data: ReportData, report: Report) -> dict[str, object]:
         "devices": sorted({row["device"] for row in data.batches}),
         "metrics": {name: row["title"] for name, row in sorted(data.metrics.items())},
         "smaller_is_better": sorted(data.smaller_is_better),
-        "page": {
-            "title": report.title,
-            "subtitle": report.subtitle,
-            "facts": report.facts,
-            "sections": [{**vars(s), "blocks": [_block_json(block) for block in s.blocks]} for s in report.sections],
-        },
     }
 
 
-def _block_json(block: object) -> dict[str, object]:
-    fields = dataclasses.asdict(block)  # type: ignore[call-overload]
-    if isinstance(block, Chart):
-        del fields["svg"]
-        fields["spec"] = json.loads(block.spec)
-    if isinstance(block, Gallery):  # the answers are those of the stored outcomes
-        fields["cases"] = [{k: v for k, v in case.items() if k != "answers"} for case in fields["cases"]]
-    return {"kind": getattr(block, "kind", ""), **_without_empty(fields)}
+def _field(value: object) -> str:
+    """A stored value as CSV: every digit, empty for none."""
+    return show.exact(value) if isinstance(value, float) else "" if value is None else str(value)
 
 
-def _without_empty(value: Any) -> Any:
-    """The fields of a block without the empty ones."""
-    if isinstance(value, dict):
-        return {key: _without_empty(item) for key, item in value.items() if item not in ("", None, False, (), [])}
-    return [_without_empty(item) for item in value] if isinstance(value, list | tuple) else value
+def results_schema() -> dict[str, object]:
+    """The JSON Schema of ``results.json``, as ``docs/results.schema.json`` has it."""
+    texts = {"type": "array", "items": {"type": "string"}}
+    tables = {name: row_schema(stored, without=("host",)) for name, stored in STORED.items()}
+    properties: dict[str, object] = {
+        "schema": {"const": SCHEMA},
+        "digest": {"type": "string"},
+        "store": {"type": "string"},
+        "answer": {**texts, "description": "The answer in one sentence, then the tests behind it"},
+        **{name: {"type": "array", "items": row} for name, row in tables.items()},
+        "encoders": {"type": "object", "additionalProperties": {"type": "object"}},
+        "corpora": {"type": "object", "additionalProperties": {"type": "object"}},
+        "devices": texts,
+        "metrics": {"type": "object", "additionalProperties": {"type": "string"}},
+        "smaller_is_better": texts,
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": SCHEMA,
+        "type": "object",
+        "properties": properties,
+        "required": sorted(properties),
+        "additionalProperties": False,
+    }

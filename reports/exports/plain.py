@@ -61,13 +61,7 @@ def json_schema(rows: pa.Schema) -> dict[str, object]:
         >>> schema["properties"]["results"]["items"]["properties"]
         {'value': {'type': ['number', 'null']}}
     """
-    properties: dict[str, object] = {field.name: _type(field) for field in rows}
-    item = {
-        "type": "object",
-        "properties": properties,
-        "required": [field.name for field in rows],
-        "additionalProperties": False,
-    }
+    item = row_schema(rows)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": SCHEMA_ID,
@@ -79,6 +73,17 @@ def json_schema(rows: pa.Schema) -> dict[str, object]:
             "results": {"type": "array", "items": item},
         },
         "required": ["format", "digest", "results"],
+    }
+
+
+def row_schema(rows: pa.Schema, *, without: Sequence[str] = ()) -> dict[str, object]:
+    """The JSON Schema of one stored row."""
+    fields = [field for field in rows if field.name not in without]
+    return {
+        "type": "object",
+        "properties": {field.name: _type(field) for field in fields},
+        "required": [field.name for field in fields],
+        "additionalProperties": False,
     }
 
 

@@ -18,6 +18,7 @@ from reports.rows.gallery_tasks import gallery_tasks
 from reports.rows.rankings import shown_ranking
 from reports.rows.report_data import TABLES, ReportData, Row, Source
 from reports.rows.selected_queries import SelectedQuery, select_queries
+from reports.rows.shareable import shareable, without_paths
 from store.errors import RequestError, did_you_mean
 from store.query.names import matching
 from store.schema import texts
@@ -115,14 +116,14 @@ def read_report_data(
     contents = {name: source.corpus(name, fingerprint) for name, fingerprint in sorted(corpus_of.items())}
     queries, totals = select_queries([*gallery_tasks(source, kept, slices, contents)])
     return ReportData(
-        uri=source.uri,
+        uri=without_paths(source.uri),
         results=kept,
         comparisons=comparisons,
         larger_families=larger_families,
         rankings=rankings,
         slices=slices,
-        batches=tuple(batches),
-        runs=tuple(runs),
+        batches=tuple(map(shareable, batches)),
+        runs=tuple(map(shareable, runs)),
         sets=tuple(
             s
             for s in sorted(source.sealed_sets(), key=lambda s: (s.key.corpus, s.key.encoder, s.key.modality))
@@ -135,13 +136,17 @@ def read_report_data(
         totals=tuple(totals),
         features=_features(queries, contents, describe) if describe is not None else {},
         thumbnails=_thumbnails(source, queries, contents),
-        left_out=(
+        left_out=_clean(
             *(f"{n} results on corpus {name}, which was dropped" for name, n in sorted(dropped.items())),
             *_left_out(results, corpus_of, encoder_of),
             *_incomplete(runs, encoder_of),
         ),
         metrics={r["metric"]: r for r in source.rows("metrics").to_pylist() if r["metric"] in metrics},
     )
+
+
+def _clean(*sentences: str) -> tuple[str, ...]:
+    return tuple(map(without_paths, sentences))
 
 
 def _named(rows: list[Row], column: str, names: Sequence[str]) -> list[Row]:

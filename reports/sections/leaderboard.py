@@ -10,6 +10,7 @@ from reports.elements.cells import axis_of, described, result_column, tie_cell
 from reports.elements.page import Block, Cell, Section, Table
 from reports.elements.tables import ColumnOf, absent, anchor, measures, numbers, pivot, texts, value
 from reports.rows.report_data import ReportData, is_own
+from reports.rows.shareable import without_paths
 from reports.rows.speed import bytes_per_image, image_rate
 from reports.sections.frontier import accuracy_over_speed, rate_cell
 from reports.sections.sentence import row_words
@@ -158,7 +159,7 @@ def _cost_columns(data: ReportData, corpus: str) -> list[ColumnOf[str]]:
 def _identity(data: ReportData, name: str) -> str:
     spec = data.specs[name]
     precision = "" if spec.adapter == IMPORTED else f", {spec.precision}"  # of a forward pass that capim did not run
-    return f"{spec.checkpoint} at {spec.revision}, {spec.adapter}, {spec.dim} components{precision}"
+    return f"{without_paths(spec.checkpoint)} at {spec.revision}, {spec.adapter}, {spec.dim} components{precision}"
 
 
 def _rank_cell(rank: EncoderRank | None) -> Cell:

@@ -11,6 +11,7 @@ from reports import format as show
 from reports.elements.page import Block, Cell, Section, Table, Text
 from reports.elements.tables import measures, numbers, pivot, texts
 from reports.rows.report_data import ReportData, Row
+from reports.rows.shareable import without_paths
 from reports.sections.ablations import rounding_cost
 from store.exchange.imported_encoder import ADAPTER as IMPORTED
 from store.types import EncoderSpec
@@ -35,7 +36,7 @@ def section(data: ReportData) -> Section:
 def skips(data: ReportData) -> Section:
     """Images that could not be used, with the reason."""
     skipped = [
-        (name, row["image_id"], row["reason"])
+        (name, row["image_id"], without_paths(row["reason"]))
         for name, corpus in sorted(data.corpora.items())
         for row in corpus.skipped.to_pylist()
     ]
@@ -68,7 +69,7 @@ def _corpora(data: ReportData) -> Table:
         texts("Languages", lambda c: ", ".join(sorted({str(code) for code in c.captions["language"].to_pylist()}))),
         numbers("Skipped", lambda c: show.number(c.skipped.num_rows, 0)),
         texts("Licence", lambda c: c.licence),
-        texts("Origin", lambda c: c.origin or show.ABSENT),
+        texts("Origin", lambda c: without_paths(c.origin or show.ABSENT)),
         texts("Fingerprint", lambda c: c.fingerprint),
     )
 
@@ -85,7 +86,7 @@ def _encoders(data: ReportData) -> Table:
         "Encoders",
         [spec for _, spec in sorted(data.specs.items())],
         texts("Encoder", lambda s: s.name),
-        texts("Checkpoint", lambda s: s.checkpoint),
+        texts("Checkpoint", lambda s: without_paths(s.checkpoint)),
         texts("Revision", lambda s: Cell(text=s.revision[:16], title=s.revision)),
         texts("Adapter", lambda s: f"{s.adapter} v{s.adapter_version}"),
         texts("Vectors", of_vectors(lambda s: s.vectors)),
@@ -125,7 +126,6 @@ def _runs(data: ReportData) -> Table:
             lambda r: show.duration((r["finished"] - r["started"]).total_seconds() if r["finished"] else None),
         ),
         texts("State", lambda r: Cell(text=r["state"], title=r["message"] or "")),
-        texts("Host", lambda r: r["host"]),
         texts("Command", lambda r: r["command"]),
     )
 

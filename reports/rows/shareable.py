@@ -1,0 +1,31 @@
+"""Text of a run as it may be shared: no absolute path of the machine, and not its name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_PATH = re.compile(r"(?<![\w:/.~*…])/(?:[^\s\"'/,;=]+/)+([^\s\"'/,;=]*)")
+
+
+def without_paths(text: str) -> str:
+    """A text with every absolute path cut to its last part; addresses stay.
+
+    Examples:
+        >>> without_paths("capim run --workspace /home/ada/work/ws --corpora ./photos")
+        'capim run --workspace …/ws --corpora ./photos'
+        >>> without_paths("s3://bucket/store"), without_paths("t2i/all and i2t/any"), without_paths("/tmp/ws/")
+        ('s3://bucket/store', 't2i/all and i2t/any', '…/ws/')
+    """
+    return _PATH.sub(_last_part, text)
+
+
+def _last_part(found: re.Match[str]) -> str:
+    return "…/" + (found[1] or f"{found[0].rstrip('/').rpartition('/')[2]}/")
+
+
+def shareable(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored row of a run or a batch without the name of its machine and without absolute paths."""
+    kept = {name: value for name, value in row.items() if name != "host"}
+    return {name: without_paths(value) if isinstance(value, str) else value for name, value in kept.items()}

@@ -1,0 +1,62 @@
+"""What is meant to be shared: short markdown with pictures, long CSVs, results without paths of the machine."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from reports.write import results_schema, write_report
+from tests.reports.large import coco
+from tests.reports.stand_in import StandIn
+
+DOCS = Path(__file__).parents[2] / "docs" / "results.schema.json"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of a store at an absolute path, run by a command with one."""
+    store: StandIn = coco(n_images=16, n_models=3, n_languages=3)
+    store.uri = "/home/ada/work/ws/store"
+    for row in store.tables["runs"]:
+        row.update(command="capim run --workspace /home/ada/work/ws", host="adas-laptop", message="see /home/ada/x.log")
+    return Path(write_report(store, tmp_path_factory.mktemp("shared"))).parent
+
+
+def test_no_path_and_no_name_of_the_machine_is_in_any_file(folder: Path) -> None:
+    texts = {p.name: p.read_text("utf-8") for p in folder.rglob("*") if p.suffix in (".html", ".md", ".json", ".csv")}
+    assert len(texts) > 5
+    assert [name for name, text in texts.items() if "/home/ada" in text or "adas-laptop" in text] == []
+    assert "--workspace …/ws" in texts["report.html"]
+
+
+def test_markdown_is_short_and_has_its_pictures(folder: Path) -> None:
+    text = (folder / "report.md").read_text("utf-8")
+    named = {*re.findall(r"\(figures/([^)]+)\)", text), *re.findall(r'(?:src|srcset)="figures/([^"]+)"', text)}
+    assert len(text.encode()) < 30_000
+    assert named and all((folder / "figures" / name).is_file() for name in named)
+    assert "report.html#slices" in text
+
+
+def test_results_follow_their_schema(folder: Path) -> None:
+    document, schema = json.loads((folder / "results.json").read_text("utf-8")), results_schema()
+    if os.environ.get("CAPIM_WRITE_GOLDEN"):
+        DOCS.write_text(json.dumps(schema, indent=1) + "\n", "utf-8")
+    assert json.loads(DOCS.read_text("utf-8")) == schema
+    assert sorted(document) == schema["required"]
+    for table in ("results", "comparisons", "slices", "runs"):
+        properties = schema["properties"][table]["items"]["properties"]  # type: ignore[index]
+        assert document[table] and all(row.keys() == properties.keys() for row in document[table])
+
+
+def test_csvs_are_long_with_encoders_and_intervals(folder: Path) -> None:
+    document = json.loads((folder / "results.json").read_text("utf-8"))
+    for table in ("results", "comparisons", "slices"):
+        rows = list(csv.DictReader((folder / f"{table}.csv").read_text("utf-8").splitlines()))
+        assert len(rows) == len(document[table])
+        assert {"ci_low", "ci_high"} <= rows[0].keys()
+        assert any(name.startswith("encoder") for name in rows[0])
