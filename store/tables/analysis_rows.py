@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from store.checksums import column_checksums
 from store.errors import RequestError, WorkError
+from store.keys import spec_from_json
 from store.schema import texts
 from store.tables.compaction import compact
 from store.tables.connection import Connection, storage_faults
 from store.tables.rows import merge, one_of, read
-from store.tables.schemas import ANALYSES, CHECKSUM, primary_key
+from store.tables.schemas import ANALYSES, CHECKSUM, METADATA_TABLES, primary_key
 
 _MOST_FILES = 64
 _ORDER = {
@@ -73,7 +74,14 @@ def in_order(table: str, rows: pa.Table) -> pa.Table:
 
 
 def changed_rows(rows: pa.Table) -> NDArray[np.bool_]:
-    """Which rows, as read with their checksums, are not what was written; none in a table without checksums."""
+    """Which rows, as read with their checksums, are not what was written; none in a table without checksums.
+
+    The spec of an encoder has its fingerprint for a checksum.
+    """
+    if "spec" in rows.column_names:
+        return np.array(
+            [not _is_spec_of(**row) for row in rows.select(["name", "fingerprint", "spec"]).to_pylist()], bool
+        )
     if CHECKSUM.name not in rows.column_names:
         return np.zeros(len(rows), dtype=bool)
     stored = rows.column(CHECKSUM.name).to_numpy()
@@ -81,11 +89,19 @@ def changed_rows(rows: pa.Table) -> NDArray[np.bool_]:
     return changed
 
 
+def _is_spec_of(*, name: str, fingerprint: str, spec: str) -> bool:
+    try:
+        stored = spec_from_json(spec)
+        return (stored.name, stored.fingerprint) == (name, fingerprint)
+    except (TypeError, ValueError):  # not JSON, or not the fields of a spec
+        return False
+
+
 def refuse_changed_rows(table: str, rows: pa.Table) -> None:
     """Raises :class:`WorkError` if the checksum of a row is wrong, with their number and the key of the first."""
     changed = rows.filter(pa.array(changed_rows(rows)))
     if len(changed):
-        first = changed.select(primary_key(_schema(table))).slice(0, 1).to_pylist()[0]
+        first = changed.select(primary_key({**METADATA_TABLES, **ANALYSES}[table])).slice(0, 1).to_pylist()[0]
         raise WorkError(
             f"table {table!r}: checksum mismatch in {len(changed)} rows (changed on disk), first "
             f"{', '.join(f'{name} {value!r}' for name, value in first.items())}; none of these rows is used",

@@ -16,6 +16,7 @@ from store.errors import RequestError, did_you_mean
 from store.keys import is_fingerprint, spec_from_json, spec_to_json
 from store.schema import texts
 from store.tables import rows as table_rows
+from store.tables.analysis_rows import refuse_changed_rows
 from store.tables.connection import Connection, storage_faults
 from store.tables.rows import now, one_of, quoted
 from store.tables.schemas import METADATA_TABLES
@@ -34,7 +35,9 @@ def write(connection: Connection, table: str, rows: Iterable[dict[str, object]],
 
 def read(connection: Connection, table: str, condition: str | None = None) -> pa.Table:
     """Rows that meet an SQL condition; an empty table if nothing was ever written."""
-    return table_rows.read(connection, table, METADATA_TABLES[table], condition)
+    rows = table_rows.read(connection, table, METADATA_TABLES[table], condition)
+    refuse_changed_rows(table, rows)
+    return rows
 
 
 # --- encoders ---------------------------------------------------------------------------------------------------

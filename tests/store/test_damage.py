@@ -421,3 +421,31 @@ def test_no_table_with_a_damaged_manifest_stops_the_check_of_the_store(sealed):
             with pytest.raises(WorkError, match="capim store drop"):
                 repair(EmbeddingStore.open(store.uri), key)
         manifest.write_bytes(before)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        lambda spec: spec.replace('"dim":64', '"dim":65'),
+        lambda spec: spec.replace('"revision":"r1"', '"revision":"main"'),
+        lambda spec: spec.replace('"name":"enc"', '"name":"end"'),
+        lambda spec: spec.replace('"dim"', '"dam"'),
+        lambda spec: spec[:-1],
+    ],
+)
+def test_a_changed_spec_of_an_encoder_is_found_and_healed(sealed, make_spec, spec):
+    """It passed the check, and then every command ended with an error about something else."""
+    store, key, _ = sealed
+    table = store.connection.find("encoders")
+    before = texts(store.encoders()["spec"])[0]
+    assert spec(before) != before
+    table.update({"spec": "'" + spec(before) + "'"})
+    with pytest.raises(WorkError, match=r"name 'enc', fingerprint '\w{16}'.*capim store repair encoders"):
+        EmbeddingStore.open(store.uri).encoder("enc")
+    finding = state_of(store, "encoders")
+    assert finding.state == "damaged"
+    assert "capim store repair encoders" in finding.detail
+    assert repair_table(EmbeddingStore.open(store.uri), "encoders") == (0, 1)
+    store.write_encoder(make_spec(dim=64))
+    assert EmbeddingStore.open(store.uri).encoder("enc").fingerprint == key.encoder_fingerprint
+    assert {finding.state for finding in verify(store)} == {"ok"}
