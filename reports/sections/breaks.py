@@ -83,13 +83,14 @@ def _at_chance(data: ReportData, order: list[str]) -> Notice | None:
 
 
 def _failures(data: ReportData, order: list[str]) -> Cases | None:
-    """Three captions whose image the first encoder misses, furthest from the first place; no ambiguous miss."""
+    """Three captions whose image the first encoder misses by most places: translations last, no ambiguous miss."""
     missed = {
         number: rank
         for number, query in enumerate(data.queries, 1)
         if query.direction == "t2i" and (rank := _rank(data, query, order[0])) > 1
     }
-    chosen = sorted(missed, key=lambda number: (-missed[number], number))[:WORST]
+    translated = {number for number in missed if cross_lingual(data.queries[number - 1].protocol) is not None}
+    chosen = sorted(missed, key=lambda number: (number in translated, -missed[number], number))[:WORST]
     if not chosen:
         return None
     return Cases(
