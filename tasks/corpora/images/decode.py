@@ -1,4 +1,4 @@
-"""Decoding of image bytes in any format, and thumbnails.
+"""Decoding of image bytes, and thumbnails.
 
 Every image becomes the upright first frame in 8-bit RGB: greyscale is repeated in the three channels, 16 bits are
 scaled to 8, transparency is put on white, CMYK and palettes are converted, and EXIF rotation is applied.
@@ -17,8 +17,12 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 
 # Pillow warns above this size and refuses twice as much; photographs are far smaller, decompression bombs are not.
 MAX_PIXELS = Image.MAX_IMAGE_PIXELS or 89_478_485
+LARGEST_EDGE = 512  # of the short sides to which models resize, before they crop
 THUMBNAIL_SIDE = 160
 _THUMBNAIL_LONGEST = 640
+
+# Pillow reads forty more, PostScript among them, which it hands to another program.
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
 
 # EXIF orientation -> the operation that sets the image upright, as in Pillow's ImageOps.exif_transpose.
 _TURNS = {
@@ -62,7 +66,7 @@ def image_sha(data: bytes) -> str:
 def image_facts(data: bytes) -> ImageFacts:
     """Hash and upright size of encoded image bytes, without decoding them."""
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             width, height = image.size
             if _orientation(image) in {5, 6, 7, 8}:
                 width, height = height, width
@@ -75,17 +79,25 @@ def decode_image(data: bytes) -> Image.Image:
     """The upright first frame of the image in these bytes, in 8-bit RGB.
 
     Args:
-        data: An encoded image in any format that Pillow reads.
+        data: An encoded image in one of ``FORMATS``.
 
     Raises:
-        UndecodableImage: The bytes are empty, truncated, not an image, or hold more than ``MAX_PIXELS`` pixels.
+        UndecodableImage: The bytes are empty, truncated, not an image, or hold more than ``MAX_PIXELS`` pixels; or
+            they would, with the short side resized to ``LARGEST_EDGE`` pixels.
     """
     if not data:
         raise UndecodableImage("the file is empty")
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise UndecodableImage(f"{image.width} x {image.height} pixels, more than the {MAX_PIXELS:,} allowed")
+            short, long = sorted(image.size)
+            if short and LARGEST_EDGE**2 * long / short > MAX_PIXELS:
+                size = f"{image.width} x {image.height} pixels"
+                raise UndecodableImage(
+                    f"{size}: one side is more than {MAX_PIXELS // LARGEST_EDGE**2} times the other, and models resize "
+                    "the short side"
+                )
             turn = _TURNS.get(_orientation(image))
             image.load()
             # not copied: a copy holds Python's lock, which kept 16 threads to the speed of four

@@ -148,3 +148,25 @@ def test_a_photograph_is_decoded_without_copying_its_pixels(monkeypatch: pytest.
     image = decode_image(out.getvalue())
     assert (image.mode, image.size) == ("RGB", (40, 30))
     assert np.asarray(image).shape == (30, 40, 3)
+
+
+@pytest.mark.parametrize("form", ["EPS", "PCX", "SGI", "TGA", "ICO"])
+def test_only_named_formats_are_opened(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow hands PostScript to Ghostscript, a program that runs it."""
+    data = encoded(Image.new("RGB", (8, 8)), form)
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *_, **__: pytest.fail("PostScript was run"))
+    with pytest.raises(UndecodableImage, match="unknown image format"):
+        decode_image(data)
+    assert image_facts(data).width is None
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF"])
+def test_every_named_format_is_read(form: str) -> None:
+    assert decode_image(encoded(Image.new("RGB", (64, 64), "white"), form)).getpixel((3, 3)) == (255, 255, 255)
+
+
+def test_an_image_that_is_small_but_becomes_huge_when_its_short_side_is_resized_is_refused() -> None:
+    """20 KB; resized to a short side of 224 pixels, as models do, it took 18 GB."""
+    with pytest.raises(UndecodableImage, match="2 x 1000 pixels: one side is more than 341 times the other"):
+        decode_image(encoded(Image.new("RGB", (2, 1000)), "PNG"))
+    assert decode_image(encoded(Image.new("RGB", (600, 2)), "PNG")).size == (600, 2)
