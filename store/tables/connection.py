@@ -20,6 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
@@ -146,12 +147,18 @@ class Connection:
         self.options = {} if self.is_local else storage_options(os.environ)
 
     def table_uri(self, name: str) -> str:
-        """Where LanceDB keeps a table of this name."""
-        return f"{self.uri}/{name}.lance"
+        """Where Lance finds a table of this name.
+
+        Of a path with characters that an address encodes, Lance writes the tags to the encoded path, a folder beside
+        the store; of an address of the scheme ``file-object-store`` it decodes them.
+        """
+        path = f"{self.uri}/{name}.lance"
+        encoded = quote(path).replace("~", "%7E")
+        return f"file-object-store://{encoded}" if self.is_local and encoded != path else path
 
     def folder(self, name: str) -> Path | None:
         """The folder of a table; None in object storage."""
-        return Path(self.table_uri(name)) if self.is_local else None
+        return Path(f"{self.uri}/{name}.lance") if self.is_local else None
 
     def find(self, name: str, version: int | str | None = None) -> lance.LanceDataset | None:
         """The table at a version or tag, or its latest version; None if there is no such table."""
@@ -231,10 +238,11 @@ class Connection:
 
     def _remove_files(self, table: lance.LanceDataset, fragments: Sequence[FragmentMetadata]) -> None:
         """Removes the files of a write that failed in part; object storage is cleaned by `capim store compact`."""
-        if self.is_local:
+        folder = self.folder(unquote(table.uri.rsplit("/", 1)[-1]).removesuffix(".lance"))
+        if folder is not None:
             for fragment in fragments:
                 for file in fragment.files:
-                    (Path(table.uri) / "data" / file.path).unlink(missing_ok=True)
+                    (folder / "data" / file.path).unlink(missing_ok=True)
 
     @cached_property
     def database(self) -> lancedb.DBConnection:

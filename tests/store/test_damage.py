@@ -15,6 +15,7 @@ import pytest
 
 from store import EmbeddingStore, RequestError, WorkError
 from store.keys import table_of
+from store.maintenance.cleaning import compact_store
 from store.maintenance.disk_space import check_disk_space
 from store.maintenance.health import verify
 from store.maintenance.removal import drop
@@ -449,3 +450,24 @@ def test_a_changed_spec_of_an_encoder_is_found_and_healed(sealed, make_spec, spe
     store.write_encoder(make_spec(dim=64))
     assert EmbeddingStore.open(store.uri).encoder("enc").fingerprint == key.encoder_fingerprint
     assert {finding.state for finding in verify(store)} == {"ok"}
+
+
+@pytest.mark.parametrize("folder", ["Fotos für José", "a#b", "100%25", "a?b", "a[b]", "a*b", "~me", "a b"])
+def test_a_store_writes_nothing_beside_itself_whatever_its_path(
+    tmp_path: Path, make_corpus, make_spec, fill, folder: str
+) -> None:
+    """Lance wrote the tags of sealed sets to a folder with a percent-encoded name beside it."""
+    store = EmbeddingStore.open(tmp_path / folder / "store", create=True)
+    key = fill(store, make_corpus(60), make_spec(dim=64), step=20)
+    assert [path.name for path in tmp_path.iterdir()] == [folder]
+    moved = tmp_path / "moved"
+    (tmp_path / folder).rename(moved)
+    fresh = EmbeddingStore.open(moved / "store")
+    assert fresh.sealed(key) is not None
+    assert {finding.state for finding in verify(fresh)} == {"ok"}
+    moved.rename(tmp_path / folder)
+    again = EmbeddingStore.open(tmp_path / folder / "store")
+    assert again.vectors(encoder="enc", corpus="toy", modality="image").matrix.shape == (60, 64)
+    assert sum(compact_store(again).values()) >= 0
+    assert drop(again, encoder="enc", dry_run=False).done
+    assert [path.name for path in tmp_path.iterdir()] == [folder]
