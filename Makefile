@@ -4,8 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 UV     := $(or $(shell command -v uv),$(BIN)/uv)
 ONLY   ?=
+TORCH  ?=
 
-.PHONY: demo test check bench faults newcomer deploy requirements clean
+.PHONY: demo test check bench faults newcomer sample deploy requirements clean
 
 demo: $(VENV)/.ready
 	$(BIN)/capim demo
@@ -30,6 +31,10 @@ faults: $(VENV)/.ready
 newcomer: $(VENV)/.ready
 	$(BIN)/python -m tests.newcomer
 
+# the sample report and the README's picture, from today's demo (needs chromium)
+sample: demo
+	$(BIN)/python -m tests.reports.sample "$$(ls -d workspace/reports/* | tail -1)"
+
 deploy: export CAPIM_WORKSPACE ?= $(CURDIR)/workspace
 deploy: export DO_NOT_TRACK ?= 1
 deploy: export PREFECT_SERVER_ANALYTICS_ENABLED ?= false
@@ -45,10 +50,14 @@ clean:
 	rm -rf $(VENV) workspace build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# TORCH=cpu: PyTorch's builds of that kind, from PyTorch's own index, without the libraries of PyPI's build
+BUILD   := $(if $(TORCH),--torch-backend $(TORCH))
+WITHOUT := $(if $(TORCH),^(cuda-|nvidia-|triton),^$$)
+
 # uv from the PATH, else pip puts it into .venv
 $(VENV)/.ready: requirements.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || $(UV) venv --quiet $(VENV)
 	test -x "$(UV)" || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python -r requirements.txt
+	grep -Ev '$(WITHOUT)' requirements.txt | $(UV) pip install --quiet --compile-bytecode --python $(BIN)/python $(BUILD) -r -
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps -e .
 	touch $@

@@ -49,7 +49,10 @@ MAY_FAIL = {
         r"(?s)hub cannot be reached (\(|for laion/.*hf download laion/)|device '?cuda'? does not exist",
         "COCO's images, the hub and a GPU",
     ),
-    r"capim corpora check \./photos": Unlike(r"no such folder or file", "the photographs are the reader's own"),
+    r"(corpora check|--corpora) \./photos": Unlike(
+        r"no such folder or file|hub cannot be reached for unum-cloud/.*hf download unum-cloud/",
+        "the photographs are the reader's own, and the hub",
+    ),
     r"capim embed suite\.toml": Unlike(r"suite\.toml does not exist", "the suite is the reader's own"),
     r"capim run products\.toml": Unlike(
         r"path/to/folder|hub cannot be reached for laion/", "its corpus and its checkpoint are the reader's own"

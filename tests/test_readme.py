@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -60,8 +61,10 @@ def test_the_readmes_questions_are_answered_after_a_run(
 ) -> None:
     monkeypatch.chdir(after_a_run)
     capsys.readouterr()
-    follow(README.split("## Ask stored embeddings new questions")[1].split("\n## ")[0])
+    for title in ("Three questions", "Ask stored embeddings new questions"):
+        follow(README.split(f"\n## {title}\n")[1].split("\n## ")[0])
     printed = capsys.readouterr().out
+    assert len(set(re.findall(r"\S+report\.html", printed))) == 2  # one for each of the first two questions
     assert "and is first for 82.7%" in printed
     assert "of the captions find their image in the first three" in printed
     lead = re.findall(r"tiny-clip +shapes +t2i/all +leading:ahead +([0-9.]+)", printed)
@@ -96,6 +99,14 @@ def test_every_capim_command_that_a_page_shows_is_one(page: Path) -> None:
 def test_every_link_into_the_repository_points_at_something(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("build", ["", "cpu"])
+def test_an_installation_without_cuda_leaves_its_libraries_out(build: str) -> None:
+    recipe = subprocess.check_output(["make", "-n", "-B", "demo", f"TORCH={build}"], cwd=ROOT, text=True)
+    line = next(line for line in recipe.splitlines() if "requirements.txt |" in line)
+    kept = subprocess.check_output(["sh", "-c", line.partition("|")[0]], cwd=ROOT, text=True)
+    assert ("--torch-backend cpu" in line, "\nnvidia-" in kept, "\ntorch==" in kept) == (bool(build), not build, True)
 
 
 def test_every_encoder_and_corpus_that_the_readme_names_is_known() -> None:

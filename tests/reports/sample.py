@@ -1,6 +1,6 @@
-"""Makes ``reports/sample`` anew: the demo's report, and the picture of it that the README shows.
+"""Makes ``reports/sample`` anew, the demo's report, and ``docs/first-screen.png``, the README's picture of its answer.
 
-Run after ``make demo``: ``.venv/bin/python -m tests.reports.sample workspace/reports/RUN``.
+``make sample`` runs the demo and this: ``.venv/bin/python -m tests.reports.sample workspace/reports/RUN``.
 """
 
 from __future__ import annotations
@@ -9,25 +9,36 @@ import shutil
 import sys
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import FloatRect, sync_playwright
 
 from tests.reports.conftest import CHROMIUM
 
-SAMPLE = Path(__file__).resolve().parents[2] / "reports" / "sample"
-WIDTH, HEIGHT = 1280, 1460
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE, PICTURE = ROOT / "reports" / "sample", ROOT / "docs" / "first-screen.png"
+WIDTH, HEIGHT, MARGIN = 1280, 1000, 24
 
 
 def make_sample(report: Path) -> None:
-    """Copies a report's folder and takes the picture of its upper part."""
+    """Copies a report's folder and takes the picture of its answer."""
     if SAMPLE.exists():
         shutil.rmtree(SAMPLE)
     shutil.copytree(report, SAMPLE)
+    take_picture(SAMPLE / "report.html", PICTURE)
+
+
+def take_picture(page_file: Path, picture: Path) -> None:
+    """Writes the page from its top to the end of the first table of its answer, without the contents beside it."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM)
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
-        page.goto((SAMPLE / "report.html").as_uri())
+        page.goto(page_file.as_uri())
         page.wait_for_selector("html[data-charts=drawn]", state="attached")
-        page.screenshot(path=SAMPLE / "report.png")
+        table = page.locator("#answer table").first.bounding_box()
+        if table is None:
+            raise ValueError(f"{page_file}: the table of its answer is not shown")
+        height = table["y"] + table["height"] + MARGIN
+        clip: FloatRect = {"x": table["x"] - MARGIN, "y": 0, "width": table["width"] + 2 * MARGIN, "height": height}
+        page.screenshot(path=picture, clip=clip, full_page=True)
         browser.close()
 
 
