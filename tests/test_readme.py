@@ -63,8 +63,9 @@ def test_the_readmes_questions_are_answered_after_a_run(
     capsys.readouterr()
     for title in ("Three questions", "Ask stored embeddings new questions"):
         follow(README.split(f"\n## {title}\n")[1].split("\n## ")[0])
-    printed = capsys.readouterr().out
+    printed, answers = capsys.readouterr()
     assert len(set(re.findall(r"\S+report\.html", printed))) == 2  # one for each of the first two questions
+    assert re.search(r"^Choose tiny-clip: .*tiny-clip-plain", answers, re.MULTILINE)
     assert "and is first for 82.7%" in printed
     assert "of the captions find their image in the first three" in printed
     lead = re.findall(r"tiny-clip +shapes +t2i/all +leading:ahead +([0-9.]+)", printed)

@@ -262,6 +262,8 @@ def watch(args: argparse.Namespace) -> int:
 def report(args: argparse.Namespace) -> int:
     """Write a report of the store, or of some corpora, encoders or protocols: HTML, Markdown and results.json.
 
+    Prints what the report recommends, and its path.
+
     With --compare, write a page about two reports instead: which figures differ, whether the difference is significant,
     and what changed between the runs.
 
@@ -280,5 +282,5 @@ def report(args: argparse.Namespace) -> int:
     from flows.execution import start
     from flows.publish import publish
 
-    sys.stdout.write(f"{link(start(publish, config), sys.stdout)}\n")
+    print_report(start(publish, config))
     return 0
