@@ -36,7 +36,7 @@ def take_picture(page_file: Path, picture: Path) -> None:
         table = page.locator("#answer table").first.bounding_box()
         if table is None:
             raise ValueError(f"{page_file}: the table of its answer is not shown")
-        height = table["y"] + table["height"] + MARGIN
+        height = table["y"] + table["height"] + 4  # above the note below it
         clip: FloatRect = {"x": table["x"] - MARGIN, "y": 0, "width": table["width"] + 2 * MARGIN, "height": height}
         page.screenshot(path=picture, clip=clip, full_page=True)
         browser.close()
