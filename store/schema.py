@@ -10,7 +10,7 @@ from typing import cast
 
 import pyarrow as pa
 
-FORMAT = 1
+FORMAT = 2
 TIME = pa.timestamp("us", tz="UTC")
 TOP = 100  # the longest result list that is stored
 

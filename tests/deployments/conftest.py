@@ -76,23 +76,24 @@ class Installation:
         return self.shell(PREFECT, "--no-prompt", *words)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
+        """The server's answer."""
+        return self._answer("POST", path, body).json()
+
+    def _answer(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
         """The server's answer; while its database is busy (503) it is asked again, as Prefect's own client does."""
 
         def asked() -> httpx.Response | None:
-            answer = httpx.post(f"{self.api}{path}", json=body, timeout=30)
+            answer = httpx.request(method, f"{self.api}{path}", json=body, timeout=30)
             return None if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else answer
 
         answer: httpx.Response = until(f"the server can do {path}", asked, seconds=30)
-        answer.raise_for_status()
-        return answer.json()
+        return answer.raise_for_status()
 
     def get(self, path: str) -> Any:
-        answer = httpx.get(f"{self.api}{path}", timeout=30)
-        answer.raise_for_status()
-        return answer.json()
+        return self._answer("GET", path).json()
 
     def delete(self, path: str) -> None:
-        httpx.delete(f"{self.api}{path}", timeout=30).raise_for_status()
+        self._answer("DELETE", path)
 
     def runs(self, deployment: str) -> list[dict[str, Any]]:
         """Runs of a deployment (``flow/name``), the oldest first."""

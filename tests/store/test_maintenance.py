@@ -18,7 +18,7 @@ from store.maintenance.health import verify
 from store.maintenance.inventory import find_set, info
 from store.maintenance.removal import drop, drop_superseded
 from store.maintenance.repair import repair_table
-from store.schema import BATCHES, RESULTS
+from store.schema import BATCHES, FORMAT, RESULTS
 
 NOTHING = timedelta(0)
 
@@ -55,7 +55,7 @@ def test_info_says_what_is_there_how_large_and_who_wrote_it(store, make_corpus, 
     tables = {row["table_name"]: row for row in contents.tables.to_pylist()}
     assert tables["batches"]["n_rows"] == 1
     assert all(row["disk_bytes"] >= row["n_bytes"] for row in tables.values())
-    assert contents.format == 1
+    assert contents.format == FORMAT
 
 
 def test_verify_tells_ok_from_incomplete(store, make_corpus, make_spec, make_key, make_block, fill):
@@ -239,7 +239,7 @@ def test_a_store_of_another_format_is_refused_and_an_unreadable_format_is_not(st
     assert EmbeddingStore.open(store.uri).sealed_sets() == []
     assert "Run `capim store repair formats`" in caplog.text
     repair_table(store, "formats")
-    assert EmbeddingStore.open(store.uri).sql("SELECT format FROM formats").to_pylist() == [{"format": 1}]
-    store.connection.find("formats").update({"format": "2"})
-    with pytest.raises(RequestError, match=r"has format 2, this release of capim reads format 1\. Open it"):
+    assert EmbeddingStore.open(store.uri).sql("SELECT format FROM formats").to_pylist() == [{"format": FORMAT}]
+    store.connection.find("formats").update({"format": "99"})
+    with pytest.raises(RequestError, match=rf"has format 99, this release of capim reads format {FORMAT}\. Open it"):
         EmbeddingStore.open(store.uri)
