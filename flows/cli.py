@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from flows.commands import add_commands
 from flows.commands.parser import WRONG_REQUEST, Parser
-from store.errors import RequestError, WorkError
+from store.errors import RequestError, WorkError, without_credentials
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 
@@ -83,7 +83,7 @@ def _explain(error: Exception) -> tuple[int, str]:
 
 
 def _print_error(message: str) -> None:
-    sys.stderr.write(f"capim: {message}\n")
+    sys.stderr.write(f"capim: {without_credentials(message)}\n")
 
 
 def _quieten(*, verbose: bool) -> None:

@@ -18,7 +18,7 @@ from prefect.runtime import deployment
 
 from flows.config import RunConfig
 from store import EmbeddingStore
-from store.errors import RequestError, WorkError
+from store.errors import RequestError, WorkError, without_credentials
 from store.maintenance.removal import discard_if_empty
 from store.schema import RUNS
 from tasks.runtime.references import Missing
@@ -40,8 +40,8 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
     row = {
         "run": run,
         "name": config.name,
-        "config": json.dumps(dataclasses.asdict(config)),
-        "command": shlex.join(["capim", *sys.argv[1:]]),
+        "config": without_credentials(json.dumps(dataclasses.asdict(config))),
+        "command": without_credentials(shlex.join(["capim", *sys.argv[1:]])),
         "versions": json.dumps(library_versions()),
         "host": socket.gethostname(),
         "started": started,
@@ -60,7 +60,7 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
         write(state="incomplete", finished=datetime.now(UTC), message=_message(error.missing))
         raise
     except BaseException as error:
-        message = " ".join(str(error).split())
+        message = without_credentials(" ".join(str(error).split()))
         write(state="failed", finished=datetime.now(UTC), message=f"{type(error).__name__}: {message}")
         if is_new and isinstance(error, RequestError):
             discard_if_empty(store)

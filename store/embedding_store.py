@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from store.errors import RequestError
+from store.errors import RequestError, without_credentials
 from store.keys import set_key, table_of
 from store.ragged import Ragged
 from store.sets import reading, seal
@@ -70,7 +70,7 @@ class EmbeddingStore:
         return self.connection.uri
 
     def __repr__(self) -> str:
-        return f"EmbeddingStore({self.uri!r})"
+        return f"EmbeddingStore({without_credentials(self.uri)!r})"
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return (EmbeddingStore.open, (self.uri,))

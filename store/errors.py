@@ -11,8 +11,21 @@ Every other exception is a defect of capim and is shown as it is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+
+_CREDENTIALS = re.compile(r"(?<=://)(?:[^\s/@:]*:[^\s@\"]*|[^\s/@]+)(?=@)")
+
+
+def without_credentials(text: str) -> str:
+    """A text, for instance a command, with ``***`` for the user and the password in addresses.
+
+    Examples:
+        >>> without_credentials("cannot write to s3://KEY:SEC/RET@bucket/runs, see https://host:9000/a")
+        'cannot write to s3://***@bucket/runs, see https://host:9000/a'
+    """
+    return _CREDENTIALS.sub("***", text)
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
@@ -74,7 +87,8 @@ class RequestError(ValueError):
     """
 
     def __init__(self, faults: str | Sequence[str]) -> None:
-        self.faults: tuple[str, ...] = (faults,) if isinstance(faults, str) else tuple(faults)
+        given = (faults,) if isinstance(faults, str) else faults
+        self.faults: tuple[str, ...] = tuple(map(without_credentials, given))
         if len(self.faults) == 1:
             message = self.faults[0]
         else:
@@ -98,6 +112,7 @@ class WorkError(RuntimeError):
     """
 
     def __init__(self, problem: str, *, remedy: str = "") -> None:
+        problem = without_credentials(problem)
         super().__init__(f"{problem}. {remedy}" if remedy else problem)
         self.problem = problem
         self.remedy = remedy

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from flows.commands.declare import declare, declare_group
 from flows.commands.output import show_rows
 from flows.commands.workspace import corpus_in, open_store
+from store.errors import without_credentials
 
 if TYPE_CHECKING:
     from flows.commands import Commands
@@ -61,7 +62,9 @@ def info(args: argparse.Namespace) -> None:
     if args.format == "table":
         size = sum(count or 0 for count in contents.tables["n_bytes"].to_pylist())  # null for a damaged table
         n_tables = len(contents.tables)
-        sys.stderr.write(f"{contents.uri}: format {contents.format}, {n_tables} tables, {size / 1e6:,.1f} MB\n")
+        sys.stderr.write(
+            f"{without_credentials(contents.uri)}: format {contents.format}, {n_tables} tables, {size / 1e6:,.1f} MB\n"
+        )
     show_rows(args, contents.sets.to_pylist(), columns=SET_COLUMNS, keep=KEEP)
 
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from store.errors import RequestError, unknown
+from store.errors import RequestError, unknown, without_credentials
 from store.exchange.row_files import write_csv, write_json
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ def folded(text: str, out: TextIO) -> list[str]:
 
 def link(where: str, out: TextIO) -> str:
     """The path or URI of a page: on a terminal as a hyperlink (OSC 8), which terminals without them show as it is."""
+    where = without_credentials(where)
     if not out.isatty():
         return where
     target = where if "://" in where else Path(where).resolve().as_uri()

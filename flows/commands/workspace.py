@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from flows.config import run_config
-from store.errors import RequestError, did_you_mean
+from store.errors import RequestError, did_you_mean, without_credentials
 from store.keys import is_fingerprint
 from store.schema import texts
 
@@ -83,7 +83,7 @@ def no_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str
         if found:
             lines.append(f"\n  - instead of {column} {', '.join(wanted[column])}: {shown}")
     if not lines:
-        return f"no rows: {store.uri} has none of this kind; run `capim run` first"
+        return f"no rows: {without_credentials(store.uri)} has none of this kind; run `capim run` first"
     return f"no rows have all of these{''.join(lines)}"
 
 

@@ -1,4 +1,4 @@
-"""Text of a run as it may be shared: no absolute path of the machine, and not its name."""
+"""Text of a run as it may be shared: no absolute path of the machine, not its name, and no password."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from store.errors import without_credentials
+
 _PATH = re.compile(r"(?<![\w:/.~*…])/(?:[^\s\"'/,;=]+/)+([^\s\"'/,;=]*)")
 
 
 def without_paths(text: str) -> str:
-    """A text with every absolute path cut to its last part; addresses stay.
+    """A text with every absolute path cut to its last part; addresses stay, without user and password.
 
     Examples:
         >>> without_paths("capim run --workspace /home/ada/work/ws --corpora ./photos")
         'capim run --workspace …/ws --corpora ./photos'
+        >>> without_paths("s3://KEY:SECRET@bucket/store")
+        's3://***@bucket/store'
         >>> without_paths("s3://bucket/store"), without_paths("t2i/all and i2t/any"), without_paths("/tmp/ws/")
         ('s3://bucket/store', 't2i/all and i2t/any', '…/ws/')
     """
-    return _PATH.sub(_last_part, text)
+    return _PATH.sub(_last_part, without_credentials(text))
 
 
 def _last_part(found: re.Match[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from store.errors import RequestError, WorkError
+from store.errors import RequestError, WorkError, without_credentials
 from store.schema import FORMAT
 from store.tables.connection import Connection
 from store.tables.metadata import read, write
@@ -27,7 +27,8 @@ def open_format(connection: Connection, *, create: bool) -> None:
             )
         formats = {int(row["format"]) for row in read(connection, "formats").to_pylist()}
     except WorkError as fault:  # all else can still be read
-        log.warning("the format of store %s is unknown: %s. Run `capim store repair formats`", connection.uri, fault)
+        uri = without_credentials(connection.uri)
+        log.warning("the format of store %s is unknown: %s. Run `capim store repair formats`", uri, fault)
         return
     if not formats:
         write(connection, "formats", [{"format": FORMAT, "written": now()}], update=False)

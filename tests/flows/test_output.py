@@ -5,11 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
-from flows.commands.output import plain, print_rows
+from flows.cli import main
+from flows.commands.output import plain, print_report, print_rows
+from flows.config import RunConfig
+from flows.runs import recorded_run
+from store import EmbeddingStore
 
 ROWS = [
     {"encoder": "a", "value": 0.5, "ci_low": None, "when": datetime(2026, 1, 2, tzinfo=UTC)},
@@ -54,3 +60,28 @@ def test_escape_sequences_and_bidirectional_overrides_of_a_caption_are_shown_as_
     assert plain("a\x1b]0;title\x07b") == "a�]0;title�b"
     assert plain("abc\u202egnp.exe") == "abc�gnp.exe"
     assert plain("自転車 🚲") == "自転車 🚲"
+
+
+def test_no_secret_of_an_address_is_stored_with_a_run_or_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secret = "s3://KEY:SEC/RET@bucket/runs"
+    monkeypatch.setattr(sys, "argv", ["capim", "run", "--workspace", secret])
+    config = RunConfig(workspace=str(tmp_path), corpora=(secret,))
+    with pytest.raises(OSError, match="bucket"), recorded_run(config, "benchmark"):
+        raise OSError(f"{secret} does not answer")
+    [row] = EmbeddingStore.open(config.store_uri).rows("runs").to_pylist()
+    assert "RET" not in str(row)
+    assert row["command"] == "capim run --workspace s3://***@bucket/runs"
+    assert "s3://***@bucket/runs" in row["config"]
+    assert "s3://***@bucket/runs" in row["message"]
+    monkeypatch.setattr("reports.rows.snapshot.verdict_lines", lambda _: [])
+    print_report(f"{secret}/report.html")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://KEY:RET@127.0.0.1:9")
+    assert main(["store", "info", "--workspace", secret.replace("/RET", "RET")]) == 1
+    printed = "".join(capsys.readouterr())
+    assert "127.0.0.1:9" in printed
+    assert "RET" not in printed
