@@ -28,9 +28,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 
 from store.errors import RequestError, unknown
 from store.types import Precision, Storage
@@ -44,6 +45,17 @@ WORKSPACE_VARIABLE = "CAPIM_WORKSPACE"
 DEFAULT_WORKSPACE = "workspace"
 
 Named = str | dict[str, Any]
+
+
+def _refuse_truth(value: object) -> object:
+    """The value; true is not 1 in a suite, where pydantic takes it for 1."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("no_number", "a number")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_refuse_truth)]
+Number = Annotated[float, BeforeValidator(_refuse_truth)]
 _NAMES = frozenset({"name", "reader", "adapter", "split", "language", "translator", "revision"})  # never paths
 _EXPECTED = {  # what a value should have been, by the type of pydantic's error
     "greater_than_equal": "at least {ge}",
@@ -79,18 +91,18 @@ class RunConfig:
         tuple[str, ...],
         Field(description="evaluation protocols (capim list protocols; default: all that fit the corpus)"),
     ] = ()
-    sample: Annotated[int | None, Field(ge=1, description="use only N images of each corpus, drawn with the seed")] = (
-        None
-    )
+    sample: Annotated[
+        Whole | None, Field(ge=1, description="use only N images of each corpus, drawn with the seed")
+    ] = None
     batch_size: Annotated[
-        Annotated[int, Field(ge=1)] | Literal["auto"] | None,
+        Annotated[Whole, Field(ge=1)] | Literal["auto"] | None,
         Field(description="items per forward pass, or auto to measure the fastest (default: the encoder's own)"),
     ] = None
     device: Annotated[
         str, Field(description="auto, cpu, cuda, cuda:1 or mps; several separated by commas encode in parallel")
     ] = "auto"
     shards: Annotated[
-        int, Field(ge=1, description="encode every set in N shards, in parallel on Prefect's task runner")
+        Whole, Field(ge=1, description="encode every set in N shards, in parallel on Prefect's task runner")
     ] = 1
     precision: Annotated[
         Precision | None,
@@ -106,19 +118,19 @@ class RunConfig:
     compile: Annotated[
         bool, Field(strict=True, description="compile the model with torch.compile first; pays in long encodes")
     ] = False
-    replicates: Annotated[int, Field(ge=100, description="bootstrap replicates per interval")] = 10_000
-    seed: Annotated[int, Field(ge=0, description="random seed")] = 0
-    level: Annotated[float, Field(ge=0.5, lt=1, description="confidence level of the intervals")] = 0.95
+    replicates: Annotated[Whole, Field(ge=100, description="bootstrap replicates per interval")] = 10_000
+    seed: Annotated[Whole, Field(ge=0, description="random seed")] = 0
+    level: Annotated[Number, Field(ge=0.5, lt=1, description="confidence level of the intervals")] = 0.95
     interval: Annotated[
         IntervalMethod,
         Field(description="interval of shares of hits; of other figures percentile, or bca if bca is chosen"),
     ] = "wilson"
     adjustment: Annotated[Adjustment, Field(description="adjustment of p-values for multiple comparisons")] = "max-t"
     permutations: Annotated[
-        int, Field(ge=1000, description="random sign flips of the tests, where not all of them can be enumerated")
+        Whole, Field(ge=1000, description="random sign flips of the tests, where not all of them can be enumerated")
     ] = 10_000
     margin: Annotated[
-        float, Field(gt=0, lt=100, description="points within which two encoders count as equivalent")
+        Number, Field(gt=0, lt=100, description="points within which two encoders count as equivalent")
     ] = 1.0
     keep_replicates: Annotated[
         bool, Field(strict=True, description="store every bootstrap replicate of every metric (table replicates)")

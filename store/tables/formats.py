@@ -26,7 +26,10 @@ def open_format(connection: Connection, *, create: bool) -> None:
                 "or make a store with `capim demo` or `capim run`"
             )
         formats = {int(row["format"]) for row in read(connection, "formats").to_pylist()}
-    except WorkError as fault:  # all else can still be read
+    except WorkError as fault:
+        if not connection.is_local and connection.find("formats") is None:  # raises where nothing can be read
+            raise
+        # all else can still be read
         uri = without_credentials(connection.uri)
         log.warning("the format of store %s is unknown: %s. Run `capim store repair formats`", uri, fault)
         return

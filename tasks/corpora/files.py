@@ -26,7 +26,11 @@ def require_file(path: str | Path, what: str) -> Path:
     """The file, made absolute; raises ``RequestError`` if it does not exist."""
     file = Path(path).expanduser().absolute()
     if not file.is_file():
-        reason = "is a folder, not a file" if file.exists() else "does not exist"
+        reason = (
+            f"is {'a folder' if file.is_dir() else 'a pipe or device'}, not a file"
+            if file.exists()
+            else "does not exist"
+        )
         raise RequestError(f"{what} {file} {reason}; check the path")
     return file
 

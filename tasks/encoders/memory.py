@@ -9,6 +9,8 @@ import sys
 
 import torch
 
+_SIGNS = ("can't allocate memory", "out of memory", "not enough memory", "_alloc_failed")  # of torch, cuBLAS and cuDNN
+
 
 def usable_cores() -> int:
     """Cores that this process may use; fewer than the machine has in a container with pinned cores."""
@@ -21,11 +23,12 @@ def is_out_of_memory(error: BaseException) -> bool:
     Examples:
         >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("shapes do not match"))
         (True, False)
+        >>> is_out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)"))
+        True
     """
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    message = str(error)
-    return isinstance(error, RuntimeError) and ("can't allocate memory" in message or "out of memory" in message)
+    return isinstance(error, RuntimeError) and any(sign in str(error).lower() for sign in _SIGNS)
 
 
 def release(device: str) -> None:

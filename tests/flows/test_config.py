@@ -83,6 +83,22 @@ def test_a_text_is_neither_a_consent_nor_a_refusal(field: str, value: object) ->
         run_config({field: value})
 
 
+@pytest.mark.parametrize("value", [True, "x", -1, 2.5])
+@pytest.mark.parametrize("field", ["sample", "seed", "replicates", "permutations", "shards", "batch_size"])
+def test_true_and_texts_are_no_numbers(field: str, value: object) -> None:
+    """``sample = true`` was a sample of one image."""
+    with pytest.raises(RequestError, match=f"{field} must be .*, got {value!r}"):
+        run_config({field: value})
+
+
+@pytest.mark.parametrize("field", ["level", "margin"])
+@pytest.mark.parametrize("value", [True, "x"])
+def test_true_and_texts_are_no_fractions(field: str, value: object) -> None:
+    with pytest.raises(RequestError, match=f"{field} must be a number, got {value!r}"):
+        run_config({field: value})
+    assert run_config({"margin": "2"}).margin == 2, "as from the command line"
+
+
 def test_a_run_is_called_after_what_it_runs() -> None:
     asked = RunConfig(name="nightly", encoders=("tiny-clip", {"name": "mine"}), corpora=("../data/coco_photos",))
     assert asked.title == "nightly: tiny-clip +1 on coco_photos"

@@ -89,6 +89,12 @@ def test_two_processes_fill_one_set_in_a_bucket(bucket):
     assert "damaged" not in {finding.state for finding in verify(store)}
 
 
+def test_a_bucket_that_does_not_exist_is_not_a_damaged_table(bucket):
+    with pytest.raises(WorkError, match="There is no bucket of this name") as caught:
+        EmbeddingStore.open("s3://nowhere/store", create=True)
+    assert "truncated" not in str(caught.value)
+
+
 def test_wrong_credentials_and_unreachable_servers_are_errors_with_the_address(monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "x")

@@ -84,7 +84,7 @@ def read_webdataset(
             that is cut is never a smaller corpus.
     """
     folder = require_folder(root, "shard folder")
-    files = sorted(folder.glob(shards))
+    files = sorted(file for file in folder.glob(shards) if file.is_file())  # a pipe never ends
     if not files:
         raise RequestError(f"{folder}: no file matches shards = {shards!r}; check the folder and the pattern")
     captions: list[CaptionRow] = []

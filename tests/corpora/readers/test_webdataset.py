@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from store.errors import RequestError
 from tasks.corpora import open_corpus
+from tasks.corpora.files import require_file
 from tasks.corpora.readers.cc3m import read_cc3m
 from tasks.corpora.readers.webdataset import TarShards, read_webdataset
 
@@ -114,6 +116,14 @@ def test_samples_of_two_shards_with_one_name_are_an_error(tmp_path: Path, pictur
         shard(tmp_path / f"{name}.tar", {"1.png": picture("red"), "1.txt": b"red"})
     with pytest.raises(RequestError, match="duplicate image ids: '1'"):
         read_webdataset(tmp_path)
+
+
+def test_a_pipe_is_no_shard(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.tar")
+    with pytest.raises(RequestError, match="no file matches"):
+        read_webdataset(tmp_path)
+    with pytest.raises(RequestError, match=r"a\.tar is a pipe or device, not a file"):
+        require_file(tmp_path / "a.tar", "table")
 
 
 def test_compressed_and_cut_shards_are_named(shards: Path, picture: Callable[..., bytes]) -> None:
