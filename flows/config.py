@@ -31,7 +31,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticCustomError
 
 from store.errors import RequestError, unknown
 from store.types import Precision, Storage
@@ -50,7 +49,7 @@ Named = str | dict[str, Any]
 def _refuse_truth(value: object) -> object:
     """The value; true is not 1 in a suite, where pydantic takes it for 1."""
     if isinstance(value, bool):
-        raise PydanticCustomError("no_number", "a number")
+        raise ValueError("a number")
     return value
 
 
@@ -61,6 +60,7 @@ _EXPECTED = {  # what a value should have been, by the type of pydantic's error
     "greater_than_equal": "at least {ge}",
     "less_than": "less than {lt}",
     "literal_error": "{expected}",
+    "value_error": "{error}",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "int_from_float": "a whole number",

@@ -27,7 +27,10 @@ def open_format(connection: Connection, *, create: bool) -> None:
             )
         formats = {int(row["format"]) for row in read(connection, "formats").to_pylist()}
     except WorkError as fault:
-        if not connection.is_local and connection.find("formats") is None:  # raises where nothing can be read
+        folder = connection.folder("formats")
+        if folder is not None and not folder.is_dir():  # the store's place is a file, say
+            raise
+        if folder is None and connection.find("formats") is None:  # raises where nothing can be read
             raise
         # all else can still be read
         uri = without_credentials(connection.uri)

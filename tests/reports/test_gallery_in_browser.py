@@ -116,7 +116,7 @@ def test_counts_are_those_of_sql(watched: Watched, address: str, store: Embeddin
     on_the_page = set(watched.page.locator(".case .about").all_text_contents())
     assert set(shown(watched)) == on_the_page & missed_and_found
     text = watched.page.locator("output.shown").inner_text()
-    assert f"{len(on_the_page & missed_and_found)} of {len(on_the_page)} cases shown" in text
+    assert f"{len(on_the_page & missed_and_found)} of {len(on_the_page)} cases fit." in text
     assert text.endswith(f" {len(missed_and_found)} are missed by {A} and found by {B}.")
 
 
