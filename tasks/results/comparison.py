@@ -23,6 +23,11 @@ from tasks.statistics.resampling import Resampling
 from tasks.statistics.statistic import Reduce
 
 
+def encoder_key(name: str, fingerprint: str) -> str:
+    """What an encoder is called in a comparison; ids of comparisons are made from it."""
+    return f"{name}@{fingerprint}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class EncoderOutcomes:
     """The outcomes of one encoder under a protocol, for a comparison with other encoders."""
@@ -34,7 +39,7 @@ class EncoderOutcomes:
     @property
     def key(self) -> str:
         """Name and fingerprint: two revisions of one encoder have different keys."""
-        return f"{self.encoder}@{self.fingerprint}"
+        return encoder_key(self.encoder, self.fingerprint)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

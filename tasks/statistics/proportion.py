@@ -86,11 +86,8 @@ def clustered_wilson(share: float, error: float, *, n_queries: float, n_clusters
     Where every query hits, or every one misses, the trials are the clusters: at worst, all queries of an image have
     the same outcome.
     """
-    edge = round(share)
-    if abs(share - edge) <= _ROUNDING:
-        low, high = wilson_interval(edge * n_clusters, n_clusters, level=level)
-        reason = AT_THE_EDGE.format(n=n_clusters)
-        return Interval(value=share, low=low, high=high, method="wilson", reason=reason)
+    if abs(share - round(share)) <= _ROUNDING:
+        return _at_the_edge(share, n_clusters, level)
     if error <= _ROUNDING:
         return Interval(value=share, reason=NO_SPREAD)
     effective = min(share * (1 - share) / error**2, n_queries)
@@ -110,9 +107,12 @@ def interval_at_the_edge(interval: Interval, share: float, n_clusters: int, *, l
     """
     if interval.low is not None or n_clusters < 2 or share not in (0.0, 1.0):
         return interval
-    low, high = wilson_interval(share * n_clusters, n_clusters, level=level)
-    reason = AT_THE_EDGE.format(n=n_clusters)
-    return Interval(value=interval.value, low=low, high=high, method="wilson", reason=reason)
+    return _at_the_edge(interval.value, n_clusters, level)
+
+
+def _at_the_edge(share: float, n_clusters: int, level: float) -> Interval:
+    low, high = wilson_interval(round(share) * n_clusters, n_clusters, level=level)
+    return Interval(value=share, low=low, high=high, method="wilson", reason=AT_THE_EDGE.format(n=n_clusters))
 
 
 def cluster_robust_error(values: ArrayLike, clusters: Clusters) -> float:

@@ -7,7 +7,6 @@ A new option needs a row.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shlex
@@ -42,6 +41,7 @@ from tasks.runtime.references import CompareRef, MetricRef
 from tasks.runtime.watching.figures import WatchedFigures
 from tasks.score import score
 from tasks.watch import watch_libraries, watch_metrics, watch_vectors
+from tests.flows.leaf_parsers import leaf_parsers
 
 SHAPES, PAIRS = "shapes-sample12", "shapes-winoground-sample12"
 RUN = "--corpora shapes --sample 12 --encoders tiny-clip --replicates 100 --device cpu"
@@ -259,20 +259,7 @@ for command in ("results", "store info"):
     CASES[command]["wide"] = Case(command, "--wide")
 
 
-def _leaves() -> dict[str, argparse.ArgumentParser]:
-    """Every command that does something, by its words."""
-    found = {}
-    left = [("", cli.build_parser())]
-    while left:
-        words, parser = left.pop()
-        inner = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-        if not inner:
-            found[words] = parser
-        left += [(f"{words} {name}".strip(), choice) for action in inner for name, choice in action.choices.items()]
-    return found
-
-
-LEAVES = _leaves()
+LEAVES = leaf_parsers()
 WITH_WORKSPACE = {command for command, parser in LEAVES.items() if "workspace" in {a.dest for a in parser._actions}}
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shlex
 from pathlib import Path
 
 import pytest
 
-from flows.cli import build_parser, main
+from flows.cli import main
 from flows.commands.parser import PLURALS, names
+from tests.flows.leaf_parsers import leaf_parsers
 
 SHAPES = "shapes-sample12"
 TYPOS = {
@@ -89,21 +89,9 @@ def test_no_rows_is_exit_code_1_with_the_nearest_values(
     assert form != "json" or json.loads(out) == []
 
 
-def _parsers() -> dict[str, argparse.ArgumentParser]:
-    """Every command that does something."""
-    found, left = {}, [("", build_parser())]
-    while left:
-        words, parser = left.pop()
-        inner = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-        if not inner:
-            found[words] = parser
-        left += [(f"{words} {name}".strip(), choice) for action in inner for name, choice in action.choices.items()]
-    return found
-
-
 SPELT = [
     (command, action.dest, option)
-    for command, parser in _parsers().items()
+    for command, parser in leaf_parsers().items()
     for action in parser._actions
     for option in action.option_strings
     if option.lstrip("-") in {*PLURALS, *PLURALS.values()}
@@ -116,7 +104,7 @@ def test_both_spellings_are_in_more_than_thirty_places() -> None:
 
 @pytest.mark.parametrize(("command", "dest", "option"), SPELT, ids=[f"{c} {o}" for c, _, o in SPELT])
 def test_singular_and_plural_are_one_option_in_every_command(command: str, dest: str, option: str) -> None:
-    parser = _parsers()[command]
+    parser = leaf_parsers()[command]
     known = parser._option_string_actions
     twins = {f"--{one}": f"--{several}" for one, several in PLURALS.items()}
     other = {**twins, **{several: one for one, several in twins.items()}}[option]

@@ -11,7 +11,7 @@ from store.types import Corpus, EvalProtocol
 from tasks.metrics.crosslingual import language_part
 from tasks.metrics.headline import DIRECTIONS, planned_figures
 from tasks.results.combined import Values, combined_figures, language_values, rsum_values
-from tasks.results.comparison import figure_rows
+from tasks.results.comparison import encoder_key, figure_rows
 from tasks.results.languages import part_of
 from tasks.runtime.references import EvaluationRef
 from tasks.runtime.stored import read_outcomes
@@ -28,7 +28,7 @@ def combined_rows(
     values, encoders = {}, {}
     for evaluation in evaluations:
         name, fingerprint = evaluation.sets.encoder, evaluation.sets.encoder_fingerprint
-        key = f"{name}@{fingerprint}"
+        key = encoder_key(name, fingerprint)
         encoders[key] = (name, fingerprint)
         values[key] = _values(store, corpus, evaluation)
     return figure_rows(
