@@ -17,7 +17,7 @@ from flows.evaluate import evaluate_step
 from flows.execution import call, task_runner, timeout_seconds
 from flows.publish import publish_step
 from flows.request import check_request
-from flows.runs import IncompleteError, record_missing, recorded_run
+from flows.runs import IncompleteError, record_end, recorded_run
 from tasks.discover import find_evaluations, find_sets
 from tasks.runtime.open_corpora import OpenCorpora
 from tasks.runtime.references import EmbedRef, SetsRef
@@ -54,9 +54,9 @@ def benchmark(config: RunConfig) -> BenchmarkRef:
         sets = stored or tuple(reference.sets for reference in paired(embedded))
         evaluated, unscored = evaluate_step(config, run, sets)
         missing = (*missing, *unscored)
-        record_missing(config, run, missing)
         corpora = tuple(dict.fromkeys(evaluation.sets.corpus_fingerprint for evaluation in evaluated))
         compare_step(config, run, call(find_evaluations, config.store_uri, corpora=corpora))
+        record_end(config, run, missing)
         done = BenchmarkRef(run=run, embedded=embedded, report=publish_step(config, run))
         if missing:
             raise IncompleteError(done, missing)

@@ -31,7 +31,8 @@ _ENCODING = ("benchmark", "embed", "import", "watch")  # kinds of runs that crea
 def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
     """Write a ``runs`` row with the state running, then completed, incomplete or failed; gives the id of the run.
 
-    Ids sort by time: ``20261120T192233-benchmark-3f9a``.
+    Ids sort by time: ``20261120T192233-benchmark-3f9a``. A run that called :func:`record_end` keeps what that wrote,
+    unless an error follows.
     """
     _check_workspace(config.workspace)
     started = datetime.now(UTC)
@@ -57,7 +58,7 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
     try:
         yield run
     except IncompleteError as error:
-        write(state="incomplete", finished=datetime.now(UTC), message=_message(error.missing))
+        _end(store, run, error.missing)
         raise
     except BaseException as error:
         message = without_credentials(" ".join(str(error).split()))
@@ -65,7 +66,7 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
         if is_new and isinstance(error, RequestError):
             discard_if_empty(store)
         raise
-    write(state="completed", finished=datetime.now(UTC))
+    _end(store, run, ())
 
 
 def _opened(store_uri: str, *, create: bool) -> tuple[EmbeddingStore, bool]:
@@ -90,12 +91,17 @@ class IncompleteError(WorkError):
         return (type(self), (self.done, self.missing))
 
 
-def record_missing(config: RunConfig, run: str, missing: Sequence[Missing]) -> None:
-    """Write into the record of a run, for its report, which of its encoders failed."""
-    if missing:
-        store = EmbeddingStore.open(config.store_uri)
-        [row] = store.rows("runs", run=run).to_pylist()
-        row["message"] = _message(missing)
+def record_end(config: RunConfig, run: str, missing: Sequence[Missing]) -> None:
+    """Write into the record of a run how it ended and which of its encoders failed, before its report is made."""
+    _end(EmbeddingStore.open(config.store_uri), run, missing)
+
+
+def _end(store: EmbeddingStore, run: str, missing: Sequence[Missing]) -> None:
+    """Write how a run ended, unless that is written."""
+    [row] = store.rows("runs", run=run).to_pylist()
+    if row["state"] == "running":
+        row |= {"state": "incomplete", "message": _message(missing)} if missing else {"state": "completed"}
+        row["finished"] = datetime.now(UTC)
         store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS), replace="run")
 
 

@@ -177,7 +177,10 @@ def test_the_report_is_one_page_with_markdown_and_numbers_beside_it(workspace: P
     assert "tiny-colpali" in html
     assert "t2i/all" in html
     assert report.with_name("report.md").is_file()
-    assert json.loads(report.with_name("results.json").read_text())["schema"]
+    document = json.loads(report.with_name("results.json").read_text())
+    assert document["schema"]
+    [own] = [run for run in document["runs"] if run["run"] == report.parent.name]
+    assert own["state"] == "completed" and own["finished"], "the report shows its own run as it ended"
 
 
 @pytest.mark.slow

@@ -68,6 +68,8 @@ def check(workspace: Path, names: set[str]) -> dict[str, Any]:
     for name in names:
         assert name in run["message"]
         assert name in report.read_text()
+    [shown] = json.loads(report.with_name("results.json").read_text())["runs"]
+    assert (shown["state"], shown["finished"]) == ("incomplete", run["finished"].isoformat()), "as the run ended"
     return dict(run)
 
 
