@@ -115,6 +115,8 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
         show_table("watch", [finding._asdict() for finding in findings], description)
         failed = [finding for finding in findings if finding.verdict == "fail"]
         if failed:
-            announce("capim.regression", config.workspace, n_regressions=len(failed), first=str(failed[0].message))
+            subjects = "; ".join(dict.fromkeys(finding.subject for finding in failed))
+            first = str(failed[0].message)
+            announce("capim.regression", config.workspace, n_regressions=len(failed), first=first, subjects=subjects)
             raise RegressionError(tuple(findings), figures.summary)
     return WatchRef(run=run, findings=tuple(findings), summary=figures.summary)

@@ -1,10 +1,9 @@
-"""What a newcomer does: every command of the pages, as written, in an empty folder with an empty home.
+"""Runs every command of the pages as written, in a fresh clone with an empty home.
 
-``python -m tests.newcomer`` clones this repository's last commit, follows README.md and deployments/README.md (and the
-commands that CONTRIBUTING.md names) from top to bottom, and prints a line for each. Nothing is there beforehand
-but the tools that the README asks for: no caches, no home, no virtual environment; certificates, proxies and package
-indexes that the machine's environment names are kept. ``--with-tests`` runs ``make test`` too,
-``--only README.md`` one page.
+``python -m tests.newcomer`` clones this repository's last commit, follows README.md, deployments/README.md and
+CONTRIBUTING.md from top to bottom, and prints a line for each command. There are no caches, no home and no virtual
+environment; certificates, proxies and package indexes that the environment names are kept. ``--with-tests`` runs
+``make test`` too, ``--only README.md`` one page.
 """
 
 from __future__ import annotations
@@ -35,40 +34,39 @@ INLINE = re.compile(r"`(capim [^`]+)`")
 SHORTENED = re.compile(r"^capim\b")
 
 
-class Unlike(NamedTuple):
-    """A command that does not simply end with 0 here."""
+class Excuse(NamedTuple):
+    """Why a command may fail on this machine."""
 
-    said: str  # a pattern that its output has to match then
-    why: str
+    output: str  # a pattern that its output must match then
+    needs: str
 
 
-# What cannot work on a machine without the hub, a GPU or the reader's own files. It may work elsewhere: then it has to
-# end with 0. Here it has to end with an error that a newcomer can act on.
+# Commands that need the hub, a GPU or the reader's own files: they succeed, or fail with the error that says so.
 MAY_FAIL = {
-    r"--encoders laion-clip-h,siglip-so400m": Unlike(
+    r"--encoders laion-clip-h,siglip-so400m": Excuse(
         r"(?s)hub cannot be reached (\(|for laion/.*hf download laion/)|device '?cuda'? does not exist",
         "COCO's images, the hub and a GPU",
     ),
-    r"(corpora check|--corpora) \./photos": Unlike(
+    r"(corpora check|--corpora) \./photos": Excuse(
         r"no such folder or file|hub cannot be reached for unum-cloud/.*hf download unum-cloud/",
         "the photographs are the reader's own, and the hub",
     ),
-    r"capim embed suite\.toml": Unlike(r"suite\.toml does not exist", "the suite is the reader's own"),
-    r"capim run products\.toml": Unlike(
+    r"capim embed suite\.toml": Excuse(r"suite\.toml does not exist", "the suite is the reader's own"),
+    r"capim run products\.toml": Excuse(
         r"path/to/folder|hub cannot be reached for laion/", "its corpus and its checkpoint are the reader's own"
     ),
 }
-# These go on until they are stopped: what they say once they are at work.
+# Commands that run until they are stopped, and what they print once they are ready.
 STAYS = {
     r"prefect worker start": r"(?i)worker .*started|polling|Discovered",
     r"deployments\.serve": r"(?i)serv|deployment",
 }
 ONLY_WITH_TESTS = re.compile(r"^make test")
-PLACEHOLDER = re.compile(r"…|\b(NAME|OLD|NEW)\b|:function")
+PLACEHOLDER = re.compile(r"…|\b(NAME|OLD|NEW|RUN)\b|:function")
 
 
 class Step(NamedTuple):
-    """Something that a page tells its reader to do."""
+    """A command or a file of a page."""
 
     page: str
     language: str
@@ -76,15 +74,15 @@ class Step(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a step."""
+    """How a step ended."""
 
-    verdict: str  # done, "as foretold", "left out", FAILED
+    verdict: str  # done, excused, "left out", FAILED
     seconds: float
     detail: str
 
 
 def steps(page: Path) -> Iterator[Step]:
-    """What a page says, in its order: lines of its commands, its Python, its TOML, and the commands in its text."""
+    """The steps of a page in its order: lines of commands, Python, TOML, and the commands within its text."""
     text, name = page.read_text(encoding="utf-8"), str(page.relative_to(ROOT))
     place = 0
     for match in FENCES.finditer(text):
@@ -99,14 +97,13 @@ def steps(page: Path) -> Iterator[Step]:
 
 
 def _in_text(text: str, page: str) -> Iterator[Step]:
-    """Commands within sentences and tables; one that is only named is asked for its help."""
-    for command in dict.fromkeys(INLINE.findall(text)):
-        words = command.split()
-        yield Step(page, "text", f"{command} --help" if words[0] == "capim" and len(words) == 2 else command)
+    """Commands within sentences and tables, which may go over the end of a line; a bare name is run with --help."""
+    for command in dict.fromkeys(" ".join(found.split()) for found in INLINE.findall(text)):
+        yield Step(page, "text", f"{command} --help" if len(command.split()) == 2 else command)
 
 
 class Newcomer:
-    """A shell in an empty home; remembers what was exported."""
+    """A shell in an empty home that keeps exported variables."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.clone = folder, folder / "capim"
@@ -114,14 +111,14 @@ class Newcomer:
         self.environment |= {"HOME": str(folder / "home"), "UV_CACHE_DIR": str(folder / "home" / "uv")}
         (folder / "home").mkdir(parents=True)
         self.exports: list[str] = []
-        self.staying: list[subprocess.Popen[bytes]] = []
+        self.running: list[subprocess.Popen[bytes]] = []
 
-    def take(self, step: Step, *, with_tests: bool) -> Outcome:
-        """Do what a step says."""
+    def carry_out(self, step: Step, *, with_tests: bool) -> Outcome:
+        """Carries out a step."""
         if step.language == "text" and PLACEHOLDER.search(step.text):
-            return Outcome("left out", 0.0, "the reader has to fill something in")
+            return Outcome("left out", 0.0, "the reader fills in a name")
         if ONLY_WITH_TESTS.match(step.text) and not with_tests:
-            return Outcome("left out", 0.0, "takes minutes: --with-tests")
+            return Outcome("left out", 0.0, "takes minutes; run with --with-tests")
         if step.language == "toml":
             (self.clone / "products.toml").write_text(step.text)
             return Outcome("done", 0.0, "written as products.toml")
@@ -137,47 +134,47 @@ class Newcomer:
 
     def _run(self, command: str, written: str) -> Outcome:
         begun = time.monotonic()
-        said = self.folder / "said"
-        with said.open("wb") as stream:
+        output = self.folder / "output"
+        with output.open("wb") as stream:
             words = ["bash", "-c", "\n".join([*self.exports, command])]
             process = subprocess.Popen(
                 words, cwd=self.clone, env=self.environment, stdout=stream, stderr=stream, start_new_session=True
             )
-        ready = next((there for pattern, there in STAYS.items() if re.search(pattern, written)), None)
+        ready = next((ready for pattern, ready in STAYS.items() if re.search(pattern, written)), None)
         if ready is not None:
-            self.staying.append(process)
-            return self._there(process, said, ready, begun)
+            self.running.append(process)
+            return self._ready(process, output, ready, begun)
         try:
             code = process.wait(LONGEST_SECONDS)
         except subprocess.TimeoutExpired:
             _stop(process)
-            return Outcome("FAILED", time.monotonic() - begun, f"not done within {LONGEST_SECONDS} s: {_tail(said)}")
+            return Outcome("FAILED", time.monotonic() - begun, f"not done within {LONGEST_SECONDS} s: {_tail(output)}")
         seconds = time.monotonic() - begun
         if code == 0:
-            return Outcome("done", seconds, _tail(said))
-        text = said.read_text("utf-8", "replace")
-        for pattern, unlike in MAY_FAIL.items():
-            if re.search(pattern, written) and re.search(unlike.said, text) and "Traceback" not in text:
-                return Outcome("as foretold", seconds, f"needs {unlike.why}; exit {code}: {_tail(said)}")
-        return Outcome("FAILED", seconds, f"exit {code}: {_tail(said, 1500)}")
+            return Outcome("done", seconds, _tail(output))
+        text = output.read_text("utf-8", "replace")
+        for pattern, excuse in MAY_FAIL.items():
+            if re.search(pattern, written) and re.search(excuse.output, text) and "Traceback" not in text:
+                return Outcome("excused", seconds, f"needs {excuse.needs}; exit {code}: {_tail(output)}")
+        return Outcome("FAILED", seconds, f"exit {code}: {_tail(output, 1500)}")
 
-    def _there(self, process: subprocess.Popen[bytes], said: Path, ready: str, begun: float) -> Outcome:
-        """Wait until something that stays is at work."""
+    def _ready(self, process: subprocess.Popen[bytes], output: Path, ready: str, begun: float) -> Outcome:
+        """Waits until a command that runs until it is stopped is ready."""
         while time.monotonic() - begun < 180:
-            text = said.read_text("utf-8", "replace")
+            text = output.read_text("utf-8", "replace")
             if re.search(ready, text):
-                said.rename(self.folder / f"said-{process.pid}")
-                return Outcome("done", time.monotonic() - begun, "at work, and left so")
+                output.rename(self.folder / f"output-{process.pid}")
+                return Outcome("done", time.monotonic() - begun, "ready, still running")
             if process.poll() is not None:
                 break
             time.sleep(0.5)
-        return Outcome("FAILED", time.monotonic() - begun, f"did not come up: {_tail(said, 1500)}")
+        return Outcome("FAILED", time.monotonic() - begun, f"not ready: {_tail(output, 1500)}")
 
     def leave(self) -> None:
-        """Close the page: stop what stays, forget what was exported."""
-        for process in reversed(self.staying):
+        """Ends the page: stops what is running, forgets exported variables."""
+        for process in reversed(self.running):
             _stop(process)
-        self.staying.clear()
+        self.running.clear()
         if any("PREFECT_API_URL" in line for line in self.exports):
             words = ["bash", "-c", ".venv/bin/prefect server stop"]
             subprocess.run(words, cwd=self.clone, env=self.environment, check=False, capture_output=True)
@@ -192,13 +189,13 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
             return
 
 
-def _tail(said: Path, n: int = 110) -> str:
-    """The last that was said, in one line."""
-    return " ".join(said.read_text("utf-8", "replace").split())[-n:]
+def _tail(output: Path, n: int = 110) -> str:
+    """The end of the output, in one line."""
+    return " ".join(output.read_text("utf-8", "replace").split())[-n:]
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Follow the pages; returns 1 if a step did not do what its page says."""
+    """Follows the pages; returns 1 if a step failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.newcomer", description=__doc__)
     parser.add_argument("--with-tests", action="store_true", help="run `make test` too")
     parser.add_argument("--only", help="one page, e.g. README.md")
@@ -215,7 +212,7 @@ def main(argv: list[str] | None = None) -> int:
             for step in steps(page):
                 if args.only not in (None, step.page):
                     continue
-                outcome = newcomer.take(step, with_tests=args.with_tests)
+                outcome = newcomer.carry_out(step, with_tests=args.with_tests)
                 outcomes.append(outcome)
                 head = step.text.strip().splitlines()[0]
                 print(f"{outcome.verdict:<12} {outcome.seconds:6.1f} s  {step.page}: {head}", flush=True)
@@ -226,10 +223,10 @@ def main(argv: list[str] | None = None) -> int:
         newcomer.leave()
         if not args.keep:
             shutil.rmtree(folder, ignore_errors=True)
-    counts = {verdict: sum(o.verdict == verdict for o in outcomes) for verdict in ("done", "as foretold", "left out")}
+    counts = {verdict: sum(o.verdict == verdict for o in outcomes) for verdict in ("done", "excused", "left out")}
     failed = len(outcomes) - sum(counts.values())
-    said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    print(f"newcomer: {len(outcomes)} steps: {said}, {failed} failed")
+    summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    print(f"newcomer: {len(outcomes)} steps: {summary}, {failed} failed")
     return 1 if failed else 0
 
 

@@ -17,7 +17,9 @@ from typing import Any
 
 import httpx
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
+from deployments.automations import main as apply_automations
 from store import EmbeddingStore
 from store.types import Modality
 
@@ -156,8 +158,18 @@ def test_a_worker_killed_in_the_middle_of_an_encode_loses_nothing(installation: 
         kept = begun(installation, run, "killed")
         installation.kill(worker)
     assert 0 < kept <= stored(installation, "killed") < ITEMS
-    # nobody is left who could say so: the run's slot is free once it is called crashed (README, "When something dies")
-    installation.post(f"/flow_runs/{run}/set_state", {"state": {"type": "CRASHED", "name": "Crashed"}, "force": True})
+    # The host is lost: the run's last heartbeat is as old as it would be 85 seconds later.
+    installation.shell(sys.executable, "-m", "deployments.automations")
+    flow_run = installation.get(f"/flow_runs/{run}")
+    heartbeat = {
+        "id": str(uuid.uuid4()),
+        "occurred": (datetime.now(UTC) - timedelta(seconds=85)).isoformat(),
+        "event": "prefect.flow-run.heartbeat",
+        "resource": {"prefect.resource.id": f"prefect.flow-run.{run}", "prefect.resource.name": flow_run["name"]},
+        "related": [{"prefect.resource.id": "prefect.tag.capim", "prefect.resource.role": "tag"}],
+    }
+    httpx.post(f"{installation.api}/events", json=[heartbeat], timeout=30).raise_for_status()
+    assert installation.ended(run) == "CRASHED"
     with installation.worker("capim-gpu"):
         again = installation.begin("embed/encode-on-gpu", slow("killed"))
         assert installation.ended(again) == "COMPLETED"
@@ -165,11 +177,12 @@ def test_a_worker_killed_in_the_middle_of_an_encode_loses_nothing(installation: 
 
 
 def test_failures_and_regressions_reach_a_webhook(installation: Any) -> None:
-    told: list[dict[str, str]] = []
+    received: list[tuple[str, dict[str, str]]] = []
 
     class Receiver(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            told.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            received.append((self.headers["content-type"], body))
             self.send_response(204)
             self.end_headers()
 
@@ -179,24 +192,46 @@ def test_failures_and_regressions_reach_a_webhook(installation: Any) -> None:
     receiver = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
     threading.Thread(target=receiver.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{receiver.server_port}/hook"
-    installation.shell(sys.executable, "-m", "deployments.notify", address, "--private")
+    installation.shell(sys.executable, "-m", "deployments.automations", "--webhook", address, "--private")
     run = installation.begin("evaluate/evaluate", {})
-    broken = {"type": "FAILED", "name": "Failed", "message": "no such store"}
+    message = 'no such "store":\nC:\\data'
+    broken = {"type": "FAILED", "name": "Failed", "message": message}
     installation.post(f"/flow_runs/{run}/set_state", {"state": broken, "force": True})
     event = {
         "id": str(uuid.uuid4()),
         "occurred": datetime.now(UTC).isoformat(),
         "event": "capim.regression",
         "resource": {"prefect.resource.id": "capim.workspace.w"},
-        "payload": {"workspace": "w", "first": "R@1 changed"},
+        "payload": {"workspace": "w", "first": 'R@1 of "a"\nchanged', "n_regressions": 2, "subjects": "a on few"},
     }
     httpx.post(f"{installation.api}/events", json=[event], timeout=30).raise_for_status()
-    installation.until("both are told", lambda: len(told) >= 2)
+    installation.until("both messages arrive", lambda: len(received) >= 2)
     receiver.shutdown()
     receiver.server_close()
-    texts = {message["subject"]: message["text"] for message in told}
-    assert texts["capim: a regression"] == "w: R@1 changed"
-    assert texts["capim: a run failed"].endswith("no such store")
+    assert {kind for kind, _ in received} == {"application/json"}
+    bodies = {body["subject"]: body for _, body in received}
+    regression, failure = bodies["capim: a regression"], bodies["capim: a run failed"]
+    assert regression["text"] == 'w: R@1 of "a"\nchanged'
+    assert (regression["failures"], regression["subjects"]) == (2, "a on few")
+    assert failure["text"].endswith(message)
+    assert (failure["flow"], failure["deployment"], failure["state"]) == ("evaluate", "evaluate", "Failed")
+    assert failure["address"].endswith(run)
+
+
+@pytest.mark.parametrize(
+    ("words", "server", "expected"),
+    [
+        ([], None, "PREFECT_API_URL is not set"),
+        (["--webhook", "hooks.example"], "http://127.0.0.1:1/api", "begins with https://"),
+    ],
+)
+def test_a_wrong_request_for_automations_is_refused(
+    words: list[str], server: str | None, expected: str, capsys: Any
+) -> None:
+    with temporary_settings({PREFECT_API_URL: server}), pytest.raises(SystemExit) as error:
+        apply_automations(words)
+    assert error.value.code == 2
+    assert expected in capsys.readouterr().err
 
 
 def test_one_machine_serves_everything_without_a_pool(installation: Any) -> None:

@@ -1,0 +1,138 @@
+"""What the server does by itself about runs of capim: ``python -m deployments.automations [--webhook ADDRESS]``.
+
+Applies these automations to the server that ``PREFECT_API_URL`` names, in place of those with the same names:
+
+- a run that sends no heartbeat for 90 seconds becomes Crashed, so that its slot of a limit is free (`make deploy`
+  applies this one; ``deployments/prefect.yaml`` sets a heartbeat every 30 seconds);
+- with ``--webhook``, an address is told about runs that failed or crashed, scheduled runs that are late, and
+  regressions. The address is kept on the server, encrypted, and in no file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import httpx
+from prefect.automations import Automation
+from prefect.blocks.webhook import Webhook
+from prefect.client.schemas.objects import StateType
+from prefect.events.actions import CallWebhook, ChangeFlowRunState
+from prefect.events.schemas.automations import EventTrigger, Posture
+from prefect.exceptions import PrefectHTTPStatusError
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_RETRY_EXTRA_CODES, temporary_settings
+
+BLOCK = "capim-notify"
+LOST = "capim: a run was lost"
+FAILED = "capim: a run failed"
+LATE = "capim: a run is late"
+REGRESSION = "capim: a regression"
+SILENCE = timedelta(seconds=90)  # three heartbeats
+LATENESS = timedelta(hours=1)
+ENDS = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed", "TimedOut")}
+_OURS = {"prefect.resource.role": "tag", "prefect.resource.id": "prefect.tag.capim"}
+_RUN = (
+    '{"subject": {{ automation.name | tojson }}, "text": {{ (flow_run.name ~ ": " ~ (flow_run.state.message or '
+    'flow_run.state.name)) | tojson }}, "run": {{ flow_run.name | tojson }}, "flow": {{ flow.name | tojson }}, '
+    '"deployment": {{ deployment.name | tojson }}, "state": {{ flow_run.state.name | tojson }}, '
+    '"address": {{ flow_run | ui_url | tojson }}}'
+)
+_FINDING = (
+    '{"subject": {{ automation.name | tojson }}, "text": {{ (event.payload.workspace ~ ": " ~ event.payload.first) | '
+    'tojson }}, "workspace": {{ event.payload.workspace | tojson }}, "failures": {{ event.payload.n_regressions | '
+    'tojson }}, "subjects": {{ event.payload.subjects | tojson }}}'
+)
+
+
+def apply(webhook: str | None = None, *, private: bool = False) -> list[str]:
+    """Create or replace the automations; returns their names.
+
+    Args:
+        webhook: Gets a POST with a JSON object: ``subject``, ``text``, and for a run ``run``, ``flow``, ``deployment``,
+            ``state`` and ``address``, for a regression ``workspace``, ``failures`` and ``subjects`` (encoder and corpus
+            of each). None: no messages.
+        private: Whether the address may be one of a private network, which Prefect refuses by default.
+    """
+    crashed = ChangeFlowRunState(state=StateType.CRASHED, message=f"no heartbeat for {SILENCE.seconds} seconds")
+    automations = [Automation(name=LOST, trigger=_silent(), actions=[crashed])]
+    if webhook is not None:
+        hook: Any = Webhook(
+            url=cast("Any", webhook),
+            allow_private_urls=private,
+            headers=cast("Any", {"Content-Type": "application/json"}),
+        )
+        block = hook.save(BLOCK, overwrite=True)
+        for name, trigger, payload in (
+            (
+                FAILED,
+                _reactive({"prefect.flow-run.Failed", "prefect.flow-run.Crashed", "prefect.flow-run.TimedOut"}),
+                _RUN,
+            ),
+            (LATE, _late(), _RUN),
+            (REGRESSION, EventTrigger(expect={"capim.regression"}, posture=Posture.Reactive), _FINDING),
+        ):
+            actions = [CallWebhook(block_document_id=block, payload=payload)]
+            automations.append(Automation(name=name, trigger=trigger, actions=actions))
+    for automation in automations:
+        with suppress(ValueError):  # there is none of this name
+            cast("Any", Automation.read(name=automation.name)).delete()
+        cast("Any", automation).create()
+    return [automation.name for automation in automations]
+
+
+def _reactive(expect: set[str]) -> EventTrigger:
+    return EventTrigger(expect=expect, match_related=cast("Any", _OURS), posture=Posture.Reactive)
+
+
+def _silent() -> EventTrigger:
+    """A run of ours that sent a heartbeat sends neither another one nor its end."""
+    heartbeat = "prefect.flow-run.heartbeat"
+    return EventTrigger(
+        after={heartbeat},
+        expect={heartbeat, *ENDS},
+        match_related=cast("Any", _OURS),
+        for_each={"prefect.resource.id"},
+        posture=Posture.Proactive,
+        within=SILENCE,
+    )
+
+
+def _late() -> EventTrigger:
+    """A scheduled run of ours was due, and an hour later it has not begun."""
+    return EventTrigger(
+        after={"prefect.flow-run.Late"},
+        expect={"prefect.flow-run.Running", *ENDS},
+        match_related=cast("Any", _OURS),
+        for_each={"prefect.resource.id"},
+        posture=Posture.Proactive,
+        within=LATENESS,
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Apply the automations; returns 2 for a wrong request and 1 if the server did not accept them."""
+    parser = argparse.ArgumentParser(prog="python -m deployments.automations", description=__doc__)
+    parser.add_argument("--webhook", metavar="ADDRESS", help="https address that gets the messages")
+    parser.add_argument("--private", action="store_true", help="the address may be on a private network")
+    args = parser.parse_args(argv)
+    if not PREFECT_API_URL.value():
+        parser.error("PREFECT_API_URL is not set; run: export PREFECT_API_URL=http://127.0.0.1:4200/api")
+    if args.webhook is not None and urlsplit(args.webhook).scheme not in ("http", "https"):
+        parser.error(f"--webhook must be an address that begins with https:// or http://, got {args.webhook!r}")
+    try:
+        with temporary_settings({PREFECT_CLIENT_RETRY_EXTRA_CODES: "500"}):  # SQLite was locked
+            names = apply(args.webhook, private=args.private)
+    except (httpx.HTTPError, PrefectHTTPStatusError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        sys.stderr.write(f"the server at {PREFECT_API_URL.value()} did not take the automations: {reason}\n")
+        return 1
+    sys.stdout.write("".join(f"applied {name!r}\n" for name in names))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
