@@ -57,7 +57,9 @@ def apply(webhook: str | None = None, *, private: bool = False) -> list[str]:
             of each). None: no messages.
         private: Whether the address may be one of a private network, which Prefect refuses by default.
     """
-    crashed = ChangeFlowRunState(state=StateType.CRASHED, message=f"no heartbeat for {SILENCE.seconds} seconds")
+    crashed = ChangeFlowRunState(
+        name="Crashed", state=StateType.CRASHED, message=f"no heartbeat for {SILENCE.seconds} seconds", force=False
+    )
     automations = [Automation(name=LOST, trigger=_silent(), actions=[crashed])]
     if webhook is not None:
         hook: Any = Webhook(
@@ -75,8 +77,8 @@ def apply(webhook: str | None = None, *, private: bool = False) -> list[str]:
             (LATE, _late(), _RUN),
             (REGRESSION, EventTrigger(expect={"capim.regression"}, posture=Posture.Reactive), _FINDING),
         ):
-            actions = [CallWebhook(block_document_id=block, payload=payload)]
-            automations.append(Automation(name=name, trigger=trigger, actions=actions))
+            call = CallWebhook(block_document_id=block, payload=payload)
+            automations.append(Automation(name=name, trigger=trigger, actions=[call]))
     for automation in automations:
         with suppress(ValueError):  # there is none of this name
             cast("Any", Automation.read(name=automation.name)).delete()

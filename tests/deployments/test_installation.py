@@ -177,7 +177,7 @@ def test_a_worker_killed_in_the_middle_of_an_encode_loses_nothing(installation: 
 
 
 def test_failures_and_regressions_reach_a_webhook(installation: Any) -> None:
-    received: list[tuple[str, dict[str, str]]] = []
+    received: list[tuple[str, dict[str, Any]]] = []
 
     class Receiver(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
