@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from flows.commands import combine, completion, exchange, maintenance, models, rows, runs
+from flows.commands import combine, completion, exchange, exports, maintenance, models, rows, runs
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse gives it no public name
@@ -13,5 +13,5 @@ if TYPE_CHECKING:
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add every command to the parser."""
-    for module in (runs, rows, exchange, combine, models, maintenance, completion):
+    for module in (runs, rows, exchange, exports, combine, models, maintenance, completion):
         module.add_commands(commands, common)

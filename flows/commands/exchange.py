@@ -1,4 +1,4 @@
-"""`import`, `export`, `query`, `search`: data into the store and out of it."""
+"""`import`, `query`, `search`: data into the store, and answers from it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from flows.commands.declare import config_options, declare, refuse_unused
 from flows.commands.output import link, plain, show_rows
 from flows.commands.parser import names
-from flows.commands.workspace import corpus_in, open_store, unknown_texts, wanted_rows
+from flows.commands.workspace import corpus_in, open_store, unknown_texts
 from store.errors import RequestError
 
 if TYPE_CHECKING:
     from flows.commands import Commands
-    from store import EmbeddingStore
     from store.exchange.manifest import ImportRow
     from store.types import Modality
 
@@ -31,17 +30,11 @@ IMPORTS = {
     "a run": (("trec_run",), ("corpus", "encoder"), _OF_OUTCOMES),
 }
 """What can be imported -> the options that name it (one of them is needed), those that it needs, and others."""
-EXPORT_OPTIONS = {
-    "results": ("kind", "encoder", "corpus", "protocol"),
-    "outcomes": ("encoder", "corpus", "protocol"),
-    "embeddings": ("encoder", "corpus", "modality"),
-}
 FOUND_COLUMNS = ("rank", "score", "file", "text", "id", "objects", "language", "width", "height")
-EXPORTS = ("csv", "json", "parquet", "latex", "v28", "coco-sm", "mteb", "clip-benchmark")
 
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
-    """Add the commands that import, export, query and search."""
+    """Add the commands that import, query and search."""
     parser = declare(commands, common, "import", import_)
     parser.add_argument("--corpus", help="a stored corpus, a name (capim list corpora), a folder or a TOML file")
     parser.add_argument("--encoder", help="name of the model that made the embeddings or the outcomes")
@@ -69,15 +62,6 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
         "--protocol", type=names, metavar="P,Q", help="protocols of the outcomes, scores or run (default: all it tells)"
     )
     config_options(parser, "replicates")
-
-    parser = declare(commands, common, "export", export)
-    parser.add_argument("what", choices=("embeddings", "results", "outcomes"), help="what to export")
-    parser.add_argument("--to", required=True, metavar="F", help="file to write (a folder for coco-sm and mteb)")
-    parser.add_argument("--as", dest="kind", choices=EXPORTS, help="format of results (default: from the file suffix)")
-    parser.add_argument("--encoder", type=names, metavar="X,Y", help="only these encoders (embeddings: one)")
-    parser.add_argument("--corpus", type=names, metavar="A,B", help="only these corpora (embeddings: one)")
-    parser.add_argument("--protocol", type=names, metavar="P,Q", help="only results or outcomes of these protocols")
-    parser.add_argument("--modality", choices=("image", "caption"), help="modality of the embeddings")
 
     parser = declare(commands, common, "query", query, rows=True)
     parser.add_argument("sql", help="a SELECT statement")
@@ -172,53 +156,6 @@ def _import_rows(kind: str, args: argparse.Namespace) -> list[ImportRow]:
         return rows_of_folder(Path(args.folder))
     names = ("encoder", "corpus", "images", "captions", "revision", "note")
     return [ImportRow(**{name: getattr(args, name) for name in names})]
-
-
-def export(args: argparse.Namespace) -> None:
-    """Export embeddings, outcomes or results to files for other programs.
-
-    Results: CSV, JSON (with a schema), Parquet, LaTeX tables, MTEB results, CLIP_benchmark CSV, V28 and COCO-SM tables.
-    Embeddings: .npy, .npz, .parquet, .safetensors. Outcomes: .parquet, .csv, .json.
-
-    Example: capim export results --to leaderboard.tex
-    """
-    options = {"kind": "--as", "encoder": "--encoder", "corpus": "--corpus", "protocol": "--protocol"}
-    options["modality"] = "--modality"
-    unused = {name: option for name, option in options.items() if name not in EXPORT_OPTIONS[args.what]}
-    refuse_unused(args, f"on `capim export {args.what}`", **unused)
-    store = open_store(args.workspace)
-    target = Path(args.to)
-    if args.what == "embeddings":
-        _export_embeddings(store, target, args)
-        return
-    wanted = wanted_rows(store, args.what, encoder=args.encoder, corpus=args.corpus, protocol=args.protocol)
-    if args.what == "outcomes":
-        from store.exchange.exporting import export_rows
-
-        sys.stderr.write(f"{export_rows(store, 'outcomes', target, **wanted):,} rows written to {target}\n")
-        return
-    from reports.exports import export_results
-
-    if by_fingerprint := [name for name in wanted if name.endswith("_fingerprint")]:
-        raise RequestError(f"{by_fingerprint[0].replace('_', ' ')}: results are exported by names; give the name")
-    encoders, corpora, protocols = (wanted.get(column, []) for column in ("encoder", "corpus", "protocol"))
-    exported = export_results(store, target, kind=args.kind, encoders=encoders, corpora=corpora, protocols=protocols)
-    sys.stdout.writelines(f"{path}\n" for path in exported)
-
-
-def _export_embeddings(store: EmbeddingStore, target: Path, args: argparse.Namespace) -> None:
-    from store.exchange.exporting import export_embeddings
-
-    missing = [f"--{name}" for name in EXPORT_OPTIONS["embeddings"] if not getattr(args, name)]
-    if missing:
-        raise RequestError(f"export embeddings needs {', '.join(missing)}")
-    if several := [
-        f"--{name} {','.join(getattr(args, name))}" for name in ("encoder", "corpus") if getattr(args, name)[1:]
-    ]:
-        raise RequestError(f"export embeddings takes one encoder and one corpus, got {' '.join(several)}")
-    corpus = str(corpus_in(store, args.corpus[0])["fingerprint"])
-    count = export_embeddings(store, target, encoder=args.encoder[0], corpus=corpus, modality=args.modality)
-    sys.stderr.write(f"{count:,} rows written to {target}\n")
 
 
 def query(args: argparse.Namespace) -> int:

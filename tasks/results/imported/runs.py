@@ -2,14 +2,16 @@
 
 Items are ordered by score, whatever the rank column says; equal scores are ties. A relevant item that its list does not
 hold has a rank from the length of the list + 1 to the end of the gallery. An item that ties with the last of a list
-might tie with items that were cut off: the list is taken as it stands.
+might tie with items that were cut off: the list is taken as it stands. An id is written as it is or as :func:`trec_id`.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 
@@ -60,6 +62,16 @@ def read_run(path: Path) -> Run:
     return lists
 
 
+def trec_id(item: str) -> str:
+    """An id as a word of a line: whitespace, signs that cannot be printed and ``%`` as in a URL, the rest as it is.
+
+    Examples:
+        >>> trec_id("dogs/brown dog.jpg"), trec_id("100%"), trec_id("дом")
+        ('dogs/brown%20dog.jpg', '100%25', 'дом')
+    """
+    return re.sub(r"[\s%\x00-\x1f\x7f]", lambda sign: quote(sign[0]), item)
+
+
 def _number(text: str) -> float | None:
     try:
         value = float(text)
@@ -74,6 +86,12 @@ def outcomes_of_run(run: Run, corpus: Corpus, *, protocols: Collection[str] = ()
     Raises:
         RequestError: Queries or items are not those of the protocol; all faults together.
     """
+    ids = [str(item) for items in (corpus.images, corpus.captions) for item in items["id"].to_pylist()]
+    id_of = {trec_id(item): item for item in ids if trec_id(item) != item}
+    run = {
+        id_of.get(query, query): {id_of.get(item, item): score for item, score in scores.items()} if id_of else scores
+        for query, scores in run.items()
+    }
     wanted = protocols or [headline_of(list(run), corpus)]
     faults: list[str] = []
     found = []

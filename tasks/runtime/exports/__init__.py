@@ -1,0 +1,1 @@
+"""Stored outcomes and embeddings in the files of other programs."""

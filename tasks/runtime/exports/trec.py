@@ -1,0 +1,119 @@
+"""TREC runs and qrels of stored outcomes, as ``trec_eval``, ``pytrec_eval``, ``ranx`` and ``ir_measures`` read them.
+
+``CORPUS/PROTOCOL/qrels.txt`` has a line ``query 0 item grade`` for each relevant item, ``ENCODER.run`` beside it the
+stored lists: ``query Q0 item rank score tag``, at most ``store.schema.TOP`` lines for a query.
+
+What differs from our figures: measures that look beyond the end of a list (reciprocal rank, average precision) take an
+item that is not in it as not found. And equal scores: they are written equal, in the order of the corpus, but
+``trec_eval`` orders them by id, descending, whatever the rank column says. Our figures are the mean over their orders;
+those of ``trec_eval`` are between ``value_ties_lost`` and ``value_ties_won``. Scores have as many digits as tell apart
+the float32 that were ranked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from store import EmbeddingStore
+from store.errors import RequestError
+from store.files import replacing
+from store.ragged import positions_within
+from store.schema import texts
+from store.types import Corpus
+from tasks.results.imported.runs import trec_id
+from tasks.scoring.protocols.selection import build_tasks, select_protocols
+from tasks.scoring.protocols.tasks import RetrievalTask
+
+_ROWS = 2048  # queries whose lists are in memory as text at once
+
+
+def export_trec(
+    store: EmbeddingStore, folder: Path, wanted: Mapping[str, Sequence[str]], *, note: Callable[[str], object]
+) -> list[Path]:
+    """Writes the runs and qrels of every evaluation that has lists.
+
+    Args:
+        store: The store with the outcomes.
+        folder: Where the files go; made if need be.
+        wanted: Columns of outcomes with their values, as ``EmbeddingStore.rows`` takes them. Of several evaluations of
+            one encoder, corpus and protocol the newest is written.
+        note: Gets a sentence for each evaluation without lists, and for each with ties that matter.
+
+    Returns:
+        The files written.
+
+    Raises:
+        RequestError: No evaluation has lists, or the folder is a file.
+    """
+    if folder.is_file():
+        raise RequestError(f"trec writes a folder of files, but {str(folder)!r} is a file; give the path of a folder")
+    newest = {
+        (row["corpus_fingerprint"], row["protocol"], row["encoder"]): row
+        for row in sorted(store.rows("results", **wanted).to_pylist(), key=lambda row: row["created"])
+        if not re.search(r"[*+]", row["protocol"])  # figures over several protocols
+    }
+    written: dict[Path, None] = {}
+    tasks: dict[tuple[str, str], RetrievalTask | None] = {}
+    ids: dict[tuple[str, str], pa.Array] = {}
+    for (fingerprint, protocol, encoder), row in sorted(newest.items()):
+        corpus = store.corpus(row["corpus"], fingerprint)
+        at = fingerprint, protocol
+        if at not in tasks:
+            tasks[at] = _task(corpus, protocol)
+        task = tasks[at]
+        outcomes = store.rows("outcomes", evaluation=row["evaluation"], protocol=protocol)
+        if task is None or not outcomes.num_rows or outcomes["top_scores"].null_count == outcomes.num_rows:
+            note(f"{encoder} on {corpus.name}: {protocol} has no lists of items with scores; left out")
+            continue
+        if at not in ids:
+            items = corpus.images if task.protocol.direction == "t2i" else corpus.captions
+            ids[at] = pa.array([trec_id(item) for item in texts(items["id"])])
+        place = folder / corpus.name / re.sub(r"[^\w.@-]+", "-", protocol)
+        place.mkdir(parents=True, exist_ok=True)
+        qrels, run = place / "qrels.txt", place / f"{encoder}.run"
+        if qrels not in written:
+            _write(qrels, _qrel_lines(task, ids[at]))
+        _write(run, _run_lines(outcomes, ids[at], encoder))
+        written |= {qrels: None, run: None}
+        if tied := pc.sum(pc.greater(outcomes["rank_worst"], outcomes["rank_best"])).as_py():
+            note(
+                f"{encoder} on {corpus.name}: {tied:,} of {outcomes.num_rows:,} queries of {protocol} have a relevant "
+                "item tied with another one; trec_eval orders ties by id, capim takes the mean over their orders"
+            )
+    if not written:
+        raise RequestError(f"store {store.uri} has no lists of items for these names; `capim evaluate` writes them")
+    return list(written)
+
+
+def _task(corpus: Corpus, protocol: str) -> RetrievalTask | None:
+    """The queries and relevant items of a protocol; None for pairs and quadruples."""
+    [task] = build_tasks(corpus, select_protocols(corpus, [protocol]))
+    return task if isinstance(task, RetrievalTask) else None
+
+
+def _qrel_lines(task: RetrievalTask, ids: pa.Array) -> Iterator[str]:
+    queries = [trec_id(query) for query in task.query_ids.tolist()]
+    for at, item in zip(task.query_of_relevant.tolist(), texts(ids.take(pa.array(task.relevant))), strict=True):
+        yield f"{queries[at]} 0 {item} 1\n"
+
+
+def _run_lines(outcomes: pa.Table, ids: pa.Array, encoder: str) -> Iterator[str]:
+    for batch in outcomes.select(["query_id", "top_ords", "top_scores"]).to_batches(max_chunksize=_ROWS):
+        lengths = pc.fill_null(pc.list_value_length(batch["top_ords"]), 0).to_numpy()
+        queries = np.repeat(np.array([trec_id(query) for query in texts(batch["query_id"])], dtype=object), lengths)
+        items = texts(ids.take(pc.list_flatten(batch["top_ords"])))
+        scores = texts(pc.cast(pc.list_flatten(batch["top_scores"]), pa.string()))  # the shortest text of each float32
+        ranks = (positions_within(lengths) + 1).tolist()
+        for query, item, rank, score in zip(queries.tolist(), items, ranks, scores, strict=True):
+            yield f"{query} Q0 {item} {rank} {score} {encoder}\n"
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.writelines(lines)

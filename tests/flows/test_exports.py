@@ -1,0 +1,103 @@
+"""`capim export`: every format is read back by the program that it is for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flows.cli import main
+from store import EmbeddingStore
+from store.types import Corpus
+from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from tests.results.thirty import thirty_images, tied_scores, unit_vectors
+
+QUICK = ("--replicates", "100")
+
+
+def _store(folder: Path, corpus: Corpus, **scores: np.ndarray) -> EmbeddingStore:
+    """A workspace with a corpus, and the outcomes of encoders that are given by their scores."""
+    EmbeddingStore.open(folder / "store", create=True).write_corpus(corpus)
+    for encoder, matrix in scores.items():
+        np.save(folder / "scores.npy", matrix.astype(np.float32))
+        words = ["import", "--scores", str(folder / "scores.npy"), "--encoder", encoder, "--corpus", corpus.name]
+        assert main([*words, *QUICK, "--workspace", str(folder)]) == 0
+    return EmbeddingStore.open(folder / "store")
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Thirty images; one encoder whose scores differ and one whose scores tie."""
+    folder = tmp_path_factory.mktemp("exports")
+    vectors = unit_vectors()
+    distinct = vectors[1] @ vectors[0].T + np.arange(70)[:, None] * 1e-5 + np.arange(30) * 1e-6
+    _store(folder, thirty_images(), distinct=distinct, ties=tied_scores())
+    return folder
+
+
+def _export(workspace: Path, what: str, to: Path, *words: str) -> int:
+    return main(["export", what, "--to", str(to), *words, "--workspace", str(workspace)])
+
+
+def test_pytrec_eval_gives_our_figures_of_exported_runs_and_bounds_them_where_scores_tie(
+    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytrec_eval = pytest.importorskip("pytrec_eval", reason="the peers extra is not installed")
+    assert _export(workspace, "trec", tmp_path) == 0
+    printed = capsys.readouterr()
+    assert "ties on thirty: " in printed.err and "trec_eval orders ties by id" in printed.err
+    assert "winoground has no lists of items" in printed.err
+    assert str(tmp_path / "thirty" / "t2i-all" / "ties.run") in printed.out
+    store = EmbeddingStore.open(workspace / "store")
+    ours = {(r["encoder"], r["protocol"], r["metric"]): r for r in store.results().to_pylist()}
+    theirs = {"R@1": "success_1", "R@5": "success_5", "R@10": "success_10", "nDCG@10": "ndcg_cut_10"}
+    compared = 0
+    for protocol in ("t2i/all", "i2t/any"):
+        place = tmp_path / "thirty" / protocol.replace("/", "-")
+        qrels = pytrec_eval.parse_qrel((place / "qrels.txt").open())
+        evaluator = pytrec_eval.RelevanceEvaluator(qrels, {"success", "ndcg_cut"})
+        for encoder in ("distinct", "ties"):
+            scores = evaluator.evaluate(pytrec_eval.parse_run((place / f"{encoder}.run").open()))
+            for metric, measure in theirs.items():
+                row = ours.get((encoder, protocol, metric))
+                if row is None:
+                    assert (protocol, metric) == ("t2i/all", "nDCG@10")  # one relevant item: not stored
+                    continue
+                figure = np.mean([of_query[measure] for of_query in scores.values()])
+                compared += 1
+                if encoder == "distinct":
+                    assert row["value"] == pytest.approx(figure, abs=1e-12), (protocol, metric)
+                else:
+                    assert row["value_ties_lost"] - 1e-9 <= figure <= row["value_ties_won"] + 1e-9
+    assert compared == 14
+
+
+def test_ids_with_blanks_are_escaped_and_come_back_by_import(tmp_path: Path) -> None:
+    names = ["a b", "a%20b", "c\u2003d"]
+    corpus = build_corpus(
+        "odd",
+        [ImageRow(name) for name in names],
+        [CaptionRow(f"of {name}", name, "x") for name in names],
+        source=None,
+    )
+    store = _store(tmp_path, corpus, ours=np.array([[0.9, 0.1, 0.2], [0.5, 0.4, 0.3], [0.2, 0.7, 0.6]]))
+    assert _export(tmp_path, "trec", tmp_path / "trec", "--protocol", "t2i/all") == 0
+    run = tmp_path / "trec" / "odd" / "t2i-all" / "ours.run"
+    lines = [line.split() for line in run.read_text("utf-8").splitlines()]
+    assert {len(line) for line in lines} == {6}
+    assert lines[0] == ["of%20a%20b", "Q0", "a%20b", "1", "0.9", "ours"]
+    assert {line[2] for line in lines} == {"a%20b", "a%2520b", "c%E2%80%83d"}
+    words = ["import", "--run", str(run), "--encoder", "again", "--corpus", "odd", *QUICK, "--workspace", str(tmp_path)]
+    assert main(words) == 0
+    rows = store.results(protocol="t2i/all").to_pylist()
+    values = {name: {r["metric"]: r["value"] for r in rows if r["encoder"] == name} for name in ("ours", "again")}
+    assert values["ours"] == values["again"]
+
+
+def test_without_a_list_there_is_no_trec_export(
+    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _export(workspace, "trec", tmp_path / "out", "--protocol", "winoground") == 2
+    assert "no lists of items for these names" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
