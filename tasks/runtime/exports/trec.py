@@ -81,7 +81,7 @@ def export_trec(
             _write(qrels, _qrel_lines(task, ids[at]))
         _write(run, _run_lines(outcomes, ids[at], encoder))
         written |= {qrels: None, run: None}
-        if tied := pc.sum(pc.greater(outcomes["rank_worst"], outcomes["rank_best"])).as_py():
+        if tied := int((outcomes["rank_worst"].to_numpy() > outcomes["rank_best"].to_numpy()).sum()):
             note(
                 f"{encoder} on {corpus.name}: {tied:,} of {outcomes.num_rows:,} queries of {protocol} have a relevant "
                 "item tied with another one; trec_eval orders ties by id, capim takes the mean over their orders"
@@ -107,7 +107,7 @@ def _run_lines(outcomes: pa.Table, ids: pa.Array, encoder: str) -> Iterator[str]
     for batch in outcomes.select(["query_id", "top_ords", "top_scores"]).to_batches(max_chunksize=_ROWS):
         lengths = pc.fill_null(pc.list_value_length(batch["top_ords"]), 0).to_numpy()
         queries = np.repeat(np.array([trec_id(query) for query in texts(batch["query_id"])], dtype=object), lengths)
-        items = texts(ids.take(pc.list_flatten(batch["top_ords"])))
+        items = texts(ids.take(pa.array(pc.list_flatten(batch["top_ords"]).to_numpy())))
         scores = texts(pc.cast(pc.list_flatten(batch["top_scores"]), pa.string()))  # the shortest text of each float32
         ranks = (positions_within(lengths) + 1).tolist()
         for query, item, rank, score in zip(queries.tolist(), items, ranks, scores, strict=True):
