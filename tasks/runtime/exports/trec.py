@@ -107,7 +107,8 @@ def _run_lines(outcomes: pa.Table, ids: pa.Array, encoder: str) -> Iterator[str]
     for batch in outcomes.select(["query_id", "top_ords", "top_scores"]).to_batches(max_chunksize=_ROWS):
         lengths = pc.fill_null(pc.list_value_length(batch["top_ords"]), 0).to_numpy()
         queries = np.repeat(np.array([trec_id(query) for query in texts(batch["query_id"])], dtype=object), lengths)
-        items = texts(ids.take(pa.array(pc.list_flatten(batch["top_ords"]).to_numpy())))
+        ords = np.asarray(pc.list_flatten(batch["top_ords"]), dtype=np.int32)
+        items = texts(ids.take(pa.array(ords)))
         scores = texts(pc.cast(pc.list_flatten(batch["top_scores"]), pa.string()))  # the shortest text of each float32
         ranks = (positions_within(lengths) + 1).tolist()
         for query, item, rank, score in zip(queries.tolist(), items, ranks, scores, strict=True):
