@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from store import EmbeddingStore
 from store.errors import RequestError
@@ -60,7 +61,7 @@ def export_trec(
     }
     written: dict[Path, None] = {}
     tasks: dict[tuple[str, str], RetrievalTask | None] = {}
-    ids: dict[tuple[str, str], pa.Array] = {}
+    ids: dict[tuple[str, str], NDArray[np.object_]] = {}
     for (fingerprint, protocol, encoder), row in sorted(newest.items()):
         corpus = store.corpus(row["corpus"], fingerprint)
         at = fingerprint, protocol
@@ -73,7 +74,7 @@ def export_trec(
             continue
         if at not in ids:
             items = corpus.images if task.protocol.direction == "t2i" else corpus.captions
-            ids[at] = pa.array([trec_id(item) for item in texts(items["id"])])
+            ids[at] = np.array([trec_id(item) for item in texts(items["id"])], dtype=object)
         place = folder / corpus.name / re.sub(r"[^\w.@-]+", "-", protocol)
         place.mkdir(parents=True, exist_ok=True)
         qrels, run = place / "qrels.txt", place / f"{encoder}.run"
@@ -97,18 +98,18 @@ def _task(corpus: Corpus, protocol: str) -> RetrievalTask | None:
     return task if isinstance(task, RetrievalTask) else None
 
 
-def _qrel_lines(task: RetrievalTask, ids: pa.Array) -> Iterator[str]:
+def _qrel_lines(task: RetrievalTask, ids: NDArray[np.object_]) -> Iterator[str]:
     queries = [trec_id(query) for query in task.query_ids.tolist()]
-    for at, item in zip(task.query_of_relevant.tolist(), texts(ids.take(pa.array(task.relevant))), strict=True):
+    for at, item in zip(task.query_of_relevant.tolist(), ids[task.relevant].tolist(), strict=True):
         yield f"{queries[at]} 0 {item} 1\n"
 
 
-def _run_lines(outcomes: pa.Table, ids: pa.Array, encoder: str) -> Iterator[str]:
+def _run_lines(outcomes: pa.Table, ids: NDArray[np.object_], encoder: str) -> Iterator[str]:
     for batch in outcomes.select(["query_id", "top_ords", "top_scores"]).to_batches(max_chunksize=_ROWS):
         lengths = pc.fill_null(pc.list_value_length(batch["top_ords"]), 0).to_numpy()
         queries = np.repeat(np.array([trec_id(query) for query in texts(batch["query_id"])], dtype=object), lengths)
         ords = np.asarray(pc.list_flatten(batch["top_ords"]), dtype=np.int32)
-        items = texts(ids.take(pa.array(ords)))
+        items = ids[ords].tolist()
         scores = texts(pc.cast(pc.list_flatten(batch["top_scores"]), pa.string()))  # the shortest text of each float32
         ranks = (positions_within(lengths) + 1).tolist()
         for query, item, rank, score in zip(queries.tolist(), items, ranks, scores, strict=True):
