@@ -1,13 +1,15 @@
-"""`results`: stored results on standard output."""
+"""`results`, and the ranking that `compare` prints: stored rows on standard output."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from flows.commands.declare import declare
-from flows.commands.output import RESULT_COLUMNS, show_rows
+from flows.commands.output import RESULT_COLUMNS, Row, folded, plain, show_rows
 from flows.commands.parser import names
 from flows.commands.workspace import no_rows, open_store, wanted_rows
 
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from flows.commands import Commands
+    from tasks.runtime.references import RankingRef
+
+LIKE_THESE = "corpora like these"
 
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -65,3 +70,64 @@ def _against_published(slices: pa.Table) -> list[dict[str, Any]]:
         verdict = {"published": published.get("published"), "verdict": row["level_name"], "remark": row["reason"]}
         rows.append({**shown, **verdict, "source": published.get("source")})
     return sorted(rows, key=lambda row: (row["verdict"] != "suspect", row["corpus"], row["protocol"], row["encoder"]))
+
+
+def print_ranking(args: argparse.Namespace, store_uri: str, reference: RankingRef) -> None:
+    """Print the ranking: one line per encoder as a table, the stored rows as JSON or CSV.
+
+    What the headlines are and which encoders are left out follows on standard error; also why there is no ranking.
+    """
+    from store import EmbeddingStore
+
+    rows: list[dict[str, Any]] = []
+    if reference.ranking:
+        rows = EmbeddingStore.open(store_uri).rows("rankings", ranking=reference.ranking).to_pylist()
+    as_table = args.format in (None, "table")
+    if rows or not as_table:
+        show_rows(args, _lines(rows) if as_table else rows, keep=("ranks", "encoder"), none=lambda: reference.reason)
+    if as_table:
+        for line in _words(rows) if rows else [reference.reason] * bool(reference.reason):
+            sys.stderr.writelines(f"{part}\n" for part in folded(plain(line), sys.stderr))
+
+
+def _words(rows: Sequence[Row]) -> list[str]:
+    """What the columns are, and what is not in the table."""
+    first, level = rows[0], f"{100 * rows[0]['level']:g} %"
+    described = "; ".join(f"{corpus['corpus']} ({corpus['headline']})" for corpus in json.loads(first["corpora"]))
+    like_these = {row["reason"] for row in rows if row["estimand"] == LIKE_THESE and row["rank_low"] is None}
+    return [
+        f"macro_mean: mean over {described}; low, high: its {level} interval",
+        "borda: share of the other encoders that it is above, mean over the corpora",
+        f"ranks: those that it can hold, for all encoders together with {level} confidence; 1: tied with the best",
+        *(f"{LIKE_THESE}: {reason}" for reason in sorted(like_these)),
+        *(f"{row['encoder']}: {row['reason']}" for row in rows if row["value"] is None),
+    ]
+
+
+def _lines(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """One row per ranked encoder, the best macro mean first."""
+    found = {(row["encoder_fingerprint"], row["estimand"], row["statistic"]): row for row in rows}
+    means = [row for row in rows if (row["estimand"], row["statistic"]) == ("these corpora", "macro mean")]
+    lines = []
+    for row in sorted((row for row in means if row["value"] is not None), key=lambda r: (-r["value"], r["encoder"])):
+        borda = found[row["encoder_fingerprint"], "these corpora", "borda"]
+        like_these = found[row["encoder_fingerprint"], LIKE_THESE, "macro mean"]
+        tested = {"ranks_like_these": _ranks(like_these)} if like_these["rank_low"] else {}
+        lines.append(
+            {
+                "ranks": _ranks(row),
+                **tested,
+                "encoder": row["encoder"],
+                "macro_mean": row["value"],
+                "low": row["ci_low"],
+                "high": row["ci_high"],
+                "borda": borda["value"],
+                **json.loads(row["headlines"]),
+            }
+        )
+    return lines
+
+
+def _ranks(row: Row) -> str:
+    low, high = row["rank_low"], row["rank_high"]
+    return f"{low}" if low == high else f"{low}–{high}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from flows.commands.declare import ENCODING, STATISTICS, TESTS, config_options, declare, given_options, refuse_unused
 from flows.commands.output import RESULT_COLUMNS, link, plain, print_embedded, print_report, show_rows
 from flows.commands.progress import STEPS, bars
-from flows.commands.ranking import print_ranking
+from flows.commands.rows import print_ranking
 from flows.config import FIELDS, RunConfig, demo_config, missing_names, read_suite, run_config
 from store.errors import RequestError, WorkError
 from tasks.runtime.references import encoder_name
