@@ -1,1 +1,42 @@
-"""The orchestration: what runs after what, and the command line."""
+"""The flows, and the command line that runs them.
+
+Importing this package imports nothing else of capim and no library.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from uuid import uuid4
+
+_ALWAYS = {
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    "TOKENIZERS_PARALLELISM": "false",
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+}
+_QUIET = {
+    "PREFECT_LOGGING_LEVEL": "WARNING",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "LANCE_LOG": "error",
+}
+
+
+def set_environment(*, verbose: bool = False) -> None:
+    """Set environment variables that libraries read when they are imported; variables that are set stay as they are.
+
+    No telemetry, and unless ``verbose`` no log lines of the libraries. Prefect makes its folder in the home folder when
+    it is imported: without one there, it gets a temporary folder, which is removed at exit.
+    """
+    for name, value in (_ALWAYS if verbose else {**_ALWAYS, **_QUIET}).items():
+        os.environ.setdefault(name, value)
+    if "PREFECT_HOME" not in os.environ and not Path("~/.prefect").expanduser().exists():
+        folder = Path(tempfile.gettempdir()) / f"capim-prefect-{uuid4().hex}"
+        os.environ["PREFECT_HOME"] = str(folder)
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
+from flows import set_environment
 from flows.commands import add_commands
 from flows.commands.parser import WRONG_REQUEST, Parser
 from store.errors import RequestError, WorkError, without_credentials
@@ -54,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command is None:
         parser.print_help()
         return WRONG_REQUEST
-    _quieten(verbose=args.verbose)
+    set_environment(verbose=args.verbose)
     run: Callable[[argparse.Namespace], int | None] = args.run
     try:
         return run(args) or DONE
@@ -84,21 +85,6 @@ def _explain(error: Exception) -> tuple[int, str]:
 
 def _print_error(message: str) -> None:
     sys.stderr.write(f"capim: {without_credentials(message)}\n")
-
-
-def _quieten(*, verbose: bool) -> None:
-    """Set environment variables that libraries read when they are imported."""
-    os.environ.setdefault("DO_NOT_TRACK", "1")
-    os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
-    os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    if not verbose:
-        os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
-        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-        os.environ.setdefault("LANCE_LOG", "error")
 
 
 if __name__ == "__main__":

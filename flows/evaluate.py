@@ -15,7 +15,7 @@ from tasks.complete import complete_figures, find_outcomes
 from tasks.custom_metric import custom_metric
 from tasks.diagnosis.table import BY_PART, check_analyses
 from tasks.discover import find_sets
-from tasks.metrics.custom import load_metric
+from tasks.metrics.custom import CustomMetric, load_metric
 from tasks.runtime.references import EvaluationRef, MetricRef, Missing, SetsRef, by_corpus
 from tasks.score import check_protocols, score
 
@@ -89,10 +89,11 @@ def _settings(config: RunConfig, run: str) -> dict[str, Any]:
 
 
 @flow(name="custom-metric", flow_run_name="custom-metric {metric} {config.title}", timeout_seconds=timeout_seconds(24))
-def evaluate_custom(config: RunConfig, metric: str, *, results: bool = True) -> tuple[MetricRef, ...]:
-    """Evaluate a user's metric (``FILE.py:NAME``) on stored evaluations, compare encoders by it, and slice it.
+def evaluate_custom(config: RunConfig, metric: str | CustomMetric, *, results: bool = True) -> tuple[MetricRef, ...]:
+    """Evaluate a user's metric on stored evaluations, compare encoders by it, and slice it.
 
-    Without ``results`` only the comparisons and slices. One reference per corpus.
+    ``metric`` is ``FILE.py:NAME``, or the loaded metric. Without ``results`` only the comparisons and slices. One
+    reference per corpus.
     """
     load_metric(metric)  # a wrong request leaves no record of a run
     check_analyses(config.analyses)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
-
 from store import EmbeddingStore
 from store.errors import RequestError
-from store.schema import RESULTS, texts
+from store.schema import texts
 from tasks.diagnose import is_diagnosed
 from tasks.diagnosis.table import BY_PART
 from tasks.encoders.device import choose_device
-from tasks.metrics.custom import load_metric
+from tasks.metrics.custom import CustomMetric, load_metric
 from tasks.runtime.figures.own_metric import OwnMetric
 from tasks.runtime.progress import track
 from tasks.runtime.references import EvaluationRef, MetricRef
@@ -24,7 +22,7 @@ from tasks.statistics.resampling import Resampling
 @shell("custom-metric", run_name="{metric}-{evaluations[0].sets.corpus}")
 def custom_metric(
     evaluations: tuple[EvaluationRef, ...],
-    metric: str,
+    metric: str | CustomMetric,
     *,
     store_uri: str,
     protocols: Sequence[str],
@@ -68,11 +66,6 @@ def custom_metric(
     rows = own.write(parts, chosen, results=results, all_slices=not analyses)
     return MetricRef(
         results=tuple(texts(rows["results"]["result"])) if "results" in rows else (),
-        n_comparisons=len(rows.get("comparisons", ())),
+        comparisons=tuple(texts(rows["comparisons"]["comparison"])) if "comparisons" in rows else (),
         left_out=tuple(own.left_out),
     )
-
-
-def stored_results(store_uri: str, ids: Sequence[str]) -> pa.Table:
-    """Result rows of these ids."""
-    return EmbeddingStore.open(store_uri).rows("results", result=list(ids)) if ids else RESULTS.empty_table()

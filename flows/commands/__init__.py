@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from flows.commands import combine, completion, exchange, exports, maintenance, models, rows, runs
-
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse gives it no public name
 
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add every command to the parser."""
+    from flows.commands import combine, completion, exchange, exports, maintenance, models, rows, runs
+
     for module in (runs, rows, exchange, exports, combine, models, maintenance, completion):
         module.add_commands(commands, common)

@@ -22,6 +22,17 @@ Command = Callable[[argparse.Namespace], int | None]
 ENCODING = ("sample", "batch_size", "device", "shards", "precision", "storage", "compile", "trust_remote_code")
 STATISTICS = ("replicates", "level", "interval", "seed")
 TESTS = ("adjustment", "permutations", "margin")
+_EVERYTHING = (*ENCODING, "protocols", *STATISTICS, "keep_replicates", *TESTS)
+STEP_FIELDS: dict[str, tuple[str, ...]] = {
+    "run": (*_EVERYTHING, "analyses"),
+    "embed": (*ENCODING, "seed"),
+    "evaluate": ("device", "protocols", *STATISTICS, "keep_replicates"),
+    "compare": ("protocols", *STATISTICS, *TESTS, "analyses"),
+    # a watch adjusts over its own findings
+    "watch": (*(field for field in _EVERYTHING if field not in {"adjustment", "margin"}), "baseline"),
+    "report": ("protocols",),
+}
+"""The fields of ``RunConfig`` that each step uses, beside corpora and encoders."""
 ALIASES = {"device": ("--devices",), "replicates": ("--bootstrap-iterations",)}
 
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 from flows.commands.declare import config_options, declare, refuse_unused
 from flows.commands.output import link, plain, show_rows
 from flows.commands.parser import names
-from flows.commands.workspace import corpus_in, open_store, unknown_texts
+from flows.commands.workspace import open_store, unknown_texts
 from store.errors import RequestError
 
 if TYPE_CHECKING:
     from flows.commands import Commands
     from store.exchange.manifest import ImportRow
-    from store.types import Modality
 
 _OF_OUTCOMES = ("protocol", "revision", "note", "replace", "replicates")
 IMPORTS = {
@@ -30,7 +29,6 @@ IMPORTS = {
     "a run": (("trec_run",), ("corpus", "encoder"), _OF_OUTCOMES),
 }
 """What can be imported -> the options that name it (one of them is needed), those that it needs, and others."""
-FOUND_COLUMNS = ("rank", "score", "file", "text", "id", "objects", "language", "width", "height")
 
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -176,22 +174,17 @@ def search(args: argparse.Namespace) -> int:
 
     Example: capim search "a red circle above a blue square" --encoder tiny-clip --corpus shapes -k 5
     """
-    from flows.commands.searching import found_items, write_gallery
+    from flows.commands.searching import FOUND_COLUMNS, find, write_gallery
 
-    if bool(args.text) == bool(args.image):
-        raise RequestError("give what to search for: a text, or --image FILE")
     if args.html:
         refuse_unused(args, "with --html", format="--format", columns="--columns", wide="--wide")
     store = open_store(args.workspace)
-    stored = corpus_in(store, args.corpus)
-    modality: Modality = "image" if args.text else "caption"
-    found = found_items(
+    found = find(
         store,
         text=args.text,
-        image=Path(args.image) if args.image else None,
+        image=args.image,
         encoder=args.encoder,
-        corpus=str(stored["fingerprint"]),
-        modality=modality,
+        corpus=args.corpus,
         k=args.k,
         use_index=args.index,
         device=args.device,
@@ -200,7 +193,7 @@ def search(args: argparse.Namespace) -> int:
         Path(args.html or Path(tempfile.mkdtemp(prefix="capim-")) / "search.html") if args.html or args.open else None
     )
     if page is not None:
-        write_gallery(store, page, found, encoder=args.encoder, corpus=str(stored["name"]))
+        write_gallery(store, page, found)
         stream = sys.stdout if args.html else sys.stderr
         stream.write(f"{link(str(page), stream)}\n")
     if args.open and page is not None and not webbrowser.open(page.resolve().as_uri()):

@@ -78,13 +78,18 @@ def print_embedded(references: tuple[EmbedRef, ...]) -> None:
         sys.stderr.write(f"{plain(note)}\n")
 
 
-def print_report(page: str) -> None:
-    """What the report recommends, on standard error; and its path, alone on standard output, for scripts."""
+def print_answer(page: str) -> None:
+    """What the report recommends, on standard error."""
     from reports.rows.snapshot import answer_lines
 
     for line in answer_lines(page):
         sys.stderr.writelines(f"{part}\n" for part in folded(plain(line), sys.stderr))
     sys.stderr.flush()
+
+
+def print_report(page: str) -> None:
+    """What the report recommends, on standard error; and its path, alone on standard output, for scripts."""
+    print_answer(page)
     sys.stdout.write(f"{link(page, sys.stdout)}\n")
 
 

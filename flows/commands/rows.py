@@ -6,16 +6,14 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from flows.commands.declare import declare
 from flows.commands.output import RESULT_COLUMNS, Row, folded, plain, show_rows
 from flows.commands.parser import names
-from flows.commands.workspace import no_rows, open_store, wanted_rows
+from flows.commands.workspace import found_results, open_store
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from flows.commands import Commands
     from tasks.runtime.references import RankingRef
 
@@ -47,29 +45,9 @@ def results(args: argparse.Namespace) -> int:
 
     Example: capim results --corpus shapes --protocol t2i/all --metric R@1 --format json
     """
-    store = open_store(args.workspace)
-    wanted = wanted_rows(
-        store, "results", encoder=args.encoder, corpus=args.corpus, protocol=args.protocol, metric=args.metric
-    )
-    if args.against:
-        compared = _against_published(store.rows("slices", analysis="reference", **wanted))
-        return show_rows(args, compared, none=lambda: no_rows(store, "slices", {"analysis": ["reference"], **wanted}))
-    rows = store.rows("results", **wanted)
-    order: list[tuple[str, Literal["ascending", "descending"]]]
-    order = [("corpus", "ascending"), ("protocol", "ascending"), ("metric", "ascending"), ("value", "descending")]
-    listed = rows.sort_by(order).to_pylist()
-    return show_rows(args, listed, columns=RESULT_COLUMNS, none=lambda: no_rows(store, "results", wanted))
-
-
-def _against_published(slices: pa.Table) -> list[dict[str, Any]]:
-    """Results compared with published figures, suspect ones first."""
-    rows = []
-    for row in slices.to_pylist():
-        published = json.loads(row["detail"]) if row["detail"] else {}
-        shown = {name: row[name] for name in ("encoder", "corpus", "protocol", "metric", "value")}
-        verdict = {"published": published.get("published"), "verdict": row["level_name"], "remark": row["reason"]}
-        rows.append({**shown, **verdict, "source": published.get("source")})
-    return sorted(rows, key=lambda row: (row["verdict"] != "suspect", row["corpus"], row["protocol"], row["encoder"]))
+    names = {name: getattr(args, name) for name in ("encoder", "corpus", "protocol", "metric")}
+    rows, why = found_results(open_store(args.workspace), against=args.against, **names)
+    return show_rows(args, rows, columns=None if args.against else RESULT_COLUMNS, none=why)
 
 
 def print_ranking(args: argparse.Namespace, store_uri: str, reference: RankingRef) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flows.commands.workspace import corpus_in
 from reports.search import SearchHit, write_search
 from store import EmbeddingStore
 from store.errors import RequestError
@@ -16,11 +17,15 @@ from tasks.corpora.images.decode import UndecodableImage, decode_image, thumbnai
 from tasks.encoders import encode_captions, encode_images, load_encoder
 from tasks.encoders.device import choose_device
 
+FOUND_COLUMNS = ("rank", "score", "file", "text", "id", "objects", "language", "width", "height")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
     """A query and its nearest items, best first."""
 
+    encoder: str
+    corpus: str
     query: str
     picture: bytes | None
     modality: Modality
@@ -28,26 +33,30 @@ class Search:
     indexed: bool
 
 
-def found_items(
+def find(
     store: EmbeddingStore,
     *,
     text: str | None,
-    image: Path | None,
+    image: str | Path | None,
     encoder: str,
     corpus: str,
-    modality: Modality,
     k: int,
     use_index: bool,
     device: str,
 ) -> Search:
-    """The ``k`` nearest items with their files, and their texts or sizes.
+    """The ``k`` nearest images of a text, or captions of an image, with their files, and their texts or sizes.
 
     Raises:
-        RequestError: The encoder or corpus is not in the store, or the image cannot be read.
+        RequestError: The encoder or corpus is not in the store, the image cannot be read, or there is no query.
     """
+    if bool(text) == bool(image):
+        raise RequestError("give what to search for: a text, or --image FILE")
     spec = store.encoder(encoder)
-    stored = store.corpus(corpus)
-    queries, picture = _encoded(spec, text, image, device)
+    row = corpus_in(store, corpus)
+    corpus = str(row["fingerprint"])
+    stored = store.corpus(str(row["name"]), corpus)
+    modality: Modality = "image" if text else "caption"
+    queries, picture = _encoded(spec, text, Path(image) if image else None, device)
     if use_index:
         build_index(store, encoder=encoder, corpus=corpus, modality=modality)
     hits = search(store, queries, encoder=encoder, corpus=corpus, modality=modality, k=k, use_index=use_index)
@@ -61,11 +70,17 @@ def found_items(
         file = files.get(item["id"] if modality == "image" else item["image_id"])
         rows.append({**found, "file": file, **{n: item[n] for n in shown}})
     return Search(
-        query=text if text is not None else str(image), picture=picture, modality=modality, rows=rows, indexed=use_index
+        encoder=encoder,
+        corpus=stored.name,
+        query=text or str(image),
+        picture=picture,
+        modality=modality,
+        rows=rows,
+        indexed=use_index,
     )
 
 
-def write_gallery(store: EmbeddingStore, target: Path, found: Search, *, encoder: str, corpus: str) -> Path:
+def write_gallery(store: EmbeddingStore, target: Path, found: Search) -> Path:
     """Write the search as one self-contained page; returns its path."""
     small = store.thumbnails([row["sha"] for row in found.rows if row.get("sha")])
     items = [
@@ -76,8 +91,8 @@ def write_gallery(store: EmbeddingStore, target: Path, found: Search, *, encoder
         target,
         query=found.query,
         hits=items,
-        encoder=encoder,
-        corpus=corpus,
+        encoder=found.encoder,
+        corpus=found.corpus,
         picture=found.picture,
         indexed=found.indexed,
     )

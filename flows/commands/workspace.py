@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from flows.config import run_config
 from store.errors import RequestError, did_you_mean, without_credentials
@@ -12,6 +13,8 @@ from store.keys import is_fingerprint
 from store.schema import texts
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from store import EmbeddingStore
     from tasks.corpora.naming import Row
 
@@ -71,6 +74,41 @@ def wanted_rows(
             name if name in dropped or "*" in name else str(corpus_in(store, name)["name"]) for name in wanted["corpus"]
         ]
     return names_with_rows(store, table, wanted)
+
+
+def in_order(results: pa.Table) -> pa.Table:
+    """Results by corpus, protocol and metric, the largest value first."""
+    order: list[tuple[str, Literal["ascending", "descending"]]]
+    order = [("corpus", "ascending"), ("protocol", "ascending"), ("metric", "ascending"), ("value", "descending")]
+    return results.sort_by(order)
+
+
+def against_published(slices: pa.Table) -> list[dict[str, Any]]:
+    """Results compared with published figures, suspect ones first."""
+    rows = []
+    for row in slices.to_pylist():
+        published = json.loads(row["detail"]) if row["detail"] else {}
+        shown = {name: row[name] for name in ("encoder", "corpus", "protocol", "metric", "value")}
+        verdict = {"published": published.get("published"), "verdict": row["level_name"], "remark": row["reason"]}
+        rows.append({**shown, **verdict, "source": published.get("source")})
+    return sorted(rows, key=lambda row: (row["verdict"] != "suspect", row["corpus"], row["protocol"], row["encoder"]))
+
+
+def found_results(
+    store: EmbeddingStore, *, against: str | None = None, **names: Sequence[str] | None
+) -> tuple[list[dict[str, Any]], Callable[[], str]]:
+    """The stored results of these names, as :func:`wanted_rows` takes them, in order; and why there are none.
+
+    ``against``: ``published`` gives how each figure compares with the published one instead.
+
+    Raises:
+        RequestError: A name that no row has, with the nearest one that some row has.
+    """
+    wanted = wanted_rows(store, "results", **names)
+    if against:
+        slices = {"analysis": ["reference"], **wanted}
+        return against_published(store.rows("slices", **slices)), lambda: no_rows(store, "slices", slices)
+    return in_order(store.rows("results", **wanted)).to_pylist(), lambda: no_rows(store, "results", wanted)
 
 
 def no_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str]]) -> str:

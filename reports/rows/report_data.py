@@ -133,7 +133,7 @@ class ReportData:
 
     @cached_property
     def _comparisons(self) -> Mapping[tuple[str, str, str, str, str], Row]:
-        either = [*map(_reversed, self.comparisons), *self.comparisons]
+        either = [*map(reversed_comparison, self.comparisons), *self.comparisons]
         return {(r["corpus"], r["protocol"], r["metric"], r["encoder_a"], r["encoder_b"]): r for r in either}
 
     def comparison(self, corpus: str, protocol: str, metric: str, a: str, b: str) -> Row | None:
@@ -215,11 +215,17 @@ class ReportData:
         return row["value"] is None, sign * (row["value"] or 0.0), row["encoder"]
 
 
-def _reversed(row: Row) -> Row:
-    """A comparison of a minus b as b minus a: the names, the difference and its interval exchanged."""
-    difference, low, high = (None if row[key] is None else -row[key] for key in ("difference", "ci_high", "ci_low"))
-    ends = {"encoder_a": row["encoder_b"], "encoder_b": row["encoder_a"]}
-    return {**row, **ends, "difference": difference, "ci_low": low, "ci_high": high}
+def reversed_comparison(row: Row) -> dict[str, Any]:
+    """A comparison of a minus b as b minus a: names, wins and losses exchanged, differences and effects turned."""
+    swapped = {
+        "encoder_a": "encoder_b", "fingerprint_a": "fingerprint_b", "wins": "losses", "encoder_b": "encoder_a",
+        "fingerprint_b": "fingerprint_a", "losses": "wins",
+    }  # fmt: skip
+    turned = {"difference": "difference", "ci_low": "ci_high", "ci_high": "ci_low", "cohen_dz": "cohen_dz"}
+    signs = {name: None if row.get(of) is None else -row[of] for name, of in {**turned, "cohen_h": "cohen_h"}.items()}
+    odds = row.get("odds_ratio")
+    found = {**row, **{name: row.get(of) for name, of in swapped.items()}, **signs, "odds_ratio": odds and 1 / odds}
+    return {name: found[name] for name in row}
 
 
 SMALLER_IS_BETTER = frozenset({"median_rank", "mean_rank"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
 from reports.rows.languages import DIRECTIONS, cross_lingual
@@ -81,6 +81,11 @@ def decision(data: ReportData, corpus: str, protocol: str, metric: str, a: str, 
 
 def decision_of(data: ReportData, row: Row) -> Decision | None:
     """What the tests of one comparison say of its first encoder; None without a test."""
+    return tested(row, data.smaller_is_better)
+
+
+def tested(row: Row, smaller_is_better: Collection[str]) -> Decision | None:
+    """As :func:`decision_of`, by the metrics whose lowest figure is the best."""
     if row["p_adjusted"] is None and row["p_equivalent"] is None:
         return None
     return decide(
@@ -89,7 +94,7 @@ def decision_of(data: ReportData, row: Row) -> Decision | None:
         high=row["ci_high"],
         p_adjusted=row["p_adjusted"],
         p_equivalent=row["p_equivalent"],
-        lower_is_better=row["metric"] in data.smaller_is_better,
+        lower_is_better=row["metric"] in smaller_is_better,
     )
 
 

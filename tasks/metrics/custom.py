@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from store.errors import RequestError
 from store.types import Corpus, Direction
-from tasks.metrics.custom_source import find, what_failed
+from tasks.metrics.custom_source import find, found_object, what_failed
 from tasks.metrics.custom_views import QueryOutcomes
 from tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided
 from tasks.scoring.outcomes import Outcomes
@@ -51,22 +51,36 @@ class CustomMetric:
     """A user's callable as a metric.
 
     Attributes:
-        name: ``FILE:NAME``, with its options: the name in tables and reports.
-        title: First line of its docstring.
-        function: Takes the arguments ``takes`` by name.
-        takes: Some of ``ARGUMENTS``, ``outcomes`` or ``block`` among them.
+        name: The name in tables and reports: ``FILE:NAME`` with its options, or another text with a colon.
+        function: Gets its arguments by name: ``outcomes`` or ``block``, and ``corpus``.
+        title: What it measures, in a few words; the first line of its docstring.
         aggregate: Values of some queries -> the figure; None for a mean.
         lower_is_better: Whether the lowest figure is the best.
         file: The user's file, for messages.
+
+    Raises:
+        RequestError: The name has no colon, or the function takes something else.
     """
 
     name: str
-    title: str
     function: Callable[..., object]
-    takes: frozenset[str]
-    aggregate: Callable[[NDArray[np.float64]], object] | None
-    lower_is_better: bool
-    file: str
+    title: str = ""
+    aggregate: Callable[[NDArray[np.float64]], object] | None = None
+    lower_is_better: bool = False
+    file: str = ""
+
+    def __post_init__(self) -> None:
+        if ":" not in self.name.strip(":"):
+            raise RequestError(f"metric {self.name!r}: the name needs a group and a colon, e.g. {f'own:{self.name}'!r}")
+        _check_arguments(self.name, self.function)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """Those of ``ARGUMENTS`` that the function gets."""
+        return frozenset(_parameters(self.function)) & {*ARGUMENTS}
 
     def metric(self, blocks: Callable[[Outcomes], Iterable[Any]] | None = None, corpus: Corpus | None = None) -> Metric:
         """The callable as a :class:`Metric`; it is called once for the same outcomes.
@@ -159,50 +173,61 @@ class CustomMetric:
         return values
 
 
-def load_metric(requested: str, *, folder: str | Path = ".") -> CustomMetric:
-    """The user's metric by ``FILE.py:NAME`` or ``MODULE:NAME``, with options in parentheses.
+def load_metric(requested: str | CustomMetric | Callable[..., object], *, folder: str | Path = ".") -> CustomMetric:
+    """The user's metric by ``FILE.py:NAME`` or ``MODULE:NAME``, with options in parentheses; or of a Python object.
 
     A class is made with the options, and its instance called; other callables get the options with every call.
 
     Args:
-        requested: As given on the command line.
+        requested: As given on the command line, or the object: a metric, a function, a partial function, an instance.
         folder: Where a file is looked for.
 
     Raises:
-        RequestError: No such file, module or object, or one with other arguments.
+        RequestError: No such file, module or object, one with other arguments, or an object without a name.
     """
-    found = find(requested, Path(folder))
+    if isinstance(requested, CustomMetric):
+        return requested
+    found = find(requested, Path(folder)) if isinstance(requested, str) else found_object(requested)
     target = found.target
     options = dict(found.options)
     try:
         if isinstance(target, type):
             inspect.signature(target).bind(**options)
             target, options = target(**options), {}
-        several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        parameters = {n: p for n, p in inspect.signature(target).parameters.items() if p.kind not in several}
+        _check_arguments(str(requested) if isinstance(requested, str) else found.name, target, options)
+    except RequestError:
+        raise
     except Exception as error:
         raise RequestError(f"metric {requested!r}: {what_failed(error, found.file)}") from error
-    takes = [name for name in parameters if name in ARGUMENTS]
+    return CustomMetric(
+        name=found.name,
+        function=functools.partial(target, **options),
+        title=_title(target) or found.name,
+        aggregate=_attribute(target, "aggregate"),
+        lower_is_better=bool(_attribute(target, "lower_is_better")),
+        file=found.file,
+    )
+
+
+def _parameters(function: Callable[..., object]) -> dict[str, inspect.Parameter]:
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {name: p for name, p in inspect.signature(function).parameters.items() if p.kind not in several}
+
+
+def _check_arguments(requested: str, function: Callable[..., object], options: Collection[str] = ()) -> None:
+    """Refuse a callable that takes something else than outcomes or blocks, or that lacks an option."""
+    parameters = _parameters(function)
     optional = [name for name in parameters if name not in ARGUMENTS]
     missing = [n for n in optional if n not in options and parameters[n].default is inspect.Parameter.empty]
     if unknown := sorted(set(options) - set(optional)):
         raise RequestError(
             f"metric {requested!r} has no option {', '.join(unknown)}; its options: {', '.join(optional) or 'none'}"
         )
-    if missing or not {"outcomes", "block"} & set(takes):
+    if missing or not {"outcomes", "block"} & set(parameters):
         raise RequestError(
             f"metric {requested!r} takes ({', '.join(parameters)}); it must take outcomes or block, may take corpus; "
             f"other arguments need a default or a value: {requested.partition('(')[0]}(option=value)"
         )
-    return CustomMetric(
-        name=found.name,
-        title=_title(target) or found.name,
-        function=functools.partial(target, **options),
-        takes=frozenset(takes),
-        aggregate=_attribute(target, "aggregate"),
-        lower_is_better=bool(_attribute(target, "lower_is_better")),
-        file=found.file,
-    )
 
 
 def _title(target: Any) -> str:

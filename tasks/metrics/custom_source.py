@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import sys
@@ -53,12 +54,38 @@ def find(requested: str, folder: Path) -> Found:
         sys.path.remove(beside)
     if not callable(target := getattr(module, name, None)):
         raise RequestError(f"metric {requested!r}: {where!r} has no such function; it has {_callables(module)}")
-    given = ", ".join(f"{option}={value!r}" for option, value in sorted(options.items()))
     return Found(
-        name=f"{where}:{name}" + (f"({given})" if options else ""),
+        name=_with_options(f"{where}:{name}", options),
         target=target,
         options=options,
         file=str(getattr(module, "__file__", "") or ""),
+    )
+
+
+def found_object(target: Any) -> Found:
+    """A Python object as if it had been named: ``MODULE:NAME``, with the options of a partial function.
+
+    The module of a script is its file's name, as for ``FILE.py:NAME``; that of a notebook is ``notebook``.
+
+    Raises:
+        RequestError: It cannot be called, or is a lambda, which has no name.
+    """
+    options = dict(target.keywords) if isinstance(target, functools.partial) else {}
+    inner = target.func if isinstance(target, functools.partial) else target
+    name = getattr(inner, "__name__", type(inner).__name__)
+    if not callable(target) or not name.isidentifier():
+        raise RequestError(
+            f"metric {target!r} must be {FORM}; or a function with a name: capim.Metric(name='own:NAME', function=…)"
+        )
+    where = str(getattr(inner, "__module__", None) or "notebook")
+    if where == "__main__":
+        where = Path(getattr(sys.modules[where], "__file__", None) or "notebook").stem
+    called = inner if hasattr(inner, "__code__") else getattr(type(inner), "__call__", None)  # noqa: B004
+    return Found(
+        name=_with_options(f"{where}:{name}", options),
+        target=inner,
+        options=options,
+        file=getattr(getattr(called, "__code__", None), "co_filename", ""),
     )
 
 
@@ -73,6 +100,11 @@ def what_failed(error: BaseException, file: str) -> str:
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     at = f", at {_shown(file)} line {lines[-1].lineno}: {lines[-1].line}" if lines else ""
     return f"{kind}: {message}{at}"
+
+
+def _with_options(name: str, options: Mapping[str, object]) -> str:
+    given = ", ".join(f"{option}={value!r}" for option, value in sorted(options.items()))
+    return name + (f"({given})" if options else "")
 
 
 def _parsed(requested: str) -> tuple[str, str, dict[str, object]]:

@@ -69,7 +69,7 @@ class MetricRef:
     """The rows of a user's metric for the encoders of one corpus are in the store."""
 
     results: tuple[str, ...]  # ids of the result rows
-    n_comparisons: int
+    comparisons: tuple[str, ...]  # ids of the rows of comparisons
     left_out: tuple[str, ...]  # encoders and protocols without a figure, with the reason
 
 

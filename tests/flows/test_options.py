@@ -24,7 +24,7 @@ import pytest
 import flows.commands.searching
 import flows.execution
 import tasks.encoders.conformance.suite
-from flows import cli
+from flows import cli, set_environment
 from flows.config import FIELDS
 from store import EmbeddingStore
 from store.keys import table_of
@@ -348,7 +348,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     nothing: dict[Any, Any] = {
         compare_corpus: CompareRef(corpus="", corpus_fingerprint="", n_comparisons=0),
         compare_combined: CompareRef(corpus="", corpus_fingerprint="", n_comparisons=0),
-        custom_metric: MetricRef(results=(), n_comparisons=0, left_out=()),
+        custom_metric: MetricRef(results=(), comparisons=(), left_out=()),
         diagnose_corpus: 0,
         publish_report: "report.html",
         watch_libraries: [],
@@ -495,9 +495,9 @@ def test_options_of_the_program_change_what_it_says(
     assert cli.main([*results, "--debug"]) == 2
     assert "Traceback" in capsys.readouterr().err
     monkeypatch.delenv("LANCE_LOG", raising=False)
-    cli._quieten(verbose=True)
+    set_environment(verbose=True)
     assert "LANCE_LOG" not in os.environ
-    cli._quieten(verbose=False)
+    set_environment(verbose=False)
     assert os.environ["LANCE_LOG"] == "error"
     seen: list[bool] = []
 
@@ -505,7 +505,7 @@ def test_options_of_the_program_change_what_it_says(
         seen.append(quiet)
         return nullcontext()
 
-    monkeypatch.setattr("flows.commands.runs.bars", bars)
+    monkeypatch.setattr("flows.steps.bars", bars)
     for quiet in ([], ["--quiet"]):
         cli.main(["compare", "--workspace", str(tmp_path / "none"), *quiet])
     assert seen == [False, True]

@@ -346,10 +346,7 @@ def test_the_users_code_runs_once_for_the_same_outcomes() -> None:
         calls.append(len(outcomes))
         return np.ones(len(outcomes))
 
-    metric = CustomMetric(
-        name="a:b", title="", function=counted, takes=frozenset({"outcomes"}), aggregate=None, lower_is_better=False,
-        file="",
-    ).metric()  # fmt: skip
+    metric = CustomMetric(name="a:b", function=counted).metric()
     outcomes = outcomes_of([[1], [2]])
     assert metric.value(outcomes) == metric.value(outcomes) == 1.0
     assert calls == [2]

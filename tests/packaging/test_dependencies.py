@@ -13,14 +13,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-OWN = {Path(name).stem for name in PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]} | {"capim"}
+OWN = {Path(name).stem for name in PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]}
 
 # Declared although no module of the product imports them, and why.
 NOT_IMPORTED = {
     "eccv-caption": "its data files are read, without importing it",
     "fastapi": "a version that works with Prefect",
     "language-data": "langcodes reads the names of languages from it",
-    "pandas": "for `to_pandas` in notebooks",
     "protobuf": "transformers reads sentencepiece tokenizers through it",
     "sentencepiece": "transformers reads SigLIP's tokenizer with it",
     "sqlalchemy": "a version that works with Prefect",

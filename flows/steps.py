@@ -1,0 +1,176 @@
+"""The steps of a run with their progress and messages on standard error: what `capim` and `import capim` both call."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from flows.commands.declare import STEP_FIELDS
+from flows.commands.output import plain, print_embedded
+from flows.commands.progress import STEPS, bars
+from flows.config import FIELDS, RunConfig, missing_names, read_suite, run_config
+from store.errors import RequestError, unknown
+from tasks.runtime.references import encoder_name
+
+if TYPE_CHECKING:
+    from flows.benchmark import BenchmarkRef
+    from flows.compare import Compared
+    from tasks.metrics.custom import CustomMetric
+    from tasks.runtime.references import EmbedRef, EvaluationRef
+
+_EVERYWHERE = ("name", "sample", "seed")  # fields of a suite file that every step uses; a sample has its own name
+_NAMES = ("corpora", "encoders", "protocols", "analyses")
+
+
+def step_config(step: str, options: Mapping[str, Any], suite: str | Path | None = None) -> RunConfig:
+    """The run of a step: its options (None: not given) and a suite file, whose unused fields are named.
+
+    Raises:
+        RequestError: Lists everything that is wrong with the options and with the suite file.
+    """
+    used = {"corpora", "encoders", "workspace", *STEP_FIELDS[step]}
+    if faults := [unknown("option", name, sorted(used)) for name in options if name not in used]:
+        raise RequestError(faults)
+    if suite is not None:
+        unused = [name for name in read_suite(suite) if name in FIELDS and name not in {*used, *_EVERYWHERE}]
+        if unused:
+            sys.stderr.write(f"{suite}: {', '.join(unused)}: without effect on `capim {step}`\n")
+    return run_config(options, suite)
+
+
+def run_benchmark(config: RunConfig, *, quiet: bool, show: Callable[[str], None]) -> str:
+    """Run the whole pipeline; returns the path of the report, which ``show`` gets also if some encoders failed.
+
+    Raises:
+        RequestError: The run names no corpora or no encoders, or they are wrong.
+        IncompleteError: Some encoders failed, the others are in the report.
+    """
+    from flows.benchmark import benchmark
+
+    if faults := missing_names(config):
+        raise RequestError(faults)
+
+    def finish(done: BenchmarkRef) -> None:
+        print_embedded(done.embedded)
+        show(done.report)
+
+    done: BenchmarkRef = _run(benchmark, config, quiet=quiet, show=finish, steps=tuple(STEPS))
+    return done.report
+
+
+def run_embed(
+    config: RunConfig, *, quiet: bool, shard: int | None = None, only: Literal["images", "captions"] | None = None
+) -> tuple[EmbedRef, ...]:
+    """Encode what is missing in the store; one reference per encoder and corpus.
+
+    Raises:
+        IncompleteError: Some encoders failed; the others are encoded.
+    """
+    from flows.embed import embed
+
+    def show(done: tuple[EmbedRef, ...]) -> None:
+        if not done:
+            sys.stderr.write(
+                f"shard {shard} of {config.shards} is encoded; the sets are sealed when all shards are stored\n"
+            )
+        print_embedded(done)
+
+    done: tuple[EmbedRef, ...] = _run(embed, config, quiet=quiet, show=show, steps=("embed",), shard=shard, only=only)
+    return done
+
+
+def run_evaluate(config: RunConfig, *, quiet: bool) -> tuple[EvaluationRef, ...]:
+    """Compute the figures that the store does not have; one reference per encoder and corpus.
+
+    Raises:
+        IncompleteError: Some encoders could not be scored; the others are.
+    """
+    from flows.evaluate import evaluate
+
+    def show(done: tuple[EvaluationRef, ...]) -> None:
+        n_scored = sum(reference.n_scored for reference in done)
+        n_protocols = sum(len(reference.evaluations) for reference in done)
+        n_added = sum(reference.n_added for reference in done)
+        added = f"; {n_added} figures computed from stored outcomes" if n_added else ""
+        sys.stderr.write(f"{n_scored} protocols scored, {n_protocols - n_scored} were already stored{added}\n")
+
+    done: tuple[EvaluationRef, ...] = _run(evaluate, config, quiet=quiet, show=show, steps=("score",))
+    return done
+
+
+def run_metric(
+    config: RunConfig,
+    metric: str | CustomMetric | Callable[..., object],
+    *,
+    quiet: bool,
+    results: bool,
+    first: str | None = None,
+) -> list[dict[str, Any]]:
+    """Store a user's metric; returns its results, each with its test against the best, or without them comparisons.
+
+    Raises:
+        RequestError: There is no figure because every encoder was left out, or the metric fails.
+    """
+    from flows.commands.workspace import in_order
+    from flows.evaluate import evaluate_custom
+    from flows.execution import start
+    from reports.rows.pairs import against_best, pair_rows, smaller_is_better
+    from store import EmbeddingStore
+    from tasks.metrics.custom import load_metric
+
+    loaded = metric if isinstance(metric, str) else load_metric(metric)
+    with bars(quiet=quiet):
+        done = start(evaluate_custom, config, loaded, results=results)
+    left_out = [line for reference in done for line in reference.left_out]
+    figures = [row for reference in done for row in reference.results]
+    pairs = [row for reference in done for row in reference.comparisons]
+    if left_out and not figures + pairs:
+        raise RequestError(left_out)
+    sys.stderr.writelines(f"left out: {plain(line)}\n" for line in left_out)
+    stored = f"{len(figures)} results and " if results else ""
+    sys.stderr.write(f"{stored}{len(pairs)} comparisons by {plain(str(loaded))} stored\n")
+    store = EmbeddingStore.open(config.store_uri)
+    smaller = smaller_is_better(store)
+    comparisons = store.rows("comparisons", comparison=pairs).to_pylist() if pairs else []
+    if not results:
+        return pair_rows(comparisons, smaller, first)
+    found = in_order(store.rows("results", result=figures)).to_pylist() if figures else []
+    return against_best(found, comparisons, smaller)
+
+
+def run_compare(config: RunConfig, *, quiet: bool) -> Compared:
+    """Compare every pair of encoders, slice their outcomes and rank them; says what was compared."""
+    from flows.compare import compare
+    from flows.execution import start
+
+    with bars(quiet=quiet, steps={name: STEPS[name] for name in ("compare", "diagnose")}):
+        done = start(compare, config)
+    of_some = f"; p-values are adjusted over the pairs of {' and '.join(map(encoder_name, config.encoders))} alone"
+    stored = sum(reference.n_comparisons for reference in done.comparisons)
+    sys.stderr.write(f"{stored} comparisons stored{of_some if config.encoders else ''}\n")
+    return done
+
+
+def _run(
+    flow: Any,
+    config: RunConfig,
+    *,
+    quiet: bool,
+    show: Callable[[Any], None],
+    steps: Sequence[str],
+    **options: object,
+) -> Any:
+    """Run a flow and show what it returns; also if some encoders failed, which the error at the end names."""
+    from flows.execution import start
+    from flows.runs import IncompleteError
+
+    try:
+        with bars(quiet=quiet, steps={name: STEPS[name] for name in steps}, corpora=max(len(config.corpora), 1)):
+            done = start(flow, config, **options)
+    except IncompleteError as incomplete:
+        show(incomplete.done)
+        raise
+    show(done)
+    return done
