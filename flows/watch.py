@@ -96,6 +96,7 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
                 trust_remote_code=config.trusts(spec.name),
                 rule=rule,
                 seed=config.seed,
+                run=run,
             )
             findings += vectors
         evaluated, unscored = evaluate_step(config, run, tuple(reference.sets for reference in embedded))

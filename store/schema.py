@@ -10,7 +10,7 @@ from typing import cast
 
 import pyarrow as pa
 
-FORMAT = 2
+FORMAT = 3
 TIME = pa.timestamp("us", tz="UTC")
 TOP = 100  # the longest result list that is stored
 
@@ -211,7 +211,17 @@ BATCHES = _columns(
     *required(pa.string(), "device"),  # name of the hardware
     *required(pa.string(), "host"),
     *required(pa.string(), "versions"),  # JSON: library -> version
+    # of an endpoint: tokens that its answers to this batch name, and their cost at the price of the encoder's table.
+    # null: no endpoint, or it names none; the cost also where the table has no price
+    *optional(pa.int64(), "n_tokens"),
+    *optional(pa.float64(), "cost"),
     *required(pa.string(), "run"),
+    *required(TIME, "created"),
+)
+CANARIES = _columns(
+    *required(pa.string(), "encoder_fingerprint", "item"),  # an endpoint, and the caption or image that it encoded
+    *required(pa.list_(pa.float32()), "vector"),  # unit norm
+    *required(pa.string(), "run"),  # the first that used the endpoint
     *required(TIME, "created"),
 )
 WATCHED = _columns(

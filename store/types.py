@@ -28,6 +28,18 @@ Storage: TypeAlias = Literal["float16", "float32"]
 Option: TypeAlias = str | int | float | bool
 
 MODALITIES: tuple[Modality, ...] = ("image", "caption")
+ACCESS_OPTIONS = frozenset(
+    {
+        "api_key_env",
+        "concurrency",
+        "inputs_per_request",
+        "price_per_million_tokens",
+        "requests_per_minute",
+        "timeout_seconds",
+        "tokens_per_minute",
+    }
+)
+"""Options that say how a service is reached and what it costs: they change no vector and are no part of an identity."""
 _BRANCHES = frozenset({"main", "master", "latest", "HEAD"})
 _LONGEST_NAME = 120  # names of tables hold it beside two fingerprints, and a file name has at most 255 bytes
 
@@ -78,7 +90,8 @@ class EncoderSpec:
         dim: Components of one vector.
         precision: Floating-point precision of the forward pass; the output of an encoder is always float32.
         storage: Type of a stored component; ``float32`` for one vector per item and ``float16`` for many unless given.
-        options: Settings of the adapter that change a vector: prompts, maximum length, image backend.
+        options: Settings of the adapter that change a vector: prompts, maximum length, image backend; and
+            ``ACCESS_OPTIONS``, which do not.
         adapter_version: Increased by an adapter whenever its vectors change.
     """
 
@@ -114,11 +127,10 @@ class EncoderSpec:
 
     def identity(self) -> dict[str, object]:
         """Everything that changes a vector, as plain values; the name is not part of it."""
-        return {
-            field.name: dict(self.options) if field.name == "options" else getattr(self, field.name)
-            for field in fields(self)
-            if field.name != "name"
-        }
+        values: dict[str, object] = {field.name: getattr(self, field.name) for field in fields(self)}
+        del values["name"]
+        options = {name: value for name, value in self.options.items() if name not in ACCESS_OPTIONS}
+        return {**values, "options": options}
 
     @property
     def fingerprint(self) -> str:

@@ -11,7 +11,7 @@ from store.types import MODALITIES, EncoderSpec, Modality
 from tasks.corpora.encodable import import_advice
 from tasks.encoders import identity_gap
 from tasks.runtime.artifacts import shown_progress
-from tasks.runtime.encoding import EncodedSet
+from tasks.runtime.encoding import EncodedSet, tokens_spent
 from tasks.runtime.references import CorpusRef, EmbedRef, SetsRef
 from tasks.runtime.shards import Encoded, EncodeWork, encode_in_processes, encode_work, modalities_of
 from tasks.runtime.shell import shell
@@ -90,5 +90,9 @@ def _reference(
         rounding=sum((each.rounding for each in encoded), Rounding()).text(spec.storage),
         batches={side: each.batch_size for part in parts for side, each in part.items() if each.n_encoded},
         lacking=lacking,
-        notes=(*([gap] if gap else []), *(import_advice(spec.name, corpus.name, each) for each in lacking)),
+        notes=(
+            *([gap] if gap else []),
+            *tokens_spent(f"{spec.name} on {corpus.name}", encoded),
+            *(import_advice(spec.name, corpus.name, each) for each in lacking),
+        ),
     )

@@ -10,10 +10,11 @@ from typing import cast
 from store import EmbeddingStore
 from store.types import MODALITIES, EncoderSpec
 from tasks.encoders import load_encoder
-from tasks.encoders.device import choose_device, device_identity, device_name
+from tasks.encoders.device import device_identity
 from tasks.reference.changes import setting_changes
 from tasks.reference.regression import WatchFinding, WatchRule, cosines, judge_settings, judge_vectors
 from tasks.runtime.device_lock import held
+from tasks.runtime.encoding import device_for, hardware_of
 from tasks.runtime.open_corpora import OpenCorpora
 from tasks.runtime.references import EmbedRef, EvaluationRef
 from tasks.runtime.shell import shell
@@ -21,7 +22,7 @@ from tasks.runtime.stored import chosen
 from tasks.runtime.versions import library_versions
 from tasks.runtime.watching.baseline import run_fault
 from tasks.runtime.watching.figures import WatchedFigures, watch_figures
-from tasks.runtime.watching.vectors import fresh_vectors, stored_vectors
+from tasks.runtime.watching.vectors import changed_canaries, fresh_vectors, stored_vectors
 from tasks.statistics.resampling import Resampling
 
 
@@ -43,19 +44,21 @@ def watch_vectors(
     trust_remote_code: bool,
     rule: WatchRule,
     seed: int,
+    run: str,
 ) -> list[WatchFinding]:
     """Encode a sample of every set again with the same model and compare it with the stored vectors.
 
-    Sets that this run encoded as a whole are skipped.
+    Sets that this run encoded as a whole are skipped. Of an endpoint, the canaries are compared first.
     """
     stored = [reference for reference in embedded if reference.n_encoded < reference.n_items]
     if not stored:
         return []
     store = EmbeddingStore.open(store_uri)
-    device = choose_device(device)
+    device = device_for(spec, device)
     findings: list[WatchFinding] = []
     with held(device_identity(device)):
         encoder = load_encoder(spec, device=device, trust_remote_code=trust_remote_code)
+        findings += changed_canaries(store, encoder, rule, run=run)
         for reference in stored:
             corpus = opened.get(store, reference.corpus)
             subject = f"{spec.name} on {corpus.name}"
@@ -67,7 +70,7 @@ def watch_vectors(
             batches = store.rows("batches", encoder_fingerprint=spec.fingerprint, corpus=corpus.name)
             devices = sorted(set(cast("list[str]", batches["device"].to_pylist())))[:3]
             if devices:
-                before_now = {"device": ", ".join(devices)}, {"device": device_name(device)}
+                before_now = {"device": ", ".join(devices)}, {"device": hardware_of(encoder)}
                 findings += judge_settings(setting_changes(f"device of {subject}", *before_now))
     return findings
 

@@ -85,6 +85,41 @@ def _speed(encoder: str, corpus: str, modality: str, device: str, precision: str
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What an endpoint counted for the items of one encoder, corpus and modality, warm-up included.
+
+    Attributes:
+        n_items: Distinct items of the batches with a count.
+        n_tokens: Tokens of their requests.
+        cost: At the prices of the encoder's table when they were encoded; None without a price.
+    """
+
+    encoder: str
+    modality: str
+    n_items: int
+    n_tokens: int
+    cost: float | None
+
+
+def spent(data: ReportData, corpus: str) -> list[Spent]:
+    """One entry per encoder and modality on a corpus for which an endpoint counted tokens."""
+    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in data.batches:
+        if row["corpus"] == corpus and row["n_tokens"] is not None:
+            groups[row["encoder"], row["modality"]].append(row)
+    return [
+        Spent(
+            encoder=encoder,
+            modality=modality,
+            n_items=sum(row["n_items"] for row in rows),
+            n_tokens=sum(row["n_tokens"] for row in rows),
+            cost=sum(costs) if (costs := [row["cost"] for row in rows if row["cost"] is not None]) else None,
+        )
+        for (encoder, modality), rows in sorted(groups.items())
+    ]
+
+
 def image_rate(data: ReportData, corpus: str) -> dict[str, Speed]:
     """Encoder to its image speed on a corpus, where the forward pass was measured.
 

@@ -6,7 +6,7 @@ from reports import format as show
 from reports.elements.page import Block, Cell, Section, Table
 from reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, texts, value
 from reports.rows.report_data import ReportData
-from reports.rows.speed import STAGES, Speed, bytes_per_image, image_rate, qps_v28, speeds
+from reports.rows.speed import STAGES, Speed, Spent, bytes_per_image, image_rate, qps_v28, speeds, spent
 from reports.sections.frontier import interquartile
 
 MILLION = 1_000_000
@@ -20,6 +20,8 @@ def section(data: ReportData) -> Section:
         on_corpus = [speed for speed in measured if speed.corpus == corpus]
         if on_corpus:
             blocks += [_table(corpus, on_corpus), _projection(data, corpus)]
+        if paid := spent(data, corpus):
+            blocks.append(_tokens(corpus, paid))
     return Section(
         id="throughput",
         title="Throughput by stage",
@@ -60,6 +62,26 @@ def _table(corpus: str, measured: list[Speed]) -> Table:
         texts("device", lambda s: s.device, group="setting"),
         sortable=True,
         dense=True,
+    )
+
+
+def _tokens(corpus: str, paid: list[Spent]) -> Table:
+    def million(each: Spent) -> float | None:
+        return None if each.cost is None else each.cost / each.n_items * MILLION
+
+    return pivot(
+        f"throughput-{corpus}-tokens",
+        f"{corpus} · tokens of endpoints",
+        paid,
+        texts("Encoder", lambda s: s.encoder),
+        texts("items", lambda s: Cell(text=f"{s.modality}s", title=f"{s.n_items:,} distinct items")),
+        numbers("tokens", lambda s: value(s.n_tokens, f"{s.n_tokens:,}")),
+        measures("per item", lambda s: s.n_tokens / s.n_items, show.significant),
+        measures("cost", lambda s: s.cost, show.significant),
+        measures("1M items, projected", million, show.significant),
+        note="Tokens as the service counts them, request by request, without canaries and without requests that were "
+        "lost with a process that died. Cost at the price of the encoder's table, in its currency.",
+        sortable=True,
     )
 
 

@@ -45,7 +45,7 @@ def write_encoder(connection: Connection, spec: EncoderSpec) -> None:
     """Registers a spec; from then on its name means this spec."""
     namesakes = read(connection, "encoders", f"name = {quoted(spec.name)}").to_pylist()
     newest = max(namesakes, key=lambda row: row["written"], default=None)
-    if newest is not None and newest["fingerprint"] == spec.fingerprint:
+    if newest is not None and newest["spec"] == spec_to_json(spec):
         return
     others = {row["fingerprint"] for row in namesakes} - {spec.fingerprint}
     if others:

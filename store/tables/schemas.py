@@ -10,6 +10,7 @@ import pyarrow as pa
 from store.keys import spec_to_json
 from store.schema import (
     BATCHES,
+    CANARIES,
     COMPARISONS,
     FORMAT,
     METRICS,
@@ -80,6 +81,7 @@ ANALYSES = {
     "rankings": with_primary_key(RANKINGS, "ranking", "encoder_fingerprint", "estimand", "statistic"),
     "slices": with_primary_key(SLICES, "slice"),
     "batches": with_primary_key(BATCHES, "batch_id"),
+    "canaries": with_primary_key(CANARIES, "encoder_fingerprint", "item"),
     "metrics": with_primary_key(METRICS, "metric"),
     "runs": with_primary_key(RUNS, "run"),
     "watched": with_primary_key(WATCHED, "run", "encoder", "corpus", "protocol"),

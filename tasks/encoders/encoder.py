@@ -54,6 +54,28 @@ class Prepared:
         )
 
 
+class Service(Protocol):
+    """What an encoder has as ``service`` whose model runs at an address.
+
+    Attributes:
+        address: Host and port.
+        price: Of a million tokens; None if unknown.
+    """
+
+    address: str
+    price: float | None
+
+    def tokens_spent(self) -> int | None:
+        """The tokens that the answers since the last call name; None if they name none."""
+        ...
+
+
+def service_of(encoder: Encoder) -> Service | None:
+    """The service of an encoder whose model runs at an address; None for a model that runs here."""
+    service: Service | None = getattr(encoder, "service", None)
+    return service
+
+
 class Encoder(Protocol):
     """A loaded model. Vectors do not depend on batch size, batch neighbours or order.
 

@@ -61,7 +61,7 @@ def load_encoder(
             f"encoder {spec.name!r}: {spec.checkpoint} at {resolved.revision} cannot be loaded "
             f"({type(error).__name__}: {_one_line(error)}); {advice}"
         ) from error
-    if compiled:
+    if compiled and not adapter.endpoint:
         for modality, forward in encoder.forwards.items():
             encoder.forwards[modality] = _compiled(forward, modality, spec)
     return encoder

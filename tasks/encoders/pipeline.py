@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from store.errors import RequestError, WorkError
 from store.types import Embeddings
 from tasks.encoders.batching import Batch, caption_batches, group_equal, image_batches
-from tasks.encoders.encoder import Encoder, Prepared, concatenate, take
+from tasks.encoders.encoder import Encoder, Prepared, concatenate, service_of, take
 from tasks.encoders.memory import is_out_of_memory, peak_bytes, release, usable_cores
 from tasks.encoders.tensors import Uploads, join
 
@@ -91,6 +91,7 @@ class EncodedBatch:
         batch_size: Largest number of items in one forward pass so far.
         timings: Time spent.
         peak_memory_bytes: Peak memory of the device so far (on the CPU: of the process).
+        n_tokens: Tokens that an endpoint counted for this batch; None for a model that runs here.
     """
 
     index: int
@@ -100,6 +101,7 @@ class EncodedBatch:
     batch_size: int
     timings: Timings
     peak_memory_bytes: int
+    n_tokens: int | None = None
 
 
 class _PreparedBatch(NamedTuple):
@@ -171,6 +173,7 @@ def _encoded(
 ) -> Iterator[EncodedBatch]:
     """One forward pass after the other over prepared batches."""
     limit: int | None = None
+    service = service_of(encoder)
     for index, (batch, ready) in enumerate(batches):
         begun = time.perf_counter()
         embeddings, limit = _forward(encoder, ready.prepared, limit)
@@ -189,6 +192,7 @@ def _encoded(
                 forward_seconds=done - begun,
             ),
             peak_memory_bytes=peak_bytes(encoder.device),
+            n_tokens=service.tokens_spent() if service else None,
         )
 
 

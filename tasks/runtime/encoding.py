@@ -6,6 +6,7 @@ import json
 import secrets
 import socket
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,8 +26,10 @@ from store.schema import BATCHES, texts
 from store.types import Corpus, EncoderSpec, Modality, SetKey
 from tasks.corpora.encodable import encoding_fault
 from tasks.corpora.images.decode import decode_image
-from tasks.encoders import Encoder, load_encoder
+from tasks.encoders import ADAPTERS, Encoder, load_encoder
 from tasks.encoders.device import choose_device, device_identity, device_name
+from tasks.encoders.encoder import Service, service_of
+from tasks.runtime.canaries import check_canaries
 from tasks.runtime.device_lock import held
 from tasks.runtime.progress import track
 from tasks.runtime.versions import library_versions
@@ -67,6 +70,8 @@ class EncodedSet:
         n_truncated: Encoded captions that were longer than the model's maximum length.
         batch_size: Items per forward pass at the end, after any halving; 0 where nothing was encoded.
         rounding: What the storage type changed of the vectors that were encoded.
+        n_tokens: Tokens that an endpoint counted; 0 if it counted none, and for a model that runs here.
+        cost: Of these tokens, at the price of the encoder's table; 0 where it has none.
     """
 
     n_items: int
@@ -74,6 +79,8 @@ class EncodedSet:
     n_truncated: int = 0
     batch_size: int = 0
     rounding: Rounding = field(default_factory=Rounding)
+    n_tokens: int = 0
+    cost: float = 0.0
 
 
 class SetEncoder:
@@ -114,10 +121,11 @@ class SetEncoder:
         from tasks.encoders.pipeline import encode_stream
 
         encoder = self._encoder()
+        service = service_of(encoder)
         ids = table["id"].to_pylist()
         work, shas = _work(corpus, key.modality, missing)
         sha_of = dict(zip(missing.tolist(), shas, strict=True))
-        n_truncated, batch_size, rounding = 0, self._batch_size(key.modality), Rounding()
+        n_truncated, batch_size, rounding, n_tokens = 0, self._batch_size(key.modality), Rounding(), 0
         batches: list[dict[str, object]] = []
         label = f"{self.spec.name} · {corpus.name} · {UNITS[key.modality]}"
         stream = encode_stream(encoder, work, batch_size=batch_size)
@@ -137,24 +145,29 @@ class SetEncoder:
                 )
                 self._store.put(key, self.spec, block)
                 batches.append(self._batch_row(key, batch, batch_id, time.perf_counter() - begun))
-                if len(batches) == BATCH_ROWS:
+                if len(batches) == BATCH_ROWS or service is not None:  # what was paid for is on record at once
                     self._write_batches(batches)
+                n_tokens += batch.n_tokens or 0
                 n_truncated += int(batch.embeddings.truncated.sum())
                 rounding += rounding_of(batch.embeddings.values, self.spec.storage)
                 batch_size = min(batch_size, batch.batch_size)
                 advance(len(batch.ords))
         self._write_batches(batches)
+        if service is not None:
+            check_canaries(self._store, encoder, run=self._run)  # before a seal: it may have changed meanwhile
         return EncodedSet(
             n_items=len(table),
             n_encoded=len(missing),
             n_truncated=n_truncated,
             batch_size=batch_size,
             rounding=rounding,
+            n_tokens=n_tokens,
+            cost=_cost(service, n_tokens) or 0.0,
         )
 
     def _encoder(self) -> Encoder:
         if self._loaded is None:
-            device = choose_device(self._settings.device)
+            device = device_for(self.spec, self._settings.device)
             self._held.enter_context(held(device_identity(device)))
             self._loaded = load_encoder(
                 self.spec,
@@ -162,12 +175,16 @@ class SetEncoder:
                 trust_remote_code=self._settings.trust_remote_code,
                 compiled=self._settings.compiled,
             )
+            if service_of(self._loaded) is not None:
+                check_canaries(self._store, self._loaded, run=self._run)
         return self._loaded
 
     def _batch_size(self, modality: Modality) -> int:
         from tasks.encoders.tuning import find_batch_size
 
         size = self._settings.image_batch if modality == "image" else self._settings.caption_batch
+        if size is None and service_of(self._encoder()) is not None:  # to try sizes would be paid for
+            size = getattr(EncodeSettings(), f"{modality}_batch")
         if size is not None:
             return size
         if modality not in self._found:
@@ -175,7 +192,8 @@ class SetEncoder:
         return self._found[modality]
 
     def _batch_row(self, key: SetKey, batch: EncodedBatch, batch_id: str, write_seconds: float) -> dict[str, object]:
-        device = self._encoder().device
+        encoder = self._encoder()
+        service = service_of(encoder)
         return {
             "batch_id": batch_id,
             "set_name": table_of(key),
@@ -191,8 +209,10 @@ class SetEncoder:
             "write_seconds": write_seconds,
             "peak_memory_bytes": batch.peak_memory_bytes,
             "batch_size": batch.batch_size,
-            "forward_precision": self.spec.precision,
-            "device": device_name(device),
+            "forward_precision": self.spec.precision if service is None else "of the service",
+            "device": hardware_of(encoder),
+            "n_tokens": batch.n_tokens,
+            "cost": _cost(service, batch.n_tokens),
             "host": socket.gethostname(),
             "versions": json.dumps(library_versions()),
             "run": self._run,
@@ -204,6 +224,31 @@ class SetEncoder:
         if rows:
             self._store.write_rows("batches", pa.Table.from_pylist(rows, schema=BATCHES))
             rows.clear()
+
+
+def tokens_spent(subject: str, encoded: Sequence[EncodedSet]) -> list[str]:
+    """What an endpoint counted for what was encoded, in one line; empty if it counted nothing."""
+    n_tokens, cost = sum(each.n_tokens for each in encoded), sum(each.cost for each in encoded)
+    price = f", {cost:.4g} at the price of its table" if cost else ""
+    return [f"{subject}: {n_tokens:,} tokens as its service counts them{price}"] if n_tokens else []
+
+
+def device_for(spec: EncoderSpec, device: str) -> str:
+    """The device on which a model is loaded; of an endpoint, which needs none, the CPU."""
+    return choose_device("cpu" if ADAPTERS[spec.adapter].endpoint else device)
+
+
+def hardware_of(encoder: Encoder) -> str:
+    """Where a model runs: the name of the hardware, or the address of a service."""
+    service = service_of(encoder)
+    return device_name(encoder.device) if service is None else service.address
+
+
+def _cost(service: Service | None, n_tokens: int | None) -> float | None:
+    """The cost of tokens at the price of the encoder's table; None if either is unknown."""
+    if service is None or service.price is None or n_tokens is None:
+        return None
+    return n_tokens * service.price / 1e6
 
 
 def _work(corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> tuple[ImageWork | CaptionWork, list[str]]:

@@ -267,6 +267,8 @@ def batches(store: StandIn, encoder: str, corpus_name: str, *, seconds_per_item:
                     "device": "Example CPU, 2 cores",
                     "host": "example",
                     "versions": json.dumps({"torch": "2.9.0", "transformers": "5.0.0"}),
+                    "n_tokens": None,
+                    "cost": None,
                     "run": "run-1",
                     "created": START + timedelta(seconds=i),
                 }

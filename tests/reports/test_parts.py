@@ -108,6 +108,21 @@ def test_an_encoder_with_only_warm_up_batches_has_no_speed(demo_store: StandIn) 
     assert "tiny-clip" not in {s.encoder for s in speeds(read_report_data(demo_store))}
 
 
+def test_the_tokens_of_an_endpoint_are_shown_with_their_cost_and_of_others_nothing(demo_store: StandIn) -> None:
+    def shown() -> list[list[str]]:
+        [page] = [s for s in report(demo_store).sections if s.id == "throughput"]
+        tables = [block for block in page.blocks if isinstance(block, Table) and block.id.endswith("shapes-tokens")]
+        return [[cell.text for cell in row] for table in tables for row in table.rows]
+
+    assert shown() == []
+    for row in demo_store.tables["batches"]:
+        if (row["encoder"], row["corpus"], row["modality"]) == ("tiny-clip", "shapes", "image"):
+            row |= {"n_tokens": 1600, "cost": 0.25}
+    [[encoder, items, tokens, per_item, cost, million]] = shown()
+    assert (encoder, items, tokens, per_item, cost) == ("tiny-clip", "images", "20,800", "50.0", "3.25")
+    assert float(million.replace(",", "")) == pytest.approx(3.25 / 416 * 1e6, rel=0.01)
+
+
 def test_only_the_newest_state_of_an_encoder_is_shown_and_the_older_is_named(demo_store: StandIn) -> None:
     old = dict(demo_store.tables["results"][0])
     old.update(encoder_fingerprint="0" * 16, value=0.99, created=old["created"].replace(year=2020))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from store.errors import RequestError, unknown
-from store.types import EncoderSpec
+from store.types import ACCESS_OPTIONS, EncoderSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,9 +22,10 @@ class Adapter:
         module: Dotted name of the file, imported only when a model is loaded.
         title: The models that it loads.
         version: Raised whenever the adapter's vectors change; part of every fingerprint.
-        options: Names of the options of a spec that it accepts.
+        options: Names of the options of a spec that it accepts; one that ends with ``:`` is the beginning of any name.
         requires: Import names of the libraries that it needs and that only an extra of capim installs.
         extra: The extra that installs them; empty if the core installation is enough.
+        endpoint: The model runs at an address, not here: see :mod:`tasks.encoders.endpoints`.
         unverified: Why ``load`` cannot know that every weight was in the checkpoint; empty: it raises
             ``MissingWeightsError`` for one that was not.
     """
@@ -35,6 +36,7 @@ class Adapter:
     options: tuple[str, ...] = ("caption_template", "max_length")
     requires: tuple[str, ...] = ()
     extra: str = ""
+    endpoint: bool = False
     unverified: str = ""
 
     @property
@@ -89,6 +91,21 @@ ADAPTERS: dict[str, Adapter] = {
         extra="sentence-transformers",
         unverified="sentence-transformers does not report weights that the checkpoint lacks",
     ),
+    "http": Adapter(
+        module="tasks.encoders.adapters.endpoint",
+        title="a model behind an address: POST /v1/embeddings of OpenAI, vLLM, Jina and others",
+        options=(
+            "caption_template",
+            "url",
+            "image_form",
+            "caption_form",
+            "image_prompt",
+            "body:",
+            *sorted(ACCESS_OPTIONS),
+        ),
+        endpoint=True,
+        unverified="the weights are with the service",
+    ),
 }
 
 
@@ -129,8 +146,9 @@ def adapter_faults(adapter: str, options: Mapping[str, object]) -> list[str]:
     if adapter not in ADAPTERS:
         return [unknown("adapter", adapter, ADAPTERS)]
     accepted = ADAPTERS[adapter].options
+    begins = ("revision:", *(option for option in accepted if option.endswith(":")))
     return [
         unknown(f"adapter {adapter!r}: option", name, accepted)
         for name in options
-        if name not in accepted and not name.startswith("revision:")
+        if name not in accepted and not name.startswith(begins)
     ]

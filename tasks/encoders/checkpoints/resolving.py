@@ -14,6 +14,7 @@ from tasks.encoders.checkpoints.checkpoint import digest_of, json_file, local_pa
 from tasks.encoders.checkpoints.hub import commit_of, hub_json
 from tasks.encoders.checkpoints.module_files import declared_files
 from tasks.encoders.checkpoints.related_repositories import PIN, ReadJson, related_repositories
+from tasks.encoders.endpoints.options import resolve_endpoint
 
 _DIGEST = re.compile(r"(?:(?P<given>.+)\+)?(?P<digest>sha256-[0-9a-f]{16})")
 
@@ -30,6 +31,8 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
         RequestError: The checkpoint does not exist, or its files are not those that the spec names.
         WorkError: The hub cannot be reached and the cache does not know the revision.
     """
+    if spec.adapter == "http":
+        return resolve_endpoint(spec)
     tag = open_clip_tag(spec)
     path = None if tag else local_path(spec.checkpoint)
     if path is None:

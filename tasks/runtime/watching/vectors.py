@@ -1,4 +1,4 @@
-"""Some items of a set as they are stored, and encoded again."""
+"""Some items of a set as they are stored, and encoded again; and the canaries of an endpoint."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from store.schema import texts
 from store.types import Corpus, Modality
 from tasks.corpora.images.decode import decode_image
 from tasks.encoders import Encoder, encode_captions, encode_images
+from tasks.encoders.encoder import service_of
+from tasks.reference.regression import WatchFinding, WatchRule, judge_vectors
+from tasks.runtime.canaries import canary_cosines
 from tasks.runtime.references import SetsRef
 from tasks.runtime.stored import read_multivectors
 
@@ -35,3 +38,9 @@ def fresh_vectors(encoder: Encoder, corpus: Corpus, modality: Modality, ords: ND
         keys = texts(corpus.images["key"].take(ords))
         embeddings = encode_images(encoder, [decode_image(corpus.source.read(key)) for key in keys])
     return np.split(embeddings.values, np.cumsum(embeddings.counts)[:-1])
+
+
+def changed_canaries(store: EmbeddingStore, encoder: Encoder, rule: WatchRule, *, run: str) -> list[WatchFinding]:
+    """A finding if the canary vectors of an endpoint have changed; none for a model that runs here."""
+    found = canary_cosines(store, encoder, run=run) if service_of(encoder) else {}
+    return judge_vectors(f"{encoder.spec.name}, canaries", np.asarray([*found.values()]), rule) if found else []

@@ -1,0 +1,281 @@
+"""Requests to an OpenAI-style ``POST /v1/embeddings``: paced, and repeated where that may help."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import logging
+import random
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx
+import numpy as np
+from numpy.typing import NDArray
+
+from store.errors import WorkError
+from store.types import EncoderSpec
+from tasks.encoders.endpoints.options import BODY, EndpointOptions, endpoint_options
+
+log = logging.getLogger(__name__)
+
+TRIES = 8
+FIRST_TRIES = 3  # until the service has answered once: the address may be wrong
+FIRST_WAIT_SECONDS = 1.0  # doubled with every try, and spread by half so that requests do not come back together
+LONGEST_WAIT_SECONDS = 60.0
+LONGEST_RETRY_AFTER_SECONDS = 600.0  # a service that asks for more has closed for today
+_SENT_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+_TOO_MUCH = frozenset({400, 413, 422})  # too many or too large inputs, or one that the service does not take
+_SHOWN = 300  # characters of an answer in an error
+
+
+class Pace:
+    """Spaces out events of all threads, so that no more of them begin than may; ``None`` per minute: no limit."""
+
+    def __init__(self, per_minute: float | None) -> None:
+        self._seconds = 60 / per_minute if per_minute else 0.0
+        self._next = 0.0
+        self._lock = threading.Lock()
+
+    def wait(self, n: float = 1) -> None:
+        """Wait for the turn of ``n`` events."""
+        with self._lock:
+            begin = max(time.monotonic(), self._next)
+            self._next = begin + n * self._seconds
+        time.sleep(max(0.0, begin - time.monotonic()))
+
+    def spend(self, n: float) -> None:
+        """Count ``n`` events that have happened: the next ones wait for them."""
+        self.hold(0.0, n)
+
+    def hold(self, seconds: float, n: float = 0) -> None:
+        """Let no event begin for so many seconds, and then count ``n``."""
+        with self._lock:
+            self._next = max(self._next, time.monotonic() + seconds) + n * self._seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Vectors as a service gave them, shape ``(n, dim)``, and the tokens that it counted; None if it counts none."""
+
+    vectors: NDArray[np.float32]
+    tokens: int | None
+
+
+class _TooMuchError(Exception):
+    """The service refuses these inputs together; the message is its reason."""
+
+
+class EndpointClient:
+    """Sends the inputs of one encoder to its service; used by one thread, sends from several.
+
+    Args:
+        spec: Of adapter ``http``.
+
+    Raises:
+        RequestError: An option is wrong, or the key is missing.
+    """
+
+    def __init__(self, spec: EncoderSpec) -> None:
+        self.options: EndpointOptions = endpoint_options(spec)
+        self._spec = spec
+        self._key = self.options.key(spec.name)
+        self._body: dict[str, object] = {"model": spec.checkpoint} | {
+            name.removeprefix(BODY): value for name, value in spec.options.items() if name.startswith(BODY)
+        }
+        self._client = httpx.Client(
+            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
+            timeout=httpx.Timeout(self.options.timeout_seconds, connect=min(30.0, self.options.timeout_seconds)),
+            limits=httpx.Limits(max_connections=self.options.concurrency),
+        )
+        self._pool = ThreadPoolExecutor(self.options.concurrency, thread_name_prefix="endpoint")
+        self._counting = threading.Lock()
+        self._requests = Pace(self.options.requests_per_minute)
+        self._tokens = Pace(self.options.tokens_per_minute)
+        self._reached = False
+        self._spent: int | None = None
+        self.address = self.options.host
+        self.price = self.options.price_per_million_tokens
+        self._together = self.options.inputs_per_request
+
+    def tokens_spent(self) -> int | None:
+        """The tokens that the answers since the last call name; None if they name none."""
+        with self._counting:
+            spent, self._spent = self._spent, None
+        return spent
+
+    def texts_or_images(self, inputs: Sequence[object]) -> list[Answer]:
+        """The answers to inputs of form ``input``, several in a request, in order."""
+        size = self._together
+        parts = [inputs[start : start + size] for start in range(0, len(inputs), size)]
+        return [answer for answers in self._pool.map(self._halving, parts) for answer in answers]
+
+    def conversations(self, contents: Sequence[list[dict[str, object]]]) -> list[Answer]:
+        """The answers to chat messages of these contents, one in a request, in order."""
+        bodies: list[dict[str, object]] = [{"messages": [{"role": "user", "content": each}]} for each in contents]
+        return list(self._pool.map(self._one, bodies))
+
+    def _one(self, inputs: dict[str, object]) -> Answer:
+        try:
+            return self._asked(inputs, 1)
+        except _TooMuchError as refusal:
+            raise self._refused(inputs, refusal) from None
+
+    def _halving(self, inputs: Sequence[object]) -> list[Answer]:
+        """The answers to some inputs; those that the service refuses together are sent in halves, here and from now on.
+
+        A refusal need not say whether there were too many inputs or one was wrong: the halves tell.
+        """
+        if len(inputs) == 1:
+            return [self._one({"input": list(inputs)})]
+        try:
+            return [self._asked({"input": list(inputs)}, len(inputs))]
+        except _TooMuchError as refusal:
+            half = len(inputs) // 2
+            self._together = min(self._together, half)
+            log.info("%s refuses %d inputs in one request: %s", self.address, len(inputs), refusal)
+        return [*self._halving(inputs[:half]), *self._halving(inputs[half:])]
+
+    def _asked(self, inputs: dict[str, object], n: int) -> Answer:
+        """The checked answer to one request with ``n`` inputs."""
+        response = self._response({**self._body, **inputs})
+        try:
+            answer = response.json()
+            rows, usage = answer["data"], answer.get("usage") or {}
+            numbers = [int(row["index"]) for row in rows] if n > 1 else [0] * len(rows)
+            vectors = [_components(row["embedding"]) for row in rows]
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise self._error(f"answered without embeddings: {self._plain(response.text)}") from None
+        if sorted(numbers) != list(range(n)):
+            raise self._error(
+                f"answered {n} inputs with the indices {_shortened(sorted(numbers))}, expected each of 0 to {n - 1} "
+                "once; nothing of this request was stored"
+            )
+        wrong = {vector.shape for vector in vectors} - {(self._spec.dim,)}
+        if wrong:
+            raise self._error(
+                f"answered with vectors of {', '.join(str(s[0]) if len(s) == 1 else str(s) for s in sorted(wrong))} "
+                f"components, expected {self._spec.dim}; correct dim in the encoder's table"
+            )
+        matrix = np.stack([vectors[place] for place in np.argsort(numbers)])
+        bad = np.flatnonzero(~(np.isfinite(matrix).all(axis=1) & matrix.any(axis=1)))
+        if bad.size:
+            raise self._error(
+                f"answered with a vector that is NaN, infinite or zero for {bad.size} of {n} inputs: "
+                f"{self._shown(inputs, int(bad[0]))}; nothing of this request was stored"
+            )
+        tokens = usage.get("prompt_tokens", usage.get("total_tokens"))
+        tokens = int(tokens) if isinstance(tokens, int) else None
+        if tokens is not None:
+            self._tokens.spend(tokens)
+            with self._counting:
+                self._spent = (self._spent or 0) + tokens
+        return Answer(vectors=matrix, tokens=tokens)
+
+    def _response(self, body: dict[str, object]) -> httpx.Response:
+        """The answer with status 200; a service that is busy or does not answer is asked again after a while."""
+        for number in itertools.count(1):
+            self._tokens.wait(0)
+            self._requests.wait()
+            tries, pause = TRIES, None
+            try:
+                response = self._client.post(self.options.url, json=body)
+            except httpx.RequestError as error:
+                reason = self._plain(f"{type(error).__name__}: {error}")
+                tries = TRIES if self._reached else FIRST_TRIES
+            else:
+                self._reached = True
+                if response.status_code == httpx.codes.OK:
+                    break
+                reason = f"{response.status_code}: {self._plain(response.text)}"
+                self._check_final(response, reason)
+                pause = _retry_after(response.headers.get("Retry-After"))
+                if pause is not None and pause > LONGEST_RETRY_AFTER_SECONDS:
+                    raise self._error(f"asks to come back in {pause:,.0f} s ({reason}); run the same command then")
+            if number >= tries:
+                raise self._error(
+                    f"did not answer in {tries} tries (last: {reason}); check url, or run the same command again later"
+                )
+            wait = min(FIRST_WAIT_SECONDS * 2 ** (number - 1), LONGEST_WAIT_SECONDS) * random.uniform(0.75, 1.25)
+            level = logging.INFO if number == 1 else logging.WARNING
+            log.log(level, "%s: %s; try %d in %.1f s", self.address, reason, number + 1, pause or wait)
+            if pause is None:
+                time.sleep(wait)
+            else:
+                self._requests.hold(pause)  # what one request was told holds for all
+        return response
+
+    def _check_final(self, response: httpx.Response, reason: str) -> None:
+        """Raise the error of an answer that would not be another one the next time."""
+        status = response.status_code
+        if status in _TOO_MUCH:
+            raise _TooMuchError(reason)
+        if status not in _SENT_AGAIN or "insufficient_quota" in response.text:
+            raise self._error(f"refuses requests ({reason}); {self._advice(status)}")
+
+    def _error(self, problem: str) -> WorkError:
+        return WorkError(f"encoder {self._spec.name!r}: {self.address} {problem}. Stored embeddings are kept")
+
+    def _refused(self, inputs: dict[str, object], refusal: _TooMuchError) -> WorkError:
+        return self._error(
+            f"refuses {self._shown(inputs, 0)} ({refusal}); `capim check {self._spec.name}` shows what it takes"
+        )
+
+    def _shown(self, inputs: dict[str, object], position: int) -> str:
+        """A caption or the word image, for a message."""
+        given: Any = inputs["input"] if "input" in inputs else inputs["messages"]
+        one = given[position]
+        if isinstance(one, dict) and "content" in one:
+            one = one["content"][0].get("text", {"image": ""})
+        return f"the caption {self._plain(str(one), 60)!r}" if isinstance(one, str) else "an image"
+
+    def _advice(self, status: int) -> str:
+        if status in (401, 403):
+            variable = self.options.api_key_env
+            return f"check the key in {variable}" if variable else "it needs a key: name its variable in api_key_env"
+        if status == 404:
+            return f"check url and checkpoint: {self.options.url} for the model {self._spec.checkpoint!r}"
+        if 300 <= status < 400:
+            return "it sends requests to another address: give that one as url"
+        return "correct the encoder's table or the account of the service, then run the same command"
+
+    def _plain(self, text: str, longest: int = _SHOWN) -> str:
+        """A text of the service in one short line, without the key."""
+        text = " ".join((text.replace(self._key, "***") if self._key else text).split())
+        return text if len(text) <= longest else f"{text[:longest]} …"
+
+
+def _components(embedding: object) -> NDArray[np.float32]:
+    """One vector from a list of numbers, or from the Base64 of little-endian float32."""
+    if isinstance(embedding, str):
+        return np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4").astype(np.float32)
+    return np.asarray(embedding, dtype=np.float32)
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Seconds that a header ``Retry-After`` asks to wait: a number, or a date (RFC 9110, 10.2.3).
+
+    Examples:
+        >>> _retry_after("7"), _retry_after(None), _retry_after("soon")
+        (7.0, None, None)
+    """
+    if value is None:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def _shortened(numbers: Sequence[object]) -> str:
+    text = ", ".join(map(str, numbers[:8]))
+    return f"{text} …" if len(numbers) > 8 else text or "none"

@@ -1,0 +1,138 @@
+"""The options of adapter ``http``: where the service is, what a request looks like, and how fast requests may come."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from store.errors import RequestError
+from store.types import EncoderSpec, Option
+
+BODY = "body:"  # an option with this prefix is a parameter of the service, sent as it is
+UNVERSIONED = "unversioned"  # revision of a model to which the user gave none
+
+Form = Literal["input", "messages"]
+
+
+class EndpointOptions(BaseModel):
+    """The options of one endpoint.
+
+    Attributes:
+        url: Address without credentials; ``/embeddings`` is added where it does not end so.
+        image_form: How an image is sent. ``messages``: as a ``data:`` URL in a chat message, one image per request
+            (vLLM). ``input``: as ``{"image": …}`` in Base64 (Jina, SGLang). Empty: the service takes no images.
+        caption_form: How a caption is sent: ``input``: as a text of the list ``input`` (OpenAI); ``messages``: as a
+            chat message, one caption per request, so that vLLM applies the model's chat template.
+        image_prompt: Text after every image of form ``messages``.
+        api_key_env: The environment variable that holds the key; empty: no key is sent.
+        concurrency: Requests at the same time.
+        inputs_per_request: Most inputs of one request of form ``input``.
+        requests_per_minute: Most requests per minute, those that are tried again included.
+        tokens_per_minute: Most tokens per minute, as counted by the answers so far.
+        price_per_million_tokens: In any currency.
+        timeout_seconds: Longest wait for one answer.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    url: str
+    image_form: Literal["", "input", "messages"] = ""
+    caption_form: Form = "input"
+    image_prompt: str = ""
+    api_key_env: str = ""
+    concurrency: int = Field(default=4, ge=1, le=64)
+    inputs_per_request: int = Field(default=32, ge=1)
+    requests_per_minute: float | None = Field(default=None, gt=0)
+    tokens_per_minute: float | None = Field(default=None, gt=0)
+    price_per_million_tokens: float | None = Field(default=None, ge=0)
+    timeout_seconds: float = Field(default=120.0, gt=0)
+
+    @field_validator("url")
+    @classmethod
+    def _address(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("expected an address as https://api.example.com/v1")
+        if parts.username or parts.password or parts.query or parts.fragment:
+            raise ValueError("expected an address without user, password or query: put the key into a variable of the "
+                             'environment and name it, api_key_env = "EXAMPLE_API_KEY"')  # fmt: skip
+        path = parts.path.rstrip("/")
+        return f"{parts.scheme}://{parts.netloc}{path}" + ("" if path.endswith("/embeddings") else "/embeddings")
+
+    @property
+    def host(self) -> str:
+        """Host and port of the service."""
+        return urlsplit(self.url).netloc
+
+    def key(self, name: str) -> str | None:
+        """The key from the environment; None if the service needs none.
+
+        Raises:
+            RequestError: The variable is not set, or holds what cannot be a key. The message does not show the value.
+        """
+        if not self.api_key_env:
+            return None
+        key = os.environ.get(self.api_key_env, "").strip()
+        if not key:
+            raise RequestError(
+                f"encoder {name!r}: the environment variable {self.api_key_env} is not set; set it to the key of "
+                f"{self.host} and run the same command again (export {self.api_key_env}=…)"
+            )
+        if not key.isascii() or not key.isprintable() or " " in key:
+            raise RequestError(f"encoder {name!r}: {self.api_key_env} holds spaces or characters that no key has")
+        return key
+
+
+def endpoint_options(spec: EncoderSpec) -> EndpointOptions:
+    """The options of a spec of adapter ``http``.
+
+    Raises:
+        RequestError: Lists every option that is missing or wrong, without the value of an address.
+    """
+    try:
+        return EndpointOptions.model_validate({k: v for k, v in own_options(spec).items() if k != "caption_template"})
+    except ValidationError as error:
+        faults = []
+        for fault in error.errors():
+            field = str(fault["loc"][0])
+            if fault["type"] == "missing":
+                faults.append(f'option {field!r} is missing: options = {{ {field} = "https://api.example.com/v1" }}')
+                continue
+            message = fault["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+            got = "" if field == "url" else f", got {fault['input']!r}"
+            faults.append(f"option {field}: {message}{got}")
+        raise RequestError([f"encoder {spec.name!r}: {fault}" for fault in faults]) from None
+
+
+def own_options(spec: EncoderSpec) -> dict[str, Option]:
+    """The options of a spec that are no parameters of the service."""
+    return {name: value for name, value in spec.options.items() if not name.startswith(BODY)}
+
+
+def resolve_endpoint(spec: EncoderSpec) -> EncoderSpec:
+    """The spec of an endpoint with its revision fixed: what the user gave, or ``unversioned``. Sends no request.
+
+    The weights cannot be hashed. What stands for them are the canary vectors, which every run compares with those of
+    the first: see :mod:`tasks.encoders.endpoints.canaries`.
+
+    Raises:
+        RequestError: An option is missing or wrong, or the spec asks for what an endpoint does not have.
+    """
+    faults: list[str] = []
+    try:
+        endpoint_options(spec)
+    except RequestError as error:
+        faults += error.faults
+    if spec.precision != "float32":
+        faults.append(
+            f"encoder {spec.name!r}: the service chooses the precision of its forward pass; leave precision out"
+        )
+    if spec.vectors != "single":
+        faults.append(f"encoder {spec.name!r}: adapter http takes one vector per item; leave vectors out")
+    if faults:
+        raise RequestError(faults)
+    return spec if spec.resolved else replace(spec, revision=UNVERSIONED)

@@ -1,0 +1,63 @@
+"""The canary vectors of endpoints in a store: kept by the first run, and compared with by every later one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from store import EmbeddingStore
+from store.errors import WorkError
+from store.schema import CANARIES
+from tasks.encoders import Encoder
+from tasks.encoders.encoder import service_of
+from tasks.encoders.endpoints.canaries import LOWEST_COSINE, canary_vectors
+
+
+def canary_cosines(store: EmbeddingStore, encoder: Encoder, *, run: str) -> dict[str, float]:
+    """Canary -> the cosine of its vector now with the stored one, of those that are stored; stores the others.
+
+    Their tokens do not count for the batch that comes next.
+    """
+    vectors = canary_vectors(encoder)
+    service = service_of(encoder)
+    if service is not None:
+        service.tokens_spent()
+    fingerprint = encoder.spec.fingerprint
+    kept = {row["item"]: row["vector"] for row in store.rows("canaries", encoder_fingerprint=fingerprint).to_pylist()}
+    created = datetime.now(UTC)
+    new = [
+        {"encoder_fingerprint": fingerprint, "item": item, "vector": vector.tolist(), "run": run, "created": created}
+        for item, vector in vectors.items()
+        if item not in kept
+    ]
+    store.write_rows("canaries", pa.Table.from_pylist(new, schema=CANARIES))
+    return {item: _cosine(vector, np.asarray(kept[item])) for item, vector in vectors.items() if item in kept}
+
+
+def check_canaries(store: EmbeddingStore, encoder: Encoder, *, run: str) -> None:
+    """Raise unless an endpoint is still the model that encoded what is stored; the first call keeps its vectors.
+
+    Raises:
+        WorkError: The vector of a canary has changed.
+    """
+    found = canary_cosines(store, encoder, run=run)
+    lowest = min(found, key=found.__getitem__, default=None)
+    if lowest is None or found[lowest] >= LOWEST_COSINE:
+        return
+    kept = store.rows("canaries", encoder_fingerprint=encoder.spec.fingerprint).to_pylist()
+    since, today = min(row["created"] for row in kept), datetime.now(UTC)
+    spec = encoder.spec
+    raise WorkError(
+        f"encoder {spec.name!r}: {spec.checkpoint} at {spec.options['url']} is another model than on {since:%Y-%m-%d}: "
+        f"the vector of {lowest!r} has a cosine of {found[lowest]:.4f} with that of then, expected {LOWEST_COSINE} or "
+        "more. Vectors of two models are not mixed in one set; to encode with the new one, give the table of "
+        f'{spec.name} a revision of your choice, such as revision = "{today:%Y-%m-%d}"'
+    )
+
+
+def _cosine(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    return float(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)))

@@ -1,0 +1,180 @@
+"""A loopback service with ``POST /v1/embeddings``: a model of letters and pixels, and the troubles of real services."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+DIM = 8
+Trouble = Callable[[BaseHTTPRequestHandler, dict[str, Any]], bool]
+"""Answers a request in place of the model; False: it leaves the request to the model."""
+
+
+@dataclass(kw_only=True)
+class Stub:
+    """A running service and what it was asked.
+
+    Attributes:
+        url: Its address, to be given as option ``url``.
+        troubles: Of the next requests, one each.
+        changed: How far the weights have moved; 0: as they were.
+        most: Inputs of one request that it takes.
+        seconds: Time that it takes for a request.
+        key: The key that it wants; empty: none.
+    """
+
+    url: str = ""
+    troubles: list[Trouble] = field(default_factory=list)
+    changed: float = 0.0
+    most: int = 1000
+    seconds: float = 0.0
+    key: str = ""
+    shuffled: bool = False
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    at_once: int = 0
+    most_at_once: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def inputs(self) -> list[str]:
+        """All captions and images that were answered or refused, canaries included."""
+        return [name_of(one) for body in self.bodies for one in items_of(body)]
+
+    def vector(self, item: object) -> list[float]:
+        """The vector of a caption or an image, not of unit norm."""
+        if isinstance(item, str):
+            values = np.asarray([item.lower().count(letter) + 1.0 for letter in "aeionrst"])
+        else:
+            assert isinstance(item, Image.Image)
+            values = np.asarray(item.convert("L").resize((4, 2)), dtype=np.float64).reshape(-1) / 64 + 1.0
+        return (values + self.changed * np.arange(DIM)).tolist()
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a request, in OpenAI's form."""
+        items = items_of(body)
+        rows = [{"object": "embedding", "index": i, "embedding": self.vector(one)} for i, one in enumerate(items)]
+        if body.get("encoding_format") == "base64":
+            for row in rows:
+                row["embedding"] = base64.b64encode(np.asarray(row["embedding"], dtype="<f4").tobytes()).decode()
+        if self.shuffled:
+            np.random.default_rng(len(rows)).shuffle(rows)  # type: ignore[arg-type]
+        tokens = sum(len(one.split()) + 2 if isinstance(one, str) else 50 for one in items)
+        return {"object": "list", "data": rows, "model": body["model"], "usage": {"prompt_tokens": tokens}}
+
+
+def items_of(body: dict[str, Any]) -> list[object]:
+    """The captions and images of a request of any form."""
+    if "messages" not in body:
+        return [_image(one["image"]) if isinstance(one, dict) else one for one in body["input"]]
+    [message] = body["messages"]
+    first = message["content"][0]
+    return [first["text"] if first["type"] == "text" else _image(first["image_url"]["url"].partition(",")[2])]
+
+
+def name_of(item: object) -> str:
+    return item if isinstance(item, str) else f"image {hash(item.tobytes())}"  # type: ignore[attr-defined]
+
+
+def _image(text: str) -> Image.Image:
+    return Image.open(io.BytesIO(base64.b64decode(text)))
+
+
+def status(code: int, message: str = "busy", **headers: str) -> Trouble:
+    """An answer with this status."""
+
+    def answer(handler: BaseHTTPRequestHandler, _: dict[str, Any]) -> bool:
+        send(handler, {"error": {"message": message}}, code, headers)
+        return True
+
+    return answer
+
+
+def cut(handler: BaseHTTPRequestHandler, _: dict[str, Any]) -> bool:
+    """Half an answer, then the end of the connection."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b'{"data": [')
+    handler.close_connection = True
+    return True
+
+
+def answering(change: Callable[[dict[str, Any]], object]) -> Trouble:
+    """The model's answer, changed."""
+
+    def answer(handler: BaseHTTPRequestHandler, body: dict[str, Any]) -> bool:
+        right = handler.server.stub.answer(body)  # type: ignore[attr-defined]
+        change(right)
+        send(handler, right)
+        return True
+
+    return answer
+
+
+def send(
+    handler: BaseHTTPRequestHandler, contents: object, code: int = 200, headers: dict[str, str] | None = None
+) -> None:
+    body = json.dumps(contents).encode()
+    handler.send_response(code)
+    for name, value in (headers or {}).items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        stub: Stub = self.server.stub  # type: ignore[attr-defined]
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with stub.lock:
+            stub.bodies.append(body)
+            stub.times.append(time.monotonic())
+            stub.at_once += 1
+            stub.most_at_once = max(stub.most_at_once, stub.at_once)
+            trouble = stub.troubles.pop(0) if stub.troubles else None
+        try:
+            time.sleep(stub.seconds)
+            if stub.key and self.headers.get("Authorization") != f"Bearer {stub.key}":
+                sent = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+                send(self, {"error": {"message": f"Incorrect API key provided: {sent}"}}, 401)
+            elif trouble is None or not trouble(self, body):
+                too_many = len(items_of(body)) > stub.most
+                send(self, {"error": "too many inputs"} if too_many else stub.answer(body), 413 if too_many else 200)
+        finally:
+            with stub.lock:
+                stub.at_once -= 1
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def endpoint() -> Iterator[Stub]:
+    """A service on this machine for the block."""
+    stub = Stub()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.daemon_threads = True
+    server.stub = stub  # type: ignore[attr-defined]
+    stub.url = f"http://127.0.0.1:{server.server_port}/v1"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield stub
+    finally:
+        server.shutdown()
+        server.server_close()

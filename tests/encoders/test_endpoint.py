@@ -1,0 +1,243 @@
+"""Adapter ``http`` against a service on this machine: what it sends, what it survives, and what it refuses."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from store.errors import RequestError, WorkError
+from store.types import EncoderSpec
+from tasks.encoders import Encoder, encode_captions, encode_images, entry_from, load_encoder, resolve
+from tasks.encoders.conformance.inputs import noise_image, six_scenes
+from tasks.encoders.conformance.suite import check_encoder
+from tasks.encoders.endpoints import client
+from tests.encoders.endpoint_stub import DIM, Stub, answering, cut, endpoint, status
+
+KEY = "sk-very-secret"
+CAPTIONS = [f"caption number {n} of a street" for n in range(20)]
+
+
+@pytest.fixture
+def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
+    monkeypatch.setattr(client, "FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.delenv("STUB_KEY", raising=False)
+    with endpoint() as running:
+        yield running
+
+
+def spec_for(stub: Stub, *, dim: int = DIM, revision: str = "main", **options: object) -> EncoderSpec:
+    row = {"adapter": "http", "checkpoint": "org/model", "dim": dim, "revision": revision}
+    return entry_from("far", {**row, "options": {"url": stub.url, "image_form": "messages", **options}}).spec
+
+
+def loaded(stub: Stub, **options: Any) -> Encoder:
+    return load_encoder(spec_for(stub, **options))
+
+
+def unit(stub: Stub, items: list[Any]) -> np.ndarray:
+    vectors = np.asarray([stub.vector(item) for item in items])
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("form", ["messages", "input"])
+@pytest.mark.parametrize("encoding", ["float", "base64"])
+def test_vectors_come_in_the_order_of_the_items_with_unit_norm_and_their_own_norm(form, encoding, stub) -> None:
+    stub.shuffled = True
+    options = {"image_form": form, "body:encoding_format": encoding, "inputs_per_request": 3}
+    encoder = loaded(stub, **options)
+    images = [noise_image(40, 30, seed) for seed in range(5)]
+    block, pictures = encode_captions(encoder, CAPTIONS), encode_images(encoder, images)
+    np.testing.assert_allclose(block.values, unit(stub, CAPTIONS), atol=1e-6)
+    np.testing.assert_allclose(pictures.values, unit(stub, images), atol=1e-6)
+    np.testing.assert_allclose(block.norms, [np.linalg.norm(stub.vector(text)) for text in CAPTIONS], rtol=1e-6)
+    assert {body["model"] for body in stub.bodies} == {"org/model"}
+    assert max(len(body.get("input", [0])) for body in stub.bodies) == 3
+    assert {body.get("encoding_format") for body in stub.bodies} == {encoding}
+
+
+def test_tokens_are_counted_by_request_and_known_for_an_item_that_had_its_own(stub) -> None:
+    encoder: Any = loaded(stub, caption_form="messages", image_prompt="Represent the given image.")
+    assert encode_captions(encoder, ["a b c", "a"]).n_tokens.tolist() == [5, 3]
+    assert encode_images(encoder, [noise_image(8, 8, 0)]).n_tokens.tolist() == [50]
+    assert encoder.service.tokens_spent() == 58
+    assert encoder.service.tokens_spent() is None
+    assert stub.bodies[-1]["messages"][0]["content"][1] == {"type": "text", "text": "Represent the given image."}
+    together: Any = loaded(stub)
+    assert encode_captions(together, ["a b c", "a"]).n_tokens.tolist() == [0, 0]
+    assert together.service.tokens_spent() == 8
+
+
+@pytest.mark.parametrize("trouble", [status(429, Retry_After="0"), status(429), status(500), status(503), cut])
+def test_a_service_that_is_busy_or_breaks_off_is_asked_again(trouble, stub) -> None:
+    encoder = loaded(stub)
+    stub.troubles = [trouble, trouble]
+    np.testing.assert_allclose(encode_captions(encoder, CAPTIONS).values, unit(stub, CAPTIONS), atol=1e-6)
+    assert len(stub.bodies) == 3
+
+
+def test_the_time_that_a_service_asks_for_is_waited_by_all_requests(stub) -> None:
+    encoder = loaded(stub, concurrency=2, inputs_per_request=5)
+    stub.troubles = [status(429, Retry_After="0.4")]
+    encode_captions(encoder, CAPTIONS)
+    begun = np.asarray(stub.times) - stub.times[0]
+    assert ((begun < 0.1) | (begun >= 0.39)).all()
+    assert (begun >= 0.39).sum() >= 3
+
+
+def test_a_service_that_has_closed_for_the_day_is_an_error_with_the_next_step(stub, monkeypatch) -> None:
+    encoder = loaded(stub)
+    stub.troubles = [status(429, "come back tomorrow", Retry_After="36000")]
+    with pytest.raises(WorkError, match=r"asks to come back in 36,000 s .*tomorrow.*run the same command then"):
+        encode_captions(encoder, ["a"])
+    monkeypatch.setattr(client, "FIRST_WAIT_SECONDS", 0.0)
+    stub.troubles = [status(503)] * client.TRIES
+    with pytest.raises(WorkError, match=r"did not answer in 8 tries \(last: 503.*Stored embeddings are kept"):
+        encode_captions(encoder, ["a"])
+    stub.troubles = [status(429, "insufficient_quota")]
+    with pytest.raises(WorkError, match="the account of the service"):
+        encode_captions(encoder, ["a"])
+
+
+def test_an_address_where_nothing_answers_is_known_soon(stub, monkeypatch) -> None:
+    monkeypatch.setattr(client, "FIRST_WAIT_SECONDS", 0.0)
+    encoder = load_encoder(entry_from("far", {"adapter": "http", "checkpoint": "m", "dim": 4,
+                                              "options": {"url": "http://127.0.0.1:9/v1"}}).spec)  # fmt: skip
+    with pytest.raises(WorkError, match=r"127.0.0.1:9 did not answer in 3 tries \(last: ConnectError.*check url"):
+        encode_captions(encoder, ["a"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda a: a["data"].pop(), r"answered 3 inputs with the indices 0, 1, expected each of 0 to 2 once"),
+        (lambda a: a["data"][0].update(index=1), r"with the indices 1, 1, 2, expected"),
+        (lambda a: a["data"][0].pop("index"), "answered without embeddings"),
+        (lambda a: a.pop("data"), "answered without embeddings"),
+        (lambda a: a["data"][1]["embedding"].pop(), "vectors of 7 components, expected 8; correct dim"),
+        (lambda a: a["data"][1].update(embedding=[[1.0] * 8] * 2), r"vectors of \(2, 8\) components, expected 8"),
+        (lambda a: a["data"][1]["embedding"].__setitem__(3, float("nan")), r"NaN.* 1 of 3 inputs: the caption 'b'"),
+        (lambda a: a["data"][2].update(embedding=[0.0] * 8), r"zero for 1 of 3 inputs: the caption 'c'"),
+    ],
+)
+def test_an_answer_that_is_not_one_right_vector_for_each_input_is_refused(
+    change: Callable[[Any], object], message: str, stub
+) -> None:
+    encoder = loaded(stub)
+    stub.troubles = [answering(change)]
+    with pytest.raises(WorkError, match=message):
+        encode_captions(encoder, ["a", "b", "c"])
+
+
+def test_too_many_inputs_are_halved_from_then_on_and_one_that_is_refused_is_named(stub) -> None:
+    stub.most = 4
+    encoder = loaded(stub, concurrency=1)
+    encode_captions(encoder, CAPTIONS)
+    first = [len(body["input"]) for body in stub.bodies]
+    assert first[0] == 20
+    assert sum(size for size in first if size <= 4) == 20
+    encode_captions(encoder, CAPTIONS)
+    assert max(len(body["input"]) for body in stub.bodies[len(first) :]) <= 4
+    stub.troubles = [status(400, "input is too long")] * 2
+    with pytest.raises(WorkError, match=r"refuses the caption 'a b' \(400: .*too long.*capim check far"):
+        encode_captions(encoder, ["a b", "c"])
+
+
+def test_requests_at_once_and_per_minute_are_bounded(stub) -> None:
+    stub.seconds = 0.05
+    encode_captions(loaded(stub, concurrency=3, inputs_per_request=2), CAPTIONS)
+    assert stub.most_at_once == 3
+    stub.times.clear()
+    stub.seconds = 0
+    encode_captions(loaded(stub, requests_per_minute=1200, inputs_per_request=5), CAPTIONS)
+    assert np.diff(stub.times).min() > 0.03
+    encoder = loaded(stub, tokens_per_minute=6000)
+    encode_captions(encoder, ["a " * 48])  # 50 tokens: half a second
+    begun = time.monotonic()
+    encode_captions(encoder, ["a"])
+    assert 0.3 < time.monotonic() - begun < 2
+
+
+def test_the_key_comes_from_the_environment_and_is_seen_by_the_service_alone(stub, monkeypatch, caplog) -> None:
+    caplog.set_level(logging.DEBUG)
+    stub.key = KEY
+    with pytest.raises(RequestError, match=r"variable STUB_KEY is not set; .*export STUB_KEY="):
+        loaded(stub, api_key_env="STUB_KEY")
+    monkeypatch.setenv("STUB_KEY", KEY)
+    encoder = loaded(stub, api_key_env="STUB_KEY")
+    assert len(encode_captions(encoder, ["a"])) == 1
+    stub.key = "another"
+    with pytest.raises(WorkError, match=r"401: .*provided: \*\*\*.*check the key in STUB_KEY") as caught:
+        encode_captions(encoder, ["a"])
+    with pytest.raises(WorkError, match="it needs a key: name its variable in api_key_env"):
+        encode_captions(loaded(stub), ["a"])
+    monkeypatch.setenv("STUB_KEY", f"{KEY} and a remark")
+    with pytest.raises(RequestError, match="STUB_KEY holds spaces") as refused:
+        loaded(stub, api_key_env="STUB_KEY")
+    for text in (caplog.text, repr(caught.value), repr(refused.value), repr(encoder.spec), str(caught.value.__cause__)):
+        assert KEY not in text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"url": "https://me:s3cret@host/v1"}, "without user, password or query: put the key into a variable"),
+        ({"url": "https://host/v1?key=s3cret"}, "without user, password or query"),
+        ({"url": "host/v1"}, "expected an address as https://api.example.com/v1"),
+        ({"url": 3}, "option url: "),
+        ({"image_form": "chat"}, "option image_form: '', 'input' or 'messages', got 'chat'"),
+        ({"concurrency": 0}, "option concurrency: .*greater than or equal to 1, got 0"),
+        ({"requests_per_minute": -1.0}, "option requests_per_minute: .*got -1.0"),
+        ({"requests_per_second": 1}, "option 'requests_per_second' is unknown"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_sent(options, message, stub) -> None:
+    with pytest.raises(RequestError, match=message) as caught:
+        resolve(spec_for(stub, **options))
+    assert "s3cret" not in str(caught.value)
+    assert not stub.bodies
+
+
+def test_all_faults_of_a_table_come_together(stub) -> None:
+    row = {"adapter": "http", "checkpoint": "m", "dim": 4, "vectors": "multi", "precision": "bfloat16"}
+    with pytest.raises(RequestError) as caught:
+        resolve(entry_from("far", row).spec)
+    assert len(caught.value.faults) == 3
+    assert "option 'url' is missing" in caught.value.faults[0]
+
+
+def test_the_address_and_what_is_sent_are_the_identity_and_how_fast_is_not(stub) -> None:
+    first = resolve(spec_for(stub)).fingerprint
+    same: dict[str, Any] = {
+        "concurrency": 9,
+        "api_key_env": "OTHER",
+        "price_per_million_tokens": 0.02,
+        "requests_per_minute": 60,
+    }
+    assert resolve(spec_for(stub, **same)).fingerprint == first
+    others: list[dict[str, Any]] = [
+        {"url": "http://other/v1"},
+        {"image_form": "input"},
+        {"body:dimensions": 8},
+        {"revision": "2026-11"},
+    ]
+    assert len({first, *(resolve(spec_for(stub, **other)).fingerprint for other in others)}) == 5
+    assert not stub.bodies
+
+
+def test_a_service_without_an_image_form_says_how_to_name_one(stub) -> None:
+    with pytest.raises(RequestError, match=r'image_form = "messages" \(vLLM\) or "input".*--only captions'):
+        encode_images(loaded(stub, image_form=""), six_scenes()[0])
+
+
+@pytest.mark.slow  # some two hundred requests, among them large images
+def test_the_suite_of_checks_runs_on_an_endpoint_and_claims_nothing_that_it_cannot_know(stub) -> None:
+    rows = {row.check: row for row in check_encoder(spec_for(stub))}
+    assert [row for row in rows.values() if row.result == "fail" and row.check != "matching pairs"] == []
+    for check in ("loads offline", "identity", "no missing weights", "truncation", "weights in the model"):
+        assert rows[check].result == "skip", check
+    assert stub.url in rows["loads offline"].detail

@@ -1,0 +1,166 @@
+"""An endpoint into a store: nothing is paid for twice, and vectors of two models are never mixed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from store import EmbeddingStore
+from store.errors import WorkError
+from store.keys import set_key, spec_to_json
+from store.types import Corpus, EncoderSpec
+from tasks.corpora import open_corpus
+from tasks.encoders import entry_from, load_encoder, resolve
+from tasks.encoders.endpoints.canaries import CAPTIONS, IMAGE
+from tasks.reference.regression import WatchRule
+from tasks.runtime.encoding import EncodedSet, EncodeSettings, SetEncoder, tokens_spent
+from tasks.runtime.watching.vectors import changed_canaries
+from tests.encoders.endpoint_stub import DIM, Stub, endpoint
+
+IN_FLIGHT = 4  # batches: one that is being stored, and those that go through the model meanwhile
+CORPUS = {"name": "few", "reader": "shapes", "n_scenes": 20}
+ENCODE = """
+import json, sys
+from store import EmbeddingStore
+from store.keys import spec_from_json
+from tasks.runtime.encoding import EncodeSettings, SetEncoder
+store = EmbeddingStore.open(sys.argv[1])
+settings = EncodeSettings(device="cpu", caption_batch=4)
+SetEncoder(spec_from_json(sys.argv[2]), store, settings, "killed").encode(store.corpus("few"), "caption")
+"""
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return open_corpus(CORPUS)
+
+
+@pytest.fixture
+def store(tmp_path: Path, corpus: Corpus) -> EmbeddingStore:
+    store = EmbeddingStore.open(str(tmp_path / "store"), create=True)
+    store.write_corpus(corpus)
+    return store
+
+
+@pytest.fixture
+def stub() -> Iterator[Stub]:
+    with endpoint() as running:
+        yield running
+
+
+def spec_for(stub: Stub, revision: str = "main", **options: object) -> EncoderSpec:
+    row = {"adapter": "http", "checkpoint": "org/model", "dim": DIM, "revision": revision}
+    return resolve(entry_from("far", {**row, "options": {"url": stub.url, "image_form": "input", **options}}).spec)
+
+
+def encode(
+    store: EmbeddingStore, corpus: Corpus, spec: EncoderSpec, *, run: str = "first", size: int = 16
+) -> EncodedSet:
+    store.write_encoder(spec)
+    return SetEncoder(spec, store, EncodeSettings(device="cpu", caption_batch=size), run).encode(corpus, "caption")
+
+
+def asked(stub: Stub) -> Counter[str]:
+    """How often each caption was asked for, without the canaries."""
+    found = Counter(stub.inputs)
+    return Counter({text: n for text, n in found.items() if text not in CAPTIONS and not text.startswith("image ")})
+
+
+def test_tokens_and_cost_are_stored_by_batch_and_told(stub, store, corpus) -> None:
+    spec = spec_for(stub, price_per_million_tokens=20.0, concurrency=2, inputs_per_request=5)
+    done = encode(store, corpus, spec)
+    texts = corpus.captions["text"].to_pylist()
+    expected = sum(len(text.split()) + 2 for text in set(texts))
+    rows = store.rows("batches").to_pylist()
+    assert done.n_tokens == sum(row["n_tokens"] for row in rows) == expected
+    assert sum(row["cost"] for row in rows) == pytest.approx(expected * 20 / 1e6)
+    assert {(row["device"], row["forward_precision"]) for row in rows} == {(stub.url[7:-3], "of the service")}
+    [line] = tokens_spent("far on few", [done])
+    cost = f"{expected * 2e-5:.4g}"
+    assert line == f"far on few: {expected:,} tokens as its service counts them, {cost} at the price of its table"
+    vectors = store.vectors(encoder="far", corpus="few", modality="caption").matrix
+    wanted = np.asarray([stub.vector(text) for text in texts])
+    np.testing.assert_allclose(vectors, wanted / np.linalg.norm(wanted, axis=1, keepdims=True), atol=1e-6)
+    assert set(store.rows("canaries")["item"].to_pylist()) == {*CAPTIONS, IMAGE}
+    stub.bodies.clear()
+    assert encode(store, corpus, spec_for(stub, concurrency=8)).n_encoded == 0  # other settings of the access
+    assert stub.bodies == []
+
+
+@pytest.mark.slow  # a process that can be killed has to start first
+def test_what_was_stored_before_a_kill_is_never_asked_for_again(stub, store, corpus) -> None:
+    stub.seconds = 0.03
+    spec = spec_for(stub)
+    store.write_encoder(spec)
+    command = [sys.executable, "-c", ENCODE, store.uri, spec_to_json(spec)]
+    process = subprocess.Popen(command, cwd=Path(__file__).parents[2], env={**os.environ, "OMP_NUM_THREADS": "1"})
+    n_all = len(set(corpus.captions["text"].to_pylist()))
+    while sum(asked(stub).values()) < n_all // 2:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = asked(stub)
+    key = set_key(spec, corpus.name, corpus.fingerprint, "caption")
+    missing = store.missing(key, len(corpus.captions))
+    wanted = set(corpus.captions["text"].take(missing).to_pylist())
+    assert 0 < len(wanted) < n_all
+    stub.bodies.clear()
+    done = encode(store, corpus, spec, run="second", size=4)
+    assert done.n_encoded == len(missing)
+    after = asked(stub)
+    assert after == Counter(dict.fromkeys(wanted, 1))
+    lost = sum((before + after).values()) - n_all
+    assert 0 <= lost <= IN_FLIGHT * 4
+    assert store.sealed(key) is not None
+
+
+def test_a_model_that_changed_behind_its_address_is_an_error_before_anything_is_encoded(stub, store, corpus) -> None:
+    spec = spec_for(stub)
+    encode(store, corpus, spec)
+    stub.changed = 0.5
+    larger = open_corpus({**CORPUS, "n_scenes": 21})
+    store.write_corpus(larger)
+    stub.bodies.clear()
+    with pytest.raises(WorkError, match=r"org/model at http.* is another model than on 20.* of 0\.\d+.*revision = "):
+        encode(store, larger, spec)
+    assert asked(stub) == {}
+    encoder = load_encoder(spec)
+    [finding] = changed_canaries(store, encoder, WatchRule(), run="watch")
+    assert (finding.verdict, finding.subject) == ("fail", "far, canaries")
+    new = spec_for(stub, "2026-11-22")
+    assert encode(store, larger, new).n_encoded == len(larger.captions)
+    assert changed_canaries(store, load_encoder(new), WatchRule(), run="watch") == []
+
+
+def test_a_model_that_changes_during_an_encode_leaves_its_set_unsealed(stub, store, corpus) -> None:
+    def change(*_: object) -> bool:
+        stub.changed = 0.5
+        return False
+
+    def calm(*_: object) -> bool:
+        return False
+
+    stub.troubles = [calm] * 5 + [change]
+    spec = spec_for(stub, concurrency=1)
+    with pytest.raises(WorkError, match="another model"):
+        encode(store, corpus, spec)
+    assert store.sealed(set_key(spec, corpus.name, corpus.fingerprint, "caption")) is None
+
+
+def test_small_noise_between_two_answers_is_no_other_model(stub, store, corpus) -> None:
+    spec = spec_for(stub)
+    encode(store, corpus, spec)
+    stub.changed = 1e-4
+    assert changed_canaries(store, load_encoder(spec), WatchRule(), run="watch") == []
+    assert json.loads(store.encoders()["spec"][0].as_py())["options"]["url"] == stub.url
