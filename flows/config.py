@@ -273,5 +273,9 @@ def _beside(entry: object, folder: Path) -> object:
         return value
 
     if isinstance(entry, Mapping):
-        return {key: value if key in _NAMES else located(value) for key, value in entry.items()}
+        found = {key: value if key in _NAMES else located(value) for key, value in entry.items()}
+        file, dot, function = str(entry.get("adapter", "")).partition(
+            ".py"
+        )  # a file of the user's, or a function in it
+        return {**found, "adapter": f"{located(file + dot)}{function}"} if dot else found
     return located(entry)

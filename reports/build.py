@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from typing import TypeAlias
 
 from reports import format as show
 from reports.elements.page import Report, Section
@@ -24,27 +26,51 @@ from reports.sections import (
     slices,
     throughput,
 )
+from store.plugins import Plugin, Table
+
+log = logging.getLogger(__name__)
 
 COLOPHON = (
     "Made by capim from stored rows; the same rows give the same bytes. All numbers are also in results.json "
     "next to this file."
 )
-SECTIONS: tuple[Callable[[ReportData], Section], ...] = (
-    ranking.section,
-    answer.section,
-    gate.section,
-    failures.section,
-    leaderboard.section,
-    differences.section,
-    directions.section,
-    compositional.section,
-    multilingual.section,
-    slices.section,
-    ablations.section,
-    throughput.section,
-    provenance.section,
-    provenance.skips,
-)
+Build: TypeAlias = Callable[[ReportData], Section]
+_OWN: dict[str, Build] = {
+    "ranking": ranking.section,
+    "answer": answer.section,
+    "gate": gate.section,
+    "failures": failures.section,
+    "leaderboard": leaderboard.section,
+    "differences": differences.section,
+    "directions": directions.section,
+    "compositional": compositional.section,
+    "multilingual": multilingual.section,
+    "slices": slices.section,
+    "ablations": ablations.section,
+    "throughput": throughput.section,
+    "provenance": provenance.section,
+    "skips": provenance.skips,
+}
+
+
+def _of_package(plugin: Plugin, found: object) -> Build:
+    """The section of a package; if it fails, the report is made without it, and a line in the log gives the reason."""
+    if not callable(found):
+        raise TypeError(f"expected a function section(data), got {type(found).__name__}")
+
+    def section(data: ReportData) -> Section:
+        try:
+            if not isinstance(made := found(data), Section):
+                raise TypeError(f"expected a reports.elements.page.Section, got {type(made).__name__}")
+        except Exception as error:  # noqa: BLE001 - code of another package
+            log.error("%s: the report is made without this section (%s: %s)", plugin, type(error).__name__, error)
+            return Section(id="", title="", lead="", blocks=())
+        return made
+
+    return section
+
+
+SECTIONS = Table("capim.sections", _OWN, _of_package)
 
 
 def report_of(data: ReportData) -> Report:
@@ -60,7 +86,7 @@ def report_of(data: ReportData) -> Report:
             ("Results", show.number(len(data.results), 0)),
             ("Newest result", show.moment(newest)),
         ),
-        sections=tuple(section for build in SECTIONS if (section := build(data)).blocks),
+        sections=tuple(section for build in SECTIONS.values() if (section := build(data)).blocks),
         thumbnails=data_uris({data.picture_keys[sha]: encoded for sha, encoded in data.thumbnails.items()}),
         sources=data.digest,
         colophon=COLOPHON,

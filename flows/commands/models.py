@@ -45,7 +45,7 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def _encoders() -> Iterator[dict[str, Any]]:
-    from tasks.encoders import catalog
+    from tasks.encoders import ADAPTERS, catalog
 
     for name, entry in catalog().items():
         spec = entry.spec
@@ -60,6 +60,23 @@ def _encoders() -> Iterator[dict[str, Any]]:
             "millions": entry.parameters,
             "licence": entry.licence,
             "needs": entry.needs,
+            "package": ADAPTERS.package(spec.adapter),
+        }
+
+
+def _adapters() -> Iterator[dict[str, Any]]:
+    from tasks.encoders import ADAPTERS
+
+    for name, adapter in ADAPTERS.items():
+        missing = adapter.missing
+        yield {
+            "name": name,
+            "loads": adapter.title,
+            "installed": f"no: {adapter.install}" if missing else "yes",
+            "needs": [library.replace("_", "-") for library in adapter.requires],
+            "extra": adapter.extra,
+            "options": list(adapter.options) if adapter.options is not None else "any",
+            "package": ADAPTERS.package(name),
         }
 
 
@@ -80,7 +97,12 @@ def _metrics() -> Iterator[dict[str, Any]]:
     from tasks.metrics import METRICS
 
     for metric in METRICS.values():
-        yield {"name": metric.name, "directions": sorted(metric.directions), "reduce": metric.reduce}
+        yield {
+            "name": metric.name,
+            "directions": sorted(metric.directions),
+            "reduce": metric.reduce,
+            "package": METRICS.package(metric.name),
+        }
 
 
 LISTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
@@ -88,14 +110,20 @@ LISTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
     "corpora": _corpora,
     "protocols": _protocols,
     "metrics": _metrics,
+    "adapters": _adapters,
 }
-KEEP = {"encoders": ("name", "licence", "millions", "needs"), "corpora": ("name", "title", "licence", "available")}
+KEEP = {
+    "encoders": ("name", "licence", "millions", "needs"),
+    "corpora": ("name", "title", "licence", "available"),
+    "adapters": ("name", "loads", "installed"),
+}
 """The columns of a list that find room first on a terminal."""
 
 
 def list_known(args: argparse.Namespace) -> None:
-    """List encoders, corpora, protocols or metrics.
+    """List encoders, corpora, protocols, metrics, or adapters, which load the encoders.
 
+    Each row names the package that it comes from: capim, or an installed package that adds rows (docs/own_model.md).
     With --pin, also write a suite file in which the revision of every encoder is the current commit of its branch.
 
     Example: capim list encoders --format json

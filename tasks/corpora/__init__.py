@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from store.plugins import Plugin, Table
 
 if TYPE_CHECKING:
     from store.types import Corpus
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusEntry:
-    """One row of the table of corpora, ``corpora.toml``.
+    """One row of the table of corpora, ``corpora.toml``, or of a package (entry point ``capim.corpora``).
 
     The reader of corpus ``a-b`` is the function ``read_a_b`` in ``readers/a_b.py``; it takes keyword options and
     returns a checked :class:`~store.types.Corpus`. Its module is imported only when the corpus is read.
@@ -26,7 +28,8 @@ class CorpusEntry:
         licence: Licence of the captions and images.
         needs: What the user has to provide before the corpus can be read.
         hub: Id of the data set on the Hugging Face hub; empty if it cannot be read from there.
-        module: Name of the reader's module in ``readers/`` where it is not that of the corpus.
+        module: Name of the reader's module in ``readers/`` where it is not that of the corpus; of a package's corpus
+            the full name, by default the module that the entry point names.
     """
 
     title: str
@@ -39,9 +42,16 @@ class CorpusEntry:
 
 
 _TABLE = tomllib.loads(Path(__file__).with_name("corpora.toml").read_text(encoding="utf-8"))
-CORPORA = {
-    name: CorpusEntry(**{**row, "languages": tuple(row.get("languages", ("en",)))}) for name, row in _TABLE.items()
-}
+_OWN = {name: CorpusEntry(**{**row, "languages": tuple(row.get("languages", ("en",)))}) for name, row in _TABLE.items()}
+
+
+def _of_package(plugin: Plugin, found: object) -> CorpusEntry:
+    if not isinstance(found, CorpusEntry):
+        raise TypeError(f"expected a tasks.corpora.CorpusEntry, got {type(found).__name__}")
+    return replace(found, module=found.module or plugin.point.module)
+
+
+CORPORA = Table("capim.corpora", _OWN, _of_package)
 
 
 def open_corpus(

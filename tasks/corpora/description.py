@@ -44,6 +44,7 @@ from typing import Annotated, Any, get_type_hints
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from store.errors import RequestError, did_you_mean
+from store.plugins import OWN
 from store.types import Corpus, name_fault
 from tasks.corpora import CORPORA
 from tasks.corpora.files import corpus_name
@@ -130,11 +131,22 @@ def reader_call(what: str | Path | Mapping[str, object], *, base: Path | None = 
 
 
 def load_reader(name: str) -> Callable[..., Corpus]:
-    """The reader of a corpus of ``CORPORA``."""
-    module = CORPORA[name].module or name.replace("-", "_")
-    reader: Callable[..., Corpus] = getattr(
-        importlib.import_module(f"tasks.corpora.readers.{module}"), f"read_{name.replace('-', '_')}"
-    )
+    """The reader of a corpus of ``CORPORA``.
+
+    Raises:
+        RequestError: The corpus is one of a package, whose reader cannot be imported.
+    """
+    module, function = CORPORA[name].module or name.replace("-", "_"), f"read_{name.replace('-', '_')}"
+    package = CORPORA.package(name)
+    try:
+        where = importlib.import_module(f"tasks.corpora.readers.{module}" if package == OWN else module)
+        reader: Callable[..., Corpus] = getattr(where, function)
+    except (ImportError, AttributeError) as error:
+        if package == OWN:
+            raise
+        raise RequestError(
+            f"corpus {name!r} of package {package}: no reader {function} in {module} ({error})"
+        ) from error
     return reader
 
 

@@ -6,6 +6,7 @@ import inspect
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora import CORPORA, CorpusEntry
 from tasks.corpora.description import load_reader
@@ -49,12 +50,22 @@ class CorpusListing(NamedTuple):
     licence: str
     needs: str
     available: str
+    package: str
 
 
 def list_corpora() -> list[CorpusListing]:
     """All rows of ``CORPORA`` in their order; looks into the hub's cache but never at the network."""
     return [
-        CorpusListing(name, row.title, row.size, _languages(row), row.licence, row.needs, _availability(name, row))
+        CorpusListing(
+            name,
+            row.title,
+            row.size,
+            _languages(row),
+            row.licence,
+            row.needs,
+            _availability(name, row),
+            CORPORA.package(name),
+        )
         for name, row in CORPORA.items()
     ]
 
@@ -67,7 +78,10 @@ def _languages(entry: CorpusEntry) -> str:
 
 def _availability(name: str, entry: CorpusEntry) -> str:
     """``yes``, or what the user has to do before this corpus can be read on this machine."""
-    parameters = inspect.signature(load_reader(name)).parameters.values()
+    try:
+        parameters = inspect.signature(load_reader(name)).parameters.values()
+    except RequestError as error:
+        return f"no: {error}"
     if required := [parameter.name for parameter in parameters if parameter.default is parameter.empty]:
         return f"with {', '.join(required)}"
     if not entry.hub:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
@@ -12,9 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from store.errors import RequestError, unknown
 from store.types import EncoderSpec, Option, Precision, Storage, VectorKind
-from tasks.encoders.adapters.table import ADAPTERS, adapter_faults
+from tasks.encoders.adapters.table import ADAPTERS, adapter_faults, adapter_named, needs_checkpoint
 from tasks.encoders.checkpoints.related_repositories import PIN
 
+log = logging.getLogger(__name__)
 CATALOG = Path(__file__).with_name("catalog.toml")
 _COUNT = "a whole number from 1 on"
 # field -> what is expected, where pydantic's message is not plain
@@ -40,6 +42,7 @@ class CatalogEntry(BaseModel):
         image_batch: Images per forward pass.
         caption_batch: Captions per forward pass.
         parameters: Of both towers, in millions, approximately; None if unknown.
+        checkpoint: Optional for adapters of packages and for your own code.
         licence: Of the weights; ``unknown`` if unknown.
         training: The training data, above all whether COCO was part of it.
         needs: Requirements beside the checkpoint: other repositories, a GPU, consent to remote code.
@@ -53,7 +56,7 @@ class CatalogEntry(BaseModel):
 
     name: str
     adapter: str
-    checkpoint: str
+    checkpoint: str = ""
     dim: PositiveInt
     revision: str = "main"
     vectors: VectorKind = "single"
@@ -78,15 +81,34 @@ class CatalogEntry(BaseModel):
         return EncoderSpec(
             **{name: getattr(self, name) for name in fields},
             options={**self.options, **{PIN + file: "main" for file in self.files}},
-            adapter_version=ADAPTERS[self.adapter].version,
+            adapter_version=adapter_named(self.adapter).version,
         )
 
 
 @cache
-def catalog() -> Mapping[str, CatalogEntry]:
-    """All rows of ``catalog.toml``, in its order, by name."""
+def _own_rows() -> Mapping[str, CatalogEntry]:
     rows = tomllib.loads(CATALOG.read_text(encoding="utf-8"))
     return MappingProxyType({name: entry_from(name, row) for name, row in rows.items()})
+
+
+@cache
+def catalog() -> Mapping[str, CatalogEntry]:
+    """All rows of ``catalog.toml`` by name, in its order, and after them those of the adapters of installed packages.
+
+    A row of a package that is faulty, or that has the name of another, is left out, with one line in the log.
+    """
+    rows = dict(_own_rows())
+    for key, adapter in ADAPTERS.items():
+        for name, row in adapter.encoders.items():
+            try:
+                if name in rows:
+                    raise RequestError(
+                        f"encoder {name!r}: this name belongs to {adapter_named(rows[name].adapter).package}"
+                    )
+                rows[name] = entry_from(name, {**row, "adapter": key})
+            except RequestError as error:
+                log.error("package %s, adapter %r: %s; the row is left out", adapter.package, key, error)
+    return MappingProxyType(rows)
 
 
 def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
@@ -96,9 +118,14 @@ def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
         RequestError: Lists every fault of the row.
     """
     faults = []
-    if isinstance(row.get("adapter"), str):
+    adapter = row.get("adapter")
+    if isinstance(adapter, str) and adapter.endswith(".py"):  # a file with functions or a model is its own checkpoint
+        row = {**row, "adapter": "module", "checkpoint": row.get("checkpoint", adapter)}
+    elif isinstance(adapter, str):
         options = row.get("options", {})
-        faults = adapter_faults(str(row["adapter"]), options if isinstance(options, Mapping) else {})
+        faults = adapter_faults(adapter, options if isinstance(options, Mapping) else {})
+        if not faults and "checkpoint" not in row and needs_checkpoint(adapter):
+            faults.append("'checkpoint' is missing")
     try:
         entry = CatalogEntry.model_validate({**row, "name": name})
     except ValidationError as error:
@@ -120,6 +147,8 @@ def entry_of(name: str) -> CatalogEntry:
     Raises:
         RequestError: No row has that name; the message lists the names.
     """
+    if name in _own_rows():  # without a look at the packages
+        return _own_rows()[name]
     if name not in catalog():
         raise RequestError(unknown("encoder", name, catalog()))
     return catalog()[name]

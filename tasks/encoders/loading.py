@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from store.errors import RequestError, WorkError
 from store.types import EncoderSpec, Modality
-from tasks.encoders.adapters.table import adapter_of
+from tasks.encoders.adapters.table import adapter_of, load_function
 from tasks.encoders.checkpoints.resolving import resolve
 from tasks.encoders.encoder import Encoder
 
@@ -44,8 +43,8 @@ def load_encoder(
     resolved = resolve(spec)
     try:
         with _LOADING:
-            module = importlib.import_module(adapter.module)
-            encoder: Encoder = module.load(resolved, device=device, trust_remote_code=trust_remote_code)
+            load = load_function(spec.adapter)
+            encoder = _as_encoder(load(resolved, device=device, trust_remote_code=trust_remote_code), resolved, device)
     except (RequestError, WorkError):
         raise
     except ImportError as error:
@@ -55,6 +54,8 @@ def load_encoder(
         ) from error
     except Exception as error:
         advice = "the files may be damaged or of another format: remove them from the cache and download them again"
+        if adapter.unverified or adapter.release:
+            advice = f"the error comes from the code of adapter {spec.adapter!r}"
         if is_out_of_memory(error):
             advice = f"it does not fit into the memory of {device}; try --precision bfloat16 or another device"
         raise WorkError(
@@ -65,6 +66,20 @@ def load_encoder(
         for modality, forward in encoder.forwards.items():
             encoder.forwards[modality] = _compiled(forward, modality, spec)
     return encoder
+
+
+def _as_encoder(loaded: Any, spec: EncoderSpec, device: str) -> Encoder:
+    """What an adapter returned: an encoder, or an object with two functions, which becomes one."""
+    if hasattr(loaded, "embed"):
+        return loaded  # type: ignore[no-any-return]
+    from tasks.encoders.adapters.functions import NAMES, functions_of
+
+    if missing := [name for name in NAMES.values() if not callable(getattr(loaded, name, None))]:
+        raise RequestError(
+            f"encoder {spec.name!r}: adapter {spec.adapter!r} returned {type(loaded).__name__}, which is no "
+            f"Encoder and has no {' and no '.join(missing)}"
+        )
+    return functions_of(loaded, spec, device, where=f"adapter {spec.adapter!r}")
 
 
 def _compiled(forward: Callable[..., Any], modality: Modality, spec: EncoderSpec) -> Callable[..., Any]:

@@ -1,17 +1,25 @@
-"""The table of metrics. To add one: a :class:`Metric` in a file of its kind, and a row here."""
+"""The table of metrics. To add one: a :class:`Metric` in a file of its kind, and a row here.
+
+A package of your own names a :class:`Metric` in an entry point ``capim.metrics`` (``docs/own_model.md``).
+"""
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
+from store.errors import WorkError
+from store.plugins import Plugin, Table
 from tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, WINOGROUND_IMAGE, WINOGROUND_TEXT
 from tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
-from tasks.metrics.metric import Metric
+from tasks.metrics.metric import Metric, Ties
 from tasks.metrics.retrieval import MEAN_RANK, MEDIAN_RANK, MRR, hit_at
 from tasks.metrics.several import MAP_AT_R, R_PRECISION, ndcg_at, recall_all_at
 from tasks.scoring.outcomes import Outcomes
 
-METRICS: dict[str, Metric] = {
+_OWN = {
     metric.name: metric
     for metric in (
         hit_at(1),
@@ -32,6 +40,25 @@ METRICS: dict[str, Metric] = {
         CONSISTENCY_RBO,
     )
 }
+
+
+def _of_package(plugin: Plugin, found: object) -> Metric:
+    """The metric, whose errors name the package."""
+    if not isinstance(found, Metric):
+        raise TypeError(f"expected a tasks.metrics.Metric, got {type(found).__name__}")
+    if found.name != plugin.point.name:
+        raise ValueError(f"the metric has another name, {found.name!r}")
+
+    def values(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
+        try:
+            return found.values(outcomes, ties)
+        except Exception as error:
+            raise WorkError(f"{plugin}: the metric failed ({type(error).__name__}: {error})") from error
+
+    return replace(found, values=values)
+
+
+METRICS = Table("capim.metrics", _OWN, _of_package)
 
 
 def metrics_of(outcomes: Outcomes) -> list[Metric]:

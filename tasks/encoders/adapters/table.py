@@ -1,17 +1,22 @@
 """The table of adapters: which file loads which family of models, and which extra of capim it needs.
 
 To add a family, write one file with ``load(spec, *, device, trust_remote_code) -> Encoder`` beside this one and add
-one row here and one in ``tests/encoders/families/table.py``. The conformance suite then covers it.
+one row here; or name an :class:`Adapter` in an entry point ``capim.adapters`` of a package of your own
+(``docs/own_model.md``). A suite can also name the function: ``adapter = "my_package:load"``.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from store.errors import RequestError, unknown
+from store.plugins import OWN, Plugin, Table
 from store.types import ACCESS_OPTIONS, EncoderSpec
+from tasks.encoders.adapters.own_code import FORM, function_of, is_own_code
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,33 +24,59 @@ class Adapter:
     """How one family of models is loaded.
 
     Attributes:
-        module: Dotted name of the file, imported only when a model is loaded.
         title: The models that it loads.
+        module: Dotted name of the file with ``load``, imported only when a model is loaded; of a package's adapter by
+            default the module that its entry point names.
         version: Raised whenever the adapter's vectors change; part of every fingerprint.
         options: Names of the options of a spec that it accepts; one that ends with ``:`` is the beginning of any name.
+            None: any, the adapter checks them.
         requires: Import names of the libraries that it needs and that only an extra of capim installs.
         extra: The extra that installs them; empty if the core installation is enough.
         endpoint: The model runs at an address, not here: see :mod:`tasks.encoders.endpoints`.
         unverified: Why ``load`` cannot know that every weight was in the checkpoint; empty: it raises
             ``MissingWeightsError`` for one that was not.
+        encoders: Of a package's adapter: its rows of the catalog by name, in the form of ``catalog.toml``, without the
+            adapter.
+        package: The package that the adapter comes from, or the name and state of the user's own code.
+        release: Its version; empty for capim, whose adapters have a ``version`` each.
     """
 
-    module: str
     title: str
+    module: str = ""
     version: int = 1
-    options: tuple[str, ...] = ("caption_template", "max_length")
+    options: tuple[str, ...] | None = ("caption_template", "max_length")
     requires: tuple[str, ...] = ()
     extra: str = ""
     endpoint: bool = False
     unverified: str = ""
+    encoders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    package: str = OWN
+    release: str = ""
 
     @property
     def install(self) -> str:
         """The command that installs what the adapter needs."""
-        return f"pip install 'capim[{self.extra}]'" if self.extra else "pip install capim"
+        return f"pip install '{self.package}[{self.extra}]'" if self.extra else f"pip install {self.package}"
+
+    @property
+    def missing(self) -> list[str]:
+        """The libraries that it needs and that are not installed."""
+        return [name.replace("_", "-") for name in self.requires if importlib.util.find_spec(name) is None]
 
 
-ADAPTERS: dict[str, Adapter] = {
+def _of_package(plugin: Plugin, found: object) -> Adapter:
+    if not isinstance(found, Adapter):
+        raise TypeError(f"expected a tasks.encoders.Adapter, got {type(found).__name__}")
+    return replace(
+        found,
+        module=found.module or plugin.point.module,
+        package=plugin.package,
+        release=plugin.version,
+        unverified=found.unverified or f"package {plugin.package} loads its own weights",
+    )
+
+
+_OWN: dict[str, Adapter] = {
     "hf_dual": Adapter(
         module="tasks.encoders.adapters.hf_dual",
         title="transformers dual encoders: CLIP, MetaCLIP 1 and 2, SigLIP 1 and 2, AltCLIP, Chinese-CLIP",
@@ -107,6 +138,37 @@ ADAPTERS: dict[str, Adapter] = {
         unverified="the weights are with the service",
     ),
 }
+ADAPTERS = Table("capim.adapters", _OWN, _of_package)
+
+
+def adapter_named(name: str) -> Adapter:
+    """The adapter of a name of the table, or of the function that a suite names.
+
+    Raises:
+        RequestError: The name is unknown, or the package that has it is broken.
+    """
+    if is_own_code(name):
+        return Adapter(title=f"the function {name}", options=None, unverified="own code loads its own weights")
+    if name not in ADAPTERS:
+        raise RequestError(unknown("adapter", name, ADAPTERS) + f"; or name your own code: {FORM}")
+    return ADAPTERS[name]
+
+
+def needs_checkpoint(name: str) -> bool:
+    """Whether models of an adapter have a checkpoint; the code of a package or of the user may be a model itself."""
+    return not is_own_code(name) and not adapter_named(name).release
+
+
+def load_function(name: str) -> Callable[..., Any]:
+    """The function ``load`` of an adapter, or the function that a suite names.
+
+    Raises:
+        RequestError: The user's own code fails, or has no such function.
+    """
+    if is_own_code(name):
+        return function_of(name)
+    load: Callable[..., Any] = importlib.import_module(adapter_named(name).module).load
+    return load
 
 
 def adapter_of(spec: EncoderSpec) -> Adapter:
@@ -118,7 +180,7 @@ def adapter_of(spec: EncoderSpec) -> Adapter:
     faults = adapter_faults(spec.adapter, spec.options)
     if faults:
         raise RequestError([f"encoder {spec.name!r}: {fault}" for fault in faults])
-    adapter = ADAPTERS[spec.adapter]
+    adapter = adapter_named(spec.adapter)
     if spec.adapter_version != adapter.version:
         raise RequestError(
             f"encoder {spec.name!r} was made with version {spec.adapter_version} of adapter {spec.adapter!r}, but this "
@@ -130,9 +192,8 @@ def adapter_of(spec: EncoderSpec) -> Adapter:
 
 def require_libraries(spec: EncoderSpec) -> None:
     """Raise ``RequestError`` with the extra to install if a library that the adapter of a spec needs is missing."""
-    adapter = ADAPTERS[spec.adapter]
-    missing = [name.replace("_", "-") for name in adapter.requires if importlib.util.find_spec(name) is None]
-    if missing:
+    adapter = adapter_named(spec.adapter)
+    if missing := adapter.missing:
         raise RequestError(
             f"encoder {spec.name!r} needs {', '.join(missing)}; install it with: {adapter.install}",
         )
@@ -143,9 +204,12 @@ def adapter_faults(adapter: str, options: Mapping[str, object]) -> list[str]:
 
     Options ``revision:…`` are written by :func:`tasks.encoders.checkpoints.resolving.resolve`.
     """
-    if adapter not in ADAPTERS:
-        return [unknown("adapter", adapter, ADAPTERS)]
-    accepted = ADAPTERS[adapter].options
+    try:
+        accepted = adapter_named(adapter).options
+    except RequestError as error:
+        return list(error.faults)
+    if accepted is None:
+        return []
     begins = ("revision:", *(option for option in accepted if option.endswith(":")))
     return [
         unknown(f"adapter {adapter!r}: option", name, accepted)

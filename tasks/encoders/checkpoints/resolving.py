@@ -10,6 +10,8 @@ from store.errors import RequestError
 from store.types import EncoderSpec
 from tasks.encoders.adapters.late_interaction import FAMILIES
 from tasks.encoders.adapters.open_clip_tags import open_clip_tag
+from tasks.encoders.adapters.own_code import is_own_code, state_of
+from tasks.encoders.adapters.table import adapter_named
 from tasks.encoders.checkpoints.checkpoint import digest_of, json_file, local_path, repository_of
 from tasks.encoders.checkpoints.hub import commit_of, hub_json
 from tasks.encoders.checkpoints.module_files import declared_files
@@ -25,14 +27,19 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
     Repositories that the checkpoint also needs (a base model, a tokenizer, code) are fixed as options
     ``revision:<repository>``, and so are the files that a module names. The revision of a module is what the user gave,
     if anything, and the digest of the file: ``second-try+sha256-…``. A late-interaction model without
-    ``caption_template`` gets the template of its processor's queries.
+    ``caption_template`` gets the template of its processor's queries. The version of the package that an adapter comes
+    from is an option ``revision:<package>``, and the revision of a model without a checkpoint.
 
     Raises:
-        RequestError: The checkpoint does not exist, or its files are not those that the spec names.
+        RequestError: The checkpoint does not exist, its files are not those that the spec names, or the package of the
+            adapter is of another version.
         WorkError: The hub cannot be reached and the cache does not know the revision.
     """
     if spec.adapter == "http":
         return resolve_endpoint(spec)
+    spec = _with_code(spec)
+    if not spec.checkpoint:
+        return spec
     tag = open_clip_tag(spec)
     path = None if tag else local_path(spec.checkpoint)
     if path is None:
@@ -50,6 +57,23 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
         )
     read = _reader(str(path), digest)
     return _with_query_format(_with_related(replace(spec, revision=digest), read), read)
+
+
+def _with_code(spec: EncoderSpec) -> EncoderSpec:
+    """The spec with the state of its adapter's code, unless the adapter is one of capim, which has a version number."""
+    adapter = adapter_named(spec.adapter)
+    if not adapter.release and not is_own_code(spec.adapter):
+        return spec
+    name, state = (adapter.package, adapter.release) if adapter.release else state_of(spec.adapter)
+    known = spec.options.get(PIN + name, state)
+    if known != state:
+        raise RequestError(
+            f"encoder {spec.name!r} was made with {name} {known}, but {state} is here, which may give other vectors; "
+            f"bring {name} {known} back, or encode again with a spec that does not name it"
+        )
+    unnamed = not spec.checkpoint and not spec.resolved
+    revision = f"{name}-{state}" if unnamed else spec.revision
+    return replace(spec, revision=revision, options={**spec.options, PIN + name: state})
 
 
 def _reader(checkpoint: str, revision: str) -> ReadJson:

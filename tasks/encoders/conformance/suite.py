@@ -10,7 +10,8 @@ from typing import Literal
 
 from store.errors import RequestError, WorkError
 from store.types import EncoderSpec, Precision
-from tasks.encoders.adapters.table import ADAPTERS, adapter_of
+from tasks.encoders.adapters.own_code import is_own_code
+from tasks.encoders.adapters.table import adapter_named, adapter_of
 from tasks.encoders.checkpoints.module_files import identity_gap
 from tasks.encoders.checkpoints.resolving import resolve
 from tasks.encoders.checkpoints.weights import MissingWeightsError
@@ -112,7 +113,7 @@ def _load(spec: EncoderSpec, device: str, trust_remote_code: bool, compiled: boo
         encoder = load()
         return encoder, CheckResult(check="loads offline", result="fail", detail=f"only with the hub: {error}")
     loaded = f"{spec.checkpoint} at {encoder.spec.revision}"
-    if spec.adapter == "module":
+    if spec.adapter == "module" or is_own_code(spec.adapter):
         detail = f"not verified: a module may fetch files in any way; loaded {loaded} with the hub switched off"
         return encoder, CheckResult(check="loads offline", result="skip", detail=detail)
     return encoder, CheckResult(check="loads offline", result="pass", detail=loaded)
@@ -133,7 +134,7 @@ def _identity(spec: EncoderSpec) -> CheckResult:
 
 def _no_missing_weights(spec: EncoderSpec) -> CheckResult:
     """Whether the model, which was loaded, has all its weights from the checkpoint."""
-    unverified = ADAPTERS[spec.adapter].unverified
+    unverified = adapter_named(spec.adapter).unverified
     return CheckResult(
         check="no missing weights",
         result="skip" if unverified else "pass",

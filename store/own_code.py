@@ -1,0 +1,48 @@
+"""Python files of a user: run them, and say which of their lines failed."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+from store.types import digest16
+
+
+def run_file(file: Path) -> ModuleType:
+    """A file as a module, from its source as it is now.
+
+    It gets a private name, so that ``metrics.py`` or ``store.py`` never stands for a module of capim or of a library.
+    Whatever its code raises is raised.
+    """
+    file = file.resolve()
+    name = f"_capim_own_{digest16(str(file))}"
+    module = ModuleType(name)
+    module.__file__ = str(file)
+    loader = SourceFileLoader(name, str(file))
+    code = loader.source_to_code(loader.get_data(str(file)), str(file))
+    sys.modules[name] = module  # dataclasses look their module up
+    exec(code, module.__dict__)  # noqa: S102 - the user's own code
+    return module
+
+
+def what_failed(error: BaseException, file: str) -> str:
+    """The error with the innermost line of the user's file that led to it, as ``TypeError: …, at FILE line N: …``."""
+    kind = type(error).__name__
+    if isinstance(error, SyntaxError):
+        return (
+            f"{kind}: {error.msg}, at {shown_path(str(error.filename))} line {error.lineno}: "
+            f"{(error.text or '').strip()}"
+        )
+    message = error.args[0] if isinstance(error, KeyError) and error.args else error
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    at = f", at {shown_path(file)} line {lines[-1].lineno}: {lines[-1].line}" if lines else ""
+    return f"{kind}: {message}{at}"
+
+
+def shown_path(file: str) -> str:
+    """A path as it is shown: relative to the current folder where it lies in it."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

@@ -1,0 +1,122 @@
+"""Tables that installed packages add rows to, by entry points: adapters, corpora, metrics, sections of the report."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, ItemsView, Iterator, Mapping, MutableMapping, ValuesView
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, NamedTuple, TypeVar
+
+from store.errors import RequestError
+
+log = logging.getLogger(__name__)
+OWN = "capim"
+T = TypeVar("T")
+
+
+class Plugin(NamedTuple):
+    """A row that a package adds: the entry point, and the name and version of the package."""
+
+    point: EntryPoint
+    package: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"package {self.package} {self.version}, entry point {self.point.name!r} of {self.point.group}"
+
+
+class Table(MutableMapping[str, T]):
+    """Rows by name: those of capim, and after them those of installed packages.
+
+    A package names its row in an entry point of the table's group, ``swatch = "my_package:ADAPTER"``. Packages are
+    looked for when a name is not one of capim's or all names are listed, and a package is imported when its row is
+    read. A row that cannot be used does not stop the others: ``values()`` and ``items()`` leave it out and write one
+    line to the log; ``table[name]`` raises ``RequestError`` with that line.
+
+    Args:
+        group: Of the entry points, e.g. ``capim.metrics``.
+        rows: Those of capim.
+        row: Makes a row of what an entry point names; raises ``TypeError`` or ``ValueError`` if it is none.
+    """
+
+    def __init__(self, group: str, rows: Mapping[str, T], row: Callable[[Plugin, Any], T]) -> None:
+        self.group = group
+        self._own = dict(rows)
+        self._row = row
+        self._added: dict[str, T | RequestError] = {}
+
+    @cached_property
+    def plugins(self) -> Mapping[str, Plugin]:
+        """Rows of packages by name, not imported; a name that capim or an earlier package has is refused in the log."""
+        found: dict[str, Plugin] = {}
+        points = [Plugin(p, p.dist.name, p.dist.version) for p in entry_points(group=self.group) if p.dist]
+        for plugin in sorted(points, key=lambda plugin: (plugin.package, plugin.point.name)):
+            name = plugin.point.name
+            if name in self._own or name in found:
+                other = OWN if name in self._own else f"package {found[name].package}"
+                log.error("%s: this name belongs to %s; the row is left out", plugin, other)
+            else:
+                found[name] = plugin
+        return found
+
+    def package(self, name: str) -> str:
+        """The package that a row comes from, with its version; ``capim`` for a row of capim."""
+        if name in self._own or name not in self.plugins:
+            return OWN
+        return f"{self.plugins[name].package} {self.plugins[name].version}"
+
+    def __getitem__(self, name: str) -> T:
+        if name in self._own:
+            return self._own[name]
+        if name not in self._added:
+            self._added[name] = self._read(self.plugins[name])
+        found = self._added[name]
+        if isinstance(found, RequestError):
+            raise found
+        return found
+
+    def __setitem__(self, name: str, row: T) -> None:
+        self._own[name] = row
+
+    def __delitem__(self, name: str) -> None:
+        del self._own[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._own or name in self.plugins
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._own
+        yield from (name for name in self.plugins if name not in self._own)
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def values(self) -> ValuesView[T]:
+        """The rows that can be used."""
+        return self._usable().values()
+
+    def items(self) -> ItemsView[str, T]:
+        """The rows that can be used, by name."""
+        return self._usable().items()
+
+    def _usable(self) -> dict[str, T]:
+        rows: dict[str, T] = {}
+        for name in self:
+            known = name in self._added
+            try:
+                rows[name] = self[name]
+            except RequestError as error:
+                if not known:
+                    log.error("%s", error)
+        return rows
+
+    def _read(self, plugin: Plugin) -> T | RequestError:
+        try:
+            return self._row(plugin, plugin.point.load())
+        except Exception as error:  # noqa: BLE001 - code of another package
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            return RequestError(
+                f"{plugin}: {plugin.point.value} cannot be used ({reason}); update the package, or remove it with: "
+                f"pip uninstall {plugin.package}"
+            )
