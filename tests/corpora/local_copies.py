@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import inspect
 import io
 import json
 import tarfile
@@ -424,18 +425,6 @@ def shapes(_root: Path) -> Copy:
     return _as_made({"reader": "shapes", "n_scenes": 12}, open_corpus)
 
 
-def shapes_winoground(_root: Path) -> Copy:
-    from tasks.corpora import open_corpus
-
-    return _as_made({"reader": "shapes-winoground"}, open_corpus)
-
-
-def shapes_multilingual(_root: Path) -> Copy:
-    from tasks.corpora import open_corpus
-
-    return _as_made({"reader": "shapes-multilingual"}, open_corpus)
-
-
 def _as_made(description: dict[str, Any], open_corpus: Callable[..., Any]) -> Copy:
     """A generated corpus has no published rows to pin: tests/corpora/readers/test_shapes.py does that."""
     corpus = open_corpus(description)
@@ -451,31 +440,16 @@ def _as_made(description: dict[str, Any], open_corpus: Callable[..., Any]) -> Co
     )
 
 
-COPIES: dict[str, Callable[[Path], Copy]] = {
-    "shapes": shapes,
-    "shapes-winoground": shapes_winoground,
-    "shapes-multilingual": shapes_multilingual,
-    "coco-karpathy": coco_karpathy,
-    "flickr30k-karpathy": flickr30k_karpathy,
-    "winoground": winoground,
-    "bivlc": bivlc,
-    "mmvp-vlm": mmvp_vlm,
-    "sugarcrepe": sugarcrepe,
-    "sugarcrepe-pp": sugarcrepe_pp,
-    "aro": aro,
-    "crepe": crepe,
-    "negbench": negbench,
-    "coco-sm": coco_sm,
-    "xflickrco": xflickrco,
-    "xtd10": xtd10,
-    "crossmodal3600": crossmodal3600,
-    "multi30k": multi30k,
-    "cc3m": cc3m,
-    "urban1k": urban1k,
-    "docci": docci,
-    "coco-captions": coco_captions,
-    "table": table,
-    "image-texts": image_texts,
-    "webdataset": webdataset,
-    "hub": hub,
-}
+def copy_of(name: str, root: Path) -> Copy | None:
+    """The local copy of a corpus: by the function here that has its name; for a generated corpus what is generated.
+
+    None if it needs files and no function here writes them.
+    """
+    from tasks.corpora import CORPORA, open_corpus
+    from tasks.corpora.description import load_reader
+
+    if write := globals().get(name.replace("-", "_")):
+        copy: Copy = write(root)
+        return copy
+    files = any(p.default is p.empty for p in inspect.signature(load_reader(name)).parameters.values())
+    return None if files or CORPORA[name].hub else _as_made({"reader": name}, open_corpus)

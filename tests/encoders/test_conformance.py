@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from store.types import Embeddings, EncoderSpec
-from tasks.encoders import load_encoder, spec_of
+from tasks.encoders import catalog, load_encoder, spec_of
 from tasks.encoders.adapters import loaded_encoder
 from tasks.encoders.conformance.suite import CHECKS, check_encoder, check_loaded
 from tasks.encoders.pixels import PixelPipeline
@@ -30,7 +30,7 @@ def loaded(family):
     return lambda name: load_encoder(family(name), trust_remote_code=CASES[name].remote_code)
 
 
-@pytest.mark.parametrize("name", ["tiny-clip", "tiny-clip-plain", "tiny-colpali"])
+@pytest.mark.parametrize("name", [n for n, entry in catalog().items() if entry.checkpoint.startswith("package:")])
 def test_trained_models_pass_every_check(name) -> None:
     results = list(check_encoder(spec_of(name)))
     assert not [v for v in results if v.result != "pass"]

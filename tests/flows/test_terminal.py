@@ -27,6 +27,7 @@ WITH_ROWS = [
     "list corpora",
     "list protocols",
     "list metrics",
+    "list adapters",
     "results",
     "results --against published",
     "store info",

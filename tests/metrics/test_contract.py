@@ -1,0 +1,87 @@
+"""What holds of every row of METRICS, those of installed packages among them; a new row is found here by itself."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from store.types import Direction
+from tasks.metrics import METRICS
+from tasks.metrics.examples import outcomes_of
+from tasks.scoring.outcomes import Outcomes
+
+pytestmark = [pytest.mark.parametrize("name", METRICS)]
+RANKS = [[1, 4], [2, 9], [7, 8], [30, 31], [1, 2], [400, 990]]
+SCORES = np.array(
+    [[2, 1, 1, 2], [1, 1, 0, 1], [0, 2, 2, 0], [1, 1, 1, 1], [2, 2, 0, 1], [1, 0, 1, 0]], dtype=np.float32
+)
+
+
+def example(direction: Direction, order: Sequence[int] = range(6)) -> Outcomes:
+    """Six queries with ties, in an order."""
+    ranks = [RANKS[query] for query in order]
+    if direction in ("pairs", "quadruples"):
+        lost = outcomes_of([[1 + query % 2] for query in order], n_gallery=3, direction=direction, protocol=direction)
+        return replace(lost, rank_worst=lost.rank_best + 1, scores=SCORES[list(order)])
+    best = outcomes_of(ranks, direction=direction, protocol=f"{direction}/all")
+    compared = np.array([RANKS[query][0] / 1000 for query in order])
+    return replace(
+        best,
+        rank_worst=best.rank_best + 1,
+        relevant_rank_worst=best.relevant_rank_worst + 1,
+        reference_ndcg=compared,
+        reference_rbo=compared,
+    )
+
+
+def examples(name: str, order: Sequence[int] = range(6)) -> list[Outcomes]:
+    """The example of every direction that the metric applies to."""
+    every = [example(direction, order) for direction in sorted(METRICS[name].directions)]
+    found = [outcomes for outcomes in every if METRICS[name].applies(outcomes)]
+    return found or pytest.skip("it applies to no example: add what it reads to `example`")
+
+
+def test_a_metric_is_found_by_its_name_and_describes_itself(name) -> None:
+    metric = METRICS[name]
+    assert metric.name == name
+    assert metric.title
+    assert metric.directions
+
+
+def test_a_metric_gives_one_number_per_query_and_changes_nothing(name) -> None:
+    for outcomes in examples(name):
+        before = copy.deepcopy(outcomes)
+        for ties in ("lost", "expected", "won"):
+            values = METRICS[name].per_query(outcomes, ties)
+            assert values.shape == (6,)
+            assert values.dtype == np.float64
+            np.testing.assert_array_equal(values, METRICS[name].per_query(outcomes, ties))
+        for field, value in vars(before).items():
+            np.testing.assert_array_equal(getattr(outcomes, field), value, err_msg=field)
+
+
+def test_the_expectation_lies_between_all_ties_lost_and_all_ties_won(name) -> None:
+    for outcomes in examples(name):
+        lost, expected, won = (METRICS[name].per_query(outcomes, ties) for ties in ("lost", "expected", "won"))
+        low, high = (lost, won) if METRICS[name].higher_is_better else (won, lost)
+        known = ~np.isnan(expected)
+        assert (low[known] - 1e-12 <= expected[known]).all()
+        assert (expected[known] <= high[known] + 1e-12).all()
+
+
+def test_the_order_of_the_queries_does_not_matter(name) -> None:
+    order = [3, 5, 0, 2, 1, 4]
+    metric = METRICS[name]
+    for outcomes, shuffled in zip(examples(name), examples(name, order), strict=True):
+        np.testing.assert_allclose(metric.per_query(shuffled), metric.per_query(outcomes)[order], rtol=1e-12)
+        assert metric.value(shuffled) == pytest.approx(metric.value(outcomes), rel=1e-12, nan_ok=True)
+
+
+def test_chance_is_a_finite_number_or_unknown(name) -> None:
+    for outcomes in examples(name):
+        chance = METRICS[name].chance(outcomes)
+        assert chance is None or np.isfinite(chance)

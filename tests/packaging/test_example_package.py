@@ -1,0 +1,205 @@
+"""A package beside capim adds an encoder, a corpus, a metric and a section; a broken package breaks nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flows.cli import main
+from reports.build import SECTIONS
+from store import EmbeddingStore
+from store.errors import RequestError
+from store.plugins import Table
+from tasks.corpora import CORPORA, open_corpus
+from tasks.encoders import ADAPTERS, catalog, resolve, spec_of
+from tasks.metrics import METRICS
+
+ROOT = Path(__file__).parents[2]
+TABLES: tuple[Table, ...] = (ADAPTERS, CORPORA, METRICS, SECTIONS)
+CONTRACTS = (
+    "encoders/test_families.py", "corpora/test_contract.py", "metrics/test_contract.py", "reports/test_sections.py",
+)  # fmt: skip
+# A package that nobody can use: its module fails, one name is ours, one object is none.
+BROKEN = {
+    "capim.adapters": "hf_dual = broken_rows:ADAPTER\n",
+    "capim.corpora": "none = json:dumps\n",
+    "capim.metrics": "failing = broken_rows:METRIC\n",
+    "capim.sections": "failing = broken_section:section\n",
+}
+
+
+def forget() -> None:
+    """Let the tables look for packages again."""
+    for table in TABLES:
+        vars(table).pop("plugins", None)
+        table._added.clear()
+    catalog.cache_clear()
+    importlib.invalidate_caches()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the example package as its installer leaves it."""
+    source = shutil.copytree(Path(__file__).with_name("example_package"), tmp_path_factory.mktemp("source") / "package")
+    folder = tmp_path_factory.mktemp("site")
+    uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
+    offline = ["--offline", "--no-deps", "--no-build-isolation", "--python", sys.executable]
+    subprocess.run([uv, "pip", "install", "--quiet", *offline, "--target", str(folder), str(source)], check=True)
+    return folder
+
+
+@pytest.fixture
+def installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The example package on the path of this process."""
+    monkeypatch.syspath_prepend(str(site))
+    forget()
+    yield site
+    sys.modules.pop("capim_swatches", None)
+    monkeypatch.undo()
+    forget()
+
+
+@pytest.fixture
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package whose every entry point is at fault."""
+    info = tmp_path / "capim_broken-2.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: capim-broken\nVersion: 2.0\n")
+    (info / "entry_points.txt").write_text("".join(f"[{group}]\n{line}" for group, line in BROKEN.items()))
+    (tmp_path / "broken_rows.py").write_text("raise OSError('no licence')\n")
+    (tmp_path / "broken_section.py").write_text("def section(data):\n    return data['nothing']\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    forget()
+    yield
+    monkeypatch.undo()
+    forget()
+
+
+def listed(capsys: pytest.CaptureFixture[str], what: str) -> dict[str, dict[str, object]]:
+    assert main(["list", what, "--format", "json"]) == 0
+    return {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+
+
+def test_the_lists_show_the_rows_of_a_package_with_its_name(installed, capsys) -> None:
+    for what, name in (
+        ("adapters", "swatches"), ("encoders", "swatch"), ("corpora", "swatches"), ("metrics", "left_behind"),
+    ):  # fmt: skip
+        rows = listed(capsys, what)
+        assert rows[name]["package"] == "capim-swatches 0.1.0"
+        assert {row["package"] for row in rows.values()} == {"capim", "capim-swatches 0.1.0"}
+
+
+def test_names_are_known_without_importing_the_package(installed) -> None:
+    assert "left_behind" in METRICS
+    assert "swatches" in [*ADAPTERS, *CORPORA]
+    assert spec_of("tiny-clip").adapter == "hf_dual"
+    assert "capim_swatches" not in sys.modules
+    assert METRICS["left_behind"].title
+    assert "capim_swatches" in sys.modules
+
+
+def test_the_version_of_the_package_is_part_of_the_identity_of_its_encoders(installed, monkeypatch) -> None:
+    first = resolve(spec_of("swatch"))
+    assert (first.revision, first.options) == ("capim-swatches-0.1.0", {"revision:capim-swatches": "0.1.0"})
+    info = installed / "capim_swatches-0.1.0.dist-info" / "METADATA"
+    before = info.read_text()
+    try:
+        info.write_text(before.replace("0.1.0", "0.2.0"))
+        forget()
+        assert resolve(spec_of("swatch")).fingerprint != first.fingerprint
+        with pytest.raises(RequestError, match=r"was made with capim-swatches 0\.1\.0, but 0\.2\.0 is here"):
+            resolve(first)
+    finally:
+        info.write_text(before)
+
+
+def test_a_run_with_a_package_evaluates_its_metric_and_reports_its_section(installed, tmp_path, capsys) -> None:
+    where = ["--workspace", str(tmp_path / "w")]
+    words = [
+        "run",
+        "--corpora",
+        "swatches",
+        "--encoders",
+        "swatch",
+        "--replicates",
+        "100",
+        "--device",
+        "cpu",
+        "--quiet",
+    ]
+    assert main([*words, *where]) == 0
+    store = EmbeddingStore.open(str(tmp_path / "w" / "store"))
+    rows = store.results(metric="left_behind").to_pylist()
+    assert {(row["encoder"], row["protocol"]): row["value"] for row in rows} == {
+        ("swatch", "t2i/all"): 1.0, ("swatch", "i2t/any"): 1.0,
+    }  # fmt: skip
+    page = Path(capsys.readouterr().out.split()[-1]).read_text()
+    assert "Items left behind" in page
+    assert "swatch on swatches, t2i/all: 1.00" in page
+
+
+def call_tests(file: str, rows: tuple[str, ...], tmp_path: Path, **case: object) -> int:
+    """Call the tests of a file that are parametrised with one of these rows, or take ``case``; returns how many."""
+    source = importlib.util.spec_from_file_location(f"again_{Path(file).stem}", ROOT / "tests" / file)
+    assert source is not None
+    assert source.loader is not None
+    module = importlib.util.module_from_spec(source)  # tests are parametrised when their file is read
+    source.loader.exec_module(module)
+    called = 0
+    for test in [value for name, value in vars(module).items() if name.startswith("test_")]:
+        marks = [*getattr(test, "pytestmark", []), *getattr(module, "pytestmark", [])]
+        names = [row for mark in marks if mark.name == "parametrize" for row in rows if row in mark.args[1]]
+        takes = inspect.signature(test).parameters
+        for given in [{"name": row} for row in names] + [case] * ("case" in takes):
+            available = {**given, "tmp_path": tmp_path}
+            with contextlib.suppress(pytest.skip.Exception):
+                test(**{argument: available[argument] for argument in takes})
+                called += 1
+    return called
+
+
+def test_the_contract_tests_find_the_rows_of_a_package_by_themselves(installed, tmp_path) -> None:
+    local_copies = importlib.import_module("tests.corpora.local_copies")
+    copy = local_copies.copy_of("swatches", tmp_path / "root")
+    case = copy, open_corpus(copy.description), tmp_path / "root"
+    assert call_tests("encoders/test_families.py", ("swatch", "swatches"), tmp_path) == 2
+    assert call_tests("corpora/test_contract.py", ("swatches",), tmp_path, case=case) >= 8
+    assert call_tests("metrics/test_contract.py", ("left_behind",), tmp_path) >= 5
+
+
+def test_a_broken_package_is_one_line_that_names_it_and_all_else_works(broken, capsys, caplog) -> None:
+    for what in ("adapters", "corpora", "metrics"):
+        assert {row["package"] for row in listed(capsys, what).values()} == {"capim"}
+    lines = [record.getMessage() for record in caplog.records]
+    package, remedy = (
+        "package capim-broken 2.0, entry point",
+        "update the package, or remove it with: pip uninstall capim-broken",
+    )
+    wanted = "TypeError: expected a tasks.corpora.CorpusEntry, got function"
+    assert tuple(lines) == (
+        f"{package} 'hf_dual' of capim.adapters: this name belongs to capim; the row is left out",
+        f"{package} 'none' of capim.corpora: json:dumps cannot be used ({wanted}); {remedy}",
+        f"{package} 'failing' of capim.metrics: broken_rows:METRIC cannot be used (OSError: no licence); {remedy}",
+    )
+    assert main(["corpora", "check", "none"]) == 2
+    assert "package capim-broken 2.0, entry point 'none'" in capsys.readouterr().out
+
+
+def test_a_section_that_fails_is_left_out_of_the_report(broken, caplog) -> None:
+    from reports.build import report_of
+    from reports.rows.reading import read_report_data
+    from tests.reports.stand_in import demo
+
+    assert len(report_of(read_report_data(demo())).sections) > 5
+    [line] = [record.getMessage() for record in caplog.records]
+    assert "'failing' of capim.sections: the report is made without this section (TypeError:" in line

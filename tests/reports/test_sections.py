@@ -1,0 +1,32 @@
+"""What holds of every row of SECTIONS, those of installed packages among them; a new row is found here by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from reports.build import SECTIONS, report_of
+from reports.elements.page import Section
+from reports.rows.reading import read_report_data
+
+
+@pytest.fixture(scope="module")
+def data():
+    from tests.reports.stand_in import demo
+
+    return read_report_data(demo())
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_a_section_is_made_of_stored_rows_and_the_same_rows_make_the_same_section(name, data) -> None:
+    made = SECTIONS[name](data)
+    assert isinstance(made, Section)
+    assert SECTIONS[name](data) == made
+    if made.blocks:
+        assert made.id
+        assert made.title
+        assert all(block.kind for block in made.blocks)
+
+
+def test_no_two_sections_have_one_anchor(data) -> None:
+    anchors = [section.id for section in report_of(data).sections]
+    assert len(anchors) == len(set(anchors))
