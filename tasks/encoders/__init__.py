@@ -6,7 +6,7 @@ before a model is loaded.
 
 from __future__ import annotations
 
-from tasks.encoders.adapters.table import ADAPTERS, Adapter
+from tasks.encoders.adapters.table import ADAPTERS, Adapter, adapter_named
 from tasks.encoders.catalog import CatalogEntry, catalog, entry_from, entry_of, spec_of
 from tasks.encoders.checkpoints.module_files import identity_gap
 from tasks.encoders.checkpoints.resolving import resolve
@@ -19,6 +19,7 @@ __all__ = [
     "CatalogEntry",
     "Encoder",
     "Prepared",
+    "adapter_named",
     "catalog",
     "encode_captions",
     "encode_images",

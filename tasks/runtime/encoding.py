@@ -26,7 +26,7 @@ from store.schema import BATCHES, texts
 from store.types import Corpus, EncoderSpec, Modality, SetKey
 from tasks.corpora.encodable import encoding_fault
 from tasks.corpora.images.decode import decode_image
-from tasks.encoders import ADAPTERS, Encoder, load_encoder
+from tasks.encoders import Encoder, adapter_named, load_encoder
 from tasks.encoders.device import choose_device, device_identity, device_name
 from tasks.encoders.encoder import Service, service_of
 from tasks.runtime.canaries import check_canaries
@@ -235,7 +235,7 @@ def tokens_spent(subject: str, encoded: Sequence[EncodedSet]) -> list[str]:
 
 def device_for(spec: EncoderSpec, device: str) -> str:
     """The device on which a model is loaded; of an endpoint, which needs none, the CPU."""
-    return choose_device("cpu" if ADAPTERS[spec.adapter].endpoint else device)
+    return choose_device("cpu" if adapter_named(spec.adapter).endpoint else device)
 
 
 def hardware_of(encoder: Encoder) -> str:

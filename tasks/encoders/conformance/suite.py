@@ -101,7 +101,7 @@ def _load(spec: EncoderSpec, device: str, trust_remote_code: bool, compiled: boo
     def load() -> Encoder:
         return load_encoder(resolve(spec), device=device, trust_remote_code=trust_remote_code, compiled=compiled)
 
-    if ADAPTERS[spec.adapter].endpoint:
+    if adapter_named(spec.adapter).endpoint:
         detail = f"not verified: {spec.checkpoint} runs at {spec.options['url']}"
         return load(), CheckResult(check="loads offline", result="skip", detail=detail)
     try:
@@ -123,7 +123,7 @@ def _identity(spec: EncoderSpec) -> CheckResult:
     """Everything that changes a vector, as it is stored with the embeddings."""
     if gap := identity_gap(spec):
         return CheckResult(check="identity", result="skip", detail=f"not verified: {gap}")
-    if ADAPTERS[spec.adapter].endpoint:
+    if adapter_named(spec.adapter).endpoint:
         detail = (
             "not verified: the weights are with the service; each run compares its canary vectors with the first run"
         )
@@ -158,7 +158,7 @@ def _agreement(
     spec: EncoderSpec, embeddings: checks.SuiteEmbeddings, device: str, trust_remote_code: bool
 ) -> CheckResult:
     """Whether another precision on the CPU gives nearly the same vectors."""
-    if ADAPTERS[spec.adapter].endpoint:
+    if adapter_named(spec.adapter).endpoint:
         return CheckResult(check="agrees with another precision", result="skip", detail="the service chooses it")
     other: Precision = "float32" if spec.precision != "float32" else "bfloat16"
     name = f"agrees with {other} on the CPU"
