@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reports.destination import write_files
 from reports.exports.clip_benchmark_table import clip_benchmark_files
 from reports.exports.coco_sm import coco_sm_files
 from reports.exports.latex import latex_files
+from reports.exports.model_index import model_index_files
 from reports.exports.mteb_results import mteb_files
 from reports.exports.plain import csv_files, json_files, parquet_files
 from reports.exports.v28 import v28_files
 from reports.rows.reading import read_report_data
-from reports.rows.report_data import ReportData, Source
+from reports.rows.report_data import ReportData, Row, Source
 from store.errors import RequestError, unknown
 
 
@@ -44,6 +45,7 @@ FORMATS: dict[str, ExportFormat] = {
     ),
     "mteb": ExportFormat(title="MTEB results, one JSON per task", suffix="", files=mteb_files),
     "clip-benchmark": ExportFormat(title="the CSV of CLIP_benchmark", suffix=".csv", files=clip_benchmark_files),
+    "model-index": ExportFormat(title="headlines for the model card", suffix=".yaml", files=model_index_files),
 }
 
 
@@ -56,6 +58,7 @@ def export_results(
     corpora: Sequence[str] = (),
     encoders: Sequence[str] = (),
     protocols: Sequence[str] = (),
+    more: Callable[[ReportData], Iterable[Row]] | None = None,
 ) -> list[Path]:
     """Writes the stored results for another program.
 
@@ -67,6 +70,7 @@ def export_results(
         corpora: Only the results on these corpora; by default on all.
         encoders: Only the results of these encoders; by default of all.
         protocols: Only the results under these protocols, ids or shell patterns; by default under all.
+        more: Gives rows of results that are not stored; reports compute none.
 
     Returns:
         The files written.
@@ -84,6 +88,8 @@ def export_results(
     if not chosen.suffix and path.is_file():
         raise RequestError(f"{name} writes a folder of files, but {str(path)!r} is a file; give the path of a folder")
     data = read_report_data(store, run=run, corpora=corpora, encoders=encoders, protocols=protocols)
+    if more is not None:
+        data = replace(data, results=(*data.results, *more(data)))
     files = chosen.files(data, path.name)
     if not files:
         raise RequestError(f"store {store.uri} has no results for the format {name} ({chosen.title})")

@@ -1,14 +1,26 @@
-"""MTEB's results folder: ``<model>/<revision>/<task>.json`` with ``model_meta.json`` beside them.
+"""MTEB's results: ``results/<model>/<revision>/<task>.json`` with ``model_meta.json`` beside them.
 
-The tasks are named ``capim-<corpus>-<protocol>``: ``t2i/all`` on COCO Karpathy is not MTEB's
-``MSCOCOT2IRetrieval``, which has other queries and another main metric (nDCG@10).
+The folder that holds ``results/`` is what ``mteb.ResultCache`` takes. A protocol of a corpus has the name of a task of
+MTEB where both ask the same: its texts have the numbers that ``mteb_tasks.toml`` has of MTEB's, and the encoder has one
+vector for each item, or searches images (from images to captions, MTEB sums over the vectors of the image). All others
+are named ``capim-<corpus>-<protocol>``: ``t2i/all`` on COCO Karpathy is not ``MSCOCOT2IRetrieval``, which leaves out
+captions that repeat. Where scores tie, ours are means over their orders; MTEB takes the first item or the highest id.
 """
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Collection, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow.compute as pc
+
 from reports.exports.plain import json_bytes
 from reports.rows.languages import cross_lingual, mteb_language
 from reports.rows.report_data import SMALLER_IS_BETTER, ReportData, Row
+from store.types import Corpus, EncoderSpec
 
 FORMAT = "2.0.0"  # version of the results files that MTEB's loader reads without conversion
 NAMES: dict[str, str] = {
@@ -21,12 +33,22 @@ NAMES: dict[str, str] = {
 MAIN = ("R@1", "winoground_group", "pair_accuracy")
 
 
+class Task(NamedTuple):
+    """One subset of a task: its name, the revision of its data, its main score, and what MTEB calls our metrics."""
+
+    name: str
+    revision: str
+    main: str
+    scores: Mapping[str, str]
+    subset: str
+
+
 def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
-    """One file per encoder, corpus and protocol; the languages of one corpus and direction share a file."""
+    """One file per encoder and task; the languages of one corpus and direction share a file."""
     files: dict[str, bytes] = {}
     for encoder, spec in sorted(data.specs.items()):
-        folder = f"{spec.checkpoint.replace('/', '__').replace(' ', '_')}/{spec.revision}"
-        tasks: dict[str, list[dict[str, object]]] = {}
+        folder = f"results/{spec.checkpoint.replace('/', '__').replace(' ', '_')}/{spec.revision}"
+        tasks: dict[tuple[str, str], list[dict[str, object]]] = {}
         for corpus in data.corpus_names():
             for protocol in data.protocols(corpus):
                 rows = [
@@ -35,38 +57,85 @@ def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
                     if r["encoder"] == encoder and r["value"] is not None and r["metric"] not in SMALLER_IS_BETTER
                 ]
                 if rows and "*" not in protocol:  # MTEB itself averages over languages
-                    task, entry = _entry(data, corpus, protocol, rows)
+                    task, entry = _entry(data, corpus, protocol, rows, spec)
                     tasks.setdefault(task, []).append(entry)
-        for task, entries in tasks.items():
+        for (label, revision), entries in tasks.items():
             document = {
-                "dataset_revision": data.corpora[str(entries[0]["corpus"])].fingerprint,
-                "task_name": task,
+                "dataset_revision": revision,
+                "task_name": label,
                 "mteb_version": FORMAT,
                 "scores": {"test": entries},
                 "evaluation_time": None,
                 "kg_co2_emissions": None,
             }
-            files[f"{folder}/{task}.json"] = json_bytes(document)
+            files[f"{folder}/{label}.json"] = json_bytes(document)
         if tasks:
             meta = {"name": spec.checkpoint, "revision": spec.revision, "embed_dim": spec.dim, "capim_name": encoder}
             files[f"{folder}/model_meta.json"] = json_bytes(meta)
     return files
 
 
-def _entry(data: ReportData, corpus: str, protocol: str, rows: list[Row]) -> tuple[str, dict[str, object]]:
+def their_task(corpus: Corpus, protocol: str, spec: EncoderSpec, metrics: Collection[str]) -> Task | None:
+    """The task of MTEB that a protocol of a corpus is, by the numbers of its texts; None if there is none.
+
+    ``metrics`` are those that are stored: without the main score of a task its name cannot be used.
+    """
+    known = their_tasks().get(corpus.name, {})
+    parts = cross_lingual(protocol)
+    general = f"{parts.direction}/*/{parts.translator}" if parts else protocol
+    subset = parts.language if parts else "default"
+    for name, task in known.get("tasks", {}).items():
+        scores: Mapping[str, str] = task.get("scores", NAMES)
+        if (
+            task["protocol"] == general
+            and (spec.vectors == "single" or protocol.startswith("t2i/"))
+            and task["main"] in {scores.get(metric) for metric in metrics}
+            and known["captions"].get(subset) == _numbers(corpus, parts and parts.language)
+        ):
+            return Task(name, task["revision"], task["main"], scores, subset)
+    return None
+
+
+@cache
+def their_tasks() -> dict[str, Any]:
+    """Corpus -> the numbers of the texts of MTEB's subsets, and its tasks (``mteb_tasks.toml``)."""
+    return tomllib.loads(Path(__file__).with_name("mteb_tasks.toml").read_text(encoding="utf-8"))
+
+
+def _numbers(corpus: Corpus, language: str | None) -> list[int]:
+    """How many texts a corpus has, or has in one language, and how many characters they have."""
+    captions = corpus.captions
+    if language is not None:
+        captions = captions.filter(pc.field("language") == language)
+    return [len(captions), pc.sum(pc.utf8_length(captions["text"])).as_py() or 0]
+
+
+def _entry(
+    data: ReportData, corpus: str, protocol: str, rows: list[Row], spec: EncoderSpec
+) -> tuple[tuple[str, str], dict[str, object]]:
+    """The name of a task with the revision of its data, and the scores of one of its subsets."""
     by_metric: dict[str, Row] = {r["metric"]: r for r in rows}
-    main = next((by_metric[m] for m in MAIN if m in by_metric), rows[0])
     parts = cross_lingual(protocol)
     language = parts.language if parts else data.corpora[corpus].languages_reference
+    fingerprint = data.corpora[corpus].fingerprint
+    theirs = their_task(data.corpora[corpus], protocol, spec, by_metric)
+    if theirs is None:
+        own = f"capim-{corpus}-{parts.direction if parts else protocol}".replace("/", "-")
+        main_metric = str(next((m for m in MAIN if m in by_metric), rows[0]["metric"]))
+        subset = f"{parts.language}-{parts.translator}" if parts else "default"
+        theirs = Task(own, fingerprint, NAMES.get(main_metric, main_metric), NAMES, subset)
+    named = {theirs.scores.get(metric, metric): row for metric, row in by_metric.items()}
+    main = named[theirs.main]
     entry: dict[str, object] = {
         "main_score": main["value"],
-        "main_score_name": NAMES.get(main["metric"], main["metric"]),
+        "main_score_name": theirs.main,
         "main_score_low": main["ci_low"],
         "main_score_high": main["ci_high"],
-        "hf_subset": f"{parts.language}-{parts.translator}" if parts else "default",
+        "hf_subset": theirs.subset,
         "languages": [mteb_language(language)],
         "corpus": corpus,
+        "corpus_fingerprint": fingerprint,
         "protocol": protocol,
-        **{NAMES.get(metric, metric): row["value"] for metric, row in by_metric.items()},
+        **{score: row["value"] for score, row in named.items()},
     }
-    return f"capim-{corpus}-{parts.direction if parts else protocol}".replace("/", "-"), entry
+    return (theirs.name, theirs.revision), entry

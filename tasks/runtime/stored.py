@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -29,6 +30,17 @@ def read_outcomes(store: EmbeddingStore, evaluation: str, protocol: EvalProtocol
             f"no outcomes of evaluation {evaluation} ({protocol.id}) in {store.uri}; run `capim evaluate` again"
         )
     return Outcomes.from_arrow(rows, protocol)
+
+
+def newest_evaluations(store: EmbeddingStore, wanted: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    """A row of results for each encoder, corpus and protocol that has outcomes, of several evaluations the newest.
+
+    ``wanted`` are columns with their values, as ``EmbeddingStore.rows`` takes them. Sorted by corpus and protocol.
+    """
+    rows = sorted(store.rows("results", **wanted).to_pylist(), key=lambda row: row["created"])
+    single = [row for row in rows if not set("*+") & set(row["protocol"])]  # others are figures over several protocols
+    newest = {(row["corpus_fingerprint"], row["protocol"], row["encoder"]): row for row in single}
+    return [row for _, row in sorted(newest.items())]
 
 
 WITHOUT_VECTORS = frozenset({"outcomes", "two-stage", "fusion"})  # adapters of encoders that have outcomes only

@@ -106,10 +106,21 @@ def dense_score_rows(
     Arguments are those of :func:`score_dense`.
     """
     _check(images, captions, [task])
+    gallery, queries = (images, captions) if task.protocol.direction == "t2i" else (captions, images)
+    yield from score_blocks(queries, gallery, device=device, memory_bytes=memory_bytes)
+
+
+def score_blocks(
+    queries: NDArray[np.float32],
+    gallery: NDArray[np.float32],
+    *,
+    device: str = "cpu",
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> Iterator[ScoreRows]:
+    """The scores of all queries with all items, from unit vectors; each block is valid until the next."""
     with full_float32():
-        vectors = _on_device(images, device), _on_device(captions, device)
-        gallery, queries = vectors if task.protocol.direction == "t2i" else vectors[::-1]
-        for block in _products(queries, gallery, min(memory_bytes // BUDGET_SHARE, _BLOCK_BYTES)):
+        on_device = _on_device(queries, device), _on_device(gallery, device)
+        for block in _products(*on_device, min(memory_bytes // BUDGET_SHARE, _BLOCK_BYTES)):
             yield block()
 
 

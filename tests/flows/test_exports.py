@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from flows.cli import main
 from store import EmbeddingStore
 from store.types import Corpus
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from tasks.runtime.exports.trec import task_of
 from tests.results.thirty import thirty_images, tied_scores, unit_vectors
 
 QUICK = ("--replicates", "100")
@@ -46,8 +51,8 @@ def test_pytrec_eval_gives_our_figures_of_exported_runs_and_bounds_them_where_sc
     pytrec_eval = pytest.importorskip("pytrec_eval", reason="the peers extra is not installed")
     assert _export(workspace, "trec", tmp_path) == 0
     printed = capsys.readouterr()
-    assert "ties on thirty: " in printed.err and "trec_eval orders ties by id" in printed.err
-    assert "winoground has no lists of items" in printed.err
+    assert "queries of ties, " in printed.err and "trec_eval orders ties by id" in printed.err
+    assert "without lists of items and their scores: pairs/add on thirty, " in printed.err
     assert str(tmp_path / "thirty" / "t2i-all" / "ties.run") in printed.out
     store = EmbeddingStore.open(workspace / "store")
     ours = {(r["encoder"], r["protocol"], r["metric"]): r for r in store.results().to_pylist()}
@@ -95,9 +100,91 @@ def test_ids_with_blanks_are_escaped_and_come_back_by_import(tmp_path: Path) -> 
     assert values["ours"] == values["again"]
 
 
+def test_an_orientation_of_late_interaction_has_the_queries_of_its_protocol() -> None:
+    plain, oriented = (task_of(thirty_images(), f"i2t/any{ending}") for ending in ("", "@image-as-query"))
+    assert plain is not None and oriented is not None
+    np.testing.assert_array_equal(plain.relevant, oriented.relevant)
+
+
 def test_without_a_list_there_is_no_trec_export(
     workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _export(workspace, "trec", tmp_path / "out", "--protocol", "winoground") == 2
     assert "no lists of items for these names" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture(scope="module")
+def with_vectors(workspace: Path) -> Path:
+    """The same workspace with vectors of all items by one encoder more."""
+    images, captions = unit_vectors()
+    words = ["import", "--encoder", "vectors", "--corpus", "thirty", "--workspace", str(workspace)]
+    for name, matrix in (("images", images), ("captions", captions)):
+        np.save(workspace / f"{name}.npy", matrix)
+        words += [f"--{name}", str(workspace / f"{name}.npy")]
+    assert main(words) == 0
+    return workspace
+
+
+def test_npy_has_the_ids_beside_it_in_its_order(with_vectors: Path, tmp_path: Path) -> None:
+    subject = ("--encoder", "vectors", "--corpus", "thirty", "--modality", "image")
+    assert _export(with_vectors, "embeddings", tmp_path / "images.npy", *subject) == 0
+    vectors = EmbeddingStore.open(with_vectors / "store").vectors(encoder="vectors", corpus="thirty", modality="image")
+    assert (tmp_path / "images.ids.txt").read_text("utf-8").split("\n") == [*vectors.ids, ""]
+    np.testing.assert_array_equal(np.load(tmp_path / "images.npy"), vectors.matrix)
+
+
+def test_the_atlas_has_points_exact_neighbours_and_what_each_encoder_found(
+    with_vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--encoder", "vectors,ties", "--corpus", "thirty", "--modality", "caption")
+    assert _export(with_vectors, "embedding-atlas", tmp_path / "atlas.parquet", *words) == 0
+    table = pq.read_table(tmp_path / "atlas.parquet")
+    assert table.column_names == [
+        "id",
+        "text",
+        "language",
+        "x",
+        "y",
+        "neighbors",
+        "t2i/all ties rank",
+        "t2i/all ties hit",
+    ]
+    vectors = unit_vectors()[1].astype(np.float64)
+    centred = vectors - vectors.mean(axis=0)
+    for axis, column in zip(np.linalg.svd(centred, full_matrices=False)[2], ("x", "y"), strict=False):
+        np.testing.assert_allclose(np.abs(centred @ axis), np.abs(table[column].to_numpy()), atol=1e-5)
+    cosines = vectors @ vectors.T
+    np.fill_diagonal(cosines, -np.inf)
+    neighbours: list[Any] = table["neighbors"].to_pylist()
+    for row, (own, neighbour) in enumerate(zip(cosines, neighbours, strict=True)):
+        assert row not in neighbour["ids"]
+        assert len(neighbour["ids"]) == 15
+        np.testing.assert_allclose(neighbour["distances"], np.sort(1 - own)[:15], atol=1e-6)
+        np.testing.assert_allclose(1 - own[neighbour["ids"]], neighbour["distances"], atol=1e-6)
+    outcomes = EmbeddingStore.open(with_vectors / "store").outcomes(encoder="ties", corpus="thirty", protocol="t2i/all")
+    assert table["t2i/all ties rank"].to_pylist() == [*outcomes["rank_best"].to_pylist(), *[None] * 10]  # negatives
+    hits = [rank == 1 for rank in outcomes["rank_worst"].to_pylist()]
+    assert table["t2i/all ties hit"].to_pylist() == [*hits, *[None] * 10]
+
+    images = ("--encoder", "vectors", "--corpus", "thirty", "--modality", "image")
+    assert _export(with_vectors, "embedding-atlas", tmp_path / "images.parquet", *images) == 0
+    table = pq.read_table(tmp_path / "images.parquet")
+    assert table["text"][0].as_py() == "x\nx"
+    assert table["image"].type == pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    capsys.readouterr()
+    assert _export(with_vectors, "embedding-atlas", tmp_path / "a.csv", *images) == 2
+    assert "end it with .parquet" in capsys.readouterr().err
+    assert _export(with_vectors, "embedding-atlas", tmp_path / "a.parquet", "--encoder", "vectors") == 2
+    assert "export embedding-atlas needs --corpus, --modality" in capsys.readouterr().err
+    assert _export(with_vectors, "embedding-atlas", tmp_path / "a.parquet", "--encoder", "ties", *images[2:]) == 2
+    assert "ties" in capsys.readouterr().err
+
+
+def test_a_figure_that_mteb_wants_is_computed_from_stored_outcomes(workspace: Path, tmp_path: Path) -> None:
+    assert _export(workspace, "results", tmp_path, "--as", "mteb", "--encoder", "distinct") == 0
+    [file] = tmp_path.glob("results/*/*/capim-thirty-t2i-all.json")
+    [scores] = json.loads(file.read_text("utf-8"))["scores"]["test"]
+    outcomes = EmbeddingStore.open(workspace / "store").outcomes(encoder="distinct", protocol="t2i/all")
+    gains = [1 / np.log2(rank + 1) if rank <= 10 else 0.0 for rank in outcomes["rank_best"].to_numpy().tolist()]
+    assert scores["ndcg_at_10"] == pytest.approx(np.mean(gains))

@@ -157,6 +157,11 @@ CASES: dict[str, dict[str, Case]] = {
             "--modality image",
             without="--modality caption",
         ),
+        "projection": Case(
+            f"export embedding-atlas --to {{tmp}}/f.parquet --encoder tiny-clip --corpus {SHAPES} --modality image",
+            "--projection umap",
+            refused="umap is not installed: pip install umap-learn",
+        ),
     },
     "query": {
         "sql": Case("query", "'SELECT 1 AS one, 2 AS two'", without="'SELECT 2 AS one, 1 AS two'"),

@@ -1,4 +1,4 @@
-"""Every export is read back, MTEB's by MTEB's own loader."""
+"""Every export is read back."""
 
 from __future__ import annotations
 
@@ -124,21 +124,6 @@ def test_the_summary_of_a_multilingual_corpus_shows_what_is_stored_over_all_lang
         "η² of languages": "0.875 (0.865–0.885)",
     }
     assert [path.name for path in tmp_path.rglob("*_summary.csv")] == ["siglip2-so400m_summary.csv"]
-
-
-@pytest.mark.peers
-@pytest.mark.slow
-def test_mteb_reads_its_results_with_its_own_loader(large_store: StandIn, tmp_path: Path) -> None:
-    mteb = pytest.importorskip("mteb", reason="the peers extra is not installed")
-    written = export_results(large_store, tmp_path / "mteb", kind="mteb")
-    files = [p for p in written if p.name != "model_meta.json"]
-    results = {p.stem: mteb.TaskResult.from_disk(p) for p in files if "siglip2" in str(p)}
-    headline = ("siglip2-so400m", "coco-karpathy", "t2i/all", "R@1")
-    rows = {(r["encoder"], r["corpus"], r["protocol"], r["metric"]): r for r in large_store.tables["results"]}
-    assert results["capim-coco-karpathy-t2i-all"].get_score() == rows[headline]["value"]
-    languages = results["capim-coco-sm-t2i"]
-    assert len(languages.scores["test"]) == 18 * 3
-    assert {"eng", "deu"} <= set(languages.languages)
 
 
 def test_clip_benchmark_csv_has_the_columns_of_its_build_command(large_store: StandIn, tmp_path: Path) -> None:

@@ -28,7 +28,8 @@ from store.ragged import positions_within
 from store.schema import texts
 from store.types import Corpus
 from tasks.results.imported.runs import trec_id
-from tasks.scoring.protocols.selection import build_tasks, select_protocols
+from tasks.runtime.stored import newest_evaluations
+from tasks.scoring.protocols.selection import build_task, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
 
 _ROWS = 2048  # queries whose lists are in memory as text at once
@@ -44,7 +45,7 @@ def export_trec(
         folder: Where the files go; made if need be.
         wanted: Columns of outcomes with their values, as ``EmbeddingStore.rows`` takes them. Of several evaluations of
             one encoder, corpus and protocol the newest is written.
-        note: Gets a sentence for each evaluation without lists, and for each with ties that matter.
+        note: Gets a sentence about protocols without lists, and one about ties that matter.
 
     Returns:
         The files written.
@@ -54,23 +55,21 @@ def export_trec(
     """
     if folder.is_file():
         raise RequestError(f"trec writes a folder of files, but {str(folder)!r} is a file; give the path of a folder")
-    newest = {
-        (row["corpus_fingerprint"], row["protocol"], row["encoder"]): row
-        for row in sorted(store.rows("results", **wanted).to_pylist(), key=lambda row: row["created"])
-        if not re.search(r"[*+]", row["protocol"])  # figures over several protocols
-    }
     written: dict[Path, None] = {}
+    left_out: set[str] = set()
+    ties: list[tuple[int, str]] = []
     tasks: dict[tuple[str, str], RetrievalTask | None] = {}
     ids: dict[tuple[str, str], NDArray[np.object_]] = {}
-    for (fingerprint, protocol, encoder), row in sorted(newest.items()):
+    for row in newest_evaluations(store, wanted):
+        fingerprint, protocol, encoder = row["corpus_fingerprint"], row["protocol"], row["encoder"]
         corpus = store.corpus(row["corpus"], fingerprint)
         at = fingerprint, protocol
         if at not in tasks:
-            tasks[at] = _task(corpus, protocol)
+            tasks[at] = task_of(corpus, protocol)
         task = tasks[at]
         outcomes = store.rows("outcomes", evaluation=row["evaluation"], protocol=protocol)
         if task is None or not outcomes.num_rows or outcomes["top_scores"].null_count == outcomes.num_rows:
-            note(f"{encoder} on {corpus.name}: {protocol} has no lists of items with scores; left out")
+            left_out.add(f"{protocol} on {corpus.name}")
             continue
         if at not in ids:
             items = corpus.images if task.protocol.direction == "t2i" else corpus.captions
@@ -82,19 +81,27 @@ def export_trec(
             _write(qrels, _qrel_lines(task, ids[at]))
         _write(run, _run_lines(outcomes, ids[at], encoder))
         written |= {qrels: None, run: None}
-        if tied := int((outcomes["rank_worst"].to_numpy() > outcomes["rank_best"].to_numpy()).sum()):
-            note(
-                f"{encoder} on {corpus.name}: {tied:,} of {outcomes.num_rows:,} queries of {protocol} have a relevant "
-                "item tied with another one; trec_eval orders ties by id, capim takes the mean over their orders"
+        if n_tied := int((outcomes["rank_worst"].to_numpy() > outcomes["rank_best"].to_numpy()).sum()):
+            ties.append(
+                (n_tied, f"{n_tied:,} of {outcomes.num_rows:,} queries of {encoder}, {protocol} on {corpus.name}")
             )
     if not written:
         raise RequestError(f"store {store.uri} has no lists of items for these names; `capim evaluate` writes them")
+    if left_out:
+        note(f"left out, without lists of items and their scores: {', '.join(sorted(left_out))}")
+    if ties:
+        note(
+            f"{len(ties)} runs have relevant items that tie with others, most of them {max(ties)[1]}; trec_eval orders "
+            "ties by id, capim takes the mean over their orders"
+        )
     return list(written)
 
 
-def _task(corpus: Corpus, protocol: str) -> RetrievalTask | None:
+def task_of(corpus: Corpus, protocol: str) -> RetrievalTask | None:
     """The queries and relevant items of a protocol; None for pairs and quadruples."""
-    [task] = build_tasks(corpus, select_protocols(corpus, [protocol]))
+    # of an orientation of late interaction, the protocol itself is selected too
+    [one] = [found for found in select_protocols(corpus, [protocol]) if found.id == protocol]
+    task = build_task(corpus, one)
     return task if isinstance(task, RetrievalTask) else None
 
 

@@ -1,0 +1,138 @@
+"""Stored results as runs of MLflow or of Weights & Biases, where these are installed: one run for each encoder.
+
+A run has the encoder's identity as parameters, every figure as a metric, ``CORPUS/PROTOCOL/METRIC`` with ``.low`` and
+``.high`` for its interval, and the folder of a report. Absolute paths and passwords in addresses are cut out, as in a
+report. Keys and tokens are those that the two libraries find in their own places; nothing of them passes through here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from reports.rows.report_data import ReportData
+from reports.rows.shareable import without_paths
+from store.errors import RequestError
+
+EXPERIMENT = "capim"
+_BATCH = 1000  # metrics that MLflow's servers take at once
+
+
+class TrackedRun(NamedTuple):
+    """What is logged of one encoder."""
+
+    name: str
+    params: dict[str, str]
+    metrics: dict[str, float]
+    tags: dict[str, str]
+
+
+def tracked_runs(data: ReportData) -> Iterator[TrackedRun]:
+    """One run for each encoder, in the order of their names."""
+    for encoder, spec in sorted(data.specs.items()):
+        identity: dict[str, Any] = {**spec.identity(), "fingerprint": spec.fingerprint}
+        identity |= {f"options.{name}": value for name, value in identity.pop("options").items()}
+        metrics: dict[str, float] = {}
+        for row in data.results:
+            if row["encoder"] == encoder:
+                name = _metric_name(f"{row['corpus']}/{row['protocol']}/{row['metric']}")
+                ends = (("", "value"), (".low", "ci_low"), (".high", "ci_high"))
+                metrics |= {name + end: row[column] for end, column in ends if row[column] is not None}
+        yield TrackedRun(
+            name=encoder,
+            params={name: without_paths(str(value)) for name, value in identity.items()},
+            metrics=metrics,
+            tags={
+                "capim_digest": data.digest,
+                **{f"corpus.{n}": c.fingerprint for n, c in sorted(data.corpora.items())},
+            },
+        )
+
+
+def _metric_name(name: str) -> str:
+    """A name that both programs accept.
+
+    Examples:
+        >>> _metric_name("coco/t2i/all+i2t/any/R@1")
+        'coco/t2i/all_i2t/any/R_at_1'
+    """
+    return re.sub(r"[^\w/.: -]", "_", name.replace("@", "_at_"))
+
+
+def log_to_mlflow(data: ReportData, target: str, report: Path | None) -> list[str]:
+    """Logs to an MLflow tracking URI (a server, ``sqlite:///…``, a folder); returns a line for each run.
+
+    Raises:
+        RequestError: MLflow is not installed, or it does not take the target.
+    """
+    mlflow = _installed("mlflow", "mlflow-skinny")
+    try:
+        client = mlflow.MlflowClient(tracking_uri=target)
+        known = client.get_experiment_by_name(EXPERIMENT)
+        experiment = client.create_experiment(EXPERIMENT) if known is None else known.experiment_id
+        return [_to_mlflow(client, experiment, run, report) for run in tracked_runs(data)]
+    except mlflow.exceptions.MlflowException as fault:
+        raise RequestError(f"MLflow does not take {without_paths(target)!r}: {without_paths(str(fault))}") from fault
+
+
+def _to_mlflow(client: Any, experiment: str, run: TrackedRun, report: Path | None) -> str:
+    entities = importlib.import_module("mlflow.entities")
+    created = client.create_run(experiment, run_name=run.name, tags=run.tags)
+    key, now = created.info.run_id, created.info.start_time
+    metrics = [entities.Metric(name, value, now, 0) for name, value in run.metrics.items()]
+    for start in range(0, len(metrics), _BATCH):
+        client.log_batch(key, metrics=metrics[start : start + _BATCH])
+    client.log_batch(key, params=[entities.Param(name, value) for name, value in run.params.items()])
+    if report is not None:
+        client.log_artifacts(key, str(report), "report")
+    client.set_terminated(key)
+    return f"{run.name}: run {key} of experiment {EXPERIMENT}"
+
+
+def log_to_wandb(data: ReportData, target: str, report: Path | None) -> list[str]:
+    """Logs to a project of Weights & Biases; returns a line for each run. ``WANDB_MODE=offline`` keeps them local.
+
+    The library's own record of the machine, the command line, the code and its output is switched off.
+
+    Raises:
+        RequestError: wandb is not installed.
+    """
+    wandb = _installed("wandb", "wandb")
+    settings = wandb.Settings(
+        console="off",
+        disable_code=True,
+        disable_git=True,
+        save_code=False,
+        silent=True,
+        x_disable_machine_info=True,
+        x_disable_meta=True,
+        x_disable_stats=True,
+    )
+    lines = []
+    for run in tracked_runs(data):
+        with wandb.init(
+            project=target, name=run.name, config={**run.params, **run.tags}, job_type="evaluation", settings=settings
+        ) as started:
+            started.summary.update(run.metrics)
+            if report is not None:
+                artifact = wandb.Artifact("report", type="report")
+                artifact.add_dir(str(report))
+                started.log_artifact(artifact)
+            lines.append(f"{run.name}: run {started.id} of project {target}")
+    return lines
+
+
+def _installed(module: str, package: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as fault:
+        raise RequestError(f"{module} is not installed: pip install {package}") from fault
+
+
+TRACKERS: Mapping[str, Callable[[ReportData, str, Path | None], list[str]]] = {
+    "mlflow": log_to_mlflow,
+    "wandb": log_to_wandb,
+}

@@ -1,0 +1,141 @@
+"""Results for MTEB and for model cards, read back by MTEB and by huggingface_hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import pytest
+
+from reports.exports import export_results
+from reports.exports.mteb_results import their_tasks
+from reports.rows.report_data import ReportData, Row
+from store.errors import RequestError
+from store.schema import texts
+from tasks.corpora.readers.sugarcrepe import read_sugarcrepe
+from tests.reports.large import coco
+from tests.reports.stand_in import StandIn, corpus, result, spec
+
+
+@pytest.fixture(scope="module")
+def large_store() -> StandIn:
+    return coco(n_images=40)
+
+
+@pytest.mark.peers
+@pytest.mark.slow
+def test_mteb_reads_its_results_with_its_own_loader(large_store: StandIn, tmp_path: Path) -> None:
+    mteb = pytest.importorskip("mteb", reason="the peers extra is not installed")
+    written = export_results(large_store, tmp_path / "mteb", kind="mteb")
+    files = [p for p in written if p.name != "model_meta.json"]
+    results = {p.stem: mteb.TaskResult.from_disk(p) for p in files if "siglip2" in str(p)}
+    headline = ("siglip2-so400m", "coco-karpathy", "t2i/all", "R@1")
+    rows = {(r["encoder"], r["corpus"], r["protocol"], r["metric"]): r for r in large_store.tables["results"]}
+    assert results["capim-coco-karpathy-t2i-all"].get_score() == rows[headline]["value"]
+    languages = results["capim-coco-sm-t2i"]
+    assert len(languages.scores["test"]) == 18 * 3
+    assert {"eng", "deu"} <= set(languages.languages)
+
+
+def _their_numbers(task: Any) -> dict[str, list[int]]:
+    """Subset of a task of MTEB -> its texts and their characters, as MTEB publishes them."""
+    of_split = task.metadata.descriptive_stats["test"]
+    subsets = of_split.get("hf_subset_descriptive_stats") or (
+        {"default": of_split} if "num_samples" in of_split else of_split
+    )
+    numbers = {}
+    for subset, stats in subsets.items():
+        if "num_queries" in stats:
+            n_texts = stats["num_queries" if task.metadata.category == "t2i" else "num_documents"]
+            numbers[subset] = [n_texts, stats["number_of_characters"]]
+        else:
+            n_texts = stats["num_samples"] * len(task.texts_column_names)
+            numbers[subset] = [n_texts, stats["text_statistics"]["total_text_length"]]
+    return numbers
+
+
+@pytest.mark.peers
+@pytest.mark.slow
+def test_tasks_that_we_call_by_mtebs_names_have_mtebs_data_and_main_score() -> None:
+    mteb = pytest.importorskip("mteb", reason="the peers extra is not installed")
+    for name_of_corpus, known in their_tasks().items():
+        for name, task in known["tasks"].items():
+            theirs = mteb.get_task(name)
+            assert (task["revision"], task["main"]) == (theirs.metadata.revision, theirs.metadata.main_score), name
+            assert _their_numbers(theirs) == known["captions"], (name_of_corpus, name)
+
+
+@pytest.mark.peers
+@pytest.mark.slow
+def test_mtebs_result_cache_reads_the_folder_as_written(
+    shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mteb = pytest.importorskip("mteb", reason="the peers extra is not installed")
+    store = StandIn(specs={"ours": spec("ours"), "late": spec("late", vectors="multi")})
+    other = corpus("crossmodal3600", n_images=4)
+    store.contents = {
+        "sugarcrepe": read_sugarcrepe(shared_data / "sugar_crepe"),
+        "winoground": corpus("winoground", n_images=800, per_image=1),  # other texts than Winoground's
+        "crossmodal3600": other,
+    }
+    numbers = [len(other.captions), sum(map(len, texts(other.captions["text"])))]
+    patched = {**their_tasks(), "crossmodal3600": {**their_tasks()["crossmodal3600"], "captions": {"en": numbers}}}
+    monkeypatch.setattr("reports.exports.mteb_results.their_tasks", lambda: patched)
+    for encoder in store.specs:
+        result(store, encoder, "sugarcrepe", "sugarcrepe/micro", "pair_accuracy", 0.75)
+        result(store, encoder, "sugarcrepe", "sugarcrepe/add_att", "pair_accuracy", 0.5)
+        result(store, encoder, "winoground", "winoground", "winoground_group", 0.125)
+        for direction in ("t2i", "i2t"):
+            result(store, encoder, "crossmodal3600", f"{direction}/en/human", "R@1", 0.25)
+
+    def ndcg(data: ReportData) -> list[Row]:
+        rows = [row for row in data.results if row["metric"] == "R@1"]
+        return [{**row, "metric": "nDCG@10", "value": 0.375} for row in rows]
+
+    export_results(store, tmp_path, kind="mteb", more=ndcg)
+    loaded = mteb.ResultCache(cache_path=tmp_path).load_results(include_remote=False)
+    found = {
+        (model.model_name, task.task_name): task.get_score()
+        for model in loaded.model_results
+        for task in model.task_results
+    }
+    assert found == {
+        ("example/ours", "SugarCrepe"): 0.75,
+        ("example/ours", "XM3600T2IRetrieval"): 0.375,
+        ("example/ours", "XM3600I2TRetrieval"): 0.375,
+        ("example/late", "XM3600T2IRetrieval"): 0.375,  # from images, MTEB sums over the vectors of the image
+        ("example/late", "capim-crossmodal3600-i2t"): 0.25,
+        ("example/late", "capim-sugarcrepe-sugarcrepe-micro"): 0.75,
+        **{(f"example/{encoder}", "capim-sugarcrepe-sugarcrepe-add_att"): 0.5 for encoder in store.specs},
+        **{(f"example/{encoder}", "capim-winoground-winoground"): 0.125 for encoder in store.specs},
+    }
+    checked = mteb.ResultCache(cache_path=tmp_path).load_results(
+        tasks=["SugarCrepe"], include_remote=False, validate_and_filter=True
+    )
+    [[task]] = [model.task_results for model in checked.model_results]
+    assert task.get_score() == 0.75
+
+
+def test_a_model_card_has_the_headlines_of_one_encoder_and_huggingface_hub_reads_them(
+    large_store: StandIn, tmp_path: Path
+) -> None:
+    with pytest.raises(RequestError, match=r"name it with --encoder: one of .*siglip2-so400m"):
+        export_results(large_store, tmp_path / "card.yaml")
+    [path] = export_results(large_store, tmp_path / "card.yaml", encoders=["siglip2-so400m"])
+    card = huggingface_hub.ModelCard(f"---\n{path.read_text('utf-8')}---\n# A model\n")
+    assert card.data.model_name == "siglip2-so400m"
+    found = {(r.dataset_name, r.metric_config, r.metric_type): r for r in card.data.eval_results}
+    assert {key[:2] for key in found} >= {("coco-karpathy", "t2i/all"), ("winoground", "winoground")}
+    r_at_1 = found["coco-karpathy", "t2i/all", "R@1"]
+    row = next(
+        r
+        for r in large_store.tables["results"]
+        if (r["encoder"], r["corpus"], r["protocol"], r["metric"])
+        == ("siglip2-so400m", *("coco-karpathy", "t2i/all", "R@1"))
+    )
+    assert r_at_1.metric_value == row["value"]
+    assert r_at_1.metric_args["low"] == row["ci_low"]
+    assert r_at_1.metric_args["model_revision"] == large_store.specs["siglip2-so400m"].revision
+    assert (r_at_1.task_type, r_at_1.task_name) == ("text-to-image-retrieval", "text to image")
+    assert r_at_1.dataset_revision == large_store.contents["coco-karpathy"].fingerprint
