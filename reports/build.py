@@ -13,6 +13,7 @@ from reports.rows.report_data import ReportData
 from reports.sections import (
     ablations,
     answer,
+    breaks,
     compositional,
     differences,
     directions,
@@ -24,6 +25,7 @@ from reports.sections import (
     ranking,
     sentence,
     slices,
+    terms,
     throughput,
 )
 from store.plugins import Plugin, Table
@@ -36,8 +38,10 @@ COLOPHON = (
 )
 Build: TypeAlias = Callable[[ReportData], Section]
 _OWN: dict[str, Build] = {
-    "ranking": ranking.section,
     "answer": answer.section,
+    "breaks": breaks.section,
+    "languages": answer.in_languages,
+    "ranking": ranking.section,
     "gate": gate.section,
     "failures": failures.section,
     "leaderboard": leaderboard.section,
@@ -77,22 +81,20 @@ def report_of(data: ReportData) -> Report:
     """The report of the rows; the same rows give the same report."""
     encoders, corpora = data.encoder_names(), data.corpus_names()
     newest = max(r["created"] for r in data.results)
+    said = sentence.answer(data)[0]
+    sections = [section for build in SECTIONS.values() if (section := build(data)).blocks]
+    strip, explained = terms.explained(data, said, sections)
     return Report(
         title="Image–caption retrieval",
         subtitle=f"{_named(encoders, 'encoder')} on {_named(corpora, 'corpus', 'corpora')}",
-        facts=(
-            ("Encoders", str(len(encoders))),
-            ("Corpora", str(len(corpora))),
-            ("Results", show.number(len(data.results), 0)),
-            ("Newest result", show.moment(newest)),
-        ),
-        sections=tuple(section for build in SECTIONS.values() if (section := build(data)).blocks),
+        facts=(("Results", show.number(len(data.results), 0)), ("Newest result", show.moment(newest))),
+        sections=explained,
         thumbnails=data_uris({data.picture_keys[sha]: encoded for sha, encoded in data.thumbnails.items()}),
         sources=data.digest,
         colophon=COLOPHON,
-        answer=sentence.answer(data)[0],
+        answer=said,
         encoders=tuple(encoders) if len(encoders) > 1 else (),
-        strip=answer.strip(data),
+        strip=strip,
     )
 
 

@@ -173,6 +173,17 @@ def count(n: int, one: str, many: str = "") -> str:
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
+def some(names: list[str] | tuple[str, ...], word: str = "and", most: int = 4) -> str:
+    """At most ``most`` names in a sentence, and the number of the others.
+
+    Examples:
+        >>> some(["a", "b"]), some(["a", "b", "c", "d", "e", "f"])
+        ('a and b', 'a, b, c and 3 more')
+    """
+    kept = list(names) if len(names) <= most else [*names[: most - 1], f"{len(names) - most + 1} more"]
+    return listing(kept, word)
+
+
 def listing(names: list[str] | tuple[str, ...], word: str = "and") -> str:
     """Names in a sentence.
 

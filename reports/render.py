@@ -10,7 +10,8 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,20 @@ from markupsafe import Markup
 
 from reports.elements import charts
 from reports.elements.gallery import Cases
-from reports.elements.page import Chart, Report
+from reports.elements.page import Chart, Report, Table
+from reports.exports.plain import csv_bytes
 
 TEMPLATES = Path(__file__).parent / "templates"
-IN_THE_PAGE = ("slices", "ablations", "throughput")  # sections that markdown only names
+IN_THE_PAGE = (  # sections that markdown can do without: those before the gap always, then as many as are too long
+    *("slices", "ablations", "throughput"),
+    *("directions", "multilingual", "compositional", "provenance", "skipped", "differences", "gate"),
+    *("ranking", "leaderboard", "failures"),
+)
+ALWAYS_IN_THE_PAGE = 3
+MOST_ROWS = (40, 20, 10, 5)  # of a table in markdown, from the most to the fewest
+MOST_BYTES = 29_500  # of markdown beside a page
+LONGEST_ALT = 400
+ONLY_DRAWN = ("text", "words", "speed", "label", "order")  # fields of a point of a chart
 LIGHT_INK, DARK_INK = "#1c211e", "#e5e9e4"
 
 
@@ -47,10 +58,30 @@ def render_html(report: Report) -> str:
 def render_markdown(report: Report, *, page: str = "") -> str:
     """GitHub-flavoured markdown; :func:`figure_files` gives its pictures and their data in ``figures/``.
 
-    ``page`` is the file with everything: folded tables and the sections ``IN_THE_PAGE`` become links to it.
+    ``page`` is the file with everything. Beside one, markdown is short: rows of long tables and whole sections become
+    links to it, until it has no more than ``MOST_BYTES``, with the first screen and five rows of every table at least.
     """
-    appendix = IN_THE_PAGE if page else ()
-    text = _markdown().get_template("report.md").render(report=report, page=page, appendix=appendix)
+    if not page:
+        return _markdown_of(report, page="", most_rows=sys.maxsize, left_out=())
+    for n_sections, most_rows in _lengths():
+        text = _markdown_of(report, page=page, most_rows=most_rows, left_out=IN_THE_PAGE[:n_sections])
+        if len(text.encode()) <= MOST_BYTES:
+            break
+    return text
+
+
+def _lengths() -> Iterator[tuple[int, int]]:
+    """Numbers of sections left out and of rows kept, from the longest text to the shortest."""
+    yield from ((ALWAYS_IN_THE_PAGE, rows) for rows in MOST_ROWS[:-1])
+    yield from ((n, MOST_ROWS[-2]) for n in range(ALWAYS_IN_THE_PAGE + 1, len(IN_THE_PAGE) + 1))
+    yield len(IN_THE_PAGE), MOST_ROWS[-1]
+
+
+def _markdown_of(report: Report, *, page: str, most_rows: int, left_out: Sequence[str]) -> str:
+    tables = [block for section in report.sections for block in section.blocks if isinstance(block, Table)]
+    cut = {t.id: len(t.rows) - most_rows for t in tables if len(t.rows) > most_rows}
+    template = _markdown().get_template("report.md")
+    text = template.render(report=report, page=page, most_rows=most_rows, cut=cut, left_out=left_out)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
@@ -65,9 +96,7 @@ def figure_files(report: Report) -> dict[str, str | bytes]:
     for chart in _charts(report):
         files[f"{chart.id}.svg"] = chart.svg.replace("currentColor", LIGHT_INK)
         files[f"{chart.id}-dark.svg"] = chart.svg.replace("currentColor", DARK_INK)
-        rows = [[column.heading for column in chart.data.columns]]
-        rows += [[cell.sort or cell.text for cell in row] for row in chart.data.rows]
-        files[f"{chart.id}.csv"] = "".join(",".join(map(_csv_field, row)) + "\n" for row in rows)
+        files[f"{chart.id}.csv"] = csv_bytes([_long(point) for point in chart.points])
     return files
 
 
@@ -82,8 +111,19 @@ def _charts(report: Report) -> Iterator[Chart]:
         yield from (block for block in section.blocks if isinstance(block, Chart))
 
 
-def _csv_field(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"' if re.search(r'[",\r\n]', text) else text
+def _long(point: Mapping[str, object]) -> dict[str, str]:
+    """A value of a chart as a row: what it is of, then the value, the ends of its interval, and its unit."""
+    last = {"value": "value", "ci_low": "low", "ci_high": "high", "unit": "unit"}
+    first = [name for name in point if name not in last and name not in ONLY_DRAWN]
+    ends = () if point["ci_low"] == point["ci_high"] else ("ci_low", "ci_high")  # equal where there is no interval
+
+    def text(name: str) -> str:
+        number = point[name]
+        return f"{number:.10g}" if isinstance(number, float) else str(number)
+
+    return {
+        last.get(name, name): text(name) if name in (*first, "value", *ends, "unit") else "" for name in (*first, *last)
+    }
 
 
 def _script_text(source: str) -> Markup:
@@ -121,7 +161,8 @@ def escape_markdown(value: object) -> str:
 
 def _picture(chart: Chart) -> Markup:
     """The chart as GitHub shows it, with a picture for dark mode."""
-    alt = html.escape(" ".join(chart.alt.split()))
+    words = " ".join(chart.alt.split())
+    alt = html.escape(words if len(words) <= LONGEST_ALT else f"{words[:LONGEST_ALT]}…")
     return Markup(  # noqa: S704 - escaped just above; ids are our own
         f'<picture><source media="(prefers-color-scheme: dark)" srcset="figures/{chart.id}-dark.svg">'
         f'<img alt="{alt}" src="figures/{chart.id}.svg"></picture>'

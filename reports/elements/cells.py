@@ -17,9 +17,9 @@ NOT_FRACTIONS = SMALLER_IS_BETTER | {"RSUM"}  # ranks, and points 0..600
 METRIC_TITLES = {
     "median_rank": "median rank",
     "mean_rank": "mean rank",
-    "winoground_text": "text",
-    "winoground_image": "image",
-    "winoground_group": "group",
+    "winoground_text": "text score",
+    "winoground_image": "image score",
+    "winoground_group": "group score",
     "pair_accuracy": "accuracy",
     "consistency_nDCG@20": "nDCG@20",
     "consistency_RBO": "RBO",
@@ -76,15 +76,14 @@ def result_column(
     explain: str = "",
     plain: bool = False,
     states: Mapping[str, str] | None = None,
-    axis: tuple[float, float] | None = None,
 ) -> ColumnOf[str]:
     """A column with the result of every encoder, under the name of the metric unless a ``heading`` is given.
 
-    ``plain`` leaves out the interval bar and the mark of the best value; ``states`` are what the tests say of encoders;
-    ``axis`` is that of the bars, by default from the lowest to the highest end of the column.
+    ``plain`` leaves out the interval bar and the mark of the best value; ``states`` are what the tests say of encoders.
+    The bars of a metric share an axis over all protocols of a corpus.
     """
     ranked = data.ranked(corpus, protocol, metric)
-    axis = None if plain else axis or axis_of(ranked)
+    axis = None if plain else axis_of(data.of_metric(corpus, metric))
     best = {r["encoder"] for r in ranked if r["value"] is not None and r["value"] == ranked[0]["value"]}
 
     def cell(encoder: str) -> Cell:

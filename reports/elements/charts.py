@@ -56,10 +56,13 @@ def tooltips(*fields: str) -> list[alt.Tooltip]:
     return [alt.Tooltip(f"{field}:N") for field in fields]
 
 
-def interval_point(row: Mapping[str, Any], *, scale: float = 100.0, text: str = "", **fields: Any) -> dict[str, Any]:
+def interval_point(
+    row: Mapping[str, Any], *, scale: float = 100.0, unit: str = "percent", text: str = "", **fields: Any
+) -> dict[str, Any]:
     """The data of one stored value with its interval in a chart; without an interval, both ends are the value.
 
-    ``scale`` is 100 for percent, 1 for other units; ``text`` is the value as displayed, by default in percent.
+    ``scale`` is 100 for percent and percentage points, 1 for other units, which have no name; ``text`` is the value as
+    displayed, by default in percent.
     """
     low, high = (row["value"] if row[end] is None else row[end] for end in ("ci_low", "ci_high"))
     return {
@@ -67,6 +70,7 @@ def interval_point(row: Mapping[str, Any], *, scale: float = 100.0, text: str = 
         "value": scale * row["value"],
         "ci_low": scale * low,
         "ci_high": scale * high,
+        "unit": unit if scale == 100.0 else "",
         "text": text or f"{show.percent(row['value'])} % ({show.percent_range(row['ci_low'], row['ci_high'])})",
         **fields,
     }
@@ -109,6 +113,7 @@ def finish(
         spec=json.dumps(spec, sort_keys=True, separators=(",", ":"), ensure_ascii=False),
         svg=_draw(spec, prefix=name),
         data=data,
+        points=_points(spec),
         note=note,
     )
 
@@ -124,6 +129,13 @@ def _clickable(spec: dict[str, Any]) -> None:
     for layer in coloured:
         shown = layer["mark"].get("opacity", 1)
         layer["encoding"]["opacity"] = {"condition": {"param": "chosen", "value": shown}, "value": 0.08}
+
+
+def _points(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """The data of encoders in a specification: that of the whole, or of its layers, which share it."""
+    parts = (spec, *spec.get("layer", ()))
+    found = (part.get("data", {}).get("values", [{}]) for part in parts)
+    return next((tuple(values) for values in found if "encoder" in values[0]), ())
 
 
 def _draw(spec: Mapping[str, Any], *, prefix: str) -> str:

@@ -120,6 +120,7 @@ class Chart:
         spec: Vega-Lite JSON, for the page; colours of text and rules are ``currentColor``.
         svg: The same as SVG with ``currentColor``, for markdown and for pages without scripts.
         data: The rows that it shows.
+        points: Every value that it draws, with its encoder, its interval and its unit.
         note: Explanation below the chart.
     """
 
@@ -130,6 +131,7 @@ class Chart:
     spec: str
     svg: str
     data: Table
+    points: tuple[Mapping[str, object], ...] = ()
     note: str = ""
 
 
@@ -164,12 +166,13 @@ Block: TypeAlias = Text | Notice | Evidence | Table | Chart | Gallery | Grid | C
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One part of the report; it is shown only if it has blocks."""
+    """One part of the report, with the terms that it explains; it is shown only if it has blocks."""
 
     id: str
     title: str
     lead: str
     blocks: tuple[Block, ...]
+    terms: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +189,7 @@ class Report:
         colophon: Last line: the origin of the report.
         answer: The answer in one sentence; empty where the page has none.
         encoders: The encoders that a reader can hide.
-        strip: Pairs of a term and its explanation under the title: what the numbers estimate, and what the words mean.
+        strip: The terms of the answer, each with its explanation.
     """
 
     title: str

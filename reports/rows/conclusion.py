@@ -94,6 +94,11 @@ def _best(data: ReportData, tasks: tuple[Task, ...], order: list[str]) -> tuple[
     return ("equivalent" if same else "undecided"), kept
 
 
+def in_order(data: ReportData, found: list[Conclusion]) -> list[str]:
+    """The encoders as the first conclusion orders them, then the others by name."""
+    return list(dict.fromkeys([*found[0].names, *found[0].order, *data.encoder_names()]))
+
+
 def unread(data: ReportData) -> dict[str, tuple[str, ...]]:
     """Language to the encoders that do not read it: no more than half of their results are better than chance."""
     found: dict[str, set[str]] = {}

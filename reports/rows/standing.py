@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
 from reports.rows.languages import DIRECTIONS, cross_lingual
+from reports.rows.names import plain_title
 from reports.rows.report_data import ReportData, Row
 from store.types import Direction, EvalProtocol
 from tasks.metrics.headline import RSUM, headline_of
 from tasks.statistics.decisions import Decision, decide
 
-DIRECTION_TITLES = {"t2i": "text to image", "i2t": "image to text"}
 SUM = RSUM  # both directions together
 Chance: TypeAlias = Literal["", "at chance", "below chance"]
 Overall: TypeAlias = Literal["better", "worse", "equivalent", "undecided", "mixed", "untested"]
@@ -37,7 +37,7 @@ def headline_tasks(data: ReportData, corpus: str) -> list[Task]:
         (f"{parts.direction}/*/*" if (parts := cross_lingual(figure.protocol)) else figure.protocol, figure.metric)
         for figure in headline_of(protocols)
     )
-    tasks = [Task(corpus, protocol, metric, plain_title(protocol, metric)) for protocol, metric in figures]
+    tasks = [Task(corpus, protocol, metric, plain_title(protocol)) for protocol, metric in figures]
     return sorted((t for t in tasks if data.ranked(*t[:3])), key=lambda t: (t.protocol.startswith("i2t"), t.protocol))
 
 
@@ -48,23 +48,6 @@ def _direction(data: ReportData, corpus: str, protocol: str) -> Direction:
     if "pair_accuracy" in metrics:
         return "pairs"
     return "i2t" if protocol.startswith("i2t") else "t2i"
-
-
-def plain_title(protocol: str, metric: str) -> str:
-    """What a figure is about, in plain words.
-
-    Examples:
-        >>> plain_title("t2i/all", "R@1"), plain_title("winoground/object", "winoground_text")
-        ('text to image', 'binding, object')
-    """
-    direction = DIRECTION_TITLES.get(protocol.partition("/")[0], "")
-    if protocol.endswith("/*/*"):
-        return f"{direction}, mean over languages"
-    if metric.startswith("winoground_"):
-        return "binding" + protocol.removeprefix("winoground").replace("/", ", ")
-    if metric == "pair_accuracy":
-        return f"hard negatives, {protocol}"
-    return direction if protocol in ("t2i/all", "i2t/any") else f"{direction}, {protocol}"
 
 
 def values(data: ReportData, task: Task) -> dict[str, float]:

@@ -17,6 +17,7 @@ from reports.elements import charts
 from reports.elements.cells import UNITS, metric_title
 from reports.elements.page import Block, Cell, Chart, Section, Table
 from reports.elements.tables import ColumnOf, anchor, measures, numbers, pivot, texts, value
+from reports.rows.names import named
 from reports.rows.report_data import ReportData, Row, detail_of
 from reports.sections.gate import ANALYSIS as REFERENCE
 from reports.sections.leaderboard import headlines, retrieval_corpora
@@ -92,7 +93,9 @@ def rounding_cost(data: ReportData, encoder: str) -> str:
                 own = detail_of(r)
                 span = show.percent_range(own.get("change_low"), own.get("change_high"), 2)
                 change = f"{show.points(own.get('change'), 2)} points" + (f" ({span})" if span else "")
-                return f"float16 would change {metric_title(r['metric'])} by {change} on {corpus}, {r['protocol']}"
+                return (
+                    f"float16 would change {metric_title(r['metric'])} by {change} on {corpus}, {named(r['protocol'])}"
+                )
     return ""
 
 
@@ -123,7 +126,7 @@ def _table(data: ReportData, corpus: str, analysis: str, protocol: str, metric: 
     notes += [f"Fitted on {next(iter(fitted.values()))}: {', '.join(fitted)}."] if fitted else []
     return pivot(
         anchor("ablation", analysis, corpus, protocol, metric),
-        f"{title} · {corpus} · {protocol} · {metric_title(metric)}",
+        f"{title} · {corpus} · {named(protocol)} · {metric_title(metric)}",
         sorted(rows, key=lambda r: names.index(r["encoder"])),
         texts("Encoder", lambda r: r["encoder"]),
         texts("setting", _label),
@@ -167,7 +170,7 @@ def _curve(
         ]
         if len({(p["encoder"], p["cost"]) for p in points}) > len({p["encoder"] for p in points}):
             unit = metric_title(metric) if metric in UNITS else f"{metric_title(metric)}, percent"
-            return _chart(table, f"{unit}, {protocol}", points, cost, everyone)
+            return _chart(table, f"{unit}, {named(protocol)}", points, cost, everyone)
     return None
 
 

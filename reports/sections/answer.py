@@ -1,62 +1,40 @@
-"""The first screen: the answer in one sentence, every encoder on every task, and where it breaks."""
+"""The first screen below the answer: every encoder on every task, with what the tests say of it."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from reports import format as show
-from reports.elements.cells import axis_of, result_cell
-from reports.elements.page import Block, Cell, Evidence, Mark, Section, Table
+from reports.elements.cells import axis_of, metric_title, result_cell
+from reports.elements.page import Cell, Evidence, Mark, Section, Table
 from reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, texts
-from reports.rows.conclusion import Conclusion, conclusions
+from reports.rows.conclusion import Conclusion, conclusions, in_order
 from reports.rows.languages import DIRECTIONS, cross_lingual, language_name, languages, translators
+from reports.rows.names import DIRECTION_TITLES, named
 from reports.rows.report_data import ReportData, Row
 from reports.rows.speed import bytes_per_image, image_rate
-from reports.rows.standing import DIRECTION_TITLES, Task, chance_of, decision, language_cells, values
-from reports.sections import breaks
+from reports.rows.standing import Task, chance_of, decision, language_cells, values
 from reports.sections.frontier import rate_cell
-from reports.sections.sentence import answer, margin_words, state_words
+from reports.sections.sentence import answer, state_words
 
 OPEN_LANGUAGES = 8  # more are folded
 WORDS = {"better": "good", "worse": "bad"}
 
 
 def section(data: ReportData) -> Section:
-    """The answer, the grid of encoders and tasks, and where it breaks."""
+    """The grid of encoders and tasks, and the tests behind the answer."""
     found = conclusions(data)
-    blocks: list[Block] = []
-    if found:
-        order = _order(data, found)
-        blocks = [_grid(data, found, order), Evidence(lines=answer(data)[1:]), *breaks.blocks(data, order)]
-        blocks += [_languages(data, corpus, order) for corpus in data.corpus_names() if languages(data, corpus)]
-    return Section(
-        id="answer",
-        title="Every encoder on every task",
-        lead="Figures in percent with intervals, what the tests say of each against the highest, and where it breaks.",
-        blocks=tuple(blocks),
-    )
+    blocks = (_grid(data, found, in_order(data, found)), Evidence(lines=answer(data)[1:])) if found else ()
+    return Section(id="answer", title="Every encoder on every task", lead="", blocks=blocks)
 
 
-def strip(data: ReportData) -> tuple[tuple[str, str], ...]:
-    """What the numbers of a report estimate, and what its words mean."""
-    row = next((r for r in data.results if r["ci_low"] is not None), None)
-    level = f"{show.percent(row['level'], 0)}{show.PERCENT} intervals" if row else "no intervals"
-    tested = next((r for r in data.comparisons if r["p_equivalent"] is not None and r["metric"] == "R@1"), None)
-    tested = tested or next(iter(data.comparisons), None)
-    margin = margin_words(tested["metric"], tested["margin"]) if tested else ""
-    estimated = f"the figure for this gallery, over images (or queries) like these; {level} over images."
-    within = f"the true difference is smaller than {margin}, and a test says so." if margin else "no test says so yet."
-    return (
-        ("What is estimated", f"{estimated} Another gallery has other figures."),
-        ("Better, worse", "a paired test over the same images, adjusted for all pairs of encoders, says so."),
-        ("Equivalent", within),
-        ("Undecided", "neither: the number is how much worse it could be."),
-    )
-
-
-def _order(data: ReportData, found: list[Conclusion]) -> list[str]:
-    """The encoders as the first conclusion orders them, then the others by name."""
-    return list(dict.fromkeys([*found[0].names, *found[0].order, *data.encoder_names()]))
+def in_languages(data: ReportData) -> Section:
+    """Every encoder in every language, which the means of the grid could hide."""
+    found = conclusions(data)
+    order = in_order(data, found) if found else []
+    corpora = [corpus for corpus in data.corpus_names() if found and languages(data, corpus)]
+    blocks = tuple(_languages(data, corpus, order) for corpus in corpora)
+    return Section(id="languages", title="Every language", lead="", blocks=blocks)
 
 
 def _grid(data: ReportData, found: list[Conclusion], order: list[str]) -> Table:
@@ -73,7 +51,7 @@ def _grid(data: ReportData, found: list[Conclusion], order: list[str]) -> Table:
                 task.title,
                 partial(task_cell, data=data, task=task, axis=axes[task.metric]),
                 group=task.corpus,
-                explain=f"{task.metric} under {task.protocol}, percent",
+                explain=f"{metric_title(task.metric)}, percent: {named(task.protocol)}",
             )
             for task in tasks
         ),
@@ -85,15 +63,16 @@ def _grid(data: ReportData, found: list[Conclusion], order: list[str]) -> Table:
         columns.append(numbers("images/s", lambda name: rate_cell(rates.get(name)), group="cost", explain=explain))
     if sizes:
         columns.append(measures("size/image", sizes.get, show.size, group="cost", explain="As stored"))
-    shown = show.listing([f"{m} ({show.listing(sorted({t.protocol for t in tasks if t.metric == m}))})" for m in axes])
+    titles = {t.protocol: t.title for t in tasks}
+    ids = "; ".join(f"{title} ({id_})" for id_, title in titles.items() if id_ not in title)
     return pivot(
         "answer-grid",
         "Encoders and tasks",
         order,
         *columns,
         sortable=True,
-        note=f"Percent with interval: {shown}. Below a number: against the highest of the column. Bars of one metric "
-        "share an axis; the dotted line is chance.",
+        note=f"Percent with interval: {show.listing([metric_title(metric) for metric in axes])}. Below: against the "
+        f"highest of the column. Bars of a metric share an axis; the dotted line is chance. Protocols: {ids}.",
     )
 
 
@@ -154,7 +133,7 @@ def _languages(data: ReportData, corpus: str, order: list[str]) -> Table:
     several = len(translators(data, corpus)) > 1
     return pivot(
         f"answer-languages-{corpus}",
-        f"Every language · {corpus} · R@1" + (", the lowest of its translators" if several else ""),
+        f"{corpus} · R@1, percent" + (", the lowest of its translators" if several else ""),
         codes,
         texts("Language", lambda code: Cell(text=language_name(code), title=code)),
         *(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from reports import format as show
 from reports.elements.cells import metric_title
-from reports.elements.gallery import Cases
-from reports.elements.page import Block, Cell, Notice, Table
-from reports.elements.tables import numbers, pivot, texts
+from reports.elements.gallery import Case, Cases
+from reports.elements.page import Cell, Notice, Section, Table
+from reports.elements.tables import absent, numbers, pivot, texts
+from reports.rows.conclusion import conclusions, in_order
 from reports.rows.languages import cross_lingual, language_name
+from reports.rows.names import DIRECTION_TITLES, plain_title
 from reports.rows.report_data import ReportData, Row
 from reports.rows.selected_queries import SelectedQuery
-from reports.rows.standing import DIRECTION_TITLES, chance_of, headline_tasks, plain_title
+from reports.rows.standing import chance_of, headline_tasks
 from reports.sections.cases import case_of
 from reports.sections.parts import TITLES, slice_cell
 
@@ -20,10 +24,13 @@ NAMED = 12  # lines about results at chance
 CHECKED = frozenset({"R@1", "nDCG@10", "pair_accuracy", "winoground_text", "winoground_image", "winoground_group"})
 
 
-def blocks(data: ReportData, order: list[str]) -> list[Block]:
-    """The blocks that have anything to show; ``order``: the encoders, the recommended one first."""
-    made: list[Block | None] = [_at_chance(data, order), _worst_slices(data, order), _failures(data, order)]
-    return [block for block in made if block is not None]
+def section(data: ReportData) -> Section:
+    """The parts that have anything to show, about the recommended encoder first."""
+    found = conclusions(data)
+    order = in_order(data, found) if found else []
+    made = [_at_chance(data, order), _worst_slices(data, order), _failures(data, order)] if found else []
+    blocks = tuple(block for block in made if block is not None)
+    return Section(id="breaks", title="Where it breaks", lead="", blocks=blocks)
 
 
 def _worst_slices(data: ReportData, order: list[str]) -> Table | None:
@@ -44,15 +51,22 @@ def _worst_slices(data: ReportData, order: list[str]) -> Table | None:
         return None
     first = encoders[0]
     worst = sorted((key for key, of in parts.items() if first in of), key=lambda key: (parts[key][first]["value"], key))
+
+    def best_other(key: tuple[str, ...]) -> Cell:
+        others = [row for name, row in parts[key].items() if name != first]
+        best = max(others, key=lambda row: (row["value"], row["encoder"]), default=None)
+        return absent() if best is None else dataclasses.replace(slice_cell(best), state=best["encoder"])
+
     return pivot(
         "answer-slices",
         f"The worst {show.count(min(WORST, len(worst)), 'slice')} of {first}",
         worst[:WORST],
-        texts("Slice", lambda key: Cell(text=key[4], note=TITLES[key[3]])),
-        texts("task", lambda key: f"{tasks[key[:3]].title} ({key[0]})"),  # type: ignore[index]
+        texts("Slice", lambda key: Cell(text=key[4], note=f"{TITLES[key[3]]}: {tasks[key[:3]].title}, {key[0]}")),  # type: ignore[index]
         numbers("queries", lambda key: show.number(parts[key][first]["n_queries"], 0)),
-        *(numbers(name, lambda key, name=name: slice_cell(parts[key].get(name))) for name in encoders),  # type: ignore[misc]
+        numbers(first, lambda key: slice_cell(parts[key][first])),
+        *([numbers("best other", best_other)] if len(encoders) > 1 else []),
         note="Percent with interval; slices with too few images for an interval are left out.",
+        dense=True,
     )
 
 
@@ -63,7 +77,7 @@ def _at_chance(data: ReportData, order: list[str]) -> Notice | None:
         weak = chance_of(row)
         if row["metric"] in CHECKED and not set("@*+") & set(row["protocol"]) and weak:
             parts = cross_lingual(row["protocol"])
-            what = language_name(parts.language) if parts else plain_title(row["protocol"], row["metric"])
+            what = language_name(parts.language) if parts else plain_title(row["protocol"])
             kind = DIRECTION_TITLES[parts.direction] if parts else metric_title(row["metric"])
             found.setdefault((row["corpus"], what, weak), {}).setdefault(kind, set()).add(row["encoder"])
     joined: dict[tuple[str, str, tuple[str, ...], str], list[str]] = {}
@@ -75,8 +89,8 @@ def _at_chance(data: ReportData, order: list[str]) -> Notice | None:
         return None
     items = []
     for (corpus, state, names, same_kinds), whats in sorted(joined.items(), key=lambda i: (-len(i[0][2]), i[0])):
-        of_whom = "every encoder" if len(names) == len(order) > 1 else show.listing(list(names))
-        items.append(f"{show.listing(whats)}, {same_kinds} ({corpus}): {state} for {of_whom}")
+        of_whom = "every encoder" if len(names) == len(order) > 1 else show.some(list(names))
+        items.append(f"{show.some(whats)}, {same_kinds} ({corpus}): {state} for {of_whom}")
     if len(items) > NAMED:
         items = [*items[:NAMED], f"and {show.count(len(items) - NAMED, 'more line')}, in the tables below"]
     return Notice(title="Not better than chance", items=tuple(items), mark="bad")
@@ -96,9 +110,17 @@ def _failures(data: ReportData, order: list[str]) -> Cases | None:
     return Cases(
         id="answer-failures",
         caption=f"{show.count(len(chosen), 'failure')} of {order[0]}",
-        cases=tuple(case_of(data, data.queries[number - 1], number) for number in chosen),
-        note="The picture that belongs to the text, then what each encoder puts first. All cases are under failures.",
+        cases=tuple(_case(data, number, order[:WORST]) for number in chosen),
+        note="The picture that belongs to the text, then what each encoder puts first. More under failures.",
     )
+
+
+def _case(data: ReportData, number: int, encoders: list[str]) -> Case:
+    """A case with the answers of some encoders only."""
+    query = data.queries[number - 1]
+    case = case_of(data, query, number)
+    answers = tuple(answer for answer in case.answers if answer.encoder in encoders)
+    return dataclasses.replace(case, answers=answers, about=f"{plain_title(query.protocol)} · {query.corpus}")
 
 
 def _rank(data: ReportData, query: SelectedQuery, encoder: str) -> int:

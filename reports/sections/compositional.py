@@ -11,6 +11,7 @@ from reports.elements import charts
 from reports.elements.cells import metric_title, result_column
 from reports.elements.page import Block, Cell, Chart, Section, Table
 from reports.elements.tables import absent, measures, pivot, texts, value
+from reports.rows.names import named
 from reports.rows.report_data import ReportData
 
 PAIRS = "pair_accuracy"
@@ -47,10 +48,10 @@ def _winoground(data: ReportData, corpus: str) -> Table:
 
     return pivot(
         f"winoground-{corpus}",
-        f"{corpus} · winoground · percent of {show.count(n_examples, 'example')}",
+        f"{corpus} · binding (winoground) · percent of {show.count(n_examples, 'example')}",
         rows,
         texts("Encoder", str),
-        *(result_column(data, corpus, "winoground", m, group="winoground") for m in metrics),
+        *(result_column(data, corpus, "winoground", m, group=named("winoground")) for m in metrics),
         measures(
             "ties",
             lambda name: rows[name]["tie_share"],
@@ -120,7 +121,7 @@ def _by_tag(data: ReportData, corpus: str) -> list[Table]:
     headings = {p: p.partition("/")[2].replace("-", " ") for p in protocols}
     table = pivot(
         f"winoground-tags-{corpus}",
-        f"{corpus} · winoground by tag · group score in percent",
+        f"{corpus} · binding by tag (winoground/…) · group score in percent",
         encoders,
         texts("Encoder", str),
         *(result_column(data, corpus, p, WINOGROUND[-1], heading=heading) for p, heading in headings.items()),
@@ -141,7 +142,7 @@ def _pairs(data: ReportData, corpus: str) -> Table:
     chances = [data.ranked(corpus, p, PAIRS)[0]["chance"] for p in protocols]
     return pivot(
         f"pairs-{corpus}",
-        f"{corpus} · percent of items in which the right caption scores higher than its hard negatives",
+        f"{corpus} · hard negatives · percent of items in which the right caption scores higher than they do",
         [r["encoder"] for r in data.ranked(corpus, protocols[0], PAIRS)],
         texts("Encoder", str),
         *(

@@ -11,6 +11,7 @@ from reports.elements import charts
 from reports.elements.cells import described, difference_text, is_fraction, metric_title, range_text, value_text
 from reports.elements.page import Block, Cell, Chart, Mark, Section, Table
 from reports.elements.tables import ColumnOf, anchor, numbers, pivot, texts, value
+from reports.rows.names import named, plain_title
 from reports.rows.report_data import ReportData, Row, is_own
 from reports.rows.standing import SUM, decision_of, headline_tasks
 from reports.sections.leaderboard import HEADLINES
@@ -89,7 +90,9 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
         tooltip=charts.tooltips("encoder", "text", "words"),
     )
     x = alt.X(
-        "ci_low:Q", title=f"{metric_title(metric)}, {protocol}: minus {names[0]}, {unit}", scale=alt.Scale(zero=True)
+        "ci_low:Q",
+        title=f"{metric_title(metric)}, {plain_title(protocol)}: minus {names[0]}, {unit}",
+        scale=alt.Scale(zero=True),
     )
     margin = scale * (rows[0]["margin"] or 0.0)
     zero = alt.Chart(alt.Data(values=[{"low": -margin, "high": margin, "zero": 0}]))
@@ -105,7 +108,7 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
     return charts.finish(
         picture,
         name=anchor("differences", corpus, protocol, metric),
-        title=f"{corpus} · {protocol} · {described(data, metric)}: every encoder minus {names[0]}",
+        title=f"{named(protocol)} · {described(data, metric)} · {corpus}: every encoder minus {names[0]}",
         alt_text=f"Differences to {names[0]}. "
         + "; ".join(f"{p['encoder']}: {p['text']}, {p['words']}" for p in points)
         + ".",
@@ -122,9 +125,11 @@ def _point(data: ReportData, row: Row, scale: float) -> dict[str, Any]:
     return charts.interval_point(
         {**row, "encoder": row["encoder_a"], "value": row["difference"]},
         scale=scale,
+        unit="percentage points",
         text=text,
         words=row_words(data, row),
         state=found.state if found else "not tested",
+        minus=row["encoder_b"],
     )
 
 
@@ -160,7 +165,7 @@ def _pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> 
             lambda r: Cell(text=f"{r['encoder_a']} − {r['encoder_b']}", title=r["reason"] or ""),
             explain="The first minus the second",
         ),
-        texts("protocol", lambda r: r["protocol"]),
+        texts("task", lambda r: named(r["protocol"])),
         texts("metric", lambda r: metric_title(r["metric"])),
         numbers("difference", difference, explain=unit),
         texts("the first is", words),

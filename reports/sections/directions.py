@@ -6,28 +6,20 @@ import altair as alt
 
 from reports import format as show
 from reports.elements import charts
-from reports.elements.cells import axis_of, result_cell, result_column
+from reports.elements.cells import result_cell, result_column
 from reports.elements.page import Block, Cell, Chart, Section, Table
 from reports.elements.tables import ColumnOf, numbers, pivot, texts, value
+from reports.rows.names import DIRECTION_TITLES, VARIANTS, named
 from reports.rows.report_data import ReportData
 from reports.sections.leaderboard import HEADLINES
 
-PROTOCOLS = {  # protocol without its orientation to what it measures, in the order of the columns
-    "t2i/all": "every caption over every image",
-    "t2i/first": "the first caption of every image: a biased sample",
-    "t2i/ordinal-mean": "mean over the caption positions: the counterpart of i2t/symmetric-mean",
-    "t2i/1k": "mean of five folds of 1,000 images",
-    "t2i/cxc": "Crisscrossed Captions positives",
-    "t2i/eccv": "ECCV Caption positives",
-    "i2t/any": "every image over every caption, any caption of the image counts",
-    "i2t/any5": "as i2t/any over captions 0 to 4",
-    "i2t/symmetric-first": "every image over the first captions: one relevant item",
-    "i2t/symmetric-mean": "mean over the caption positions, one relevant item each",
-    "i2t/1k": "mean of five folds of 1,000 images",
-    "i2t/cxc": "Crisscrossed Captions positives",
-    "i2t/eccv": "ECCV Caption positives",
-}
-GROUND_TRUTHS = (("t2i/all", "R@1"), ("t2i/1k", "R@1"), ("t2i/cxc", "R@1"), ("t2i/eccv", "R@1"), ("t2i/eccv", "mAP@R"))
+GROUND_TRUTHS = (  # as displayed, protocol, metric
+    ("own captions", "t2i/all", "R@1"),
+    ("1,000 images", "t2i/1k", "R@1"),
+    ("CxC", "t2i/cxc", "R@1"),
+    ("ECCV", "t2i/eccv", "R@1"),
+    ("ECCV", "t2i/eccv", "mAP@R"),
+)
 EXTRA_METRICS = ("MRR", "median_rank", "mean_rank", "mAP@R", "R-Precision", "nDCG@10", "RSUM")
 
 
@@ -36,11 +28,10 @@ def section(data: ReportData) -> Section:
     blocks: list[Block | None] = []
     for corpus in data.corpus_names():
         with_recall = [p for p in data.protocols(corpus) if data.ranked(corpus, p, "R@1")]
-        protocols = [p for base in PROTOCOLS for p in with_recall if p.split("@")[0] == base]
+        protocols = [p for base in VARIANTS for p in with_recall if p.split("@")[0] == base]
         if set(protocols) <= set(HEADLINES):
             continue
-        axis = axis_of([row for p in protocols for row in data.ranked(corpus, p, "R@1")])
-        for direction, title in (("t2i", "text to image"), ("i2t", "image to text")):
+        for direction, title in DIRECTION_TITLES.items():
             if shown := [p for p in protocols if p.startswith(direction)]:
                 blocks.append(
                     pivot(
@@ -49,7 +40,9 @@ def section(data: ReportData) -> Section:
                         [r["encoder"] for r in data.ranked(corpus, shown[0], "R@1")],
                         texts("Encoder", str),
                         *(
-                            result_column(data, corpus, p, "R@1", heading=p, explain=_explain(p), axis=axis)
+                            result_column(
+                                data, corpus, p, "R@1", heading=named(p), explain=VARIANTS[p.split("@")[0]][1]
+                            )
                             for p in shown
                         ),
                         sortable=True,
@@ -60,14 +53,9 @@ def section(data: ReportData) -> Section:
         id="directions",
         title="Directions and protocols",
         lead="The same embeddings under every protocol. Text-to-image and image-to-text results are comparable only "
-        "under the symmetric protocols, where each query has one relevant item; i2t/any counts any of several.",
+        "with first captions or means over positions, where each query has one right item.",
         blocks=tuple(block for block in blocks if block is not None),
     )
-
-
-def _explain(protocol: str) -> str:
-    base, _, orientation = protocol.partition("@")
-    return PROTOCOLS[base] + (f"; late interaction, {orientation}" if orientation else "")
 
 
 def _further_metrics(data: ReportData, corpus: str) -> Table | None:
@@ -81,7 +69,7 @@ def _further_metrics(data: ReportData, corpus: str) -> Table | None:
         f"{corpus} · further metrics",
         data.encoder_names(corpus),
         texts("Encoder", str),
-        *(result_column(data, corpus, p, m, group=p, plain=True) for p, m in pairs),
+        *(result_column(data, corpus, p, m, group=named(p), plain=True) for p, m in pairs),
         sortable=True,
         dense=True,
         folded=f"Further metrics on {corpus}",
@@ -90,19 +78,19 @@ def _further_metrics(data: ReportData, corpus: str) -> Table | None:
 
 def _ground_truths(data: ReportData, corpus: str) -> Chart | None:
     """Ranks under the several ground truths as lines: where lines cross, the order changes."""
-    truths = {f"{m}, {p}": data.ranked(corpus, p, m) for p, m in GROUND_TRUTHS if data.ranked(corpus, p, m)}
+    truths = {f"{m}, {of}": rows for of, p, m in GROUND_TRUTHS if (rows := data.ranked(corpus, p, m))}
     names = [r["encoder"] for r in next(iter(truths.values()), ())]
-    if len(truths) < 2 or len(names) < 2 or not any("t2i/cxc" in t or "t2i/eccv" in t for t in truths):
+    if len(truths) < 2 or len(names) < 2 or not any("CxC" in t or "ECCV" in t for t in truths):
         return None
     ranks = {
         truth: {r["encoder"]: rank for rank, r in enumerate(rows, 1) if r["value"] is not None}
         for truth, rows in truths.items()
     }
     points = [
-        {"encoder": name, "truth": truth, "rank": ranks[truth][name], "order": i}
-        for i, truth in enumerate(truths)
-        for name in names
-        if name in ranks[truth]
+        charts.interval_point(row, truth=truth, rank=ranks[truth][row["encoder"]], order=i)
+        for i, (truth, rows) in enumerate(truths.items())
+        for row in rows
+        if row["encoder"] in ranks[truth]
     ]
     everyone = data.encoder_names()
     base = alt.Chart(alt.Data(values=points)).encode(
@@ -144,7 +132,7 @@ def _ground_truths(data: ReportData, corpus: str) -> Chart | None:
     return charts.finish(
         picture,
         name=f"truths-{corpus}",
-        title=f"Ranks under each ground truth, {corpus}",
+        title=f"Ranks under each ground truth, text to image, {corpus}",
         alt_text=f"Ranks of {show.count(len(names), 'encoder')} under {show.listing(list(truths))}. "
         f"{'; '.join(by_name)}.",
         data=pivot(

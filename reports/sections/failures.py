@@ -9,6 +9,7 @@ from reports.elements.gallery import Case, Filter, Gallery
 from reports.elements.page import Block, Cell, Section, Table
 from reports.elements.tables import absent, anchor, numbers, pivot, texts
 from reports.rows.ambiguity import CAUSES, LEADING, SHARE, WITHOUT
+from reports.rows.names import named
 from reports.rows.report_data import ReportData, Row, detail_of
 from reports.sections.cases import DIRECTIONS, case_of
 from reports.sections.leaderboard import retrieval_corpora
@@ -72,7 +73,7 @@ def _ambiguous(data: ReportData, corpus: str) -> Table | None:
         title,
         keys,
         texts("Encoder", lambda key: key[1]),
-        texts("Protocol", lambda key: key[0]),
+        texts("task", lambda key: named(key[0])),
         numbers("all queries", partial(mean, metric=LEADING, feature="all queries"), group="R@1"),
         numbers("another annotation", partial(mean, metric=WITHOUT, feature="annotation"), group="R@1 without"),
         numbers("agreement", partial(mean, metric=WITHOUT, feature="agreement"), group="R@1 without"),

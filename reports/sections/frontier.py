@@ -13,6 +13,7 @@ from reports.elements import charts
 from reports.elements.cells import result_column
 from reports.elements.page import Cell, Chart
 from reports.elements.tables import absent, numbers, pivot, texts, value
+from reports.rows.names import named, plain_title
 from reports.rows.report_data import ReportData, Row
 from reports.rows.speed import Rate, Speed, image_rate
 
@@ -79,7 +80,7 @@ def accuracy_over_speed(data: ReportData, corpus: str, protocol: str, metric: st
     points = _points(rows, rates)
     frontier = {p["encoder"]: p["frontier"] for p in points}
     alt_text = [
-        f"Scatter plot of {metric} under {protocol} over images per second for {show.count(len(rows), 'encoder')}.",
+        f"{metric}, {plain_title(protocol)}, over images per second for {show.count(len(rows), 'encoder')}.",
         *(f"{p['encoder']}: {p['text']} at {p['speed']}." for p in points),
         f"No other encoder is both faster and better than {show.listing([n for n in frontier if frontier[n]], 'or')}.",
     ]
@@ -88,13 +89,13 @@ def accuracy_over_speed(data: ReportData, corpus: str, protocol: str, metric: st
         f"Accuracy and speed on {corpus}",
         frontier,
         texts("Encoder", str),
-        result_column(data, corpus, protocol, metric, heading=f"{metric} ({protocol})", plain=True),
+        result_column(data, corpus, protocol, metric, heading=f"{metric}, {named(protocol)}", plain=True),
         numbers("images/s", lambda name: rate_cell(rates[name])),
         texts("on the frontier", lambda name: "yes" if frontier[name] else "no"),
     )
     devices = sorted({rates[name].device for name in frontier})
     return charts.finish(
-        _picture(points, f"{metric}, {protocol}, percent", metric, data.encoder_names()),
+        _picture(points, f"{metric}, {named(protocol)}, percent", metric, data.encoder_names()),
         name=f"speed-{corpus}",
         title=f"Accuracy against speed, {corpus}",
         alt_text=" ".join(alt_text),

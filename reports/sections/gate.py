@@ -6,6 +6,7 @@ from reports import format as show
 from reports.elements.cells import metric_title
 from reports.elements.page import Block, Cell, Mark, Notice, Section, Table
 from reports.elements.tables import measures, numbers, pivot, texts, value
+from reports.rows.names import named
 from reports.rows.report_data import ReportData, Row, detail_of
 
 ANALYSIS = "reference"
@@ -43,7 +44,7 @@ def _source(row: Row) -> str:
 
 def _sentence(row: Row) -> str:
     return (
-        f"{row['encoder']} on {row['corpus']}, {row['protocol']} {metric_title(row['metric'])}: "
+        f"{row['encoder']} on {row['corpus']}, {named(row['protocol'])}, {metric_title(row['metric'])}: "
         f"{show.percent(row['value'])} here, {show.percent(detail_of(row).get('published'))} published "
         f"({_source(row)})" + (f"; {row['reason']}" if row["reason"] else "")
     )
@@ -54,7 +55,7 @@ def _table(rows: list[Row]) -> Table:
 
     def protocol(row: Row) -> str:
         published = detail_of(row).get("published_protocol") or row["protocol"]
-        return row["protocol"] if published == row["protocol"] else f"{row['protocol']} (published: {published})"
+        return named(row["protocol"]) + (f"; published: {named(published)}" if published != row["protocol"] else "")
 
     def here(row: Row) -> Cell:
         return value(row["value"], show.percent(row["value"]), note=show.percent_range(row["ci_low"], row["ci_high"]))
@@ -74,7 +75,7 @@ def _table(rows: list[Row]) -> Table:
         ),
         texts("Encoder", lambda r: r["encoder"]),
         texts("corpus", lambda r: r["corpus"]),
-        texts("protocol", protocol),
+        texts("task", protocol),
         texts("metric", lambda r: metric_title(r["metric"])),
         numbers("here", here),
         measures("published", lambda r: detail_of(r).get("published"), show.percent),

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from reports import format as show
-from reports.elements.cells import axis_of, described, result_column, tie_cell
+from reports.elements.cells import described, result_column, tie_cell
 from reports.elements.page import Block, Cell, Section, Table
 from reports.elements.tables import ColumnOf, absent, anchor, measures, numbers, pivot, texts, value
+from reports.rows.names import named
 from reports.rows.report_data import ReportData, is_own
 from reports.rows.shareable import without_paths
 from reports.rows.speed import bytes_per_image, image_rate
@@ -61,7 +62,7 @@ def section(data: ReportData) -> Section:
         id="leaderboard",
         title="Leaderboard",
         lead="Percentage of queries with a relevant item among the first k, with confidence intervals. "
-        "The bar below a number shows the interval on one axis for each metric; the tick marks the value, "
+        "The bar below a number shows the interval, on one axis for each metric; the tick marks the value, "
         "the dotted line chance.",
         blocks=tuple(blocks),
     )
@@ -79,19 +80,18 @@ def _table(data: ReportData, corpus: str, protocols: list[str]) -> Table:
         columns.append(numbers("Rank", lambda name: _rank_cell(ranks.get(name)), explain=explain))
     for protocol in protocols:
         for metric in recall_metrics(data, corpus, protocol):
-            explain = f"{metric} under {protocol}, percent"
+            explain = f"{metric}, percent: {named(protocol)}"
             states = _states(data, corpus, protocol, metric) if metric == leading[1] else {}
-            axis = axis_of([row for p in protocols for row in data.ranked(corpus, p, metric)])
-            columns += [
-                result_column(data, corpus, protocol, metric, group=protocol, explain=explain, states=states, axis=axis)
-            ]
+            columns.append(
+                result_column(data, corpus, protocol, metric, group=named(protocol), explain=explain, states=states)
+            )
         columns += _tie_column(data, corpus, protocol, leading[1])
     if data.ranked(corpus, BOTH, "RSUM"):
-        explain = f"RSUM under {BOTH}, points of 600"
-        columns.append(result_column(data, corpus, BOTH, "RSUM", group="both", explain=explain))
+        explain = "Sum of R@1, R@5 and R@10 in both directions, points of 600"
+        columns.append(result_column(data, corpus, BOTH, "RSUM", group=named(BOTH), explain=explain))
     return pivot(
         f"leaderboard-{corpus}",
-        f"{corpus} · {show.listing(tuple(protocols))}",
+        corpus,
         order,
         *columns,
         *_cost_columns(data, corpus),
@@ -115,7 +115,7 @@ def _own_table(data: ReportData, corpus: str, metric: str) -> Table:
         encoders,
         texts("Encoder", str),
         *(
-            result_column(data, corpus, p, metric, heading=p, states=_states(data, corpus, p, metric))
+            result_column(data, corpus, p, metric, heading=named(p), states=_states(data, corpus, p, metric))
             for p in protocols[:MOST_PROTOCOLS]
         ),
         note=f"A metric of your own, in its own unit. Bold: {best} value"
@@ -138,7 +138,10 @@ def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> li
     explain = f"Percentage of queries with a tie; below it {metric} with all ties lost and all won"
     return [
         numbers(
-            "ties", lambda name: tie_cell(data.row(corpus, protocol, metric, name)), group=protocol, explain=explain
+            "ties",
+            lambda name: tie_cell(data.row(corpus, protocol, metric, name)),
+            group=named(protocol),
+            explain=explain,
         )
     ]
 
@@ -186,4 +189,4 @@ def _note(data: ReportData, corpus: str, protocol: str, metric: str, *, tested: 
         if tested
         else "Bold: highest value; not tested (run `capim compare`)."
     )
-    return f"{show.count(row['n_queries'], 'query', 'queries')} under {protocol}. {interval}{marks}"
+    return f"{show.count(row['n_queries'], 'query', 'queries')}, {named(protocol)}. {interval}{marks}"

@@ -26,6 +26,7 @@ from reports.rows.languages import (
     over_translators,
     translators,
 )
+from reports.rows.names import DIRECTION_TITLES
 from reports.rows.report_data import ReportData
 
 MEASURES = (
@@ -50,7 +51,7 @@ def section(data: ReportData) -> Section:
             blocks += [table for table in tables if table.rows]
     return Section(
         id="multilingual",
-        title="Languages",
+        title="Languages in detail",
         lead="The same images, searched in other languages. nDCG@20 measures the agreement of the ranked list in a "
         "language with that for the English original: consistency, not quality.",
         blocks=tuple(blocks),
@@ -73,7 +74,11 @@ def _columns(data: ReportData, corpus: str, cell: Callable[[T, str, str], Cell])
     }
 
     def column(direction: str, metric: str) -> ColumnOf[T]:
-        return numbers(f"{direction} {metric_title(metric)}", lambda row: cell(row, direction, metric))
+        return numbers(
+            metric_title(metric),
+            lambda row: cell(row, direction, metric),
+            group=f"{DIRECTION_TITLES[direction]} ({direction})",
+        )
 
     return [column(*measure) for measure in MEASURES if measure in stored]
 
@@ -98,7 +103,7 @@ def _heat_table(data: ReportData, corpus: str, encoders: list[str]) -> Table:
 
     return pivot(
         f"languages-{corpus}",
-        f"{corpus} · t2i/<language>/<translator> · R@1, mean over "
+        f"{corpus} · text to image (t2i/…) · R@1, percent, mean over "
         f"{show.count(len(translators(data, corpus)), 'translator')}",
         codes,
         LANGUAGE,
@@ -151,11 +156,11 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
         picture,
         name=f"languages-{corpus}-map",
         title=f"R@1 by language, encoder and translator, {corpus}",
-        alt_text=f"Heat map of R@1 under t2i for {show.count(len(codes), 'language')} and "
+        alt_text=f"Heat map of R@1, text to image, for {show.count(len(codes), 'language')} and "
         f"{show.count(len(ways), 'translator')}. {'; '.join(spread)}.",
         data=pivot(
             f"languages-{corpus}-data",
-            "R@1, t2i, per language and translator",
+            "R@1, text to image, per language and translator",
             codes,
             LANGUAGE,
             *(column(name, way) for name in encoders for way in ways),

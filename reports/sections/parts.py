@@ -10,6 +10,7 @@ from reports import format as show
 from reports.elements.cells import UNITS, described, difference_text, range_text, value_text
 from reports.elements.page import Cell, Mark, Table
 from reports.elements.tables import ColumnOf, absent, anchor, numbers, pivot, texts, value
+from reports.rows.names import named
 from reports.rows.report_data import ReportData, Row, detail_of, is_own
 from reports.sections.leaderboard import headlines
 from tasks.statistics.multiplicity import ALPHA
@@ -136,7 +137,7 @@ def _parts(data: ReportData, group: SliceGroup) -> list[Table]:
     shared = all(
         len({row["n_queries"] for name in columns.values() if (row := by_key.get((name, *part)))}) < 2 for part in parts
     )  # or hits and misses, say, of which every encoder has other numbers
-    title = f"{TITLES[group.analysis]} · {group.corpus} · {group.protocol}"
+    title = f"{TITLES[group.analysis]} · {group.corpus} · {named(group.protocol)}"
     unit = "" if group.analysis in RAW or is_own(group.metric) else ", percent"
     return [
         pivot(
@@ -167,7 +168,7 @@ def _disagreement(data: ReportData, group: SliceGroup) -> list[Table]:
     return [
         pivot(
             group.id("matrix"),
-            f"{group.corpus} · {group.protocol} · percent of queries that the row ranks first and the column misses",
+            f"{group.corpus} · {named(group.protocol)} · percent of queries that the row finds and the column misses",
             names,
             texts("Encoder", str),
             *(numbers(b, partial(against, b=b), group="wrong") for b in names),
@@ -194,11 +195,11 @@ def _hubs(data: ReportData, group: SliceGroup) -> list[Table]:
     def cell(name: str, feature: str) -> Cell:
         return slice_cell(by_key.get((name, feature)))
 
-    title = f"Worst hubs of {group.corpus} under {group.protocol}"
+    title = f"Worst hubs of {group.corpus} · {named(group.protocol)}"
     tables = [
         pivot(
             group.id(),
-            f"Hubs · {group.corpus} · {group.protocol}",
+            f"Hubs · {group.corpus} · {named(group.protocol)}",
             names,
             texts("Encoder", str),
             *(numbers(feature, partial(cell, feature=feature)) for feature in features),
@@ -227,7 +228,7 @@ def _families(data: ReportData, group: SliceGroup) -> list[Table]:
         for name in order(data, group.corpus, group.protocol, "R@1", group.rows)
         for pair in detail_of(by_encoder[name]).get("pairs", [])[:5]
     ]
-    title = f"Confused images, {group.corpus} under {group.protocol}"
+    title = f"Confused images of {group.corpus} · {named(group.protocol)}"
     table = pivot(
         group.id(),
         title,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from reports import format as show
 from reports.elements.page import Block, Cell, Section, Table, Text
 from reports.elements.tables import measures, numbers, pivot, texts
+from reports.rows.names import named
 from reports.rows.report_data import ReportData, Row
 from reports.rows.shareable import without_paths
 from reports.sections.ablations import rounding_cost
@@ -168,7 +169,7 @@ def _commands(data: ReportData) -> Table:
         "Commands that make the results of each protocol again",
         commands,
         texts("Corpus", lambda row: row[0]),
-        texts("protocol", lambda row: row[1]),
+        texts("task", lambda row: named(row[1])),
         texts("command", lambda row: row[2]),
         folded="Commands to reproduce the results of each protocol",
         note="For a corpus read from a folder, give the path of the folder instead of the name. Paths in the command "

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from reports import format as show
+from reports.elements.cells import metric_title
 from reports.elements.page import Cell, Section, Table
 from reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, texts, value
 from reports.format import PERCENT
 from reports.rows.report_data import ReportData, Row
+from reports.rows.standing import headline_tasks
 
 THESE, LIKE_THESE = "these corpora", "corpora like these"
 MACRO, BORDA = "macro mean", "borda"
@@ -56,7 +58,7 @@ def _table(data: ReportData) -> Table:
             )
     for corpus in json.loads(first["corpora"]):
         of_corpus = partial(_headline, means, corpus["corpus"])
-        explain = f"{corpus['headline']}, percent"
+        explain = f"{_plain(data, corpus)}, percent: {corpus['headline']}"
         columns.append(measures(corpus["corpus"], of_corpus, show.percent, group="headlines", explain=explain))
     ranked = show.count(first["n_encoders"], "encoder")
     return pivot(
@@ -95,12 +97,19 @@ def _ranks(row: Row) -> Cell:
     return value(-low - high / 1000, f"{low}" if low == high else f"{low}–{high}", mark="muted")
 
 
+def _plain(data: ReportData, corpus: Mapping[str, str]) -> str:
+    """What a headline is the mean of, in plain words; as it is stored where the report does not show it."""
+    tasks = headline_tasks(data, corpus["corpus"])
+    titles = [task.title.removesuffix(", mean over languages") for task in tasks]
+    return f"{metric_title(tasks[0].metric)}, {show.listing(titles)}" if tasks else corpus["headline"]
+
+
 def _note(data: ReportData, first: Row) -> Iterator[str]:
     """What the headlines are, what the intervals are, and what is not ranked, as sentences."""
     corpora = json.loads(first["corpora"])
-    yield "Headlines: " + "; ".join(f"{corpus['corpus']}: {corpus['headline']}" for corpus in corpora) + "."
+    yield "Headlines: " + "; ".join(f"{corpus['corpus']}: {_plain(data, corpus)}" for corpus in corpora) + "."
     if len({corpus["headline"].split(" under ")[0] for corpus in corpora}) > 1:
-        yield "They are different metrics: the macro mean is a mean of percentages; Borda counts only use their order."
+        yield "They are different metrics: the macro mean averages percentages; Borda counts only use their order."
     yield (
         f"On these corpora: images are resampled within each corpus, {show.percent(first['level'], 0)}{PERCENT} "
         f"intervals from {show.number(first['replicates'], 0)} replicates (seed {first['seed']}), corpora taken as "

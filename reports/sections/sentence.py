@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from reports import format as show
-from reports.elements.cells import difference_text, figure_text, is_fraction, range_text
+from reports.elements.cells import difference_text, figure_text, is_fraction, metric_title, range_text
 from reports.rows.conclusion import Conclusion, conclusions, leading, unread
 from reports.rows.languages import language_name
 from reports.rows.report_data import ReportData, Row
 from reports.rows.speed import Speed, image_rate
 from reports.rows.standing import Task, chance_of, decision, decision_of, values
 
+SHOWN = 3  # outcomes on different corpora in the sentence
 NO_RESULT = "No headline figure was evaluated: nothing to choose by."
 
 
@@ -22,20 +23,21 @@ def answer(data: ReportData) -> tuple[str, ...]:
 
 
 def _sentence(data: ReportData, found: list[Conclusion]) -> str:
-    main = leading(found)
+    main, undecided = leading(found), ""
     chosen = {c.names[0] for c in main if c.outcome == "one"}
     if len(main) == 1:
-        text = _of_one(data, main[0])
+        text, undecided = _of_one(data, main[0])
     elif len(chosen) == 1 and all(c.outcome == "one" for c in main):
         text = f"Choose {main[0].names[0]}: better than every other encoder on {_all_of([c.corpus for c in main])}"
     else:
-        text = "No encoder is best on every corpus: " + "; ".join(
-            f"{'; '.join(_brief(group[0]))} on {show.listing([c.corpus for c in group])}" for group in _groups(main)
-        )
+        groups = _groups(main)
+        parts = [f"{_brief(group[0])} on {show.some([c.corpus for c in group])}" for group in groups[:SHOWN]]
+        parts += [f"{show.count(len(groups) - SHOWN, 'other outcome')}, below"] * (len(groups) > SHOWN)
+        text = f"No encoder is best on every corpus: {'; '.join(parts)}"
     if len(chosen) == 1 and all(c.outcome == "one" for c in main):
         [best] = chosen
         text += _elsewhere_worse(data, found[len(main) :], best)
-    return f"{text}{_not_read(data)}."
+    return f"{text}{undecided}{_not_read(data)}."
 
 
 def _groups(found: list[Conclusion]) -> list[list[Conclusion]]:
@@ -45,69 +47,64 @@ def _groups(found: list[Conclusion]) -> list[list[Conclusion]]:
     return list(groups.values())
 
 
-def _brief(conclusion: Conclusion) -> list[str]:
-    names = list(conclusion.names)
-    return [
-        {
-            "one": names[0],
-            "alone": f"only {names[0]} was evaluated",
-            "equivalent": f"{show.listing(names)} are equivalent",
-            "undecided": f"undecided between {show.listing(names)}",
-            "untested": f"not tested ({names[0]} has the highest figures)",
-            "chance": "none is better than chance",
-        }[conclusion.outcome]
-    ]
+def _brief(conclusion: Conclusion) -> str:
+    names = conclusion.names
+    return {
+        "one": names[0],
+        "alone": f"only {names[0]} was evaluated",
+        "equivalent": f"{show.some(names)} are equivalent",
+        "undecided": f"undecided between {show.some(names)}",
+        "untested": f"not tested ({names[0]} has the highest figures)",
+        "chance": "none is better than chance",
+    }[conclusion.outcome]
 
 
 def _all_of(names: list[str]) -> str:
     return show.listing(names) if len(names) < 4 else f"all {len(names)} corpora"
 
 
-def _of_one(data: ReportData, conclusion: Conclusion) -> str:
+def _of_one(data: ReportData, conclusion: Conclusion) -> tuple[str, str]:
+    """What is concluded on one corpus, and what the tests leave undecided there."""
     names, tasks = list(conclusion.names), conclusion.tasks
     titles = show.listing([task.title for task in tasks])
     if conclusion.outcome == "chance":
-        return f"No choice: no encoder is better than chance on {titles} ({conclusion.corpus})"
+        return f"No choice: no encoder is better than chance on {titles} ({conclusion.corpus})", ""
     if conclusion.outcome == "alone":
         figures = [f"{figure_text(data.row(*task[:3], names[0]))} on {task.title}" for task in tasks]
-        return f"Only {names[0]} was evaluated: {tasks[0].metric} {show.listing(figures)}" + _weak(
-            data, tasks, names[0]
-        )
+        metric = metric_title(tasks[0].metric)
+        return f"Only {names[0]} was evaluated: {metric} {show.listing(figures)}{_weak(data, tasks, names[0])}", ""
     if conclusion.outcome == "untested":
         highest = [f"{next(iter(values(data, task)))} on {task.title}" for task in tasks]
-        return f"Not tested, so no choice: highest is {show.listing(highest)} (run `capim compare`)"
-    if conclusion.outcome == "one":
-        clauses = _clauses(data, tasks, names[0], conclusion.rival)
-        clauses += _speed(data, conclusion.corpus, names[0], conclusion.rival)
-        closest = (
-            f"against {conclusion.rival}, the closest, "
-            if len(conclusion.order) > 2
-            else f"against {conclusion.rival} "
-        )
-        return f"Choose {names[0]}: {closest}{', '.join(clauses)}{_weak(data, tasks, names[0])}"
+        return f"Not tested, so no choice: highest is {show.listing(highest)} (run `capim compare`)", ""
     if conclusion.outcome == "equivalent":
         within = _within(data, tasks[0], names[0], names[1])
         both = "both" if len(names) == 2 else "all"
         fast = "; ".join(f"{names[0]} is {clause}" for clause in _speed(data, conclusion.corpus, names[0], names[1]))
-        return f"Choose by cost: {show.listing(names)} are {both} equivalent{within} on {titles}" + (
+        return f"Choose by cost: {show.some(names)} are {both} equivalent{within} on {titles}" + (
             f"; {fast}" if fast else ""
-        )
+        ), ""
     first, second, *more = names if len(names) > 1 else [*names, conclusion.rival]
-    clauses = _clauses(data, tasks, first, second) + _speed(data, conclusion.corpus, first, second)
-    others = f" (and {show.count(len(more), 'other')})" if more else ""
-    return (
-        f"No winner: the tests do not decide between {first} and {second}{others}: {first} is {', '.join(clauses)}"
-        + _weak(data, tasks, first)
-    )
+    decided, undecided = _compared(data, conclusion, first, second)
+    if conclusion.outcome == "one":
+        closest = "the closest rival, " * (len(conclusion.order) > 2)
+        text = f"Choose {first}: compared with {second}, {closest}it is {decided}"
+    else:
+        others = f" (and {show.count(len(more), 'other')})" if more else ""
+        text = f"No winner: the tests do not separate {first} and {second}{others}"
+        text += f": {first} is {decided}" if decided else ""
+    return text + _weak(data, tasks, first), undecided
 
 
-def _clauses(data: ReportData, tasks: tuple[Task, ...], name: str, rival: str) -> list[str]:
-    """How an encoder stands against another on every task, in words."""
-    clauses = []
-    for task in tasks:
+def _compared(data: ReportData, conclusion: Conclusion, name: str, rival: str) -> tuple[str, str]:
+    """How an encoder stands against another on the tasks and in speed, and on which tasks this is undecided."""
+    decided, undecided = [], ""
+    for task in conclusion.tasks:
         words, _, more = state_words(data, task, name, rival).partition(" (")
-        clauses.append(f"{words} on {task.title}" + (f" ({more}" if more else ""))
-    return clauses
+        if words == "undecided":
+            undecided += f"; {task.title} is undecided" + (f" ({name} {more}" if more else "")
+        else:
+            decided.append(f"{words} on {task.title}")
+    return show.listing([*decided, *_speed(data, conclusion.corpus, name, rival)]), undecided
 
 
 def state_words(data: ReportData, task: Task, name: str, rival: str, *, short: bool = False) -> str:
@@ -198,7 +195,7 @@ def _elsewhere_worse(data: ReportData, others: list[Conclusion], name: str) -> s
                 parts.append(f"{state_words(data, task, name, best)} than {best} on {task.title}")
             elif state := chance_of(data.row(*task[:3], name)):
                 parts.append(f"{state} on {task.title}")
-    return f", but {show.listing(parts)}" if parts else ""
+    return f", but {show.some(parts)}" if parts else ""
 
 
 def _not_read(data: ReportData) -> str:

@@ -16,6 +16,7 @@ from reports.elements.cells import described, difference_text, is_fraction, metr
 from reports.elements.page import Block, Cell, Chart, Section, Table
 from reports.elements.tables import anchor, numbers, pivot, texts
 from reports.rows.ambiguity import LEADING, WITHOUT
+from reports.rows.names import named, plain_title
 from reports.rows.report_data import ReportData, Row, is_own
 from reports.sections import parts
 from reports.sections.compositional import pair_protocols
@@ -73,6 +74,7 @@ def _contrast_chart(
         charts.interval_point(
             r,
             scale=100.0 if is_fraction(metric) else 1.0,
+            unit="percentage points",
             text=f"{difference_text(metric, r['value'])}{points_} ({range_text(metric, r['ci_low'], r['ci_high'])})",
             feature=r["feature"],
         )
@@ -87,21 +89,23 @@ def _contrast_chart(
     )
     x = alt.X(
         "ci_low:Q",
-        title=f"{metric_title(metric)}, {protocol}: with minus without{',' * bool(points_)}{points_}",
+        title=f"{metric_title(metric)}, {plain_title(protocol)}: with minus without{',' * bool(points_)}{points_}",
         scale=alt.Scale(zero=True),
     )
     picture = alt.layer(
         alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(opacity=0.5).encode(x="zero:Q"),
         *charts.intervals(base, x, size=55, shape=charts.shape(names, everyone, legend=legend, sort=names)),
     ).properties(width=charts.WIDTH, height=max(120, len(features) * (14 + 9 * len(names))))
-    title = f"{TITLES.get(analysis, analysis)} · {corpus}" + (f" · {described(data, metric)}" if is_own(metric) else "")
+    title = f"{TITLES.get(analysis, analysis)} · {corpus} · {named(protocol)}" + (
+        f" · {described(data, metric)}" if is_own(metric) else ""
+    )
     name = anchor(analysis, corpus, protocol, metric)
     clear = [f"{p['feature']}, {p['encoder']}: {p['text']}" for p in points if p["ci_low"] > 0 or p["ci_high"] < 0]
     chart = charts.finish(
         picture,
         name=name,
         title=title,
-        alt_text=f"Differences of {metric} under {protocol} between queries with and without each of "
+        alt_text=f"Differences of {metric}, {plain_title(protocol)}, between queries with and without each of "
         f"{show.count(len(features), 'feature')}, for {show.count(len(names), 'encoder')}. "
         + (f"Intervals without zero: {'; '.join(clear)}." if clear else "Every interval includes zero."),
         data=_contrast_table(f"{name}-data", title, names, features, rows, kept, percent=is_fraction(metric)),

@@ -81,12 +81,14 @@ for (const one of tables) {
     setTimeout(() => { copy.textContent = "Copy as CSV"; }, 1500);
   });
   tools.append(copy);
-  box.prepend(tools);
+  if (one.body.rows.length > MOST_PLAIN) box.prepend(tools);
+  else box.querySelector(".scroll").after(tools);
 }
 for (const box of document.querySelectorAll("#page-tools input")) {
   box.addEventListener("change", () => {
     hiddenEncoders[box.checked ? "delete" : "add"](box.value);
     for (const { update } of tables) update();
+    if (typeof vegaEmbed === "function") drawAll();
   });
 }
 
@@ -222,9 +224,19 @@ for (const gallery of document.querySelectorAll(".gallery")) {
   viewer.addEventListener("close", () => opener.focus());
 }
 
-// Charts: the static picture stays until its chart is drawn, and where scripts or Vega fail.
+// Charts: the static picture stays until its chart is drawn, and where scripts or Vega fail. Hidden encoders are left
+// out of the data and of the scales, whose colours stay.
+const shown = (part) => {
+  if (Array.isArray(part)) return part.filter((each) => !hiddenEncoders.has(each?.encoder)).map(shown);
+  if (typeof part !== "object" || part === null) return part;
+  const made = Object.fromEntries(Object.entries(part).map(([key, value]) => [key, shown(value)]));
+  if (part.domain?.length === part.range?.length && part.domain?.some((name) => hiddenEncoders.has(name))) {
+    for (const ends of ["domain", "range"]) made[ends] = part[ends].filter((_, i) => !hiddenEncoders.has(part.domain[i]));
+  }
+  return made;
+};
 const draw = async (figure) => {
-  const spec = JSON.parse(figure.querySelector("script").textContent);
+  const spec = shown(JSON.parse(figure.querySelector("script").textContent));
   const canvas = figure.querySelector(".canvas");
   const stage = document.createElement("div");
   stage.className = "stage";
@@ -232,13 +244,19 @@ const draw = async (figure) => {
     spec.width = "container";
     spec.autosize = { type: "fit-x", contains: "padding" };
   }
+  for (const old of canvas.querySelectorAll(".stage")) old.remove();
   canvas.append(stage);
-  await vegaEmbed(stage, spec, { actions: false, renderer: "svg", tooltip: { theme: "capim" } });
-  canvas.querySelector(":scope > svg").remove();
+  const logLevel = hiddenEncoders.size ? 1 : 2; // a layer of hidden encoders alone is empty, which is no fault
+  await vegaEmbed(stage, spec, { actions: false, renderer: "svg", tooltip: { theme: "capim" }, logLevel });
+  canvas.querySelector(":scope > svg")?.remove();
 };
+let drawing = 0;
 const drawAll = async () => {
+  const mine = ++drawing;
+  delete document.documentElement.dataset.charts;
   for (const figure of document.querySelectorAll("figure.chart")) {
     await new Promise((done) => setTimeout(done)); // lets the page breathe between two charts
+    if (mine !== drawing) return; // another choice of encoders
     await draw(figure).catch((fault) => console.error(`chart ${figure.id}: ${fault.message}`));
   }
   document.documentElement.dataset.charts = "drawn";

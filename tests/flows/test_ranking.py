@@ -112,14 +112,15 @@ def test_a_ranking_goes_with_the_outcomes_of_any_of_its_encoders(workspace: Path
     assert stored(workspace) == []
 
 
-def test_the_report_begins_with_the_ranking(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_ranking_follows_the_first_screen(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert compare(workspace) == 0
     capsys.readouterr()
     assert main(["report", "--workspace", str(workspace)]) == 0
     page = Path(capsys.readouterr().out.strip())
     document = json.loads((page.parent / "results.json").read_text())
-    first = page.read_text("utf-8").partition("<table ")[2].partition("</table>")[0]
-    assert 'id="ranking-corpora"' in first
+    text = page.read_text("utf-8")
+    assert re.findall('<section id="([^"]+)"', text)[1:3] == ["breaks", "ranking"]
+    first = text.partition('<table id="ranking-corpora"')[2].partition("</table>")[0]
     assert re.findall(r'<span class="value">([^<]*)</span>', first)[:2] == ["strong", "1"]
     assert {row["encoder"] for row in document["rankings"]} == {"strong", "weak", "partial"}
     assert main(["report", "--corpora", "x,y", "--workspace", str(workspace)]) == 0

@@ -48,7 +48,17 @@ def test_the_table_shows_both_and_how_many_misses_are_ambiguous(demo_store: Stan
     [table] = next(s for s in report(demo_store).sections if s.id == "failures").blocks
     assert isinstance(table, Table)
     [row] = table.rows
-    assert [cell.text for cell in row] == ["tiny-clip", "t2i/all", "62.0", "65.0", "–", "65.0", "76", "10", "–"]
+    assert [cell.text for cell in row] == [
+        "tiny-clip",
+        "text to image (t2i/all)",
+        "62.0",
+        "65.0",
+        "–",
+        "65.0",
+        "76",
+        "10",
+        "–",
+    ]
     assert row[2].note == "60.0–64.0"
     assert row[3].title == "190 queries in 40 clusters"
     assert [cell.title for cell in (row[4], row[8])] == ["cannot be known here"] * 2

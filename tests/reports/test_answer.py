@@ -38,6 +38,11 @@ def answer(made: Report) -> Section:
     return made.sections[0]
 
 
+def breaks(made: Report) -> Section:
+    assert made.sections[1].id == "breaks", "beside the grid"
+    return made.sections[1]
+
+
 def grid(made: Report) -> dict[tuple[str, str], str]:
     """Encoder and column to the state in the grid."""
     [table] = [b for b in answer(made).blocks if isinstance(b, Table) and b.id == "answer-grid"]
@@ -49,7 +54,8 @@ def grid(made: Report) -> dict[tuple[str, str], str]:
 def test_equal_on_one_direction_and_better_on_the_other_is_a_choice() -> None:
     made = report(tied_on_one_direction("a", "b"))
     assert sentence(made) == (
-        "Choose a: against b equivalent within 1 point on text to image, 20.0 points better on image to text."
+        "Choose a: compared with b, it is equivalent within 1 point on text to image and 20.0 points better on "
+        "image to text."
     )
     assert grid(made)["b", "text to image"] == "equivalent"
     assert grid(made)["b", "image to text"] == "20.0 points worse"
@@ -57,8 +63,10 @@ def test_equal_on_one_direction_and_better_on_the_other_is_a_choice() -> None:
 
 def test_an_undecided_direction_says_how_much_worse_it_could_be() -> None:
     made = report(tied_on_one_direction("a", "b", "c", p_equivalent=0.6))
-    assert "undecided on text to image (could be up to 1.0 point worse)" in sentence(made)
-    assert sentence(made).startswith("Choose a: against b, the closest, ")
+    assert sentence(made) == (
+        "Choose a: compared with b, the closest rival, it is 20.0 points better on image to text; "
+        "text to image is undecided (a could be up to 1.0 point worse)."
+    )
     assert grid(made)["c", "text to image"] == "undecided: up to 1.0 point worse"
 
 
@@ -68,8 +76,10 @@ def test_one_direction_each_is_no_winner() -> None:
         if row["protocol"] == "t2i/all":
             row.update(difference=-0.05, ci_low=-0.06, ci_high=-0.04, p_adjusted=0.001, p_equivalent=1.0)
     text = sentence(report(store))
-    assert text.startswith("No winner: the tests do not decide between a and b: a is 5.0 points worse on text to image")
-    assert "20.0 points better on image to text" in text
+    assert text == (
+        "No winner: the tests do not separate a and b: a is 5.0 points worse on text to image and 20.0 points better "
+        "on image to text."
+    )
 
 
 def test_better_on_one_direction_alone_is_no_winner_where_both_together_are_undecided() -> None:
@@ -77,7 +87,7 @@ def test_better_on_one_direction_alone_is_no_winner_where_both_together_are_unde
     for row in store.tables["comparisons"]:
         if row["metric"] == "RSUM":
             row["p_adjusted"] = 0.3
-    assert sentence(report(store)).startswith("No winner: the tests do not decide between a and b")
+    assert sentence(report(store)).startswith("No winner: the tests do not separate a and b: ")
 
 
 def test_equivalent_on_both_directions_is_a_choice_by_cost() -> None:
@@ -100,7 +110,7 @@ def test_below_chance_is_said_as_such_everywhere() -> None:
     assert "but below chance on text to image" in sentence(made)
     assert grid(made)["a", "text to image"] == "below chance; highest"
     assert grid(made)["b", "image to text"].startswith("at chance; ")
-    [notice] = [b for b in answer(made).blocks if isinstance(b, Notice)]
+    [notice] = [b for b in breaks(made).blocks if isinstance(b, Notice)]
     assert notice.items == (
         "text to image, R@1 (photos): below chance for every encoder",
         "image to text, R@1 (photos): at chance for b",

@@ -74,10 +74,10 @@ def test_a_part_that_differs_between_encoders_shows_the_queries_of_each() -> Non
 
 def test_a_suspect_stands_at_the_top_of_the_report() -> None:
     report = report_of(read_report_data(coco(n_images=8, n_models=2, n_languages=1)))
-    assert [s.id for s in report.sections][:2] == ["answer", "gate"]
+    assert [s.id for s in report.sections][:3] == ["answer", "breaks", "gate"]
     notice = next(s for s in report.sections if s.id == "gate").blocks[0]
     assert isinstance(notice, Notice)
-    assert "siglip2-so400m on coco-karpathy, t2i/all R@1: 55.3 here, 74.3 published" in notice.items[0]
+    assert "siglip2-so400m on coco-karpathy, text to image (t2i/all), R@1: 55.3 here, 74.3 published" in notice.items[0]
 
 
 def test_a_sample_is_said_not_to_be_compared_with_published_figures() -> None:

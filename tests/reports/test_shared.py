@@ -6,13 +6,16 @@ import csv
 import json
 import os
 import re
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 
+from reports.elements import charts
+from reports.render import render_markdown
 from reports.write import results_schema, write_report
 from tests.reports.large import coco
-from tests.reports.stand_in import StandIn
+from tests.reports.stand_in import StandIn, comparison, corpus, report, result, spec
 
 DOCS = Path(__file__).parents[2] / "docs" / "results.schema.json"
 
@@ -40,6 +43,32 @@ def test_markdown_is_short_and_has_its_pictures(folder: Path) -> None:
     assert len(text.encode()) < 30_000
     assert named and all((folder / "figures" / name).is_file() for name in named)
     assert "report.html#slices" in text
+
+
+def test_markdown_of_forty_encoders_on_twelve_corpora_is_short_and_names_what_it_leaves_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(charts, "_draw", lambda _spec, prefix: f"<svg>{prefix}</svg>")  # most of the time
+    encoders, corpora = [f"encoder-with-a-name-{i:02}" for i in range(40)], [f"corpus-{i:02}" for i in range(12)]
+    store = StandIn(
+        specs={name: spec(name) for name in encoders}, contents={name: corpus(name, n_images=4) for name in corpora}
+    )
+    for name in corpora:
+        for at, encoder in enumerate(encoders):
+            for protocol, bonus in (("t2i/all", 0.0), ("i2t/any", 0.1)):
+                result(store, encoder, name, protocol, "R@1", 0.3 + at / 100 + bonus, chance=0.32)
+    for a, b in combinations(encoders, 2):
+        for protocol in ("t2i/all", "i2t/any"):
+            comparison(store, corpora[0], protocol, "R@1", a, b, -0.001, 0.9)
+    made = report(store)
+    text = render_markdown(made, page="report.html")
+    assert len(text.encode()) < 30_000
+    assert len(made.answer) < 400, "a sentence does not list forty names"
+    left_out = re.findall(r"Left out here: \[[^]]+\]\(report\.html#([a-z]+)\)", text)
+    assert "differences" in left_out and "answer" not in left_out
+    assert len(re.findall("^## ", text, re.MULTILINE)) == len(made.sections), "every section is named"
+    rows, more = re.search(r"((?:\|.*\n)+)\s*\[(\d+) more rows\]\(report\.html#answer-grid\)", text).groups()  # type: ignore[union-attr]
+    assert rows.count("\n") - 2 + int(more) == len(encoders)
 
 
 def test_results_follow_their_schema(folder: Path) -> None:

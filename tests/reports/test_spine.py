@@ -50,9 +50,9 @@ def test_a_partial_run_has_no_empty_sections(demo_store: StandIn) -> None:
 
 def test_every_figure_carries_interval_and_protocol(demo_store: StandIn) -> None:
     markdown = render_markdown(report(demo_store))
-    assert "t2i/all R@1" in markdown
+    assert "text to image (t2i/all) R@1" in markdown
     assert "**62.0** (58.0–66.0)" in markdown
-    assert "winoground text" in markdown
+    assert "binding (winoground) text score" in markdown
 
 
 def test_skipped_images_are_listed_with_their_reason(demo_store: StandIn) -> None:

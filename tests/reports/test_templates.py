@@ -46,7 +46,9 @@ def test_figures_are_drawn_for_light_and_for_dark_paper() -> None:
     assert sorted(files) == ["sha1.jpg", "speed-shapes-dark.svg", "speed-shapes.csv", "speed-shapes.svg"]
     assert "currentColor" not in str(files["speed-shapes.svg"]) + str(files["speed-shapes-dark.svg"])
     assert files["speed-shapes.svg"] != files["speed-shapes-dark.svg"]
-    assert files["speed-shapes.csv"] == "Encoder,R@1\ntiny-clip,0.827\n"
+    assert files["speed-shapes.csv"] == (
+        b"encoder,rate,value,low,high,unit\ntiny-clip,2606,82.7,79.9,85.3,percent\ntiny-colpali,900,81.6,,,percent\n"
+    ), "one row per value, with encoder, interval and unit; no interval of no width"
 
 
 @pytest.mark.parametrize(
