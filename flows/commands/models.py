@@ -49,6 +49,7 @@ def _encoders() -> Iterator[dict[str, Any]]:
 
     for name, entry in catalog().items():
         spec = entry.spec
+        roles = ADAPTERS[spec.adapter].roles
         yield {
             "name": name,
             "adapter": spec.adapter,
@@ -57,6 +58,8 @@ def _encoders() -> Iterator[dict[str, Any]]:
             "dim": spec.dim,
             "precision": spec.precision,
             "storage": spec.storage,
+            "roles": "query, document" if roles else "",
+            "prompt": spec.options.get("caption_template", "the checkpoint's own" if roles else ""),
             "millions": entry.parameters,
             "licence": entry.licence,
             "needs": entry.needs,

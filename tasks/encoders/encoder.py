@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor, nn
 
-Inputs: TypeAlias = "Mapping[str, Tensor | list[Any] | str]"
+Inputs: TypeAlias = "Mapping[str, Tensor | list[Any] | str | int | None]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Prepared:
 
     Attributes:
         modality: Images or captions.
-        inputs: The model's inputs by name. Tensors and lists have one row per item; a string applies to all items.
+        inputs: The model's inputs by name. Tensors and lists have one row per item; any other value applies to all.
         n_tokens: int32, shape ``(n,)``: tokens that the model sees, with special tokens, without padding; for
             images the number of patches; 0 if unknown.
         truncated: bool, shape ``(n,)``: the item was longer than the model takes.
@@ -48,7 +48,7 @@ class Prepared:
         rows = slice(start, stop)
         return Prepared(
             modality=self.modality,
-            inputs={name: v if isinstance(v, str) else v[rows] for name, v in self.inputs.items()},
+            inputs={name: v if v is None or isinstance(v, str | int) else v[rows] for name, v in self.inputs.items()},
             n_tokens=self.n_tokens[rows],
             truncated=self.truncated[rows],
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,15 +41,33 @@ def check_device(device: str) -> None:
 
 
 def move(inputs: Inputs, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
-    """Inputs on the device, floating tensors in the model's type; from pinned memory the copy is asynchronous."""
+    """Inputs on the device, floating tensors in the model's type; from pinned memory the copy is asynchronous.
+
+    A list of tensors, which :func:`rows_of_items` made, becomes one tensor again.
+    """
     moved: dict[str, Any] = {}
     for name, value in inputs.items():
+        if isinstance(value, list) and value and isinstance(value[0], Tensor):
+            value = torch.cat(value)  # noqa: PLW2901
         if isinstance(value, Tensor):
             to = dtype if value.is_floating_point() else value.dtype
             moved[name] = value.to(device=device, dtype=to, non_blocking=value.is_pinned())
         else:
             moved[name] = value
     return moved
+
+
+def rows_of_items(inputs: Mapping[str, Any], n_items: int) -> dict[str, Any]:
+    """The inputs with one entry per item: the patches of all images in one tensor become a list of one per image.
+
+    Processors that keep the aspect ratio return ``image_grid_thw``, shape ``(n_images, 3)``: how many patches each has.
+    """
+    grid = inputs.get("image_grid_thw")
+    counts = [] if grid is None else grid.prod(dim=1).tolist()
+    return {
+        name: list(value.split(counts)) if counts and name == "pixel_values" and len(value) != n_items else value
+        for name, value in inputs.items()
+    }
 
 
 def join(parts: Sequence[Prepared], *, pinned: bool) -> Prepared:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
 import sys
@@ -11,18 +12,32 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from store.errors import RequestError
 from store.types import EncoderSpec
-from tasks.encoders import catalog, encode_captions, entry_from, identity_gap, load_encoder, resolve
+from tasks.encoders import (
+    ADAPTERS,
+    catalog,
+    encode_captions,
+    encode_images,
+    entry_from,
+    identity_gap,
+    load_encoder,
+    resolve,
+)
 from tasks.encoders.adapters.late_interaction import FAMILIES
 from tasks.encoders.checkpoints.checkpoint import digest_of, folder_of
+from tasks.encoders.checkpoints.prompts import prompts_of
+from tasks.encoders.conformance.inputs import six_scenes
 from tasks.encoders.conformance.suite import check_encoder
 from tests.encoders.families.hub import commit
+from tests.encoders.families.sentence import PROMPTS
 from tests.encoders.families.table import CASES
 from tests.encoders.own_module import write_module, write_weights
 
+PLAIN_PROMPT = "<|vision_start|><|image_pad|><|vision_end|>"
 NAMED = 'files = ["weights.npy"]\n'
 _recordings: list[list[Path]] = []
 
@@ -222,7 +237,84 @@ def test_a_query_has_the_processors_own_form_unless_the_spec_says_otherwise(name
     assert resolve(own) == own
 
 
-def test_the_catalogs_late_interaction_models_have_their_processors_queries() -> None:
-    templates = {e.spec.options.get("caption_template") for e in catalog().values() if e.spec.vectors == "multi"}
-    own = {family.query_template({"pad_token": "<pad>"}) for family in FAMILIES.values()}
-    assert templates - own == {"{caption}"}  # tiny-colpali was trained without the augmentation tokens
+def test_only_the_model_that_was_trained_so_has_a_query_form_of_its_own_in_the_catalog() -> None:
+    named = {e.name: e.spec.options for e in catalog().values() if e.spec.options and ADAPTERS[e.adapter].roles}
+    assert named == {"tiny-colpali": {"caption_template": "{caption}"}}  # trained without the augmentation tokens
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_the_image_prompt_of_a_family_is_its_processors(model_type) -> None:
+    import colpali_engine.models as col
+
+    family = FAMILIES[model_type]
+    processor = getattr(col, family.processor)
+    written = inspect.getsource(processor.process_images) if family.chat else processor.visual_prompt_prefix
+    assert family.image_prompt in written
+
+
+def test_another_image_prompt_is_another_model_with_other_vectors(family) -> None:
+    image = six_scenes()[0][:1]
+    usual, other = (load_encoder(replace(family("colqwen2"), options=o)) for o in ({}, {"image_prompt": PLAIN_PROMPT}))
+    assert usual.spec.fingerprint != other.spec.fingerprint
+    assert encode_images(other, image).counts[0] < encode_images(usual, image).counts[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ("query", PROMPTS["query"], "document", PROMPTS["document"])),
+        ({"image_role": "query"}, ("query", PROMPTS["query"], "query", PROMPTS["query"])),
+        ({"caption_role": "none"}, ("none", "", "document", PROMPTS["document"])),
+        ({"caption_prompt": "Find."}, ("query", "Find.", "document", PROMPTS["document"])),
+    ],
+)
+def test_roles_and_prompts_are_those_of_the_checkpoint_unless_the_suite_says_otherwise(
+    options, expected, family
+) -> None:
+    spec = resolve(replace(family("qwen3-vl-embedding"), options=options))
+    names = ("caption_role", "caption_prompt", "image_role", "image_prompt")
+    assert tuple(spec.options[name] for name in names) == expected
+    assert resolve(spec) == spec
+    assert (spec.fingerprint == resolve(family("qwen3-vl-embedding")).fingerprint) == (not options)
+
+
+def test_an_unknown_role_is_refused_with_the_known_ones(family) -> None:
+    with pytest.raises(RequestError, match="caption_role must be 'query' or 'document' or 'none', got 'search'"):
+        resolve(replace(family("multi-vector"), options={"caption_role": "search"}))
+
+
+def test_a_prompt_in_a_suite_is_the_prompt_of_the_library(family) -> None:
+    from sentence_transformers import MultiVectorEncoder
+
+    encoder = load_encoder(replace(family("multi-vector"), options={"caption_prompt": "Find."}))
+    theirs = MultiVectorEncoder(str(folder_of(encoder.spec)), device="cpu").encode_query("a red bus", prompt="Find.")
+    np.testing.assert_allclose(encode_captions(encoder, ["a red bus"]).values, theirs.numpy(), atol=2e-6)
+
+
+def test_the_markers_of_pylate_come_before_its_prompts() -> None:
+    spec = EncoderSpec(name="x", adapter="sentence_transformers", checkpoint="a/b", dim=8, vectors="multi")
+    config = {"query_prefix": "[Q] ", "document_prefix": "[D] ", "prompts": {"query": "find: "}}
+    options = prompts_of(spec, [lambda name: config if name == "config_sentence_transformers.json" else None])
+    assert (options["caption_prompt"], options["image_prompt"]) == ("[Q] find: ", "[D] ")
+
+
+@pytest.mark.parametrize(
+    ("name", "vectors", "message"),
+    [
+        ("colqwen2", "single", "holds a ColQwen2, so that vectors must be 'multi', got 'single'"),
+        ("biqwen2.5", "multi", "holds a BiQwen2_5, so that vectors must be 'single', got 'multi'"),
+        ("multi-vector", "single", "is a MultiVectorEncoder, so that vectors must be 'multi', got 'single'"),
+        ("colqwen2-hf", "single", "is a MultiVectorEncoder, so that vectors must be 'multi'"),
+        ("qwen3-vl-embedding", "multi", "is a SentenceTransformer, so that vectors must be 'single'"),
+    ],
+)
+def test_a_model_of_the_other_kind_of_vectors_is_not_converted(name, vectors, message, family) -> None:
+    with pytest.raises(RequestError, match=message):
+        load_encoder(replace(family(name), vectors=vectors, storage="float32"))
+
+
+def test_check_says_in_which_role_and_with_which_prompt_items_are_encoded(family) -> None:
+    rows = (row for row in check_encoder(family("qwen3-vl-embedding")) if row.check == "roles and prompts")
+    assert next(rows).detail == (
+        f"captions as query with {PROMPTS['query']!r}, images as document with {PROMPTS['document']!r}"
+    )

@@ -1,9 +1,10 @@
-"""Late-interaction models of colpali_engine: one 128-dimensional vector per image patch and per caption token.
+"""Models of colpali_engine: one vector per image patch and caption token (Col), or one per item (Bi).
 
-The vectors are taken before the model's own normalisation, so that their norms can be stored; padding is dropped by
-the attention mask. A checkpoint is either complete or a LoRA adapter over a base model in a second repository. Captions
-are queries in the form of the processor's own ``process_queries``, unless the option ``caption_template`` says
-otherwise; ``resolve`` writes that form into the options.
+Many vectors are taken before the model's own normalisation, so that their norms can be stored; padding is dropped by
+the attention mask. A Bi model pools and normalises by itself. A checkpoint is either complete or a LoRA adapter over a
+base model in a second repository. Captions are queries in the form of the processor's own ``process_queries``, images
+are documents with the processor's prompt, unless the options ``caption_template`` and ``image_prompt`` say otherwise;
+``resolve`` writes both into the options.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from torch import Tensor
 
 from store.errors import RequestError
 from store.types import Embeddings, EncoderSpec
-from tasks.encoders.adapters.late_interaction import FAMILIES, LateInteractionFamily
+from tasks.encoders.adapters.late_interaction import FAMILIES, KINDS, LateInteractionFamily
 from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from tasks.encoders.captions import max_length_of
-from tasks.encoders.checkpoints.checkpoint import base_folder, folder_of
+from tasks.encoders.checkpoints.checkpoint import base_folder, folder_of, json_file
 from tasks.encoders.checkpoints.related_repositories import adapter_over_pinned_base
 from tasks.encoders.checkpoints.weights import check_number_of_weights, check_weights_loaded, loaded_quietly
 from tasks.encoders.device import full_float32
@@ -32,47 +33,55 @@ from tasks.encoders.tensors import DTYPES, move, ragged_embeddings
 
 
 class ColVision(LoadedEncoder):
-    """A late-interaction model."""
+    """A model of colpali_engine."""
 
     def __init__(
         self, spec: EncoderSpec, device: str, *, model: Any, processor: Any, family: LateInteractionFamily
     ) -> None:
         logits = {"logits_to_keep": 1} if family.language_head else {}
         projected: list[Tensor] = []
-        getattr(model, family.projection).register_forward_hook(
-            lambda _module, _inputs, output: projected.append(output)
-        )
+        if spec.vectors == "multi":
+            getattr(model, family.projection).register_forward_hook(
+                lambda _module, _inputs, output: projected.append(output)
+            )
 
         def forward(**inputs: Any) -> Tensor:
             projected.clear()  # a forward pass that ran out of memory may have left its vectors here
-            model(**inputs, **logits)
-            return projected.pop()
+            pooled: Tensor = model(**inputs, **logits)
+            return projected.pop() if projected else pooled
 
-        super().__init__(spec, device, modules=[model], forwards={"image": forward, "caption": forward})
+        super().__init__(
+            spec,
+            device,
+            modules=[model],
+            forwards={"image": forward, "caption": forward},
+            image_token=str(processor.image_token),
+        )
         self.joins_images = family.joins_images
         self._processor = processor
         self._family = family
+        self._image_prompt = str(spec.options["image_prompt"])
+        processor.visual_prompt_prefix = self._image_prompt
         limit = getattr(model.config.get_text_config(), "max_position_embeddings", 512)
         self._max_length = max_length_of(spec, default=min(limit, 512), limit=limit)
 
     def pixels(self, images: list[Image]) -> Inputs:
         """The processor's pixels and image prompt."""
         with self._tokenizing:  # the processor tokenises its image prompt
-            batch = dict(self._processor.process_images(images))
+            if self._family.chat:
+                turn = self._turn({"type": "image"}, {"type": "text", "text": self._image_prompt})
+                batch = self._read(text=[turn] * len(images), images=[[image] for image in images])
+            else:
+                batch = dict(self._processor.process_images(images))
         batch.pop("labels", None)
         return batch
 
-    def prepare_captions(self, captions: Sequence[str]) -> Prepared:
-        """Captions in their template, tokenised and truncated at the model's length.
-
-        A caption that contains the processor's image token is text too: spaces are put between its characters.
-        """
-        token = str(self._processor.image_token)
-        return super().prepare_captions([caption.replace(token, " ".join(token)) for caption in captions])
-
     def tokens(self, texts: list[str]) -> tuple[Inputs, NDArray[np.integer], NDArray[np.bool_]]:
         """The processor's token ids and mask."""
-        batch = dict(self._processor.process_texts(texts))
+        if self._family.chat:
+            batch = self._read(text=[self._turn({"type": "text", "text": text}) for text in texts])
+        else:
+            batch = dict(self._processor.process_texts(texts))
         lengths = batch["attention_mask"].sum(dim=1).numpy()
         if lengths.max() > self._max_length:
             batch = {name: self._truncated(value, batch["attention_mask"]) for name, value in batch.items()}
@@ -81,11 +90,21 @@ class ColVision(LoadedEncoder):
         return batch, np.minimum(lengths, self._max_length), lengths > self._max_length
 
     def embed(self, prepared: Prepared) -> Embeddings:
-        """The projected last hidden states without padding, normalised."""
+        """The projected last hidden states without padding, normalised; for a Bi model its pooled vector."""
+        if self.spec.vectors == "single":
+            return super().embed(prepared)
         with full_float32():
             inputs = move(prepared.inputs, torch.device(self.device), self.dtype)
             features = self.forwards[prepared.modality](**inputs)
             return ragged_embeddings(features, inputs["attention_mask"].bool(), prepared, self.spec)
+
+    def _turn(self, *content: dict[str, str]) -> str:
+        """One turn of a conversation, as the checkpoint's chat template writes it."""
+        message = [{"role": "user", "content": list(content)}]
+        return str(self._processor.tokenizer.apply_chat_template(message, tokenize=False))
+
+    def _read(self, **items: Any) -> dict[str, Any]:
+        return dict(self._processor(**items, padding="longest", return_tensors="pt"))
 
     def _truncated(self, values: Tensor, mask: Tensor) -> Tensor:
         """The first tokens of every row, as many as the model takes, padded on the side of the family."""
@@ -106,19 +125,46 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> ColVisio
     if config.model_type not in FAMILIES:
         raise RequestError(
             f"encoder {spec.name!r}: {spec.checkpoint} is a {config.model_type!r} model; adapter colvision loads "
-            f"{', '.join(FAMILIES)}"
+            f"{', '.join(FAMILIES)}, and adapter sentence_transformers the late-interaction models of transformers"
         )
     family = FAMILIES[config.model_type]
     with loaded_quietly():
-        model = _load_model(getattr(colpali_engine.models, family.model), spec, folder, base)
+        name = _class_of(spec, family, folder, known=dir(colpali_engine.models))
+        model = _load_model(getattr(colpali_engine.models, name), spec, folder, base)
         processor = getattr(colpali_engine.models, family.processor).from_pretrained(folder)
     # Pillow resizes as in training; torchvision's resize differs by up to 0.015
     processor.image_processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
     return ColVision(spec, device, model=model, processor=processor, family=family)
 
 
+def _class_of(spec: EncoderSpec, family: LateInteractionFamily, folder: Path, *, known: Sequence[str]) -> str:
+    """The class of colpali_engine that the checkpoint names, or the usual one of its family.
+
+    Raises:
+        RequestError: It gives the other kind of vectors than the spec says.
+    """
+    trained = (json_file(folder / "adapter_config.json") or {}).get("auto_mapping") or {}
+    declared = [
+        *((json_file(folder / "config.json") or {}).get("architectures") or []),
+        trained.get("base_model_class"),
+    ]
+    for name in declared:
+        if name in known and name.startswith(tuple(KINDS.values())):
+            if name.startswith(KINDS[spec.vectors]):
+                return str(name)
+            other = next(kind for kind, prefix in KINDS.items() if name.startswith(prefix))
+            raise RequestError(
+                f"encoder {spec.name!r}: {spec.checkpoint} holds a {name}, so that vectors must be {other!r}, "
+                f"got {spec.vectors!r}"
+            )
+    return KINDS[spec.vectors] + family.name
+
+
 def _load_model(cls: Any, spec: EncoderSpec, folder: Path, base: Path | None) -> Any:
-    settings = {"dtype": DTYPES[spec.precision], "output_loading_info": True, "attn_implementation": "sdpa"}
+    settings: dict[str, Any] = {"dtype": DTYPES[spec.precision], "output_loading_info": True}
+    settings["attn_implementation"] = "sdpa"
+    if not hasattr(cls, "_checkpoint_conversion_mapping"):
+        settings["key_mapping"] = {}  # colpali_engine 0.3 asks transformers for this table, which version 5 has moved
     if base is None:
         model, report = cls.from_pretrained(folder, **settings)
     else:

@@ -1,4 +1,4 @@
-"""The late-interaction families of colpali_engine: how each is loaded, and how it takes a caption as a query.
+"""The families of colpali_engine: how each is loaded, and how it takes a caption as a query and an image as a document.
 
 Read without colpali_engine and torch, so that a spec can be resolved without loading a model.
 """
@@ -9,7 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from store.types import VectorKind
+
 AUGMENTATION_TOKENS = 10  # that colpali_engine's process_queries puts after a query
+# first part of the name of a class of colpali_engine, by what it gives for an item
+KINDS: dict[VectorKind, str] = {"multi": "Col", "single": "Bi"}
+_QWEN_IMAGE = "<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|>Describe the image.<|im_end|><|endoftext|>"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,10 +22,14 @@ class LateInteractionFamily:
     """How colpali_engine loads and runs one architecture.
 
     Attributes:
-        model: Class of the model.
-        processor: Class of its processor.
+        name: Of its models, after ``Col`` (one vector per token and patch) or ``Bi`` (one vector per item).
+        processor: Class of the processor of both; that of the ``Bi`` model differs in scoring only.
         augmentation: The token that ``process_queries`` repeats after a query; None: the tokenizer's padding token.
-        projection: The layer whose outputs are the vectors, not yet normalised.
+        image_prompt: The text that is given to the model with every image.
+        query_prefix: The text before every query.
+        augmented: For which models ``process_queries`` repeats the token after a query.
+        chat: Items are turns of a conversation, written by the tokenizer's chat template.
+        projection: The layer of the ``Col`` model whose outputs are the vectors, not yet normalised.
         joins_images: All images give tensors of one shape.
         prefix_attention: Captions need ``token_type_ids`` of zeros: without them PaliGemma attends causally when
             there is padding and in both directions when there is none, and a caption's vectors would depend on its
@@ -29,47 +38,79 @@ class LateInteractionFamily:
         padding: Side on which captions are padded.
     """
 
-    model: str
+    name: str
     processor: str
     augmentation: str | None
+    image_prompt: str
+    query_prefix: str = ""
+    augmented: tuple[VectorKind, ...] = ("multi", "single")
+    chat: bool = False
     projection: str = "custom_text_proj"
     joins_images: bool = False
     prefix_attention: bool = False
     language_head: bool = False
     padding: Literal["left", "right"] = "left"
 
-    def query_template(self, tokenizer: Mapping[str, Any]) -> str:
+    def query_template(self, tokenizer: Mapping[str, Any], vectors: VectorKind = "multi") -> str:
         """What ``process_queries`` of colpali_engine, from 0.3.11 on, makes of ``{caption}``.
 
-        No family here has a query prefix. ``tokenizer`` is the contents of ``tokenizer_config.json``.
+        For ColPali, 0.3.4 to 0.3.10 wrote ``Query: `` before it and a newline after it, 0.3.0 to 0.3.3 ``Question: ``.
+        ``tokenizer`` is the contents of ``tokenizer_config.json``.
 
         Examples:
             >>> FAMILIES["paligemma"].query_template({"pad_token": "<pad>"}).count("<pad>")
             10
+            >>> FAMILIES["gemma3"].query_template({})
+            'Query: {caption}'
         """
         token = self.augmentation or tokenizer.get("pad_token") or "<pad>"
         text = str(token["content"] if isinstance(token, Mapping) else token)
-        return "{caption}" + text * AUGMENTATION_TOKENS
+        return self.query_prefix + "{caption}" + text * (AUGMENTATION_TOKENS if vectors in self.augmented else 0)
 
 
+def _qwen(version: str, processor: str) -> LateInteractionFamily:
+    return LateInteractionFamily(
+        name=f"Qwen{version}", processor=processor, augmentation="<|endoftext|>", image_prompt=_QWEN_IMAGE
+    )
+
+
+# by the model_type of config.json; ColQwen2_5Omni is left out: it cannot be built with transformers 5
 FAMILIES: dict[str, LateInteractionFamily] = {
     "paligemma": LateInteractionFamily(
-        model="ColPali",
+        name="Pali",
         processor="ColPaliProcessor",
         augmentation=None,
+        image_prompt="<image><bos>Describe the image.",
         joins_images=True,
         prefix_attention=True,
         language_head=True,
         padding="right",
     ),
-    "qwen2_vl": LateInteractionFamily(model="ColQwen2", processor="ColQwen2Processor", augmentation="<|endoftext|>"),
-    "qwen2_5_vl": LateInteractionFamily(
-        model="ColQwen2_5", processor="ColQwen2_5_Processor", augmentation="<|endoftext|>"
-    ),
+    "qwen2_vl": _qwen("2", "ColQwen2Processor"),
+    "qwen2_5_vl": _qwen("2_5", "ColQwen2_5_Processor"),
+    "qwen3_vl": _qwen("3", "ColQwen3Processor"),
+    "qwen3_5": _qwen("3_5", "ColQwen3_5Processor"),
     "idefics3": LateInteractionFamily(
-        model="ColIdefics3",
+        name="Idefics3",
         processor="ColIdefics3Processor",
         augmentation="<end_of_utterance>",
+        image_prompt="<|im_start|>User:<image>Describe the image.<end_of_utterance>\nAssistant:",
         projection="linear",
     ),  # ColSmol
+    "modernvbert": LateInteractionFamily(
+        name="ModernVBert",
+        processor="ColModernVBertProcessor",
+        augmentation="<end_of_utterance>",
+        image_prompt="<|begin_of_text|>User:<image>Describe the image.<end_of_utterance>\nAssistant:",
+    ),
+    "gemma3": LateInteractionFamily(
+        name="Gemma3",
+        processor="ColGemmaProcessor3",
+        augmentation="<eos>",
+        augmented=("single",),
+        image_prompt="Describe this image",
+        query_prefix="Query: ",
+        chat=True,
+        joins_images=True,
+    ),
 }

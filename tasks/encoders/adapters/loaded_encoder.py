@@ -35,6 +35,7 @@ class LoadedEncoder:
         pixel_input: Name of the input that holds the pixels.
         pixel_pipeline: Makes the pixels, as fast as we can; None: :meth:`pixels` does.
         patch_size: Pixels per side of an image patch; 0 if unknown.
+        image_token: The text that stands for an image where a processor reads text and images together.
     """
 
     joins_images = True
@@ -50,6 +51,7 @@ class LoadedEncoder:
         pixel_input: str = "",
         pixel_pipeline: PixelPipeline | None = None,
         patch_size: int = 0,
+        image_token: str = "",
     ) -> None:
         self.spec = spec
         self.device = device
@@ -59,6 +61,7 @@ class LoadedEncoder:
         self._pixel_input = pixel_input
         self._pixel_pipeline = pixel_pipeline
         self._patch_size = patch_size
+        self._image_token = image_token
         self._before, self._after = caption_template(spec)
         self._tokenizing = threading.Lock()  # a fast tokenizer must not be used by two threads at once
 
@@ -83,7 +86,12 @@ class LoadedEncoder:
         )
 
     def prepare_captions(self, captions: Sequence[str]) -> Prepared:
-        """Captions in their template, tokenised and padded as the model needs."""
+        """Captions in their template, tokenised and padded as the model needs.
+
+        A caption that contains the image token is text too: spaces are put between its characters.
+        """
+        if token := self._image_token:
+            captions = [caption.replace(token, " ".join(token)) for caption in captions]
         texts = [f"{self._before}{caption}{self._after}" for caption in captions]
         with self._tokenizing:
             inputs, n_tokens, truncated = self.tokens(texts)

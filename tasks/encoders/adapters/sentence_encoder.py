@@ -1,7 +1,14 @@
-"""Any sentence-transformers model for images and captions; its own modules preprocess, pool and project."""
+"""sentence-transformers models for images and text: one vector per item, or many (``MultiVectorEncoder``).
+
+Their own modules preprocess, pool and project. Captions are encoded as ``encode_query`` does, images as
+``encode_document``, each with the prompt of its role from ``config_sentence_transformers.json``; the options
+``caption_role``, ``caption_prompt``, ``image_role`` and ``image_prompt`` say otherwise.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,49 +16,102 @@ import torch
 from numpy.typing import NDArray
 from PIL.Image import Image
 
-from store.types import EncoderSpec
+from store.errors import RequestError
+from store.types import Embeddings, EncoderSpec, Modality
 from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
-from tasks.encoders.checkpoints.checkpoint import folder_of
+from tasks.encoders.checkpoints.checkpoint import folder_of, json_file
 from tasks.encoders.checkpoints.weights import loaded_quietly
-from tasks.encoders.encoder import Inputs
-from tasks.encoders.tensors import DTYPES
+from tasks.encoders.device import full_float32
+from tasks.encoders.encoder import Inputs, Prepared
+from tasks.encoders.tensors import DTYPES, move, ragged_embeddings, rows_of_items
 
 
 class SentenceTransformers(LoadedEncoder):
-    """A sentence-transformers model; the vector is its sentence embedding."""
+    """A sentence-transformers model; the vectors are its sentence embedding, or its token embeddings that count."""
 
     joins_images = False  # the model's own preprocessing need not return one row per image
 
     def __init__(self, spec: EncoderSpec, device: str, *, model: Any) -> None:
-        def forward(**features: Any) -> Any:
-            return model(features)["sentence_embedding"]
-
-        super().__init__(spec, device, modules=[model], forwards={"image": forward, "caption": forward})
+        super().__init__(
+            spec,
+            device,
+            modules=[model],
+            image_token=str(getattr(model.processor, "image_token", None) or ""),
+            forwards={
+                "image": _forward(model, _task(spec, "image")),
+                "caption": _forward(model, _task(spec, "caption")),
+            },
+        )
         self.dtype = model.dtype
         self._model = model
+        self._limit = getattr(model[0], "query_length", None) or model.max_seq_length or np.inf
 
     def pixels(self, images: list[Image]) -> Inputs:
         """The outputs of the model's own preprocessing."""
         with self._tokenizing:
-            return dict(self._model.preprocess(images))
+            return self._preprocessed(images, "image")
 
     def tokens(self, texts: list[str]) -> tuple[Inputs, NDArray[np.integer], NDArray[np.bool_]]:
         """The outputs of the model's own preprocessing; a caption that fills the model counts as truncated."""
-        features = dict(self._model.preprocess(texts))
+        features = self._preprocessed(texts, "caption")
         mask = features.get("attention_mask")
         n_tokens = mask.sum(dim=1).numpy() if torch.is_tensor(mask) else np.zeros(len(texts), dtype=np.int32)
-        return features, n_tokens, n_tokens >= (self._model.max_seq_length or np.inf)
+        return features, n_tokens, n_tokens >= self._limit
+
+    def embed(self, prepared: Prepared) -> Embeddings:
+        """The vectors of the forward pass, normalised."""
+        if self.spec.vectors == "single":
+            return super().embed(prepared)
+        with full_float32():
+            inputs = move(prepared.inputs, torch.device(self.device), self.dtype)
+            output = self.forwards[prepared.modality](**inputs)
+            return ragged_embeddings(output["token_embeddings"], output["attention_mask"].bool(), prepared, self.spec)
+
+    def _preprocessed(self, items: list[Any], modality: Modality) -> Inputs:
+        prompt, task = str(self.spec.options[f"{modality}_prompt"]), _task(self.spec, modality)
+        features = self._model.preprocess(items, prompt=prompt or None, **({"task": task} if task else {}))
+        return rows_of_items(features, len(items))
 
 
 def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> SentenceTransformers:
-    """Load a sentence-transformers folder."""
-    from sentence_transformers import SentenceTransformer
+    """Load a sentence-transformers folder, or a late-interaction model of transformers (``…ForRetrieval``)."""
+    from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 
+    folder = folder_of(spec)
+    _check_kind(spec, folder)
     with loaded_quietly():
-        model = SentenceTransformer(
-            str(folder_of(spec)),
+        model = {"single": SentenceTransformer, "multi": MultiVectorEncoder}[spec.vectors](
+            str(folder),
             device=device,
             trust_remote_code=trust_remote_code,
             model_kwargs={"torch_dtype": DTYPES[spec.precision]},
         )
     return SentenceTransformers(spec, device, model=model)
+
+
+def _check_kind(spec: EncoderSpec, folder: Path) -> None:
+    """Refuse a checkpoint of the other kind: the library would convert it, with a projection of random numbers."""
+    architectures = (json_file(folder / "config.json") or {}).get("architectures") or [""]
+    usual = "MultiVectorEncoder" if architectures[0].endswith(("ForRetrieval", "HF_ColBERT")) else "SentenceTransformer"
+    declared = (json_file(folder / "config_sentence_transformers.json") or {}).get("model_type", usual)
+    vectors = "multi" if declared in ("MultiVectorEncoder", "ColBERT") else "single"
+    if vectors != spec.vectors:
+        raise RequestError(
+            f"encoder {spec.name!r}: {spec.checkpoint} is a {declared}, so that vectors must be {vectors!r}, got "
+            f"{spec.vectors!r}"
+        )
+
+
+def _task(spec: EncoderSpec, modality: Modality) -> str | None:
+    role = str(spec.options[f"{modality}_role"])
+    return None if role == "none" else role
+
+
+def _forward(model: Any, task: str | None) -> Callable[..., Any]:
+    def forward(**features: Any) -> Any:
+        output = model(features, **({"task": task} if task else {}))
+        if "sentence_embedding" not in output:
+            return output
+        return output["sentence_embedding"][:, : model.truncate_dim]
+
+    return forward

@@ -30,6 +30,7 @@ class Adapter:
         version: Raised whenever the adapter's vectors change; part of every fingerprint.
         options: Names of the options of a spec that it accepts; one that ends with ``:`` is the beginning of any name.
             None: any, the adapter checks them.
+        roles: Queries and documents are encoded differently: captions as queries, images as documents, with prompts.
         requires: Import names of the libraries that it needs and that only an extra of capim installs.
         extra: The extra that installs them; empty if the core installation is enough.
         endpoint: The model runs at an address, not here: see :mod:`tasks.encoders.endpoints`.
@@ -45,6 +46,7 @@ class Adapter:
     module: str = ""
     version: int = 1
     options: tuple[str, ...] | None = ("caption_template", "max_length")
+    roles: bool = False
     requires: tuple[str, ...] = ()
     extra: str = ""
     endpoint: bool = False
@@ -83,7 +85,9 @@ _OWN: dict[str, Adapter] = {
     ),
     "colvision": Adapter(
         module="tasks.encoders.adapters.colvision",
-        title="colpali_engine, one vector per token and patch: ColPali, ColQwen2, ColQwen2.5, ColSmol",
+        title="colpali_engine: ColPali, ColQwen2 to 3.5, ColSmol, ColModernVBert, ColGemma3, and their Bi forms",
+        options=("caption_template", "max_length", "image_prompt"),
+        roles=True,
         requires=("colpali_engine",),
         extra="colpali",
     ),
@@ -116,8 +120,9 @@ _OWN: dict[str, Adapter] = {
     ),
     "sentence_transformers": Adapter(
         module="tasks.encoders.adapters.sentence_encoder",
-        title="sentence-transformers models for images and text",
-        options=("caption_template",),
+        title="sentence-transformers for images and text, MultiVectorEncoder too, each item in its role",
+        options=("caption_template", "caption_role", "caption_prompt", "image_role", "image_prompt"),
+        roles=True,
         requires=("sentence_transformers",),
         extra="sentence-transformers",
         unverified="sentence-transformers does not report weights that the checkpoint lacks",

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from store.errors import RequestError
 from store.types import EncoderSpec
-from tasks.encoders.adapters.late_interaction import FAMILIES
 from tasks.encoders.adapters.open_clip_tags import open_clip_tag
 from tasks.encoders.adapters.own_code import is_own_code, state_of
 from tasks.encoders.adapters.table import adapter_named
 from tasks.encoders.checkpoints.checkpoint import digest_of, json_file, local_path, repository_of
 from tasks.encoders.checkpoints.hub import commit_of, hub_json
 from tasks.encoders.checkpoints.module_files import declared_files
+from tasks.encoders.checkpoints.prompts import prompts_of
 from tasks.encoders.checkpoints.related_repositories import PIN, ReadJson, related_repositories
 from tasks.encoders.endpoints.options import resolve_endpoint
 
@@ -26,9 +26,10 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
 
     Repositories that the checkpoint also needs (a base model, a tokenizer, code) are fixed as options
     ``revision:<repository>``, and so are the files that a module names. The revision of a module is what the user gave,
-    if anything, and the digest of the file: ``second-try+sha256-…``. A late-interaction model without
-    ``caption_template`` gets the template of its processor's queries. The version of the package that an adapter comes
-    from is an option ``revision:<package>``, and the revision of a model without a checkpoint.
+    if anything, and the digest of the file: ``second-try+sha256-…``. The roles and prompts of captions and images
+    become options too, where the family has them: :func:`tasks.encoders.checkpoints.prompts.prompts_of`. The version of
+    the package that an adapter comes from is an option ``revision:<package>``, and the revision of a model without a
+    checkpoint.
 
     Raises:
         RequestError: The checkpoint does not exist, its files are not those that the spec names, or the package of the
@@ -46,7 +47,7 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
         repository = tag.repository if tag else repository_of(spec.checkpoint)
         commit = commit_of(repository, spec.revision)
         read: ReadJson = tag.read if tag else _reader(repository, commit)
-        return _with_query_format(_with_related(replace(spec, revision=commit), read), read)
+        return _with_prompts(_with_related(replace(spec, revision=commit), read), read)
     if spec.adapter == "module" and path.is_file():
         return _with_files(replace(spec, revision=_module_revision(spec, path)), path)
     digest = digest_of(path)
@@ -56,7 +57,7 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
             "the files have changed, or this is the wrong folder"
         )
     read = _reader(str(path), digest)
-    return _with_query_format(_with_related(replace(spec, revision=digest), read), read)
+    return _with_prompts(_with_related(replace(spec, revision=digest), read), read)
 
 
 def _with_code(spec: EncoderSpec) -> EncoderSpec:
@@ -92,23 +93,14 @@ def _with_related(spec: EncoderSpec, read: ReadJson) -> EncoderSpec:
     return replace(spec, options={**spec.options, **pins}) if pins else spec
 
 
-def _with_query_format(spec: EncoderSpec, read: ReadJson) -> EncoderSpec:
-    """The spec of a late-interaction model with the template of its processor's queries, unless it has a template."""
-    if spec.adapter != "colvision" or "caption_template" in spec.options:
-        return spec
+def _with_prompts(spec: EncoderSpec, read: ReadJson) -> EncoderSpec:
+    """The spec with the roles and prompts that the checkpoint's files give captions and images."""
     described = [read]  # a LoRA adapter leaves the architecture to its base model
-    base = (read("adapter_config.json") or {}).get("base_model_name_or_path")
+    base = (read("adapter_config.json") or {}).get("base_model_name_or_path") if spec.adapter == "colvision" else None
     if base:
         described.append(_reader(str(base), str(spec.options.get(PIN + base, spec.revision))))
-
-    def first(name: str) -> dict[str, object]:
-        return dict(next((contents for each in described if (contents := each(name)) is not None), {}))
-
-    family = FAMILIES.get(str((described[-1]("config.json") or {}).get("model_type")))
-    if family is None:
-        return spec  # the adapter refuses it with the reason
-    template = family.query_template(first("tokenizer_config.json"))
-    return replace(spec, options={**spec.options, "caption_template": template})
+    options = {**prompts_of(spec, described), **spec.options}
+    return replace(spec, options=options) if options != spec.options else spec
 
 
 def _module_revision(spec: EncoderSpec, path: Path) -> str:

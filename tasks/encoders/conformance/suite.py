@@ -13,6 +13,7 @@ from store.types import EncoderSpec, Precision
 from tasks.encoders.adapters.own_code import is_own_code
 from tasks.encoders.adapters.table import adapter_named, adapter_of
 from tasks.encoders.checkpoints.module_files import identity_gap
+from tasks.encoders.checkpoints.prompts import roles_line
 from tasks.encoders.checkpoints.resolving import resolve
 from tasks.encoders.checkpoints.weights import MissingWeightsError
 from tasks.encoders.conformance import checks
@@ -71,6 +72,8 @@ def check_encoder(
         return
     yield offline
     yield _identity(encoder.spec)
+    if roles := roles_line(encoder.spec):
+        yield CheckResult(check="roles and prompts", result="pass", detail=roles)
     yield _no_missing_weights(encoder.spec)
     yield from check_loaded(encoder)
     try:

@@ -1,4 +1,7 @@
-"""colpali_engine's models in miniature: a language model that sees, and a projection to 128 dimensions."""
+"""colpali_engine's models in miniature: a language model that sees, with a projection of every token or none.
+
+``kind`` is ``Col`` for one vector per token and patch, ``Bi`` for one vector per item.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,29 @@ from pathlib import Path
 from typing import Any
 
 from tests.encoders.families.clip import lively
-from tests.encoders.families.vocabulary import gemma_tokenizer, qwen_tokenizer, smolvlm_tokenizer
+from tests.encoders.families.vocabulary import gemma3_tokenizer, gemma_tokenizer, qwen_tokenizer, smolvlm_tokenizer
 
 SIDE, PATCH = 56, 14
 PATCHES = (SIDE // PATCH) ** 2
+TOWER: dict[str, Any] = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+}
 
 
-def _colpali(folder: Path) -> tuple[Any, Any]:
-    from colpali_engine.models import ColPali, ColPaliProcessor
+def _colpali(folder: Path, name: str = "ColPali") -> tuple[Any, Any]:
+    import colpali_engine.models as col
     from transformers import PaliGemmaConfig, SiglipImageProcessor
 
     pixels = SiglipImageProcessor(size={"height": SIDE, "width": SIDE})
     pixels.image_seq_length = PATCHES
-    processor = ColPaliProcessor(image_processor=pixels, tokenizer=gemma_tokenizer(folder))
+    processor = col.ColPaliProcessor(image_processor=pixels, tokenizer=gemma_tokenizer(folder))
     ids = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 1}
-    tower = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    text = tower | ids | {"model_type": "gemma", "vocab_size": len(processor.tokenizer), "num_key_value_heads": 1}
+    text = TOWER | ids | {"model_type": "gemma", "vocab_size": len(processor.tokenizer), "num_key_value_heads": 1}
     text |= {"head_dim": 16, "num_image_tokens": PATCHES, "max_position_embeddings": 256}
-    vision = tower | {"model_type": "siglip_vision_model", "image_size": SIDE, "patch_size": PATCH}
+    vision = TOWER | {"model_type": "siglip_vision_model", "image_size": SIDE, "patch_size": PATCH}
     vision |= {"projection_dim": 32, "num_image_tokens": PATCHES, "vision_use_head": False}
     config = PaliGemmaConfig(
         image_token_index=processor.image_token_id,
@@ -34,12 +42,12 @@ def _colpali(folder: Path) -> tuple[Any, Any]:
         text_config=text,
         vision_config=vision,
     )
-    return lively(ColPali(config)), processor
+    return lively(getattr(col, name)(config)), processor
 
 
-def build_colpali(folder: Path) -> None:
-    """A whole ColPali, as colpali_engine saves it."""
-    model, processor = _colpali(folder)
+def build_colpali(folder: Path, *, name: str = "ColPali") -> None:
+    """A whole ColPali, BiPali or BiPaliProj, as colpali_engine saves it."""
+    model, processor = _colpali(folder, name)
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
 
@@ -69,65 +77,118 @@ def build_colpali_lora(folder: Path, base: Path, *, base_name: str) -> None:
     (folder / "config.json").unlink(missing_ok=True)
 
 
-def build_colqwen(folder: Path, *, version: str) -> None:
-    """vidore/colqwen2-v1.0 (version ``2``) and vidore/colqwen2.5-v0.2 (version ``2_5``): pictures of any size."""
+def build_qwen(folder: Path, *, version: str, kind: str = "Col") -> None:
+    """ColQwen2, 2.5, 3 and 3.5 (versions ``2``, ``2_5``, ``3``, ``3_5``) and their Bi forms: pictures of any size."""
     import colpali_engine.models as col
-    import transformers
+    from transformers import Qwen2VLVideoProcessor
 
     tokenizer = qwen_tokenizer(folder)
-    special = {
-        f"{kind}_token_id": tokenizer.convert_tokens_to_ids(f"<|{token}|>")
-        for kind, token in (
-            ("image", "image_pad"),
-            ("video", "video_pad"),
-            ("vision_start", "vision_start"),
-            ("vision_end", "vision_end"),
-        )
-    }  # fmt: skip
-    text: dict[str, Any] = {
-        "vocab_size": len(tokenizer),
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-    }
-    text |= {"num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 1024}
-    text |= {"rope_parameters": {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0}}
-    text |= {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
-    vision: dict[str, Any] = {"depth": 2, "hidden_size": 32, "num_heads": 2, "patch_size": 14, "spatial_merge_size": 2}
-    vision |= {"temporal_patch_size": 2}
-    if version == "2":
-        vision |= {"embed_dim": 32, "mlp_ratio": 2}
-        config = transformers.Qwen2VLConfig(text_config=text, vision_config=vision, **special)
-        model, processor = col.ColQwen2(config), col.ColQwen2Processor
-    else:
-        vision |= {"intermediate_size": 64, "out_hidden_size": 32, "fullatt_block_indexes": [1], "window_size": 56}
-        config = transformers.Qwen2_5_VLConfig(text_config=text, vision_config=vision, **special)
-        model, processor = col.ColQwen2_5(config), col.ColQwen2_5_Processor
-    lively(model).save_pretrained(folder)
+    lively(getattr(col, f"{kind}Qwen{version}")(qwen_config(version, tokenizer))).save_pretrained(folder)
+    processor = getattr(col, f"{kind}Qwen{version}{'_' if version == '2_5' else ''}Processor")
     processor(
-        image_processor=transformers.Qwen2VLImageProcessor(min_pixels=56 * 56, max_pixels=28 * 28 * 16),
-        tokenizer=tokenizer,
-        video_processor=transformers.Qwen2VLVideoProcessor(),
+        image_processor=qwen_pixels(), tokenizer=tokenizer, video_processor=Qwen2VLVideoProcessor()
     ).save_pretrained(folder)
 
 
-def build_colsmol(folder: Path) -> None:
+def qwen_pixels() -> Any:
+    """Qwen's image processor for few patches."""
+    from transformers import Qwen2VLImageProcessor
+
+    return Qwen2VLImageProcessor(min_pixels=56 * 56, max_pixels=28 * 28 * 16)
+
+
+def qwen_config(version: str, tokenizer: Any) -> Any:
+    """The configuration of a language model that sees, as in :func:`build_qwen`."""
+    import transformers
+
+    names = ("image_pad", "video_pad", "vision_start", "vision_end")
+    special = {
+        f"{name.removesuffix('_pad')}_token_id": tokenizer.convert_tokens_to_ids(f"<|{name}|>") for name in names
+    }
+    ids = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
+    text = TOWER | ids | {"vocab_size": len(tokenizer), "num_key_value_heads": 1, "max_position_embeddings": 1024}
+    text |= {"rope_parameters": {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0}}
+    vision: dict[str, Any] = {"depth": 2, "hidden_size": 32, "num_heads": 2, "patch_size": 14, "spatial_merge_size": 2}
+    vision |= {"temporal_patch_size": 2, "intermediate_size": 64, "out_hidden_size": 32}
+    if version == "2":
+        vision |= {"embed_dim": 32, "mlp_ratio": 2}
+        return transformers.Qwen2VLConfig(text_config=text, vision_config=vision, **special)
+    if version == "2_5":
+        vision |= {"fullatt_block_indexes": [1], "window_size": 56}
+        return transformers.Qwen2_5_VLConfig(text_config=text, vision_config=vision, **special)
+    text |= {"head_dim": 16}
+    vision |= {"num_position_embeddings": 16}
+    if version == "3":
+        vision |= {"deepstack_visual_indexes": [0]}
+        return transformers.Qwen3VLConfig(text_config=text, vision_config=vision, **special)
+    text |= {"linear_key_head_dim": 8, "linear_value_head_dim": 8, "linear_num_key_heads": 2}
+    text |= {"linear_num_value_heads": 2, "layer_types": ["linear_attention", "full_attention"]}
+    return transformers.Qwen3_5Config(text_config=text, vision_config=vision, **special)
+
+
+def build_idefics(folder: Path, *, kind: str = "Col") -> None:
     """vidore/colSmol-256M: Idefics3 (SmolVLM), pictures cut into tiles."""
-    from colpali_engine.models import ColIdefics3, ColIdefics3Processor
-    from transformers import Idefics3Config, Idefics3ImageProcessor
+    import colpali_engine.models as col
+    from transformers import Idefics3Config
 
     tokenizer = smolvlm_tokenizer(folder)
-    image = tokenizer.convert_tokens_to_ids("<image>")
-    tower = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    text = tower | {"model_type": "llama", "vocab_size": len(tokenizer), "num_key_value_heads": 1, "pad_token_id": 0}
+    text = TOWER | {"model_type": "llama", "vocab_size": len(tokenizer), "num_key_value_heads": 1, "pad_token_id": 0}
     config = Idefics3Config(
-        image_token_id=image,
+        image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
         scale_factor=2,
         pad_token_id=0,
         text_config=text | {"max_position_embeddings": 1024, "head_dim": 16},
-        vision_config=tower | {"image_size": SIDE, "patch_size": PATCH},
+        vision_config=TOWER | {"image_size": SIDE, "patch_size": PATCH},
     )
-    lively(ColIdefics3(config)).save_pretrained(folder)
+    _save_tiled(folder, getattr(col, f"{kind}Idefics3")(config), getattr(col, f"{kind}Idefics3Processor"), tokenizer)
+
+
+def build_modernvbert(folder: Path, *, kind: str = "Col") -> None:
+    """ModernVBERT/colmodernvbert: ModernBERT, which reads in both directions, with Idefics3's tiles."""
+    import colpali_engine.models as col
+    from transformers import ModernVBertConfig
+
+    tokenizer = smolvlm_tokenizer(folder)
+    ids = {f"{name}_token_id": 0 for name in ("pad", "bos", "eos", "cls", "sep")}
+    text = TOWER | ids | {"model_type": "modernbert", "vocab_size": len(tokenizer), "max_position_embeddings": 1024}
+    vision = TOWER | {"model_type": "siglip_vision_model", "image_size": SIDE, "patch_size": PATCH}
+    config = ModernVBertConfig(
+        image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
+        pixel_shuffle_factor=2,
+        text_config=text,
+        vision_config=vision | {"vision_use_head": False},
+    )
+    model = getattr(col, f"{kind}ModernVBert")(config)
+    _save_tiled(folder, model, getattr(col, f"{kind}ModernVBertProcessor"), tokenizer)
+
+
+def _save_tiled(folder: Path, model: Any, processor: Any, tokenizer: Any) -> None:
+    from transformers import Idefics3ImageProcessor
+
+    lively(model).save_pretrained(folder)
     edge = {"longest_edge": SIDE}
     pixels = Idefics3ImageProcessor(size={"longest_edge": 2 * SIDE}, max_image_size=edge, do_image_splitting=True)
-    ColIdefics3Processor(image_processor=pixels, tokenizer=tokenizer, image_seq_len=4).save_pretrained(folder)
+    processor(image_processor=pixels, tokenizer=tokenizer, image_seq_len=4).save_pretrained(folder)
+
+
+def build_gemma3(folder: Path, *, kind: str = "Col") -> None:
+    """ColGemma3 and BiGemma3: items in the turns of a conversation, images of one size."""
+    import colpali_engine.models as col
+    from transformers import Gemma3Config, Gemma3ImageProcessor
+
+    tokenizer = gemma3_tokenizer(folder)
+    ids = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 1}
+    text = TOWER | ids | {"vocab_size": len(tokenizer), "num_key_value_heads": 1, "head_dim": 16}
+    text |= {"max_position_embeddings": 1024, "query_pre_attn_scalar": 16, "sliding_window": 512}
+    config = Gemma3Config(
+        text_config=text,
+        vision_config=TOWER | {"image_size": SIDE, "patch_size": PATCH, "vision_use_head": False},
+        mm_tokens_per_image=4,
+        boi_token_index=tokenizer.convert_tokens_to_ids("<start_of_image>"),
+        eoi_token_index=tokenizer.convert_tokens_to_ids("<end_of_image>"),
+        image_token_index=tokenizer.convert_tokens_to_ids("<image_soft_token>"),
+    )
+    lively(getattr(col, f"{kind}Gemma3")(config)).save_pretrained(folder)
+    pixels = Gemma3ImageProcessor(size={"height": SIDE, "width": SIDE}, image_seq_length=4)
+    processor = getattr(col, f"{kind}GemmaProcessor3")
+    processor(image_processor=pixels, tokenizer=tokenizer, image_seq_length=4).save_pretrained(folder)

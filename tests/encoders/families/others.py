@@ -1,4 +1,4 @@
-"""jina-clip, uform, sentence-transformers and COCO-SM's modules in miniature."""
+"""jina-clip, uform and COCO-SM's modules in miniature."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.encoders.families.clip import build_clip, lively
+from tests.encoders.families.clip import lively
 from tests.encoders.families.vocabulary import bert_tokenizer, plain_unigram
 
 REMOTE_CODE = Path(__file__).with_name("jina_remote_code")
@@ -84,13 +84,6 @@ def build_uform(folder: Path, *, version: int) -> None:
     (folder / "config.json").write_text(json.dumps({"text_encoder": text, "image_encoder": image}))
     for name, tower in towers.items():
         torch.save(tower.state_dict(), folder / f"{name}.pt")
-
-
-def build_sentence_transformers(folder: Path) -> None:
-    """sentence-transformers/clip-ViT-B-32: modules.json and a transformers CLIP in 0_CLIPModel."""
-    build_clip(folder / "0_CLIPModel")
-    modules = [{"idx": 0, "name": "0", "path": "0_CLIPModel", "type": "sentence_transformers.models.CLIPModel"}]
-    (folder / "modules.json").write_text(json.dumps(modules))
 
 
 COCO_SM_MODULE = """\

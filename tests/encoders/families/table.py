@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from store.types import EncoderSpec, VectorKind
-from tests.encoders.families import clip, colvision, openclip, others
+from tests.encoders.families import clip, colvision, openclip, others, sentence
 from tests.encoders.families.hub import add_to_cache
 
 Build = Callable[[Path], None]
@@ -64,6 +64,14 @@ def _jina(folder: Path, cache: Path) -> None:
         add_to_cache(cache, others.TOWER, tower)
 
 
+def _qwen(version: str, *, kind: str = "Col", dim: int = 128) -> Case:
+    return Case(
+        adapter="colvision", checkpoint=f"vidore/{kind}Qwen{version}-merged".lower(), dim=dim,
+        vectors="multi" if kind == "Col" else "single",
+        build=alone(lambda folder: colvision.build_qwen(folder, version=version, kind=kind)),
+    )  # fmt: skip
+
+
 CASES: dict[str, Case] = {
     "clip": Case(
         adapter="hf_dual", checkpoint="openai/clip-vit-large-patch14-336", dim=32, build=alone(clip.build_clip)
@@ -113,17 +121,30 @@ CASES: dict[str, Case] = {
     "colpali-lora": Case(
         adapter="colvision", checkpoint="vidore/colpali-v1.3", dim=128, vectors="multi", build=_lora
     ),
-    "colqwen2": Case(
-        adapter="colvision", checkpoint="vidore/colqwen2-v1.0-merged", dim=128, vectors="multi",
-        build=alone(lambda folder: colvision.build_colqwen(folder, version="2")),
+    "bipali": Case(
+        adapter="colvision", checkpoint="vidore/bipali-merged", dim=32,
+        build=alone(lambda folder: colvision.build_colpali(folder, name="BiPali")),
     ),
-    "colqwen2.5": Case(
-        adapter="colvision", checkpoint="vidore/colqwen2.5-v0.2-merged", dim=128, vectors="multi",
-        build=alone(lambda folder: colvision.build_colqwen(folder, version="2_5")),
-    ),
+    "colqwen2": _qwen("2"),
+    "colqwen2.5": _qwen("2_5"),
+    "colqwen3": _qwen("3", dim=320),
+    "colqwen3.5": _qwen("3_5"),
+    "biqwen2.5": _qwen("2_5", kind="Bi", dim=32),
     "colsmol": Case(
         adapter="colvision", checkpoint="vidore/colSmol-256M-merged", dim=128, vectors="multi",
-        build=alone(colvision.build_colsmol),
+        build=alone(colvision.build_idefics),
+    ),
+    "colmodernvbert": Case(
+        adapter="colvision", checkpoint="ModernVBERT/colmodernvbert-merged", dim=128, vectors="multi",
+        build=alone(colvision.build_modernvbert),
+    ),
+    "bimodernvbert": Case(
+        adapter="colvision", checkpoint="ModernVBERT/bimodernvbert-merged", dim=32,
+        build=alone(lambda folder: colvision.build_modernvbert(folder, kind="Bi")),
+    ),
+    "colgemma3": Case(
+        adapter="colvision", checkpoint="someone/colgemma3-merged", dim=128, vectors="multi",
+        build=alone(colvision.build_gemma3),
     ),
     "jina": Case(adapter="jina", checkpoint="jinaai/jina-clip-v1", dim=32, build=_jina, remote_code=True),
     "uform2": Case(
@@ -136,7 +157,19 @@ CASES: dict[str, Case] = {
     ),
     "sentence-transformers": Case(
         adapter="sentence_transformers", checkpoint="sentence-transformers/clip-ViT-B-32", dim=32,
-        build=alone(others.build_sentence_transformers),
+        build=alone(sentence.build_clip_module),
+    ),
+    "qwen3-vl-embedding": Case(
+        adapter="sentence_transformers", checkpoint="Qwen/Qwen3-VL-Embedding-2B", dim=32,
+        build=alone(sentence.build_single),
+    ),
+    "multi-vector": Case(
+        adapter="sentence_transformers", checkpoint="someone/multi-vector", dim=16, vectors="multi",
+        build=alone(sentence.build_multi),
+    ),
+    "colqwen2-hf": Case(
+        adapter="sentence_transformers", checkpoint="vidore/colqwen2-v1.0-hf", dim=128, vectors="multi",
+        build=alone(sentence.build_for_retrieval),
     ),
 }  # fmt: skip
 

@@ -20,6 +20,18 @@ TEXTS = [
     for s2 in SHAPES
 ] + ["un cercle rouge a gauche de un carre bleu", "ein roter Kreis links von einem blauen Quadrat"]
 WORDS = sorted({word for text in TEXTS for word in text.split()})
+_GEMMA3_CHAT = (
+    "{{ bos_token }}{% for message in messages %}<start_of_turn>{{ message['role'] }}\n"
+    "{% for item in message['content'] %}{% if item['type'] == 'image' %}<start_of_image>"
+    "{% else %}{{ item['text'] | trim }}{% endif %}{% endfor %}<end_of_turn>\n{% endfor %}"
+)
+_QWEN_CHAT = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+    "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
+    "{% for item in message['content'] %}{% if item['type'] == 'image' %}"
+    "<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ item['text'] }}{% endif %}{% endfor %}{% endif %}"
+    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 
 
 def clip_tokenizer(max_length: int = 77) -> Any:
@@ -54,12 +66,20 @@ def gemma_tokenizer(folder: Path, *, extra: dict[str, Any] | None = None) -> Any
     tokenizer.normalizer = normalizers.Replace(" ", "▁")
     tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
     tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
-    special = ("<pad>", "<eos>", "<bos>", "<unk>", "<image>")
+    special = ["<pad>", "<eos>", "<bos>", "<unk>", "<image>", *(extra or {}).get("additional_special_tokens", [])]
     tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
     config = {"add_bos_token": True, "add_eos_token": False, "bos_token": "<bos>", "eos_token": "<eos>"}
     config |= {"pad_token": "<pad>", "unk_token": "<unk>", "additional_special_tokens": ["<image>"]}
     config |= {"model_max_length": 8192, "padding_side": "right", "tokenizer_class": "GemmaTokenizer"}
     return _saved(tokenizer, folder, config | (extra or {}))
+
+
+def gemma3_tokenizer(folder: Path) -> Any:
+    """Gemma 3's form: Gemma's with tokens for turns and images, and a chat template."""
+    images = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
+    extra: dict[str, Any] = images | {"padding_side": "left", "chat_template": _GEMMA3_CHAT}
+    extra["additional_special_tokens"] = [*images.values(), "<start_of_turn>", "<end_of_turn>"]
+    return gemma_tokenizer(folder, extra=extra)
 
 
 def xlm_roberta_tokenizer(folder: Path) -> Any:
@@ -129,14 +149,14 @@ def siglip_tokenizer(folder: Path) -> Any:
 
 
 def qwen_tokenizer(folder: Path) -> Any:
-    """Qwen2's form: byte-level BPE, padded on the left with ``<|endoftext|>``."""
+    """Qwen2's form: byte-level BPE with a chat template, padded on the left with ``<|endoftext|>``."""
     names = ("endoftext", "im_start", "im_end", "vision_start", "vision_end", "vision_pad", "image_pad", "video_pad")
     config: dict[str, Any] = {
         "tokenizer_class": "Qwen2Tokenizer",
         "eos_token": "<|im_end|>",
         "pad_token": "<|endoftext|>",
     }
-    config |= {"padding_side": "left", "model_max_length": 32768}
+    config |= {"padding_side": "left", "model_max_length": 32768, "chat_template": _QWEN_CHAT}
     return _saved(_byte_level([f"<|{name}|>" for name in names]), folder, config)
 
 
