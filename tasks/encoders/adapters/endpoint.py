@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import io
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -61,7 +62,7 @@ class EndpointEncoder(LoadedEncoder):
         return dense_embeddings(features, replace(prepared, n_tokens=np.asarray(counted, dtype=np.int32)), self.spec)
 
     def _answers(self, prepared: Prepared) -> list[Answer]:
-        items = list(prepared.inputs["items"])
+        items = cast("list[Any]", prepared.inputs["items"])
         if prepared.modality == "caption":
             if self._options.caption_form == "input":
                 return self._client.texts_or_images(items)
