@@ -1,4 +1,4 @@
-# `make demo` and `make test` are all that a newcomer needs; both set up .venv first.
+# `make demo` and `make test` are all that a newcomer needs; both set up .venv first, `make test` with more packages.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -6,9 +6,9 @@ UV     := $(or $(shell command -v uv),$(BIN)/uv)
 ONLY   ?=
 TORCH  ?=
 
-.PHONY: demo test check bench faults newcomer sample deploy requirements clean
+.PHONY: demo test check docs bench faults newcomer sample deploy requirements clean
 
-demo: $(VENV)/.ready
+demo: $(VENV)/.demo
 	$(BIN)/capim demo
 
 test: $(VENV)/.ready
@@ -19,6 +19,11 @@ check: $(VENV)/.ready
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# the site of docs/, in build/docs; what Material for MkDocs prints about its own future is no warning of ours
+docs: $(VENV)/.ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file docs/site/mkdocs.yml
+	@echo build/docs/get_started.html
 
 bench: $(VENV)/.ready
 	$(BIN)/python -m tests.benchmarks $(ONLY)
@@ -32,13 +37,13 @@ newcomer: $(VENV)/.ready
 	$(BIN)/python -m tests.newcomer
 
 # the sample report and the README's picture, from today's demo (needs chromium)
-sample: demo
+sample: $(VENV)/.ready demo
 	$(BIN)/python -m tests.reports.sample "$$(ls -d workspace/reports/* | tail -1)"
 
 deploy: export CAPIM_WORKSPACE ?= $(CURDIR)/workspace
 deploy: export DO_NOT_TRACK ?= 1
 deploy: export PREFECT_SERVER_ANALYTICS_ENABLED ?= false
-deploy: $(VENV)/.ready
+deploy: $(VENV)/.demo
 	$(BIN)/python -m deployments.automations
 	$(BIN)/prefect --no-prompt deploy --prefect-file deployments/prefect.yaml --all
 
@@ -51,14 +56,18 @@ clean:
 	rm -rf $(VENV) workspace build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# TORCH=cpu: PyTorch's builds of that kind, from PyTorch's own index, without the libraries of PyPI's build
-BUILD   := $(if $(TORCH),--torch-backend $(TORCH))
-WITHOUT := $(if $(TORCH),^(cuda-|nvidia-|triton),^$$)
+# TORCH=cpu: PyTorch's builds of that kind, from PyTorch's own index; PyPI's build needs CUDA (docs/install.md)
+INSTALL := $(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --constraint requirements.txt \
+  $(if $(TORCH),--torch-backend $(TORCH))
 
-# uv from the PATH, else pip puts it into .venv
-$(VENV)/.ready: requirements.txt pyproject.toml
+# what a user needs; uv from the PATH, else pip puts it into .venv
+$(VENV)/.demo: requirements.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || $(UV) venv --quiet $(VENV)
 	test -x "$(UV)" || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	grep -Ev '$(WITHOUT)' requirements.txt | $(UV) pip install --quiet --compile-bytecode --python $(BIN)/python $(BUILD) -r -
-	$(UV) pip install --quiet --python $(BIN)/python --no-deps -e .
+	$(INSTALL) -e '.[all]'
+	touch $@
+
+# and what the tests, the checks and the docs need
+$(VENV)/.ready: $(VENV)/.demo
+	$(INSTALL) -e '.[all,dev,peers]'
 	touch $@

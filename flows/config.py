@@ -203,10 +203,19 @@ def default_workspace() -> str:
     return os.environ.get(WORKSPACE_VARIABLE) or DEFAULT_WORKSPACE
 
 
-def demo_config(workspace: str | None) -> RunConfig:
-    """The embedded corpora and models."""
-    options = {"corpora": DEMO_CORPORA, "encoders": DEMO_ENCODERS, "replicates": 2000, "device": "cpu"}
-    return run_config({"name": "demo", "workspace": workspace, **options})
+def demo_config(workspace: str | None) -> tuple[RunConfig, list[str]]:
+    """A run of the embedded corpora and models, and why a model is left out: an extra that is not installed."""
+    from tasks.encoders import require_libraries, spec_of
+
+    encoders, left_out = [], []
+    for name in DEMO_ENCODERS:
+        try:
+            require_libraries(spec_of(name))
+            encoders.append(name)
+        except RequestError as missing:
+            left_out.append(str(missing))
+    options = {"corpora": DEMO_CORPORA, "encoders": encoders, "replicates": 2000, "device": "cpu"}
+    return run_config({"name": "demo", "workspace": workspace, **options}), left_out
 
 
 def run_config(options: Mapping[str, Any], suite: str | Path | None = None) -> RunConfig:

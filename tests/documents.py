@@ -5,7 +5,9 @@ What a block is depends on the words after its three back-quotes:
 * ``bash``: every line is run, ``capim`` in this process and all else by bash; ``bash exit=2`` expects that exit code;
 * ``python``: is executed with the names that earlier blocks left;
 * ``text``: an excerpt of what the block before printed; its lines have to come in this order, and ``…`` is any text;
-* a language and a file name (``toml products.toml``): is written to that file;
+* a language and a file name (``toml products.toml``, or ``# leading.py`` in the first line of Python): is written to
+  that file;
+* ``sh``: is not run, because it installs something, takes minutes, or is about the reader's own files;
 * ``tree``: folders and files, two spaces per level. Images are made, each of another colour; files of other kinds come
   from the blocks that hold them.
 """
@@ -44,36 +46,50 @@ class Fenced(NamedTuple):
     text: str
 
 
-def fenced_blocks(page: Path) -> Iterator[Fenced]:
-    """The blocks of a page, in order."""
-    return (Fenced(*match) for match in _FENCE.findall(page.read_text(encoding="utf-8")))
+def fenced_blocks(page: Path, sections: tuple[str, ...] = ()) -> Iterator[Fenced]:
+    """The blocks of a page or of some of its sections, in order."""
+    text = page.read_text(encoding="utf-8")
+    if sections:
+        text = "".join(text.split(f"\n## {title}\n")[1].split("\n## ")[0] for title in sections)
+    return (Fenced(*match) for match in _FENCE.findall(text))
 
 
-def run_page(page: Path, folder: Path) -> None:
-    """Run every block of a page in a folder; the workspace is ``workspace/`` in it, unless a command names another.
+def file_of(block: str) -> str:
+    """The file that a block of Python is: ``# leading.py`` in its first line; empty for one that is run."""
+    named = re.match(r"# (\w+\.py)\n", block)
+    return named[1] if named else ""
+
+
+def run_page(page: Path, folder: Path, *, sections: tuple[str, ...] = ()) -> str:
+    """Run every block of a page, or of some of its sections, in a folder; return all that they print.
+
+    The workspace is ``workspace/`` in the folder, unless a command names another.
 
     Raises:
         AssertionError: A command ends with another exit code than expected, or prints something else than the page.
     """
     names: dict[str, object] = {"__name__": "__main__"}
-    printed = ""
+    printed = everything = ""
     with contextlib.chdir(folder), patch.dict(os.environ):
         os.environ.pop("CAPIM_WORKSPACE", None)
-        for block in fenced_blocks(page):
+        for block in fenced_blocks(page, sections):
+            file = folder / (block.rest or file_of(block.text) or ".")
             if block.language == "bash":
                 printed = _run_lines(block)
-            elif block.language == "python" and not block.rest:
+                everything += printed
+            elif block.language == "tree":
+                make_tree(block.text, folder)
+            elif file != folder:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(block.text, encoding="utf-8")
+            elif block.language == "python":
                 with contextlib.redirect_stdout(io.StringIO()) as out:
                     exec(compile(block.text, page.name, "exec"), names)
                 printed = out.getvalue()
-            elif block.language == "tree":
-                make_tree(block.text, folder)
-            elif block.rest:
-                file = folder / block.rest
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(block.text, encoding="utf-8")
+                everything += printed
             elif block.language == "text":
                 _expect(block.text, printed, page)
+    return everything
 
 
 def make_tree(text: str, folder: Path) -> None:

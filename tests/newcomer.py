@@ -22,7 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.test_readme import PAGES, ROOT, blocks, file_of
+from tests.documents import file_of
+from tests.test_readme import PAGES, ROOT, blocks
 
 LONGEST_SECONDS = 3600
 KEPT = re.compile(

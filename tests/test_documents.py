@@ -1,7 +1,10 @@
-"""The pages of docs/ that lead through something: every block runs as printed, in an empty folder."""
+"""The pages of docs/: those that lead through something run as printed in an empty folder; the site is built of all."""
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,3 +49,32 @@ def test_files_and_trees_of_a_page_are_made(tmp_path: Path) -> None:
     assert [block.language for block in fenced_blocks(ROOT / "docs" / "own_data.md")][:4] == [
         "tree", "csv", "bash", "text",
     ]  # fmt: skip
+
+
+@pytest.mark.slow  # starts MkDocs, which takes six seconds
+def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    recipe = subprocess.check_output(["make", "-n", "docs"], cwd=ROOT, text=True)
+    command = next(line for line in recipe.splitlines() if "mkdocs" in line)
+    command = command.replace(".venv/bin", str(Path(sys.executable).parent))
+    done = subprocess.run(
+        ["bash", "-c", f"{command} --site-dir {tmp_path}"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    pages = {str(file.relative_to(tmp_path)): file.read_text(encoding="utf-8") for file in tmp_path.rglob("*.html")}
+    assert len(pages) > len([*(ROOT / "docs").glob("*.md")])
+    for name, text in pages.items():
+        loaded = re.findall(r"<(?:script|img|iframe|source)[^>]+src=[\"']?([^\"'> ]+)", text)
+        loaded += re.findall(
+            r"<link[^>]+rel=[\"']?(?:stylesheet|icon|preconnect|preload)[^>]+href=[\"']?([^\"'> ]+)", text
+        )
+        assert loaded, name
+        assert not [url for url in loaded if re.match(r"(https?:)?//", url)], name
+    for command in ("capim store repair", "capim run"):
+        assert f">{command}<" in pages["reference/cli.html"], command
+    for column, comment in (
+        ("rank_best", "1 + items strictly above the best relevant one"),
+        ("digest", "SHA-256 of the"),
+    ):
+        assert re.search(
+            rf"<code>{column}</code></td>.{{0,120}}{re.escape(comment)}", pages["reference/schema.html"], re.DOTALL
+        )

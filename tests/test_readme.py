@@ -7,9 +7,12 @@ import shlex
 import subprocess
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 from flows.cli import build_parser, main
+from tests.documents import run_page
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -26,46 +29,21 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
-def file_of(block: str) -> str:
-    """The file that a block of Python is: ``# leading.py`` in its first line; empty for one that is run."""
-    named = re.match(r"# (\w+\.py)\n", block)
-    return named[1] if named else ""
-
-
-def follow(text: str) -> None:
-    """Does what a page says, in its order: writes its files, runs its Python and its commands of capim."""
-    for language, block in re.findall(r"```(python|bash)\n(.*?)```", text, re.DOTALL):
-        if file := file_of(block):
-            Path(file).write_text(block)
-        elif language == "python":
-            exec(compile(block, "page", "exec"), {})
-        else:
-            for line in block.splitlines():
-                words = shlex.split(line, comments=True)
-                assert not words or words[0].endswith("capim")
-                assert not words or main(words[1:]) == 0, line
-
-
 @pytest.fixture(scope="module")
 def after_a_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which two encoders were run on one corpus."""
     folder = tmp_path_factory.mktemp("pages")
     run = ["run", "--corpora", "shapes", "--encoders", "tiny-clip,tiny-clip-plain", "--replicates", "100", "--quiet"]
-    assert main([*run, "--analyses", "complexity", "--workspace", str(folder / "workspace")]) == 0
+    assert main([*run, "--analyses", "complexity,ambiguous", "--workspace", str(folder / "workspace")]) == 0
     return folder
 
 
 @pytest.mark.slow
-def test_the_readmes_questions_are_answered_after_a_run(
-    after_a_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(after_a_run)
-    capsys.readouterr()
-    for title in ("Three questions", "Ask stored embeddings new questions"):
-        follow(README.split(f"\n## {title}\n")[1].split("\n## ")[0])
-    printed, answers = capsys.readouterr()
+def test_the_readmes_questions_are_answered_after_a_run(after_a_run: Path) -> None:
+    sections = ("Three questions", "Ask stored embeddings new questions")
+    printed = run_page(ROOT / "README.md", after_a_run, sections=sections)
     assert len(set(re.findall(r"\S+report\.html", printed))) == 2  # one for each of the first two questions
-    assert re.search(r"^Choose tiny-clip: .*tiny-clip-plain", answers, re.MULTILINE)
+    assert re.search(r"^Choose tiny-clip: .*tiny-clip-plain", printed, re.MULTILINE)
     assert "and is first for 82.7%" in printed
     assert "of the captions find their image in the first three" in printed
     lead = re.findall(r"tiny-clip +shapes +t2i/all +leading:ahead +([0-9.]+)", printed)
@@ -74,16 +52,34 @@ def test_the_readmes_questions_are_answered_after_a_run(
 
 
 @pytest.mark.slow
-def test_the_page_about_your_own_metric_does_what_it_says(
-    after_a_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(after_a_run)
-    capsys.readouterr()
-    follow((ROOT / "docs" / "own_metric.md").read_text(encoding="utf-8"))
-    printed = capsys.readouterr().out
+def test_the_page_about_your_own_metric_does_what_it_says(after_a_run: Path) -> None:
+    printed = run_page(ROOT / "docs" / "own_metric.md", after_a_run)
     for name in ("words:first_of_short ", "words:first_of_short(n=8)", "hubs:HubSize", "tau:words_and_ranks"):
         assert name in printed, name
     assert "report.html" in printed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["get_started.md", "report.md", "statistics.md"])
+def test_a_page_about_a_store_shows_what_its_blocks_print(name: str, after_a_run: Path) -> None:
+    assert run_page(ROOT / "docs" / name, after_a_run)
+
+
+@pytest.mark.slow  # starts a kernel, which imports capim
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("new_metric", ["0.0719", "0.0482", "better"]), ("two_models", ["0.1713", "927", "difference"])],
+)
+def test_a_notebook_runs_from_its_first_cell_to_its_last(
+    name: str, shown: list[str], after_a_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))  # else in the home folder
+    notebook = nbformat.read(ROOT / "docs" / f"{name}.ipynb", as_version=4)
+    assert not any(cell.get("outputs") for cell in notebook.cells), "is kept without outputs"
+    NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(after_a_run)}}).execute()
+    printed = str([cell["outputs"] for cell in notebook.cells if cell["cell_type"] == "code"])
+    assert [text for text in shown if text not in printed] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -103,11 +99,12 @@ def test_every_link_into_the_repository_points_at_something(page: Path) -> None:
 
 
 @pytest.mark.parametrize("build", ["", "cpu"])
-def test_an_installation_without_cuda_leaves_its_libraries_out(build: str) -> None:
+def test_the_demo_installs_what_a_user_needs_with_the_build_of_pytorch_that_is_named(build: str) -> None:
     recipe = subprocess.check_output(["make", "-n", "-B", "demo", f"TORCH={build}"], cwd=ROOT, text=True)
-    line = next(line for line in recipe.splitlines() if "requirements.txt |" in line)
-    kept = subprocess.check_output(["sh", "-c", line.rpartition(" | ")[0]], cwd=ROOT, text=True)
-    assert ("--torch-backend cpu" in line, "\nnvidia-" in kept, "\ntorch==" in kept) == (bool(build), not build, True)
+    (line,) = (line for line in recipe.replace("\\\n", "").splitlines() if "-e " in line)
+    assert line.split()[-2:] == ["-e", "'.[all]'"]
+    # as constraints: the CUDA libraries that requirements.txt lists are installed where PyTorch's build needs them
+    assert ("--constraint requirements.txt" in line, "--torch-backend cpu" in line) == (True, bool(build))
 
 
 def test_every_encoder_and_corpus_that_the_readme_names_is_known() -> None:

@@ -6,7 +6,7 @@ before a model is loaded.
 
 from __future__ import annotations
 
-from tasks.encoders.adapters.table import ADAPTERS, Adapter, adapter_named
+from tasks.encoders.adapters.table import ADAPTERS, Adapter, adapter_named, require_libraries
 from tasks.encoders.catalog import CatalogEntry, catalog, entry_from, entry_of, spec_of
 from tasks.encoders.checkpoints.module_files import identity_gap
 from tasks.encoders.checkpoints.resolving import resolve
@@ -27,6 +27,7 @@ __all__ = [
     "entry_of",
     "identity_gap",
     "load_encoder",
+    "require_libraries",
     "resolve",
     "spec_of",
 ]

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from flows.cli import main
+from flows.config import RunConfig
+
 MODEL_LIBRARIES = (
     "colpali_engine",
     "open_clip",
@@ -115,3 +118,16 @@ def test_an_encoder_that_needs_an_extra_names_it(workspace: Path, tmp_path: Path
     )
     assert code == 2
     assert expected["tiny-colpali"] in message
+
+
+def test_the_demo_without_extras_leaves_out_the_models_that_need_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "colpali_engine", None)
+    ran: list[RunConfig] = []
+
+    monkeypatch.setattr("flows.commands.runs.run_benchmark", lambda config, **_: ran.append(config))
+    assert main(["demo", "--quiet"]) == 0
+    assert ran[0].encoders == ("tiny-clip", "tiny-clip-plain")
+    message = "left out: encoder 'tiny-colpali' needs colpali-engine; install it with: pip install 'capim[colpali]'"
+    assert message in capsys.readouterr().err

@@ -1,0 +1,132 @@
+"""Pages of the site that are made from the code while it is built, so that none can fall behind it (a MkDocs hook)."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from unittest.mock import patch
+
+import pyarrow as pa
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from flows.cli import build_parser
+from store import schema
+from store.query import sql
+from store.tables import schemas
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = """# Python
+
+::: capim
+
+::: tasks.metrics.custom.CustomMetric
+
+::: tasks.encoders.Encoder
+
+::: store.EmbeddingStore
+"""
+TABLES = """# Tables of the store
+
+What `capim query "SELECT …"` reads, as the code declares it. Only columns that are marked can be null. `capim query
+"SELECT * FROM results LIMIT 3"` shows rows, `capim query "DESCRIBE results"` the columns of one table.
+"""
+Comments = dict[tuple[str, str], str]
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are made here, and the one that stands beside the deployments."""
+    pages = {
+        "reference/cli.md": command_line(),
+        "reference/python.md": PYTHON,
+        "reference/schema.md": tables(),
+        "deployments.md": (ROOT / "deployments" / "README.md").read_text(encoding="utf-8"),
+        **{f"{file.stem}.md": notebook(file) for file in (ROOT / "docs").glob("*.ipynb")},
+    }
+    for name, text in pages.items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Return a page with its links into the repository, which the site does not hold, as plain text."""
+    linked = markdown.replace("](../deployments/README.md)", "](deployments.md)")
+    return re.sub(r"\[([^\]]+)\]\(\.\./[^)]+\)", r"\1", linked)
+
+
+def command_line() -> str:
+    """Return what ``--help`` prints for every command."""
+    with patch.dict(os.environ, COLUMNS="100"):
+        blocks = [f"## {name}\n\n```text\n{parser.format_help()}```\n" for name, parser in _commands(build_parser())]
+    return "\n".join(["# Command line\n", *blocks])
+
+
+def _commands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    yield parser.prog, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from _commands(command)
+
+
+def notebook(file: Path) -> str:
+    """Return the cells of a notebook as Markdown, below its title a link to the file."""
+    cells = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(file.read_bytes())["cells"]]
+    texts = [text if kind == "markdown" else f"```python\n{text}\n```" for kind, text in cells]
+    return "\n\n".join([texts[0], f"[This page as a notebook]({file.name})", *texts[1:]])
+
+
+def tables() -> str:
+    """Return the tables and views that a statement may read, with the comments beside their columns in the code."""
+    comments = {**_comments(schema), **_comments(schemas), **_comments(sql)}
+    parts = [TABLES]
+    for name in sql.known_tables():
+        parts += [f"## {name}\n", *(_view(*sql.VIEWS[name]) if name in sql.VIEWS else _table(name, comments)), ""]
+    return "\n".join(parts)
+
+
+def _view(needs: tuple[str, ...], statement: str) -> list[str]:
+    return [f"A view of {', '.join(needs)}.\n", f"```sql\n{inspect.cleandoc(statement)}\n```"]
+
+
+def _table(name: str, comments: Comments) -> list[str]:
+    def row(field: pa.Field) -> str:
+        said = next((comments[each, field.name] for each in declared if (each, field.name) in comments), "")
+        return f"| `{field.name}` | {field.type} | {'yes' if field.nullable else ''} | {said} |"
+
+    declared = (name, name.upper(), f"_{name.upper()}")  # a key of a table of schemas, or a constant
+    return ["| column | type | can be null | |", "|---|---|---|---|", *map(row, sql._schema_of(name))]
+
+
+def _comments(module: ModuleType) -> Comments:
+    """Declaration and column -> the comment in the line of the column, else that above it."""
+    source = inspect.getsource(module)
+    found: Comments = {}
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            declared = {statement.targets[0].id: statement.value}
+            if isinstance(statement.value, ast.Dict):
+                keys = [key.value for key in statement.value.keys if isinstance(key, ast.Constant)]
+                declared = dict(zip(map(str, keys), statement.value.values, strict=False))
+            for name, value in declared.items():
+                found |= {(name, column): text for column, text in _columns(value, source.splitlines())}
+    return found
+
+
+def _columns(value: ast.expr, lines: list[str]) -> Iterator[tuple[str, str]]:
+    for call in ast.walk(value):
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in {"required", "optional"}:
+            text = lines[(call.end_lineno or call.lineno) - 1].partition("#")[2].strip()
+            above: list[str] = []
+            while not text and (line := lines[call.lineno - 2 - len(above)].strip()).startswith("#"):
+                above.insert(0, line.lstrip("# "))
+            for column in call.args[1:]:
+                if isinstance(column, ast.Constant) and (text or above):
+                    yield str(column.value), text or " ".join(above)
