@@ -15,19 +15,44 @@ that fails ``WorkError``; ``CapimError`` is both.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-import flows
+
+def _refuse_shadows() -> None:
+    """Stop where Python would import a file of the user's in the place of a package of capim."""
+    for name in ("flows", "tasks", "store", "reports"):
+        package = Path(__file__).parent / name
+        spec = find_spec(name)
+        found = Path((spec and (spec.origin or next(iter(spec.submodule_search_locations or ()), ""))) or "nothing")
+        if found.resolve().parent == package.resolve():
+            continue
+        message = (
+            f"Python finds {found} as {name!r}, the name of a package of capim ({package}); rename it, or start Python "
+            "in another folder and without it on the PYTHONPATH"
+        )
+        if Path(sys.argv[0]).stem == "capim":  # the console script: one line, no traceback
+            sys.stderr.write(f"capim: {message}\n")
+            sys.exit(2)
+        raise ImportError(message, name=name, path=str(found))
+
+
+_refuse_shadows()
+
+import flows  # noqa: E402 - after the check
 
 flows.set_environment()  # before any library reads it
 
 from store.errors import RequestError, WorkError  # noqa: E402
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+    from numpy.typing import NDArray
 
     from flows.config import RunConfig
     from store import EmbeddingStore, Modality, Vectors
@@ -309,18 +334,33 @@ class Workspace:
         text: str | None = None,
         *,
         image: str | Path | None = None,
+        vector: NDArray[np.floating] | str | Path | None = None,
         encoder: str,
         corpus: str,
+        modality: Modality | None = None,
         k: int = 10,
         index: bool = False,
         device: str = "auto",
     ) -> pd.DataFrame:
-        """The nearest images of a text, or captions of an image; best first, with cosine or MaxSim."""
+        """The items nearest to a text, an image, both or a vector, best first; ``score``: cosine or MaxSim.
+
+        A text and an image together are the normalised sum of their unit vectors. ``modality`` is what is searched:
+        captions for an image alone, else images.
+        """
         from flows.commands.searching import FOUND_COLUMNS, find
         from store.query.frames import frame_of
 
         found = find(
-            self.store, text=text, image=image, encoder=encoder, corpus=corpus, k=k, use_index=index, device=device
+            self.store,
+            text=text,
+            image=image,
+            vector=vector,
+            encoder=encoder,
+            corpus=corpus,
+            modality=modality,
+            k=k,
+            use_index=index,
+            device=device,
         )
         return frame_of(found.rows, FOUND_COLUMNS)
 
@@ -368,9 +408,14 @@ def _listed(names: Names | None) -> tuple[Any, ...] | None:
     return tuple(str(name) if isinstance(name, Path) else name for name in names)
 
 
-def _say(message: str) -> None:
-    import sys
+def main() -> int:
+    """The console script `capim`."""
+    from flows.cli import main as run
 
+    return run()
+
+
+def _say(message: str) -> None:
     from flows.commands.output import plain
 
     sys.stderr.write("".join(f"{plain(line)}\n" for line in message.splitlines()))

@@ -19,6 +19,8 @@ from tasks.runtime.shell import shell
 from tasks.scoring.protocols.selection import protocols_of, select_protocols
 from tasks.statistics.resampling import Resampling
 
+RANKING = 0.5  # the part of the work on a protocol that comes before its metrics and their intervals
+
 
 @shell("score", run_name="score-{sets.encoder}-{sets.corpus}")
 def score(
@@ -52,7 +54,11 @@ def score(
     parts: dict[str, Part] = {}
     with track(f"{sets.encoder} · {sets.corpus} · scoring", total=len(evaluations), unit="protocols") as advance:
         advance(len(evaluations) - len(todo))
-        for scored_together, is_fresh in outcomes_of(scored, todo, stored, device=device):
+
+        def ranked(n_protocols: float) -> None:
+            advance(RANKING * n_protocols)
+
+        for scored_together, is_fresh in outcomes_of(scored, todo, stored, device=device, advance=ranked):
             n_scored += len(scored_together) * is_fresh
             kept = {} if is_fresh else present
             for outcomes in scored_together:
@@ -60,7 +66,7 @@ def score(
                     parts[outcomes.protocol.id] = writer.language(outcomes)
             n_figures = writer.write_metrics(scored_together, keep_replicates=keep_replicates, present=kept)
             n_added += 0 if is_fresh else n_figures
-            advance(len(scored_together))
+            advance(len(scored_together) * (1 - RANKING if is_fresh else 1))
     if headlines and (RSUM.protocol not in renewed or any(protocol not in present for protocol in DIRECTIONS)):
         writer.write_rsum(headlines)
     if languages and (parts or not any("*" in protocol for protocol in renewed)):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +18,8 @@ import pytest
 import capim
 from flows.commands.declare import STEP_FIELDS
 from tasks.corpora.readers.shapes import read_shapes
+from tasks.metrics.custom import load_metric
+from tasks.runtime.progress import Progress, listening
 from tests.random_store import OTHER, SPECS, random_store
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -148,3 +152,147 @@ print(workspace.evaluate(protocols="t2i/all", replicates=100).shape)
     assert done.stdout.startswith("3\n")
     assert "server" not in done.stderr
     assert [*tmp_path.rglob("*")] == []
+
+
+def test_a_search_by_a_vector_finds_the_item_that_it_belongs_to(workspace: capim.Workspace, tmp_path: Path) -> None:
+    images = workspace.vectors(encoder="one", corpus="shapes", modality="image")
+    where: Any = {"encoder": "one", "corpus": "shapes", "k": 3}
+    found = workspace.search(vector=7 * images.matrix[4], **where)
+    assert list(found["rank"]) == [1, 2, 3]
+    assert found.id[0] == images.ids[4]
+    assert found.score[0] == pytest.approx(1)
+    np.save(tmp_path / "query.npy", images.matrix[4])
+    pd.testing.assert_frame_equal(workspace.search(vector=tmp_path / "query.npy", **where), found)
+    captions = workspace.search(vector=images.matrix[4], modality="caption", **where)
+    assert captions.text.str.len().min() > 5
+    several = workspace.store.multivectors(encoder="many", corpus="shapes", modality="image")
+    of_item = next(iter(several))[2]
+    assert workspace.search(vector=of_item, encoder="many", corpus="shapes", k=1).id[0] == images.ids[2]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ({}, "give what to search for: a text, or --image FILE, or both, or --vector FILE.npy"),
+        ({"text": "a cat", "vector": np.ones(8)}, "a vector is searched for alone"),
+        ({"vector": np.ones(7)}, r"a vector has shape \(1, 7\); expected shape \(dim,\), dim 8, as encoder 'one' has"),
+        ({"vector": np.ones((2, 8))}, r"has shape \(2, 8\); expected"),
+        ({"vector": np.zeros(8)}, "not finite, or only zeros"),
+        ({"vector": np.full(8, np.nan)}, "not finite, or only zeros"),
+        ({"vector": "no.npy"}, "no.npy cannot be read as a .npy file"),
+        ({"vector": np.ones(8), "k": 0}, "k must be at least 1"),
+    ],
+)
+def test_a_search_that_is_impossible_says_why(workspace: capim.Workspace, query: Any, message: str) -> None:
+    with pytest.raises(capim.RequestError, match=message):
+        workspace.search(encoder="one", corpus="shapes", **query)
+    if not query:
+        with pytest.raises(capim.RequestError, match="of which a text and an image have no sum"):
+            workspace.search("a cat", image="cat.jpg", encoder="many", corpus="shapes")
+
+
+def test_a_comparison_says_what_it_compared(workspace: capim.Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    workspace.compare("one", "other", margin=2, **QUICK)
+    said = capsys.readouterr().err
+    assert "compared 2 encoders, pair by pair: one, other\n" in said
+    assert re.search(r"shapes: \d+ comparisons by 1 protocol \(t2i/all\)", said)
+    assert "adjusted over the pairs of each figure (max-t); 95 % intervals from 100 replicates" in said
+    assert "equivalent: within 2 % of a metric's range\n" in said
+    assert "headline figures: t2i/all R@1; all others are exploratory" in said
+
+
+def test_the_progress_of_scoring_moves_within_a_protocol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.scoring.late_interaction.products._PATCHES_AT_ONCE", 30)
+    for spec in SPECS:
+        random_store(tmp_path / spec.name / "store", read_shapes(n_scenes=N_SCENES), (spec,))
+        seen: list[Progress] = []
+        with listening(seen.append):
+            capim.open(tmp_path / spec.name, quiet=True).evaluate(replicates=100, protocols="t2i/all,i2t/any")
+        counts = [each.done for each in seen if each.work.endswith("scoring")]
+        assert counts == sorted(counts)
+        assert counts[-1] == 2
+        assert {*counts} - {0, 1, 2}, counts
+
+
+# --- a user's own modules with the names of our packages --------------------------------------------------------------
+HOSTILE = {"store.py": "store", "tasks.py": "tasks", "flows/__init__.py": "flows", "reports/__init__.py": "reports"}
+
+
+def test_the_command_line_works_in_a_folder_with_modules_that_are_called_like_ours(tmp_path: Path) -> None:
+    for name in (*HOSTILE, "tasks/other.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("raise SystemExit('theirs was imported')\n")
+    script = tmp_path / "bin" / "capim"
+    script.parent.mkdir()
+    script.write_text("import sys\nfrom capim import main\nsys.exit(main())\n")
+    done = _console(script, str(ROOT))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "R@1" in done.stdout
+    shadowed = _console(script, f"{tmp_path}{os.pathsep}{ROOT}")
+    assert (shadowed.returncode, shadowed.stdout) == (2, "")
+    first = tmp_path / "flows" / "__init__.py"
+    assert shadowed.stderr.startswith(f"capim: Python finds {first} as 'flows', the name of a package of capim")
+    assert len(shadowed.stderr.splitlines()) == 1
+
+
+def _console(script: Path, path: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, str(script), "list", "metrics"]
+    environment = {**os.environ, "PYTHONPATH": path}
+    return subprocess.run(words, env=environment, cwd=script.parents[1], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_importing_capim_names_the_file_that_stands_in_the_place_of_a_package(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hostile = tmp_path / name
+    hostile.parent.mkdir(exist_ok=True)
+    hostile.write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, HOSTILE[name], raising=False)
+    importlib.invalidate_caches()
+    with pytest.raises(ImportError, match=f"finds {re.escape(str(hostile))} as '{HOSTILE[name]}'.*; rename it"):
+        capim._refuse_shadows()
+
+
+def test_a_folder_without_init_shadows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tasks").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "tasks")
+    capim._refuse_shadows()
+
+
+METRIC = "def hit(outcomes):\n    return outcomes.rank_worst == 1\n"
+
+
+@pytest.mark.parametrize(
+    ("requested", "name"),
+    [
+        ("store:hit", "store:hit"),
+        ("tasks.py:hit", "tasks:hit"),
+        ("reports.scores:hit", "reports.scores:hit"),
+        ("reports/scores.py:hit", "scores:hit"),
+    ],
+)
+def test_a_metric_in_a_module_that_is_called_like_ours_is_theirs(tmp_path: Path, requested: str, name: str) -> None:
+    for file in ("store.py", "tasks.py", "reports/scores.py"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(METRIC)
+    loaded = load_metric(requested, folder=tmp_path)
+    assert loaded.name == name
+    assert Path(loaded.file).is_relative_to(tmp_path)
+
+
+@pytest.mark.parametrize("line", ["import store", "from tasks.words import count", "import reports.scores as scores"])
+def test_a_metric_that_imports_a_module_that_is_called_like_ours_is_refused(tmp_path: Path, line: str) -> None:
+    for file in ("store.py", "tasks/words.py", "reports/scores.py"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text("count = 1\n")
+    (tmp_path / "own.py").write_text(f"import os\n{line}\n{METRIC}")
+    with pytest.raises(
+        capim.RequestError, match=r"own.py line 2 imports '\w+', and gets the package of capim, not the"
+    ):
+        load_metric("own.py:hit", folder=tmp_path)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "own.py").write_text(f"from store.errors import RequestError\n{METRIC}")
+    assert load_metric("sub/own.py:hit", folder=tmp_path).name == "own:hit"

@@ -67,7 +67,14 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     parser = declare(commands, common, "search", search, rows=True)
     parser.set_defaults(format=None)
     parser.add_argument("text", nargs="?", help="find the nearest images of this text")
-    parser.add_argument("--image", metavar="F", help="find the nearest captions of this image instead")
+    parser.add_argument(
+        "--image",
+        metavar="F",
+        help="find the nearest captions of this image; with a text, the nearest images of the normalised sum of both "
+        "unit vectors",
+    )
+    parser.add_argument("--vector", metavar="F", help="find the nearest images of this vector instead (.npy)")
+    parser.add_argument("--modality", choices=("image", "caption"), help="search these items instead")
     parser.add_argument("--encoder", required=True, help="name or fingerprint of an encoder in the store")
     parser.add_argument("--corpus", required=True, help="name, path or fingerprint of a corpus in the store")
     parser.add_argument("-k", type=int, default=10, metavar="K", help="number of results (default: 10)")
@@ -170,7 +177,10 @@ def query(args: argparse.Namespace) -> int:
 
 
 def search(args: argparse.Namespace) -> int:
-    """Find the nearest images of a text, or the nearest captions of an image; exact unless --index is given.
+    """Find the nearest images or captions of a text, an image, both together or a vector.
+
+    Every item is compared, unless --index is given. Of a text, images are searched; of an image alone, captions;
+    --modality chooses.
 
     Example: capim search "a red circle above a blue square" --encoder tiny-clip --corpus shapes -k 5
     """
@@ -183,8 +193,10 @@ def search(args: argparse.Namespace) -> int:
         store,
         text=args.text,
         image=args.image,
+        vector=args.vector,
         encoder=args.encoder,
         corpus=args.corpus,
+        modality=args.modality,
         k=args.k,
         use_index=args.index,
         device=args.device,

@@ -132,6 +132,22 @@ def clock(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
+def _short(number: float) -> str:
+    """A count or a rate; with one decimal where that is not 0, below 1 with one digit.
+
+    Examples:
+        >>> _short(1234), _short(3.25), _short(0.04), _short(12.3)
+        ('1,234', '3.2', '0.04', '12')
+    """
+    return (
+        f"{number:,.0f}"
+        if number >= 10 or number == int(number)
+        else f"{number:.1f}"
+        if number >= 1
+        else f"{number:.1g}"
+    )
+
+
 def _amounts(counts: Counter[str]) -> list[str]:
     return [", ".join(f"{count:,} {unit}" for unit, count in counts.items() if count)] if counts.total() else []
 
@@ -179,9 +195,8 @@ def _lines() -> Iterator[None]:
             rate = progress.done / max(now - begun, 1e-9)
             left = (progress.total - progress.done) / max(rate, 1e-9)
             end = f"in {now - begun:.0f} s" if finished else f"{left:.0f} s left"
-            sys.stderr.write(
-                f"{progress.work}: {progress.done:,} of {progress.total:,} {progress.unit}, {rate:,.0f}/s, {end}\n"
-            )
+            done = f"{_short(progress.done)} of {progress.total:,} {progress.unit}"
+            sys.stderr.write(f"{progress.work}: {done}, {_short(rate)}/s, {end}\n")
             started[progress.work] = (begun, now)
         if finished:
             started.pop(progress.work, None)

@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from flows.commands.workspace import corpus_in
 from reports.search import SearchHit, write_search
 from store import EmbeddingStore
 from store.errors import RequestError
 from store.query.search import build_index, search
+from store.rounding import unit_vectors
 from store.schema import texts
 from store.types import Embeddings, EncoderSpec, Modality
 from tasks.corpora.images.decode import UndecodableImage, decode_image, thumbnail
@@ -38,25 +42,47 @@ def find(
     *,
     text: str | None,
     image: str | Path | None,
+    vector: str | Path | NDArray[np.floating] | None,
     encoder: str,
     corpus: str,
+    modality: Modality | None,
     k: int,
     use_index: bool,
     device: str,
 ) -> Search:
-    """The ``k`` nearest images of a text, or captions of an image, with their files, and their texts or sizes.
+    """The ``k`` nearest images or captions with their files, and their texts or sizes.
+
+    Args:
+        store: The store.
+        text: The query, with or without an image.
+        image: The query is this file; with a text the normalised sum of both unit vectors.
+        vector: The query is this vector, or that of a .npy file: shape ``(dim,)``; of a multi-vector encoder
+            ``(n, dim)``.
+        encoder: Name or fingerprint; of the query and of the items.
+        corpus: Name, path or fingerprint.
+        modality: What is searched; None: captions for an image alone, else images.
+        k: Number of items.
+        use_index: Search through an approximate index, which is built if missing.
+        device: Encodes the query.
 
     Raises:
-        RequestError: The encoder or corpus is not in the store, the image cannot be read, or there is no query.
+        RequestError: The encoder or corpus is not in the store, the file cannot be read, or there is no query.
     """
-    if bool(text) == bool(image):
-        raise RequestError("give what to search for: a text, or --image FILE")
+    if vector is not None and (text or image):
+        raise RequestError("a vector is searched for alone; leave out the text and the image")
+    if vector is None and not (text or image):
+        raise RequestError("give what to search for: a text, or --image FILE, or both, or --vector FILE.npy")
     spec = store.encoder(encoder)
     row = corpus_in(store, corpus)
     corpus = str(row["fingerprint"])
     stored = store.corpus(str(row["name"]), corpus)
-    modality: Modality = "image" if text else "caption"
-    queries, picture = _encoded(spec, text, Path(image) if image else None, device)
+    modality = modality or ("caption" if image and not text else "image")
+    picture = None
+    if vector is not None:
+        queries, shown_query = _given(spec, vector)
+    else:
+        queries, picture = _encoded(spec, text, Path(image) if image else None, device)
+        shown_query = " + ".join(str(part) for part in (text, image) if part)
     if use_index:
         build_index(store, encoder=encoder, corpus=corpus, modality=modality)
     hits = search(store, queries, encoder=encoder, corpus=corpus, modality=modality, k=k, use_index=use_index)
@@ -72,7 +98,7 @@ def find(
     return Search(
         encoder=encoder,
         corpus=stored.name,
-        query=text or str(image),
+        query=shown_query,
         picture=picture,
         modality=modality,
         rows=rows,
@@ -98,17 +124,50 @@ def write_gallery(store: EmbeddingStore, target: Path, found: Search) -> Path:
     )
 
 
+def _given(spec: EncoderSpec, vector: str | Path | NDArray[np.floating]) -> tuple[Embeddings, str]:
+    """A vector as a query, and the name of its file."""
+    name = "a vector" if isinstance(vector, np.ndarray) else str(vector)
+    try:
+        values = vector if isinstance(vector, np.ndarray) else np.load(vector, allow_pickle=False)
+        values = np.atleast_2d(np.asarray(values, dtype=np.float32))
+    except (OSError, ValueError, TypeError) as error:
+        raise RequestError(f"{name} cannot be read as a .npy file with numbers: {error}") from error
+    several = "(n, dim) with n vectors of one item" if spec.vectors == "multi" else "(dim,)"
+    expected = f"expected shape {several}, dim {spec.dim}, as encoder {spec.name!r} has"
+    if values.ndim != 2 or values.shape[1] != spec.dim or (spec.vectors == "single" and len(values) != 1):
+        raise RequestError(f"{name} has shape {values.shape}; {expected}")
+    if not (np.isfinite(values).all() and np.linalg.norm(values, axis=1).all()):
+        raise RequestError(f"{name} has a value that is not finite, or only zeros")
+    return _query(unit_vectors(values), multi=spec.vectors == "multi"), name
+
+
+def _query(values: NDArray[np.float32], *, multi: bool = False) -> Embeddings:
+    one = np.ones(1, dtype=np.float32)
+    offsets = np.array([0, len(values)]) if multi else None
+    return Embeddings(values=values, norms=one, n_tokens=one.astype(np.int32), truncated=one == 0, offsets=offsets)
+
+
 def _encoded(spec: EncoderSpec, text: str | None, image: Path | None, device: str) -> tuple[Embeddings, bytes | None]:
-    """The embedding of the query, and a thumbnail if the query is an image."""
-    picture = None
+    """The embedding of the query, and a thumbnail if an image is in it."""
+    if text and image and spec.vectors == "multi":
+        raise RequestError(
+            f"encoder {spec.name!r} has several vectors per item, of which a text and an image have no sum; give one"
+        )
+    pictures = []
     if image is not None:
         try:
-            picture = decode_image(image.read_bytes())
+            pictures.append(decode_image(image.read_bytes()))
         except OSError as error:
             raise RequestError(f"image {str(image)!r} cannot be read: {error.strerror}") from error
         except UndecodableImage as error:
             raise RequestError(f"image {str(image)!r} cannot be decoded: {error}") from error
     encoder = load_encoder(spec, device=choose_device(device))
-    if picture is not None:
-        return encode_images(encoder, [picture]), thumbnail(picture)
-    return encode_captions(encoder, [text or ""]), None
+    encoded = [encode_images(encoder, pictures)] if pictures else []
+    encoded += [encode_captions(encoder, [text])] if text else []
+    small = thumbnail(pictures[0]) if pictures else None
+    if len(encoded) == 1:
+        return encoded[0], small
+    total = encoded[0].values + encoded[1].values
+    if not np.linalg.norm(total):
+        raise RequestError("the text and the image have opposite vectors, which have no sum")
+    return _query(unit_vectors(total)), small

@@ -13,6 +13,7 @@ PAIR_COLUMNS = (
     "corpus", "protocol", "metric", "encoder_a", "encoder_b", "difference", "ci_low", "ci_high", "p_adjusted", "state",
     "n_queries", "family",
 )  # fmt: skip
+_SHOWN = 6  # names in one line
 AGAINST_BEST = ("against", "difference", "p_adjusted", "state")
 
 
@@ -79,3 +80,26 @@ def _task(row: Row) -> tuple[str, str, str]:
 def _state(row: Row, smaller: Collection[str]) -> str | None:
     decision = tested(row, smaller)
     return None if decision is None else decision.state
+
+
+def summary(comparisons: Sequence[Row]) -> list[str]:
+    """What one request compared, as lines: encoders, corpora and protocols, tests and margin, headline figures."""
+    if not comparisons:
+        return ["nothing was compared: no figure is known of two encoders"]
+    first = comparisons[0]
+    encoders = sorted({row[side] for row in comparisons for side in ("encoder_a", "encoder_b")})
+    lines = [f"compared {len(encoders)} encoders, pair by pair: {', '.join(encoders)}"]
+    for corpus in sorted({row["corpus"] for row in comparisons}):
+        of_corpus = [row for row in comparisons if row["corpus"] == corpus]
+        protocols = sorted({row["protocol"] for row in of_corpus})
+        shown = ", ".join(protocols[:_SHOWN]) + (" …" if len(protocols) > _SHOWN else "")
+        plural = "s" if len(protocols) > 1 else ""
+        lines.append(f"{corpus}: {len(of_corpus)} comparisons by {len(protocols)} protocol{plural} ({shown})")
+    headline = sorted({f"{row['protocol']} {row['metric']}" for row in comparisons if row["family"] == "headline"})
+    adjusted = f"p-values of sign-flip tests, adjusted over the pairs of each figure ({first['adjustment']})"
+    margins = sorted({row["margin"] for row in comparisons if row["margin"] is not None})
+    within = f"; equivalent: within {100 * margins[0]:g} % of a metric's range" if margins else ""
+    intervals = f"{100 * first['level']:g} % intervals from {first['replicates']:,} replicates"
+    lines.append(f"{adjusted}; {intervals}{within}")
+    lines.append(f"headline figures: {', '.join(headline[:_SHOWN]) or 'none'}; all others are exploratory")
+    return lines

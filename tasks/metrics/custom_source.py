@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 from store.errors import RequestError
 from store.types import digest16
 
+OURS = ("capim", "flows", "tasks", "store", "reports")
+_ROOT = Path(__file__).resolve().parents[2]  # the folder that holds them
 FORM = "module:function or path.py:function, options in parentheses, e.g. my_metrics.py:margin, my_metrics.py:at_k(k=3)"
 
 
@@ -33,21 +35,23 @@ def find(requested: str, folder: Path) -> Found:
     """The object that a user named.
 
     A file is executed under a private name, so that ``metrics.py`` or ``store.py`` never stands for a module of capim
-    or of a library; modules beside it can be imported. The name of the metric is ``FILE:NAME(option=value)``, with the
-    file's name without its folder and the options in alphabetical order.
+    or of a library; modules beside it can be imported, unless they are called like a package of capim. The name of the
+    metric is ``FILE:NAME(option=value)``, with the file's name without its folder and the options in alphabetical
+    order.
 
     Raises:
         RequestError: No such file, module or object, a module that cannot be imported, or options that are not
             literals.
     """
     where, name, options = _parsed(requested)
-    file = folder / (where if where.endswith(".py") else f"{where}.py")
+    by_file = where.endswith(".py") or _is_theirs(folder, where.partition(".")[0])
+    file = folder / (where if where.endswith(".py") else f"{where.replace('.', '/')}.py")
     beside = str(file.parent.resolve() if where.endswith(".py") else folder.resolve())
     sys.path.append(beside)  # at the end: a file beside the metric never stands for a module of ours
     try:
-        if where.endswith(".py") or ("." not in where and file.is_file()):
+        if by_file or ("." not in where and file.is_file()):
             module = _executed(requested, file.resolve())
-            where = file.stem
+            where = file.stem if where.endswith(".py") else where
         else:
             module = _imported(requested, where)
     finally:
@@ -140,10 +144,36 @@ def _executed(requested: str, file: Path) -> ModuleType:
     loader = SourceFileLoader(name, str(file))
     sys.modules[name] = module
     try:
+        _refuse_ours(requested, file, loader.get_source(name) or "")
         exec(loader.source_to_code(loader.get_data(str(file)), str(file)), module.__dict__)  # noqa: S102 - the user's
+    except RequestError:
+        raise
     except Exception as error:
         raise RequestError(f"metric {requested!r}: {what_failed(error, str(file))}") from error
     return module
+
+
+def _is_theirs(folder: Path, name: str) -> bool:
+    """Whether a folder has a module of the user's that is called like a package of capim."""
+    beside = [folder / f"{name}.py", folder / name]
+    return name in OURS and any(path.exists() and path.resolve() != _ROOT / name for path in beside)
+
+
+def _refuse_ours(requested: str, file: Path, source: str) -> None:
+    """Refuse a file that imports a module beside it for which Python would give it a package of capim."""
+    for node in ast.walk(ast.parse(source, str(file))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [node.module or ""]
+        else:
+            continue
+        for name in {each.partition(".")[0] for each in names}:
+            if _is_theirs(file.parent, name):
+                raise RequestError(
+                    f"metric {requested!r}: {_shown(str(file))} line {node.lineno} imports {name!r}, and gets the "
+                    f"package of capim, not the one in {_shown(str(file.parent))}; rename that one"
+                )
 
 
 def _imported(requested: str, where: str) -> ModuleType:

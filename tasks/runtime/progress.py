@@ -18,14 +18,14 @@ class Progress:
 
     Attributes:
         work: What is being done, unique among what runs at once: ``"tiny-clip · shapes · images"``.
-        done: Units finished so far.
+        done: Units finished so far, with the part of those in work where it is known.
         total: Units in all; ``done == total`` ends the work.
         unit: What is counted: ``images``, ``captions``, ``encoders``.
         step: Whether it is a whole step of a run, which consists of such pieces.
     """
 
     work: str
-    done: int
+    done: float
     total: int
     unit: str
     step: bool = False
@@ -52,7 +52,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 @contextmanager
-def track(work: str, *, total: int, unit: str, step: bool = False) -> Iterator[Callable[[int], None]]:
+def track(work: str, *, total: int, unit: str, step: bool = False) -> Iterator[Callable[[float], None]]:
     """Gives a callback that takes the number of units just finished.
 
     Examples:
@@ -64,13 +64,13 @@ def track(work: str, *, total: int, unit: str, step: bool = False) -> Iterator[C
         [(0, 3), (2, 3), (3, 3)]
     """
     listener = _listener.get()
-    done = 0
+    done: float = 0
 
-    def advance(units: int) -> None:
+    def advance(units: float) -> None:
         nonlocal done
         done += units
         if listener is not None:
-            listener(Progress(work=work, done=done, total=total, unit=unit, step=step))
+            listener(Progress(work=work, done=round(done, 6), total=total, unit=unit, step=step))
 
     advance(0)
     yield advance

@@ -22,6 +22,7 @@ from tasks.scoring.evaluate import SCORER_VERSION, evaluate
 from tasks.scoring.languages import CaptionParts
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.selection import build_tasks, select_protocols
+from tasks.scoring.threads import Advance, ignore
 
 LANGUAGES_AT_ONCE = 21  # languages of one translator scored together: half a GiB of outcomes at the size of COCO
 
@@ -121,12 +122,18 @@ def open_sets(store: EmbeddingStore, sets: SetsRef, protocol_ids: Sequence[str])
 
 
 def outcomes_of(
-    scored: ScoredSets, protocols: Sequence[EvalProtocol], stored: Mapping[str, int], *, device: str
+    scored: ScoredSets,
+    protocols: Sequence[EvalProtocol],
+    stored: Mapping[str, int],
+    *,
+    device: str,
+    advance: Advance = ignore,
 ) -> Iterator[tuple[list[Outcomes], bool]]:
     """The outcomes of every protocol in query order, as many protocols at a time as are scored together.
 
     Each list comes with whether it was scored now. ``stored`` counts the queries in the store by protocol id: a
-    protocol that has all its queries there is read; the others are scored and stored.
+    protocol that has all its queries there is read; the others are scored and stored. ``advance`` gets how many
+    protocols were ranked, in parts: 1 for each that is scored.
     """
     begun = [protocol for protocol in protocols if protocol.id in stored]
     tasks = build_tasks(scored.corpus, begun) if begun else []
@@ -134,7 +141,15 @@ def outcomes_of(
     for portion in _portions([protocol for protocol in begun if protocol.id in complete]):
         yield [scored.read(protocol) for protocol in portion], False
     for portion in _portions([protocol for protocol in protocols if protocol.id not in complete]):
-        outcomes_by_id = _score(scored, portion, choose_device(device))
+        left = [float(len(portion))]
+
+        def ranked(share: float, of: int = len(portion), left: list[float] = left) -> None:
+            part = min(share * of, left[0])
+            left[0] -= part
+            advance(part)
+
+        outcomes_by_id = _score(scored, portion, choose_device(device), ranked)
+        ranked(1.0)  # what had no parts, such as pairs and quadruples
         stored_outcomes = []
         for protocol_id in list(outcomes_by_id):
             outcomes = outcomes_by_id.pop(protocol_id)  # popped: outcomes of a large corpus would not fit twice
@@ -167,7 +182,7 @@ def _portions(protocols: Sequence[EvalProtocol]) -> Iterator[list[EvalProtocol]]
             yield [protocol for members in languages[start : start + LANGUAGES_AT_ONCE] for protocol in members]
 
 
-def _score(scored: ScoredSets, protocols: Sequence[EvalProtocol], device: str) -> dict[str, Outcomes]:
+def _score(scored: ScoredSets, protocols: Sequence[EvalProtocol], device: str, advance: Advance) -> dict[str, Outcomes]:
     store, corpus = scored.store, scored.corpus
     encoder, fingerprint = scored.sets.encoder_fingerprint, scored.sets.corpus_fingerprint
     if store.encoder(encoder).vectors == "multi":
@@ -177,6 +192,7 @@ def _score(scored: ScoredSets, protocols: Sequence[EvalProtocol], device: str) -
             images=lambda: store.multivectors(encoder=encoder, corpus=fingerprint, modality="image"),
             captions=lambda: store.multivectors(encoder=encoder, corpus=fingerprint, modality="caption"),
             device=device,
+            advance=advance,
         )
 
     def captions_of(language: str | None = None, translator: str | None = None) -> NDArray[np.float32]:
@@ -191,4 +207,5 @@ def _score(scored: ScoredSets, protocols: Sequence[EvalProtocol], device: str) -
         images=store.vectors(encoder=encoder, corpus=fingerprint, modality="image").matrix,
         captions=CaptionParts(captions_of) if by_language else captions_of(),
         device=device,
+        advance=advance,
     )

@@ -9,7 +9,6 @@ device, so that an English caption written for two images ties exactly.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -26,7 +25,7 @@ from tasks.scoring.choices import choice_outcomes
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
 from tasks.scoring.ranks.accumulator import BUDGET_SHARE, OutcomeAccumulator, ScoreRows
-from tasks.scoring.threads import one_thread_each
+from tasks.scoring.threads import Advance, ignore, one_thread_each
 
 _ALIGNED = 16  # rows of a block are a multiple of this: see the module's docstring
 _BLOCK_BYTES = 1 << 24  # larger blocks of scores only leave the processor's caches
@@ -42,6 +41,7 @@ def score_dense(
     device: str = "cpu",
     memory_bytes: int | None = None,
     top: int = TOP,
+    advance: Advance = ignore,
 ) -> dict[str, Outcomes]:
     """Outcomes of every task, from unit vectors in corpus order.
 
@@ -56,6 +56,7 @@ def score_dense(
         memory_bytes: What may be allocated beyond the embeddings (and their copy on the device); None: 1 GiB, on a
             CUDA device a quarter of its free memory.
         top: Length of the best lists.
+        advance: Gets the shares of the work as they are done; together 1.
 
     Returns:
         Protocol id -> outcomes, in the order of ``tasks``.
@@ -70,6 +71,11 @@ def score_dense(
     to_images = [t for t in tasks if isinstance(t, RetrievalTask) and t.protocol.direction == "t2i"]
     to_captions = [t for t in tasks if isinstance(t, RetrievalTask) and t.protocol.direction == "i2t"]
     outcomes: dict[str, Outcomes] = {}
+    n_rows = len(captions) * bool(to_images) + len(images) * bool(to_captions)
+
+    def ranked(rows: int) -> None:
+        advance(rows / n_rows)
+
     with full_float32():
         image_vectors, caption_vectors = _on_device(images, device), _on_device(captions, device)
         memory_bytes = memory_bytes or _budget(device)
@@ -80,13 +86,13 @@ def score_dense(
             by_image = torch.empty((len(images), len(captions)), device=device)
         if to_images:
             blocks = _products(caption_vectors, image_vectors, block_bytes, keep=by_image)
-            outcomes |= _outcomes(blocks, to_images, top=top, device=device)
+            outcomes |= _outcomes(blocks, to_images, top=top, device=device, ranked=ranked)
         if to_captions:
             if by_image is None:
                 blocks = _products(image_vectors, caption_vectors, block_bytes)
             else:
                 blocks = _blocks_of(by_image, caption_vectors, block_bytes)
-            outcomes |= _outcomes(blocks, to_captions, top=top, device=device)
+            outcomes |= _outcomes(blocks, to_captions, top=top, device=device, ranked=ranked)
     for task in tasks:
         if isinstance(task, ChoiceTask):
             outcomes[task.protocol.id] = choice_outcomes(task, _choice_scores(images, captions, task))
@@ -207,17 +213,28 @@ def _repeated(vectors: NDArray[np.float32], hashes: NDArray[np.int64]) -> tuple[
 
 
 def _outcomes(
-    blocks: Iterable[Callable[[], ScoreRows]], tasks: Sequence[RetrievalTask], *, top: int, device: str
+    blocks: Iterable[Callable[[], ScoreRows]],
+    tasks: Sequence[RetrievalTask],
+    *,
+    top: int,
+    device: str,
+    ranked: Callable[[int], None],
 ) -> dict[str, Outcomes]:
-    """Outcomes of one direction; on a CPU, every thread computes a block and ranks it while it is in its caches."""
+    """Outcomes of one direction; on a CPU, every thread computes a block and ranks it while it is in its caches.
+
+    ``ranked`` gets the number of rows of each block that is done, in this thread.
+    """
     accumulator = OutcomeAccumulator(tasks, top=top)
 
-    def rank(block: Callable[[], ScoreRows]) -> None:
+    def rank(block: Callable[[], ScoreRows]) -> int:
         with torch.inference_mode():  # a mode of the thread, not of the process
-            accumulator.add(block())
+            rows = block()
+            accumulator.add(rows)
+            return len(rows.scores)
 
     with one_thread_each(device) as each:
-        deque(each(rank, blocks), maxlen=0)
+        for n_rows in each(rank, blocks):
+            ranked(n_rows)
     return accumulator.outcomes()
 
 

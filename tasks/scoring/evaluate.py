@@ -17,6 +17,7 @@ from tasks.scoring.protocols.layout import layout_of
 from tasks.scoring.protocols.orientations import orientation_of
 from tasks.scoring.protocols.selection import build_tasks
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
+from tasks.scoring.threads import Advance, ignore
 
 SCORER_VERSION = 4  # raised whenever a stored outcome would change
 
@@ -29,6 +30,7 @@ def evaluate(
     captions: NDArray[np.float32] | CaptionParts | Blocks,
     device: str = "cpu",
     memory_bytes: int | None = None,
+    advance: Advance = ignore,
 ) -> dict[str, Outcomes]:
     """Outcomes of every protocol.
 
@@ -42,6 +44,7 @@ def evaluate(
         device: Any torch device.
         memory_bytes: What scoring may allocate beyond the embeddings; None: 1 GiB, for single vectors on a CUDA
             device a quarter of its free memory.
+        advance: Gets the shares of the work as they are done, in this thread; together at most 1.
 
     Returns:
         Protocol id -> outcomes, in the order of ``protocols``. Where the corpus is in several languages, those of
@@ -54,7 +57,8 @@ def evaluate(
     """
     tasks = build_tasks(corpus, protocols)
     if callable(images) and callable(captions):
-        return score_maxsim(images, captions, tasks, device=device, memory_bytes=memory_bytes or DEFAULT_MEMORY_BYTES)
+        budget = memory_bytes or DEFAULT_MEMORY_BYTES
+        return score_maxsim(images, captions, tasks, device=device, memory_bytes=budget, advance=advance)
     if not isinstance(images, np.ndarray) or callable(captions):
         raise TypeError("images and captions must both be matrices (single), or both functions that yield blocks")
     oriented = [task.protocol.id for task in tasks if orientation_of(task.protocol) != "transposed"]
@@ -62,7 +66,7 @@ def evaluate(
         raise ValueError(f"{', '.join(oriented)}: only a multi-vector encoder has orientations")
     layout = layout_of(corpus)
     if isinstance(captions, np.ndarray) and len(layout.parts) < 2:
-        return score_dense(images, captions, tasks, device=device, memory_bytes=memory_bytes)
+        return score_dense(images, captions, tasks, device=device, memory_bytes=memory_bytes, advance=advance)
     choices = [task for task in tasks if isinstance(task, ChoiceTask)]
     outcomes: dict[str, Outcomes] = {}
     if isinstance(captions, np.ndarray):
@@ -72,5 +76,7 @@ def evaluate(
     elif choices:
         raise ValueError(f"{', '.join(t.protocol.id for t in choices)}: needs all caption vectors as one matrix")
     retrieval = [task for task in tasks if isinstance(task, RetrievalTask)]
-    outcomes |= score_parts(layout, retrieval, images, captions, device=device, memory_bytes=memory_bytes)
+    outcomes |= score_parts(
+        layout, retrieval, images, captions, device=device, memory_bytes=memory_bytes, advance=advance
+    )
     return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}

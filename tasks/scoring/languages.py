@@ -17,6 +17,7 @@ from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.builders import captions_to_images, images_to_captions
 from tasks.scoring.protocols.layout import CorpusLayout
 from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.scoring.threads import Advance, ignore
 
 Part: TypeAlias = tuple[str, str]
 
@@ -48,6 +49,7 @@ def score_parts(
     *,
     device: str,
     memory_bytes: int | None,
+    advance: Advance = ignore,
 ) -> dict[str, Outcomes]:
     """Outcomes of tasks that each stay within one part, with consistency with the reference language.
 
@@ -57,7 +59,10 @@ def score_parts(
     """
 
     def score(vectors: NDArray[np.float32], of_part: Sequence[RetrievalTask]) -> dict[str, Outcomes]:
-        return score_dense(images, vectors, of_part, device=device, memory_bytes=memory_bytes)
+        return score_dense(images, vectors, of_part, device=device, memory_bytes=memory_bytes, advance=advance_part)
+
+    def advance_part(share: float) -> None:
+        advance(share / sum(1 + len(parts) for parts in by_reference.values()))
 
     by_reference: dict[Part | None, dict[Part, list[RetrievalTask]]] = {}
     for task in tasks:

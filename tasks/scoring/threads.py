@@ -1,4 +1,4 @@
-"""A thread pool for many small computations, each on one thread."""
+"""A thread pool for many small computations, each on one thread; and the callback for their progress."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ from typing import Any, TypeAlias
 import torch
 
 Each: TypeAlias = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+Advance: TypeAlias = Callable[[float], None]  # gets the share of the work that was just done
 
 _ON_A_GPU = 2  # threads: one prepares and launches the next product while the other waits for its result
 _AHEAD = 2  # items per thread that are read before the first of them is done
+
+
+def ignore(_share: float) -> None:
+    """The :data:`Advance` of a caller that shows no progress."""
 
 
 @contextmanager

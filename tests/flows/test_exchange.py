@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import capim
 from flows.cli import main
+from tasks.corpora.images.decode import decode_image
+from tasks.encoders import encode_captions, encode_images, load_encoder
 
 CORPUS = "shapes-sample40"
 
@@ -221,3 +226,25 @@ def test_a_wrong_import_leaves_no_store_behind(tmp_path: Path, options: list[str
     target = tmp_path / "new"
     assert main(["import", "--encoder", "theirs", *options, "--workspace", str(target)]) == 2
     assert not target.exists()
+
+
+@pytest.mark.slow
+def test_a_text_and_an_image_are_searched_for_together_as_the_sum_of_their_unit_vectors(
+    workspace: Path, tmp_path: Path
+) -> None:
+    opened = capim.open(workspace)
+    where: Any = {"encoder": "tiny-clip", "corpus": CORPUS, "device": "cpu"}
+    images = opened.vectors(encoder="tiny-clip", corpus=CORPUS, modality="image")
+    [sha] = opened.sql(f"SELECT sha FROM images WHERE id = '{images.ids[3]}' LIMIT 1").sha
+    picture = tmp_path / "picture.jpg"
+    picture.write_bytes(opened.store.thumbnails([sha])[sha])
+    encoder = load_encoder(opened.store.encoder("tiny-clip"), device="cpu")
+    total = encode_captions(encoder, ["a red circle"]).values[0]
+    total = total + encode_images(encoder, [decode_image(picture.read_bytes())]).values[0]
+    query = total / np.linalg.norm(total)
+    found = opened.search("a red circle", image=picture, k=40, **where)
+    np.testing.assert_allclose(found.score, np.sort(images.matrix @ query)[::-1], atol=1e-6)
+    assert [*found.id] == [*opened.search(vector=query, k=40, encoder="tiny-clip", corpus=CORPUS).id]
+    words = ["search", "a red circle", "--image", str(picture), "--encoder", "tiny-clip", "--corpus", CORPUS]
+    assert main([*words, "--device", "cpu", "--workspace", str(workspace), "--html", str(tmp_path / "p.html")]) == 0
+    assert f"a red circle + {picture}" in html.unescape((tmp_path / "p.html").read_text("utf-8"))

@@ -169,7 +169,9 @@ CASES: dict[str, dict[str, Case]] = {
     },
     "search": {
         "text": Case(SEARCH.replace("'a red circle'", ""), "'a blue square'", without="'a red circle'"),
-        "image": Case(SEARCH.replace("'a red circle'", ""), "--image {picture}", without="'a red circle'"),
+        "image": Case(SEARCH, "--image {picture}"),
+        "vector": Case(SEARCH.replace("'a red circle'", ""), "--vector {vector}", without="'a red circle'"),
+        "modality": Case(SEARCH, "--modality caption"),
         "encoder": Case(
             SEARCH.replace("--encoder tiny-clip", ""), "--encoder tiny-clip-plain", without="--encoder tiny-clip"
         ),
@@ -314,6 +316,8 @@ def files(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     (folder / "metric.py").write_text("def hit(outcomes):\n    return outcomes.rank_worst <= 2\n")
     picture = next(iter(store.thumbnails(texts(store.corpus(SHAPES).images["sha"])).values()))
     (folder / "picture.jpg").write_bytes(picture)
+    vector = store.vectors(encoder="tiny-clip", corpus=SHAPES, modality="image").matrix[0]
+    np.save(folder / "vector.npy", vector)
     first, second = (
         table_of(store.key(encoder=encoder, corpus=SHAPES, modality="image"))
         for encoder in ("tiny-clip", "tiny-clip-plain")
@@ -326,6 +330,7 @@ def files(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "suite": str(folder / "suite.toml"),
         "own": str(folder / "own.toml"),
         "picture": str(folder / "picture.jpg"),
+        "vector": str(folder / "vector.npy"),
         "set": first,
         "other": second,
         "report": str(report),

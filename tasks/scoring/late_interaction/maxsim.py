@@ -22,6 +22,7 @@ from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.orientations import orientation_of
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
 from tasks.scoring.ranks.accumulator import ScoreRows, retrieval_outcomes, rows_of_table
+from tasks.scoring.threads import Advance, ignore
 
 
 def score_maxsim(
@@ -32,6 +33,7 @@ def score_maxsim(
     device: str = "cpu",
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     top: int = TOP,
+    advance: Advance = ignore,
 ) -> dict[str, Outcomes]:
     """Outcomes of every task, from multi-vectors in corpus order.
 
@@ -43,6 +45,7 @@ def score_maxsim(
         memory_bytes: What may be allocated beyond the captions' vectors; a score matrix that takes more than half of
             it is kept in a temporary file.
         top: Length of the best lists.
+        advance: Gets the shares of the scores as they are computed; together 1.
 
     Returns:
         Protocol id -> outcomes, in the order of ``tasks``.
@@ -55,11 +58,19 @@ def score_maxsim(
     by_image = [task for task in tasks if orientation_of(task.protocol) == "image-as-query"]
     by_caption = [task for task in tasks if task not in by_image]
     outcomes: dict[str, Outcomes] = {}
+    n_passes = bool(by_caption) + bool(by_image)
     for part, score in ((by_caption, maxsim_scores), (by_image, image_as_query_scores)):
         if part:
             n_images = 1 + max(task.highest_ord("image") for task in part)
             with full_float32():
-                scores = score(images, tokens, n_images=n_images, device=device, memory_bytes=memory_bytes)
+                scores = score(
+                    images,
+                    tokens,
+                    n_images=n_images,
+                    device=device,
+                    memory_bytes=memory_bytes,
+                    advance=lambda share: advance(share / n_passes),
+                )
             outcomes |= outcomes_of_scores(scores, tokens, part, memory_bytes=memory_bytes, top=top)
     return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
 

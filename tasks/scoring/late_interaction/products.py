@@ -17,7 +17,7 @@ from torch import Tensor
 
 from store.ragged import Ragged
 from tasks.scoring.late_interaction.multivectors import Blocks, checked, groups_of_equal_count
-from tasks.scoring.threads import one_thread_each
+from tasks.scoring.threads import Advance, ignore, one_thread_each
 
 _ALIGNED = 16
 _PATCHES_AT_ONCE = 512  # of several images that have few: every token is then read from memory once for all of them
@@ -31,18 +31,19 @@ _DEVICE_SHARE = 64  # of a CUDA device's free memory that a product takes, betwe
 
 
 def maxsim_scores(
-    images: Blocks, captions: Ragged, *, n_images: int, device: str, memory_bytes: int
+    images: Blocks, captions: Ragged, *, n_images: int, device: str, memory_bytes: int, advance: Advance = ignore
 ) -> NDArray[np.float32]:
     """Sum over a caption's tokens of the best patch of the image, shape ``(n_captions, n_images)``.
 
     The captions are float32. Scores that take more than half of ``memory_bytes`` are kept in a temporary file.
+    ``advance`` gets the share of every few images; together 1.
     """
     sums = _TokenSums(captions, device)
 
     def score(patches: Tensor) -> NDArray[np.float32]:
         return sums.of_images(patches)
 
-    return _score_images(score, images, captions, n_images, device, memory_bytes)
+    return _score_images(score, images, captions, n_images, device, memory_bytes, advance)
 
 
 def pair_scores(captions: Ragged, image: NDArray[np.floating], device: str) -> NDArray[np.float32]:
@@ -54,7 +55,7 @@ def pair_scores(captions: Ragged, image: NDArray[np.floating], device: str) -> N
 
 
 def image_as_query_scores(
-    images: Blocks, captions: Ragged, *, n_images: int, device: str, memory_bytes: int
+    images: Blocks, captions: Ragged, *, n_images: int, device: str, memory_bytes: int, advance: Advance = ignore
 ) -> NDArray[np.float32]:
     """Sum over an image's patches of the best token of the caption; arguments as for :func:`maxsim_scores`."""
     patches_at_once = _PATCHES_AT_ONCE if device == "cpu" else _DEVICE_PATCHES
@@ -83,7 +84,7 @@ def image_as_query_scores(
         found: NDArray[np.float32] = sums.cpu().numpy()
         return found
 
-    return _score_images(score, images, captions, n_images, device, memory_bytes, repeat=False)
+    return _score_images(score, images, captions, n_images, device, memory_bytes, advance, repeat=False)
 
 
 def score_table(shape: tuple[int, int], memory_bytes: int) -> NDArray[np.float32]:
@@ -101,6 +102,7 @@ def _score_images(
     n_images: int,
     device: str,
     memory_bytes: int,
+    advance: Advance,
     *,
     repeat: bool = True,
 ) -> NDArray[np.float32]:
@@ -124,6 +126,7 @@ def _score_images(
     with one_thread_each(device) as each:
         for ords, columns in each(score_group, groups()):
             table[:, ords] = columns.T
+            advance(len(ords) / n_images)
     return table
 
 
