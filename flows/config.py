@@ -282,9 +282,9 @@ def _beside(entry: object, folder: Path) -> object:
         return value
 
     if isinstance(entry, Mapping):
-        found = {key: value if key in _NAMES else located(value) for key, value in entry.items()}
-        file, dot, function = str(entry.get("adapter", "")).partition(
-            ".py"
-        )  # a file of the user's, or a function in it
+        names = _NAMES | ({"checkpoint"} if entry.get("adapter") == "http" else frozenset())  # a model of a service
+        found = {key: value if key in names else located(value) for key, value in entry.items()}
+        # a file of the user's, or a function in it
+        file, dot, function = str(entry.get("adapter", "")).partition(".py")
         return {**found, "adapter": f"{located(file + dot)}{function}"} if dot else found
     return located(entry)

@@ -69,6 +69,10 @@ class Service(Protocol):
         """The tokens that the answers since the last call name; None if they name none."""
         ...
 
+    def stop(self) -> None:
+        """Let the requests under way end with an error instead of waiting any longer; the next ones are sent again."""
+        ...
+
 
 def service_of(encoder: Encoder) -> Service | None:
     """The service of an encoder whose model runs at an address; None for a model that runs here."""

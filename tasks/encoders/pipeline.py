@@ -153,6 +153,8 @@ def encode_stream(
             coming.append(forward.submit(next, stream, None))
             yield batch
     finally:
+        if service := service_of(encoder):
+            service.stop()
         for threads in (forward, pool, joiner):
             threads.shutdown(cancel_futures=True)
 

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from store import EmbeddingStore
 from store.errors import WorkError
@@ -14,6 +13,7 @@ from store.schema import CANARIES
 from tasks.encoders import Encoder
 from tasks.encoders.encoder import service_of
 from tasks.encoders.endpoints.canaries import LOWEST_COSINE, canary_vectors
+from tasks.reference.regression import cosines
 
 
 def canary_cosines(store: EmbeddingStore, encoder: Encoder, *, run: str) -> dict[str, float]:
@@ -34,7 +34,10 @@ def canary_cosines(store: EmbeddingStore, encoder: Encoder, *, run: str) -> dict
         if item not in kept
     ]
     store.write_rows("canaries", pa.Table.from_pylist(new, schema=CANARIES))
-    return {item: _cosine(vector, np.asarray(kept[item])) for item, vector in vectors.items() if item in kept}
+    again = [item for item in vectors if item in kept]
+    then = [np.asarray([kept[item]], dtype=np.float32) for item in again]
+    same = cosines(then, [vectors[item][None] for item in again])
+    return dict(zip(again, same.tolist(), strict=True))
 
 
 def check_canaries(store: EmbeddingStore, encoder: Encoder, *, run: str) -> None:
@@ -56,8 +59,3 @@ def check_canaries(store: EmbeddingStore, encoder: Encoder, *, run: str) -> None
         "more. Vectors of two models are not mixed in one set; to encode with the new one, give the table of "
         f'{spec.name} a revision of your choice, such as revision = "{today:%Y-%m-%d}"'
     )
-
-
-def _cosine(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
-    x, y = a.astype(np.float64), b.astype(np.float64)
-    return float(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)))

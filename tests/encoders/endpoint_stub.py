@@ -169,6 +169,7 @@ def endpoint() -> Iterator[Stub]:
     stub = Stub()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a client that was killed is no news
     server.stub = stub  # type: ignore[attr-defined]
     stub.url = f"http://127.0.0.1:{server.server_port}/v1"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from threading import Timer
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from tasks.encoders import Encoder, encode_captions, encode_images, entry_from, 
 from tasks.encoders.conformance.inputs import noise_image, six_scenes
 from tasks.encoders.conformance.suite import check_encoder
 from tasks.encoders.endpoints import client
+from tasks.encoders.pipeline import CaptionWork, encode_stream
 from tests.encoders.endpoint_stub import DIM, Stub, answering, cut, endpoint, status
 
 KEY = "sk-very-secret"
@@ -86,12 +87,26 @@ def test_the_time_that_a_service_asks_for_is_waited_by_all_requests(stub) -> Non
     stub.troubles = [status(429, Retry_After="0.2")]
     encode_captions(encoder, CAPTIONS)
     assert np.diff(stub.times).min() >= 0.19
-    pace, begun = client.Pace(None), time.monotonic()
-    pace.hold(0.1)
-    with ThreadPoolExecutor(3) as threads:
-        next(as_completed([threads.submit(pace.wait) for _ in range(3)]))
-        first = time.monotonic()
-    assert first - begun >= 0.1
+    pace = client.Pace(None)
+    pace.hold(9.0)
+    assert all(8 < pace.turn() <= 9 for _ in range(3))
+
+
+def test_an_encode_that_is_ended_does_not_sit_out_the_time_that_a_service_asks_for(stub) -> None:
+    encoder = loaded(stub)
+    work = CaptionWork(ords=np.arange(20, dtype=np.int32), texts=CAPTIONS)
+    stream = encode_stream(encoder, work, batch_size=4)
+    stub.troubles = [lambda *_: False, *[status(429, Retry_After="60")] * 4]
+    assert len(next(stream).ords) == 4
+    begun = time.monotonic()
+    stream.close()
+    assert time.monotonic() - begun < 5
+    stub.troubles = []
+    again: Any = loaded(stub)
+    stub.troubles = [status(429, Retry_After="60")]
+    Timer(0.2, again.service.stop).start()
+    with pytest.raises(WorkError, match="was not waited for any longer"):
+        encode_captions(again, ["a"])
 
 
 def test_a_service_that_has_closed_for_the_day_is_an_error_with_the_next_step(stub, monkeypatch) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from flows.config import read_suite
 from store import EmbeddingStore
 from store.errors import WorkError
 from store.keys import set_key, spec_to_json
@@ -116,7 +117,8 @@ def test_what_was_stored_before_a_kill_is_never_asked_for_again(stub, store, cor
     wanted = set(corpus.captions["text"].take(missing).to_pylist())
     assert 0 < len(wanted) < n_all
     stub.bodies.clear()
-    done = encode(store, corpus, spec, run="second", size=4)
+    stub.seconds = 0.0
+    done = encode(store, corpus, spec, run="second")
     assert done.n_encoded == len(missing)
     after = asked(stub)
     assert after == Counter(dict.fromkeys(wanted, 1))
@@ -164,3 +166,10 @@ def test_small_noise_between_two_answers_is_no_other_model(stub, store, corpus) 
     stub.changed = 1e-4
     assert changed_canaries(store, load_encoder(spec), WatchRule(), run="watch") == []
     assert json.loads(store.encoders()["spec"][0].as_py())["options"]["url"] == stub.url
+
+
+def test_the_model_of_a_service_is_no_folder_beside_the_suite(tmp_path) -> None:
+    (tmp_path / "clip").mkdir()
+    table = '[[encoder]]\nname = "far"\nadapter = "http"\ncheckpoint = "clip"\ndim = 8\n'
+    (tmp_path / "suite.toml").write_text(f'{table}options = {{ url = "https://api.example.com/v1" }}\n')
+    assert read_suite(tmp_path / "suite.toml")["encoders"][0]["checkpoint"] == "clip"

@@ -8,11 +8,11 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import numpy as np
@@ -23,6 +23,8 @@ from store.types import EncoderSpec
 from tasks.encoders.endpoints.options import BODY, EndpointOptions, endpoint_options
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
+R = TypeVar("R")
 
 TRIES = 8
 FIRST_TRIES = 3  # until the service has answered once: the address may be wrong
@@ -42,16 +44,13 @@ class Pace:
         self._next = 0.0
         self._lock = threading.Lock()
 
-    def wait(self, n: float = 1) -> None:
-        """Wait for the turn of ``n`` events."""
+    def turn(self, n: float = 1) -> float:
+        """The seconds until the turn of ``n`` more events, which is taken."""
         with self._lock:
-            begin = max(time.monotonic(), self._next)
+            now = time.monotonic()
+            begin = max(now, self._next)
             self._next = begin + n * self._seconds
-        time.sleep(max(0.0, begin - time.monotonic()))
-
-    def spend(self, n: float) -> None:
-        """Count ``n`` events that have happened: the next ones wait for them."""
-        self.hold(0.0, n)
+        return begin - now
 
     def hold(self, seconds: float, n: float = 0) -> None:
         """Let no event begin for so many seconds, and then count ``n``."""
@@ -94,6 +93,7 @@ class EndpointClient:
             limits=httpx.Limits(max_connections=self.options.concurrency),
         )
         self._pool = ThreadPoolExecutor(self.options.concurrency, thread_name_prefix="endpoint")
+        self._stopped = threading.Event()
         self._counting = threading.Lock()
         self._requests = Pace(self.options.requests_per_minute)
         self._tokens = Pace(self.options.tokens_per_minute)
@@ -113,12 +113,33 @@ class EndpointClient:
         """The answers to inputs of form ``input``, several in a request, in order."""
         size = self._together
         parts = [inputs[start : start + size] for start in range(0, len(inputs), size)]
-        return [answer for answers in self._pool.map(self._halving, parts) for answer in answers]
+        return [answer for answers in self._all(self._halving, parts) for answer in answers]
 
     def conversations(self, contents: Sequence[list[dict[str, object]]]) -> list[Answer]:
         """The answers to chat messages of these contents, one in a request, in order."""
         bodies: list[dict[str, object]] = [{"messages": [{"role": "user", "content": each}]} for each in contents]
-        return list(self._pool.map(self._one, bodies))
+        return self._all(self._one, bodies)
+
+    def stop(self) -> None:
+        """Let the requests under way end with an error instead of waiting any longer; the next ones are sent again."""
+        self._stopped.set()
+
+    def _all(self, send: Callable[[T], R], parts: Sequence[T]) -> list[R]:
+        """What ``send`` returns for every part; where one fails, the others are not waited for."""
+        self._stopped.clear()
+        sent = [self._pool.submit(send, part) for part in parts]
+        try:
+            return [each.result() for each in sent]
+        except BaseException:
+            self.stop()
+            for each in sent:
+                each.cancel()
+            wait(sent)
+            raise
+
+    def _pause(self, seconds: float) -> None:
+        if self._stopped.wait(seconds):
+            raise self._error("was not waited for any longer")
 
     def _one(self, inputs: dict[str, object]) -> Answer:
         try:
@@ -172,7 +193,7 @@ class EndpointClient:
         tokens = usage.get("prompt_tokens", usage.get("total_tokens"))
         tokens = int(tokens) if isinstance(tokens, int) else None
         if tokens is not None:
-            self._tokens.spend(tokens)
+            self._tokens.hold(0.0, tokens)
             with self._counting:
                 self._spent = (self._spent or 0) + tokens
         return Answer(vectors=matrix, tokens=tokens)
@@ -180,8 +201,8 @@ class EndpointClient:
     def _response(self, body: dict[str, object]) -> httpx.Response:
         """The answer with status 200; a service that is busy or does not answer is asked again after a while."""
         for number in itertools.count(1):
-            self._tokens.wait(0)
-            self._requests.wait()
+            self._pause(self._tokens.turn(0))
+            self._pause(self._requests.turn())
             tries, pause = TRIES, None
             try:
                 response = self._client.post(self.options.url, json=body)
@@ -201,11 +222,11 @@ class EndpointClient:
                 raise self._error(
                     f"did not answer in {tries} tries (last: {reason}); check url, or run the same command again later"
                 )
-            wait = min(FIRST_WAIT_SECONDS * 2 ** (number - 1), LONGEST_WAIT_SECONDS) * random.uniform(0.75, 1.25)
+            backoff = min(FIRST_WAIT_SECONDS * 2 ** (number - 1), LONGEST_WAIT_SECONDS) * random.uniform(0.75, 1.25)
             level = logging.INFO if number == 1 else logging.WARNING
-            log.log(level, "%s: %s; try %d in %.1f s", self.address, reason, number + 1, pause or wait)
+            log.log(level, "%s: %s; try %d in %.1f s", self.address, reason, number + 1, pause or backoff)
             if pause is None:
-                time.sleep(wait)
+                self._pause(backoff)
             else:
                 self._requests.hold(pause)  # what one request was told holds for all
         return response
