@@ -17,6 +17,7 @@ from tasks.encoders import Encoder, encode_captions, encode_images, entry_from, 
 from tasks.encoders.conformance.inputs import noise_image, six_scenes
 from tasks.encoders.conformance.suite import check_encoder
 from tasks.encoders.endpoints import client
+from tasks.encoders.endpoints.pace import Pace
 from tasks.encoders.pipeline import CaptionWork, encode_stream
 from tests.encoders.endpoint_stub import DIM, Stub, answering, cut, endpoint, status
 
@@ -87,7 +88,7 @@ def test_the_time_that_a_service_asks_for_is_waited_by_all_requests(stub) -> Non
     stub.troubles = [status(429, Retry_After="0.2")]
     encode_captions(encoder, CAPTIONS)
     assert np.diff(stub.times).min() >= 0.19
-    pace = client.Pace(None)
+    pace = Pace(None)
     pace.hold(9.0)
     assert all(8 < pace.turn() <= 9 for _ in range(3))
 

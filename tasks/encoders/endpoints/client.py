@@ -7,11 +7,9 @@ import itertools
 import logging
 import random
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 import httpx
@@ -21,6 +19,7 @@ from numpy.typing import NDArray
 from store.errors import WorkError
 from store.types import EncoderSpec
 from tasks.encoders.endpoints.options import BODY, EndpointOptions, endpoint_options
+from tasks.encoders.endpoints.pace import Pace, retry_after
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -34,28 +33,6 @@ LONGEST_RETRY_AFTER_SECONDS = 600.0  # a service that asks for more has closed f
 _SENT_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _TOO_MUCH = frozenset({400, 413, 422})  # too many or too large inputs, or one that the service does not take
 _SHOWN = 300  # characters of an answer in an error
-
-
-class Pace:
-    """Spaces out events of all threads, so that no more of them begin than may; ``None`` per minute: no limit."""
-
-    def __init__(self, per_minute: float | None) -> None:
-        self._seconds = 60 / per_minute if per_minute else 0.0
-        self._next = 0.0
-        self._lock = threading.Lock()
-
-    def turn(self, n: float = 1) -> float:
-        """The seconds until the turn of ``n`` more events, which is taken."""
-        with self._lock:
-            now = time.monotonic()
-            begin = max(now, self._next)
-            self._next = begin + n * self._seconds
-        return begin - now
-
-    def hold(self, seconds: float, n: float = 0) -> None:
-        """Let no event begin for so many seconds, and then count ``n``."""
-        with self._lock:
-            self._next = max(self._next, time.monotonic() + seconds) + n * self._seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +192,7 @@ class EndpointClient:
                     break
                 reason = f"{response.status_code}: {self._plain(response.text)}"
                 self._check_final(response, reason)
-                pause = _retry_after(response.headers.get("Retry-After"))
+                pause = retry_after(response.headers.get("Retry-After"))
                 if pause is not None and pause > LONGEST_RETRY_AFTER_SECONDS:
                     raise self._error(f"asks to come back in {pause:,.0f} s ({reason}); run the same command then")
             if number >= tries:
@@ -276,25 +253,6 @@ def _components(embedding: object) -> NDArray[np.float32]:
     if isinstance(embedding, str):
         return np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4").astype(np.float32)
     return np.asarray(embedding, dtype=np.float32)
-
-
-def _retry_after(value: str | None) -> float | None:
-    """Seconds that a header ``Retry-After`` asks to wait: a number, or a date (RFC 9110, 10.2.3).
-
-    Examples:
-        >>> _retry_after("7"), _retry_after(None), _retry_after("soon")
-        (7.0, None, None)
-    """
-    if value is None:
-        return None
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        return None
 
 
 def _shortened(numbers: Sequence[object]) -> str:
