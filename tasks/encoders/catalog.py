@@ -34,7 +34,8 @@ _EXPECTED = {
 class CatalogEntry(BaseModel):
     """One model: how it is loaded, and what to know before choosing it. The form of a row in a catalog or suite file.
 
-    The first nine fields are those of :class:`store.types.EncoderSpec`.
+    The first nine fields are those of :class:`store.types.EncoderSpec`. A model that is code, of a package or of the
+    user, needs no checkpoint: it is then called as its adapter.
 
     Attributes:
         storage: As in :class:`store.types.EncoderSpec`; None: float32 for one vector per item, float16 for many.
@@ -42,7 +43,6 @@ class CatalogEntry(BaseModel):
         image_batch: Images per forward pass.
         caption_batch: Captions per forward pass.
         parameters: Of both towers, in millions, approximately; None if unknown.
-        checkpoint: Optional for adapters of packages and for your own code.
         licence: Of the weights; ``unknown`` if unknown.
         training: The training data, above all whether COCO was part of it.
         needs: Requirements beside the checkpoint: other repositories, a GPU, consent to remote code.
@@ -56,7 +56,7 @@ class CatalogEntry(BaseModel):
 
     name: str
     adapter: str
-    checkpoint: str = ""
+    checkpoint: str
     dim: PositiveInt
     revision: str = "main"
     vectors: VectorKind = "single"
@@ -124,8 +124,8 @@ def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
     elif isinstance(adapter, str):
         options = row.get("options", {})
         faults = adapter_faults(adapter, options if isinstance(options, Mapping) else {})
-        if not faults and "checkpoint" not in row and needs_checkpoint(adapter):
-            faults.append("'checkpoint' is missing")
+        if not faults and not row.get("checkpoint") and not needs_checkpoint(adapter):
+            row = {**row, "checkpoint": adapter}
     try:
         entry = CatalogEntry.model_validate({**row, "name": name})
     except ValidationError as error:

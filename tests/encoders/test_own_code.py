@@ -148,6 +148,7 @@ def test_a_suite_names_a_function_that_loads_beside_it_or_in_a_module(tmp_path, 
     }
     for spec, pinned in ((rows["a"], "own_loader_module.py"), (rows["b"], "own_loader_module")):
         encoder = load_encoder(spec)
+        assert encoder.spec.checkpoint == encoder.spec.adapter
         assert encoder.spec.revision == f"{pinned}-{digest}"
         assert encoder.spec.options == {"scale": 3, f"revision:{pinned}": digest}
         np.testing.assert_allclose(encode_captions(encoder, ["abc"]).values, [[0.8, 0.6]])

@@ -13,7 +13,7 @@ from store.errors import RequestError
 from store.types import EncoderSpec
 from tasks.encoders.checkpoints.hub import snapshot
 from tasks.encoders.checkpoints.related_repositories import PIN
-from tasks.encoders.checkpoints.weight_files import WEIGHT_FILES
+from tasks.encoders.checkpoints.weight_files import OTHER_WEIGHTS, WEIGHT_FILES
 
 PACKAGE = Path(__file__).parents[1]
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
@@ -66,7 +66,8 @@ def digest_of(path: Path) -> str:
 def folder_of(spec: EncoderSpec) -> Path:
     """The folder with the files of a resolved spec, downloaded from the hub if necessary."""
     path = local_path(spec.checkpoint)
-    return path or snapshot(repository_of(spec.checkpoint), spec.revision, WEIGHT_FILES[spec.adapter])
+    weights = WEIGHT_FILES.get(spec.adapter, OTHER_WEIGHTS)
+    return path or snapshot(repository_of(spec.checkpoint), spec.revision, weights)
 
 
 def related_folder(spec: EncoderSpec, repository: str, weights: Sequence[str] = ()) -> Path:

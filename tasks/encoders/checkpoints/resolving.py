@@ -39,7 +39,7 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
     if spec.adapter == "http":
         return resolve_endpoint(spec)
     spec = _with_code(spec)
-    if not spec.checkpoint:
+    if spec.checkpoint == spec.adapter:  # the code is the model
         return spec
     tag = open_clip_tag(spec)
     path = None if tag else local_path(spec.checkpoint)
@@ -72,7 +72,7 @@ def _with_code(spec: EncoderSpec) -> EncoderSpec:
             f"encoder {spec.name!r} was made with {name} {known}, but {state} is here, which may give other vectors; "
             f"bring {name} {known} back, or encode again with a spec that does not name it"
         )
-    unnamed = not spec.checkpoint and not spec.resolved
+    unnamed = spec.checkpoint == spec.adapter and not spec.resolved
     revision = f"{name}-{state}" if unnamed else spec.revision
     return replace(spec, revision=revision, options={**spec.options, PIN + name: state})
 

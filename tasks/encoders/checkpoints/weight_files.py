@@ -26,6 +26,7 @@ WEIGHT_FILES: dict[str, tuple[str, ...]] = {
         "*/pytorch_model*.bin",
     ),
 }
+OTHER_WEIGHTS = (*_TRANSFORMERS, "*.safetensors", "*.bin", "*.pt")  # of adapters that are not capim's
 _HEAVY = (
     ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot", ".onnx", ".onnx_data", ".gguf", ".tflite",
     ".mlmodel", ".npz", ".tar", ".zip",

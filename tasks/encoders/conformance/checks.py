@@ -135,7 +135,8 @@ def vectors_do_not_depend_on_the_batch(encoder: Encoder) -> str:
 
 def resizing_is_as_declared(encoder: Encoder) -> str:
     """A model that should crop does not see the sides of a wide image; one that should squash does."""
-    declared = None if service_of(encoder) else declared_resize(encoder)
+    code = encoder.spec.checkpoint == encoder.spec.adapter
+    declared = None if service_of(encoder) or code else declared_resize(encoder)
     if declared is None:
         raise CheckSkipped("the checkpoint does not declare it")
     first, second = _items(encode_images(encoder, list(inputs.wide_pair())))
