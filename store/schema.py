@@ -13,6 +13,7 @@ import pyarrow as pa
 FORMAT = 3
 TIME = pa.timestamp("us", tz="UTC")
 TOP = 100  # the longest result list that is stored
+JUDGED = "judged"  # the ground truth of queries and document pages with graded judgements
 
 
 def required(kind: pa.DataType, *names: str) -> list[pa.Field]:
@@ -41,6 +42,9 @@ IMAGES = _columns(
     *optional(pa.string(), "sha"),  # blake2b-128 of the encoded bytes, hexadecimal; null: no bytes (ids only)
     *optional(pa.int32(), "width", "height"),
     *optional(pa.list_(pa.string()), "objects"),  # categories present, sorted; null: not annotated
+    *optional(pa.string(), "text"),  # of a document page, where the corpus has it
+    *optional(pa.string(), "document"),  # that a page is of
+    *optional(pa.int32(), "page"),  # its number in the document
 )
 CAPTIONS = _columns(
     *required(pa.string(), "id"),
@@ -50,6 +54,8 @@ CAPTIONS = _columns(
     *required(pa.string(), "language"),  # BCP-47
     *required(pa.string(), "translator"),  # human, google, bing, nllb …
     *optional(pa.string(), "annotation_id"),  # the data set's own id, for extra ground truths
+    *optional(pa.string(), "group"),  # queries of one group are not independent: one question in several languages
+    *optional(pa.list_(pa.string()), "types"),  # kinds of query, as the corpus names them; null: not annotated
 )
 PAIRS = _columns(
     *required(pa.string(), "id", "image_id", "caption_id", "negative_id", "category"),
@@ -59,11 +65,12 @@ QUADRUPLES = _columns(
     *required(pa.list_(pa.string()), "tags"),
 )
 RELEVANCE = _columns(
-    *required(pa.string(), "ground_truth"),  # cxc, eccv, scene
+    *required(pa.string(), "ground_truth"),  # cxc, eccv, scene, judged
     *required(pa.string(), "direction"),  # t2i: query is a caption; i2t: query is an image
     *required(pa.string(), "query_id", "item_id"),
+    *required(pa.int32(), "grade"),  # 1 except in judgements; 0 and below: judged, and not relevant
 )
-SKIPPED = _columns(*required(pa.string(), "image_id", "reason"))
+SKIPPED = _columns(*required(pa.string(), "item_id", "reason", "modality"))
 CORPUS_PARTS = {
     "images": IMAGES,
     "captions": CAPTIONS,
@@ -93,6 +100,9 @@ OUTCOMES = _columns(
     *required(pa.float32(), "best_score"),  # score of the best relevant item
     *optional(pa.list_(pa.int32()), "relevant_rank_best"),  # of all relevant items, ascending; null if there is one
     *optional(pa.list_(pa.int32()), "relevant_rank_worst"),
+    *optional(pa.list_(pa.int32()), "relevant_grades"),  # judged documents only: of all relevant items, in this order
+    *optional(pa.list_(pa.float32()), "relevant_scores"),
+    *optional(pa.float64(), "unjudged"),  # judged documents only: share of the top 10 that nobody judged
     *optional(pa.list_(pa.int32()), "top_ords"),  # gallery positions, best first, ties by position; at most TOP
     *optional(pa.list_(pa.float32()), "top_scores"),
     *optional(pa.float64(), "reference_ndcg"),  # consistency with the same query in the reference language

@@ -212,12 +212,14 @@ class Corpus:
         source: Reads image bytes by the ``key`` column; None for a corpus from the store or one with ids only.
         pairs: ``schema.PAIRS``: an image, its caption, a hard negative caption (SugarCrepe form).
         quadruples: ``schema.QUADRUPLES``: two images, two captions (Winoground form).
-        relevance: ``schema.RELEVANCE``: extra ground truths (``cxc``, ``eccv``).
-        skipped: ``schema.SKIPPED``: images left out (undecodable), with the reason; they and their captions are
-            not in the other tables.
+        relevance: ``schema.RELEVANCE``: extra ground truths (``cxc``, ``eccv``), and the graded judgements of a corpus
+            of queries and document pages (``judged``).
+        skipped: ``schema.SKIPPED``: images (undecodable) and queries (without a relevant document) that were left out,
+            with the reason; they and their captions are not in the other tables.
         licence: SPDX name or one sentence.
         origin: URL, paper or folder.
         languages_reference: The language that cross-lingual metrics compare with.
+        main_metric: Headline of judged documents, such as ``nDCG@5``; empty for the usual one.
         location: What it was read from, see ``tasks.corpora.naming.location_of``; empty if unknown.
         draw: Number of images and seed, if it is a sample of what is there.
     """
@@ -233,6 +235,7 @@ class Corpus:
     licence: str = "unknown"
     origin: str = ""
     languages_reference: str = "en"
+    main_metric: str = ""
     location: str = ""
     draw: tuple[int, int] | None = None
 
@@ -251,7 +254,7 @@ class Corpus:
         digest = hashlib.sha256()
         digest.update(self.name.encode())
         contents = self.images.drop_columns(["key", "width", "height"])
-        skipped = self.skipped.select(["image_id"])  # the wording of the reason depends on a library
+        skipped = self.skipped.select(["modality", "item_id"])  # the wording of the reason depends on a library
         for table in (contents, self.captions, self.pairs, self.quadruples, self.relevance, skipped):
             digest.update(str(table.schema.names).encode())
             for batch in table.combine_chunks().to_batches(max_chunksize=10_000):
@@ -268,11 +271,13 @@ class EvalProtocol:
         id: The id in every stored figure.
         direction: ``t2i``: captions search images; ``i2t``: the reverse; ``pairs``, ``quadruples``: compositional.
         title: One line for readers.
+        main_metric: Of judged documents: the metric that the corpus names as its headline.
     """
 
     id: str
     direction: Direction
     title: str
+    main_metric: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

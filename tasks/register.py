@@ -81,7 +81,7 @@ def register_corpus(
         n_captions=len(corpus.captions),
         n_skipped=len(corpus.skipped),
         changes=changes,
-        skipped=tuple(f"{row['image_id']}: {row['reason']}" for row in skipped),
+        skipped=tuple(f"{row['item_id']}: {row['reason']}" for row in skipped),
         encodable=encodable(corpus),
         note="" if corpus.name == usual else f"{usual!r} from {corpus.location} is stored under this name",
     )

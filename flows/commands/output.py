@@ -62,7 +62,7 @@ def print_embedded(references: tuple[EmbedRef, ...]) -> None:
         if corpus.n_skipped:
             more = ["…"] if corpus.n_skipped > len(corpus.skipped) else []
             reasons = plain("; ".join([*corpus.skipped, *more]))
-            sys.stderr.write(f"corpus {corpus.name}: {corpus.n_skipped} images skipped: {reasons}\n")
+            sys.stderr.write(f"corpus {corpus.name}: {corpus.n_skipped} items skipped: {reasons}\n")
     for reference in references:
         n_stored = reference.n_items - reference.n_encoded
         line = f"{reference.n_encoded:,} items encoded, {n_stored:,} were already stored"

@@ -32,7 +32,10 @@ def headline_tasks(data: ReportData, corpus: str) -> list[Task]:
     for protocol in data.protocols(corpus):
         if not set("*+") & set(protocol):
             directions[protocol] = _direction(data, corpus, protocol)
-    protocols = [EvalProtocol(id=id_, direction=direction, title="") for id_, direction in directions.items()]
+    main = data.corpora[corpus].main_metric
+    protocols = [
+        EvalProtocol(id=id_, direction=direction, title="", main_metric=main) for id_, direction in directions.items()
+    ]
     figures = dict.fromkeys(
         (f"{parts.direction}/*/*" if (parts := cross_lingual(figure.protocol)) else figure.protocol, figure.metric)
         for figure in headline_of(protocols)

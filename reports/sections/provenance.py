@@ -35,25 +35,25 @@ def section(data: ReportData) -> Section:
 
 
 def skips(data: ReportData) -> Section:
-    """Images that could not be used, with the reason."""
+    """Images and queries that could not be used, with the reason."""
     skipped = [
-        (name, row["image_id"], without_paths(row["reason"]))
+        (name, "query" if row["modality"] == "caption" else "image", row["item_id"], without_paths(row["reason"]))
         for name, corpus in sorted(data.corpora.items())
         for row in corpus.skipped.to_pylist()
     ]
     table = pivot(
         "skipped-images",
-        "Skipped images and reasons" + (f" (first {MOST_SKIPPED:,} shown)" if len(skipped) > MOST_SKIPPED else ""),
+        "Skipped items and reasons" + (f" (first {MOST_SKIPPED:,} shown)" if len(skipped) > MOST_SKIPPED else ""),
         skipped[:MOST_SKIPPED],
         texts("Corpus", lambda r: r[0]),
-        texts("Image", lambda r: r[1]),
-        texts("Reason", lambda r: r[2]),
+        texts("Item", lambda r: f"{r[1]} {r[2]}"),
+        texts("Reason", lambda r: r[3]),
     )
-    per_corpus = sorted(Counter(name for name, _, _ in skipped).items())
-    lead = "; ".join(f"{show.count(n, 'image')} of {name} could not be used" for name, n in per_corpus)
+    per_corpus = sorted(Counter((name, kind) for name, kind, *_ in skipped).items())
+    lead = "; ".join(f"{show.count(n, kind)} of {name} could not be used" for (name, kind), n in per_corpus)
     return Section(
         id="skipped",
-        title="Skipped images",
+        title="Skipped images and queries",
         lead=f"{lead}; no result includes them.",
         blocks=(table,) if skipped else (),
     )

@@ -58,6 +58,7 @@ def write_corpus(connection: Connection, corpus: Corpus) -> None:
         "licence": corpus.licence,
         "origin": corpus.origin,
         "reference_language": corpus.languages_reference,
+        "main_metric": corpus.main_metric,
         "locations": _with([], corpus.location),
         "sample": None if corpus.draw is None else corpus.draw[0],
         "seed": None if corpus.draw is None else corpus.draw[1],
@@ -118,6 +119,7 @@ def read_corpus(connection: Connection, name: str, fingerprint: str | None = Non
         licence=str(row["licence"]),
         origin=str(row["origin"]),
         languages_reference=str(row["reference_language"]),
+        main_metric=str(row["main_metric"]),
         **parts,
     )
     # Computing the fingerprint of a million captions takes seconds; `capim store verify` does.

@@ -46,7 +46,7 @@ METADATA_TABLES = {
         *required(pa.string(), "name", "fingerprint"),
         *required(pa.int64(), "n_images", "n_captions", "n_pairs", "n_quadruples", "n_skipped"),
         *required(pa.list_(pa.string()), "languages"),
-        *required(pa.string(), "licence", "origin", "reference_language"),
+        *required(pa.string(), "licence", "origin", "reference_language", "main_metric"),
         *required(pa.list_(pa.string()), "locations"),  # a name, path or description that it was read from; newest last
         *optional(pa.int64(), "sample", "seed"),  # of the draw, where it is a sample of what these locations hold
         *required(TIME, "written"),  # when it was last written under this name

@@ -39,6 +39,7 @@ def build_corpus(
     licence: str = "unknown",
     origin: str = "",
     languages_reference: str = "en",
+    main_metric: str = "",
 ) -> Corpus:
     """The corpus of these rows, in their order, with the hash and size of every image.
 
@@ -50,12 +51,13 @@ def build_corpus(
         source: Reads the image bytes; None for a corpus of ids or texts only.
         pairs: Compositional items of SugarCrepe form.
         quadruples: Compositional items of Winoground form.
-        relevance: Extra ground truths.
+        relevance: Extra ground truths, or judgements.
         skipped: Images that were left out, with the reason; they may not be among ``images``. Captions, pairs and
             quadruples of these images are dropped.
         licence: SPDX name or one sentence.
         origin: URL, paper or folder.
         languages_reference: Language that cross-lingual metrics compare with.
+        main_metric: Headline of judged documents.
 
     Raises:
         RequestError: Lists every fault found: duplicate ids, unknown ids, unreadable images, repeated ordinals,
@@ -74,7 +76,7 @@ def build_corpus(
     if not name or not all(c.isascii() and (c.isalnum() or c in "._-") for c in name):
         faults.add("the name must be made of ASCII letters, digits, '.', '_' and '-' only")
     image_table = _table(_images(images, source, faults), IMAGES, faults)
-    left_out = {row.image_id for row in skipped} - set(image_table["id"].to_pylist())
+    left_out = {row.item_id for row in skipped if row.modality == "image"} - set(image_table["id"].to_pylist())
     pairs = list(pairs)
     kept = [row for row in pairs if row.image_id not in left_out]
     unused = {row.negative_id for row in pairs} - {row.negative_id for row in kept}
@@ -94,6 +96,7 @@ def build_corpus(
         licence=licence,
         origin=origin,
         languages_reference=languages_reference,
+        main_metric=main_metric,
     )
     _check_emptiness(corpus, faults)
     _check_ids(corpus, faults)
@@ -177,9 +180,9 @@ def _check_ids(corpus: Corpus, faults: Faults) -> None:
     """Every id is unique, and every image and caption that another row names is in the corpus."""
     images = _unique_ids(corpus.images, "image", faults)
     captions = _unique_ids(corpus.captions, "caption", faults)
-    for image in corpus.skipped["image_id"].to_pylist():
-        if image in images:
-            faults.add("images both listed and skipped", repr(image))
+    for row in corpus.skipped.to_pylist():
+        if row["item_id"] in (images if row["modality"] == "image" else captions):
+            faults.add(f"{row['modality']}s both listed and skipped", repr(row["item_id"]))
     _check_links(corpus.captions, "captions of images", ["image_id"], images, faults)
     for table, kind, image_columns, caption_columns in (
         (corpus.pairs, "pair", ["image_id"], ["caption_id", "negative_id"]),
@@ -189,7 +192,7 @@ def _check_ids(corpus: Corpus, faults: Faults) -> None:
         _check_links(table, f"{kind}s of images", image_columns, images, faults)
         _check_links(table, f"{kind}s of captions", caption_columns, captions, faults)
     seen: set[tuple[str, ...]] = set()
-    for row in zip(*(column.to_pylist() for column in corpus.relevance.columns), strict=True):
+    for row in zip(*(column.to_pylist() for column in corpus.relevance.drop_columns("grade").columns), strict=True):
         truth, direction, query, item = row
         if direction not in ("t2i", "i2t"):
             faults.add("directions other than t2i and i2t in a ground truth", repr(direction))

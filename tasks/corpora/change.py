@@ -28,7 +28,7 @@ def describe_change(stored: Corpus, opened: Corpus) -> list[str]:
     """
     if stored.fingerprint == opened.fingerprint:
         return []
-    skipped_before, skipped_now = (set(each.skipped["image_id"].to_pylist()) for each in (stored, opened))
+    skipped_before, skipped_now = (set(each.skipped["item_id"].to_pylist()) for each in (stored, opened))
     left_out = skipped_before | skipped_now
     before, after = _by_id(stored.images), _by_id(opened.images)
     lost = {*left_out, *(before.keys() ^ after.keys())}  # captions change with these images

@@ -118,21 +118,21 @@ def _next_command(what: str, facts: CorpusFacts) -> str:
 
 def _warnings(complete: Corpus, usable: Corpus, facts: CorpusFacts) -> list[str]:
     skipped = usable.skipped.to_pylist()
-    lines = [f"image {row['image_id']} is left out: {row['reason']}" for row in skipped[:_SHOWN]]
+    lines = [f"{row['modality']} {row['item_id']} is left out: {row['reason']}" for row in skipped[:_SHOWN]]
     renamed = [
         (identifier, key)
         for identifier, key in zip(*(usable.images[column].to_pylist() for column in ("id", "key")), strict=True)
         if is_image_name(identifier) and not identifier.endswith(key) and not key.endswith(identifier)
     ]
     if len(skipped) > _SHOWN:
-        lines.append(f"… and {len(skipped) - _SHOWN:,} more images are left out")
+        lines.append(f"… and {len(skipped) - _SHOWN:,} more are left out")
     for count, text in (
         (complete.captions.num_rows - usable.captions.num_rows, "captions are left out with their images"),
         (facts.duplicate_images, "images have the same bytes as another image: they tie in every ranking"),
         (facts.duplicate_captions, "captions repeat another caption of the same language: they tie in every ranking"),
         (facts.empty_captions, "captions are empty"),
         (
-            0 if facts.n_quadruples else facts.n_undescribed,
+            0 if facts.n_quadruples or facts.judged else facts.n_undescribed,
             "images have no caption: they are distractors in the gallery",
         ),
         (facts.n_without_bytes, "images are ids without files: only imported embeddings can be evaluated"),

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store.schema import JUDGED
 from store.types import Corpus
 
 
@@ -21,7 +22,7 @@ class CorpusFacts:
         n_images: Images in the gallery.
         n_captions: Captions of all languages, negatives included.
         n_negatives: Captions that describe no image of the corpus.
-        n_skipped: Images that were left out; ``Corpus.skipped`` has the reasons.
+        n_skipped: Images and queries that were left out; ``Corpus.skipped`` has the reasons.
         captions_per_image: Number of captions (within one language and translator) -> number of images that have it.
         languages: Language -> captions.
         translators: Translator -> captions.
@@ -35,6 +36,7 @@ class CorpusFacts:
         pairs: Category -> pairs.
         n_quadruples: Winoground-form examples.
         positives: ``ground truth direction`` -> queries that have a positive.
+        judged: Of judged documents: number of judgements, and the fewest and most relevant documents of a query.
     """
 
     n_images: int
@@ -53,6 +55,7 @@ class CorpusFacts:
     pairs: Mapping[str, int]
     n_quadruples: int
     positives: Mapping[str, int]
+    judged: Mapping[str, int]
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """Label and value of every fact that is not zero or empty, as text."""
@@ -81,11 +84,14 @@ def corpus_facts(corpus: Corpus) -> CorpusFacts:
     most = per_part.group_by("image_id").aggregate([("count_all", "max")])
     texts = own.filter(pc.is_valid(own["text"])).select(["text", "language", "translator"])
     blank = pc.equal(pc.utf8_trim_whitespace(captions["text"]), pa.scalar(""))
-    queries = corpus.relevance.group_by(["ground_truth", "direction", "query_id"]).aggregate([])
+    judged = judged_facts(corpus)
+    queries = (
+        corpus.relevance.filter(pc.field("grade") > 0).group_by(["ground_truth", "direction", "query_id"]).aggregate([])
+    )
     return CorpusFacts(
         n_images=images.num_rows,
         n_captions=captions.num_rows,
-        n_negatives=captions["image_id"].null_count,
+        n_negatives=0 if judged else captions["image_id"].null_count,
         n_skipped=corpus.skipped.num_rows,
         captions_per_image=_counts(most["count_all_max"].to_pylist()),
         languages=_counts(captions["language"].to_pylist()),
@@ -99,7 +105,18 @@ def corpus_facts(corpus: Corpus) -> CorpusFacts:
         pairs=_counts(corpus.pairs["category"].to_pylist()),
         n_quadruples=corpus.quadruples.num_rows,
         positives=_counts(f"{row['ground_truth']} {row['direction']}" for row in queries.to_pylist()),
+        judged=judged,
     )
+
+
+def judged_facts(corpus: Corpus) -> dict[str, int]:
+    """Number of judgements, fewest and most relevant documents of a query; empty without judgements."""
+    rows = corpus.relevance.filter(pc.field("ground_truth") == JUDGED)
+    if not rows.num_rows:
+        return {}
+    relevant = rows.filter(pc.field("grade") > 0).group_by("query_id").aggregate([([], "count_all")])["count_all"]
+    fewest, most = (int(value.as_py()) for value in pc.min_max(relevant).values())
+    return {"judgements": rows.num_rows, "fewest per query": fewest, "most per query": most}
 
 
 def _counts(values: Iterable[Any]) -> dict[Any, int]:

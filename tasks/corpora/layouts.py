@@ -21,6 +21,7 @@ from tasks.corpora.images.file_names import files_below, is_image_name, without_
 from tasks.corpora.readers.columns import columns_of_roles
 from tasks.corpora.readers.hub import is_saved
 from tasks.corpora.readers.image_texts import text_files
+from tasks.corpora.readers.judged_files import is_judged_folder
 from tasks.corpora.readers.table import SUFFIXES, any_table, is_coco, named_table, table_columns, tables_in
 
 Content: TypeAlias = dict[str, object]
@@ -152,6 +153,15 @@ def _usual_table(folder: Path) -> Recognised | None:
     return found._replace(content={**found.content, "images": str(folder)})
 
 
+def _judged(folder: Path) -> Recognised | None:
+    """Queries and judgements, with documents or pages beside them."""
+    if not is_judged_folder(folder):
+        return None
+    return Recognised(
+        {"reader": "judged", "dataset": str(folder), "name": corpus_name(folder)}, "queries, documents and judgements"
+    )
+
+
 def _shards(folder: Path) -> Recognised | None:
     """Tar shards, as webdataset and img2dataset write them."""
     if next(folder.glob("*.tar"), None) is None:
@@ -205,6 +215,7 @@ def _texts(folder: Path) -> Recognised | None:
 OWN_LAYOUTS: tuple[Callable[[Path], Recognised | None], ...] = (
     _coco,
     _saved,
+    _judged,
     _usual_table,
     _shards,
     _splits,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from store.errors import RequestError
+from store.types import Modality
 
 _SHOWN = 5
 
@@ -19,6 +20,9 @@ class ImageRow(NamedTuple):
     width: int | None = None
     height: int | None = None
     objects: Sequence[str] | None = None
+    text: str | None = None
+    document: str | None = None
+    page: int | None = None
 
 
 class CaptionRow(NamedTuple):
@@ -31,6 +35,8 @@ class CaptionRow(NamedTuple):
     language: str = "en"
     translator: str = "human"
     annotation_id: str | None = None
+    group: str | None = None
+    types: Sequence[str] | None = None
 
 
 class PairRow(NamedTuple):
@@ -55,19 +61,24 @@ class QuadrupleRow(NamedTuple):
 
 
 class RelevanceRow(NamedTuple):
-    """One positive of an extra ground truth; ``direction`` is ``t2i`` (query: caption) or ``i2t`` (query: image)."""
+    """One positive of an extra ground truth; ``direction`` is ``t2i`` (query: caption) or ``i2t`` (query: image).
+
+    In the ground truth ``judged`` a row with a grade of 0 or below is a document that was judged not relevant.
+    """
 
     ground_truth: str
     direction: str
     query_id: str
     item_id: str
+    grade: int = 1
 
 
 class SkippedRow(NamedTuple):
-    """An image of the corpus that is left out, and the reason."""
+    """An image of the corpus (or a caption: a query) that is left out, and the reason."""
 
-    image_id: str
+    item_id: str
     reason: str
+    modality: Modality = "image"
 
 
 class Faults:

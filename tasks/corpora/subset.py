@@ -71,12 +71,12 @@ def without_images(corpus: Corpus, skipped: Iterable[SkippedRow]) -> Corpus:
     rows = list(skipped)
     if not rows:
         return corpus
-    dropped = pa.array([row.image_id for row in rows], type=pa.string())
+    dropped = pa.array([row.item_id for row in rows], type=pa.string())
     kept = corpus.images["id"].filter(pc.invert(pc.is_in(corpus.images["id"], dropped))).combine_chunks()
     if not len(kept):
         raise RequestError(
             f"corpus {corpus.name!r}: none of its {len(rows)} images can be used; "
-            f"the first, {rows[0].image_id!r}: {rows[0].reason}"
+            f"the first, {rows[0].item_id!r}: {rows[0].reason}"
         )
     more = pa.table([pa.array(column) for column in zip(*rows, strict=True)], schema=SKIPPED)
     smaller = keep_images(corpus, kept)

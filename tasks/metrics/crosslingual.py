@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from store.types import EvalProtocol
 from tasks.metrics.metric import RETRIEVAL, Metric, Ties
 from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.layout import is_judged
 
 Figures: TypeAlias = Mapping[tuple[str, str], float]  # (language, translator) -> one metric's value
 
@@ -29,7 +30,7 @@ def _reference(name: str, title: str, of: Callable[[Outcomes], NDArray[np.float6
             raise ValueError(f"protocol {outcomes.protocol.id!r}: {name} needs captions in the reference language")
         return values
 
-    return Metric(name=name, title=title, directions=RETRIEVAL, values=per_query, reference=True)
+    return Metric(name=name, title=title, directions=RETRIEVAL, values=per_query, needs="reference_ndcg")
 
 
 CONSISTENCY_NDCG = _reference(
@@ -48,7 +49,7 @@ def language_part(protocol: EvalProtocol) -> tuple[str, str] | None:
         ('de', 'google')
         >>> language_part(EvalProtocol(id="i2t/any", direction="i2t", title=""))
     """
-    if protocol.direction not in RETRIEVAL or protocol.id.count("/") != 2:
+    if protocol.direction not in RETRIEVAL or protocol.id.count("/") != 2 or is_judged(protocol):
         return None
     _, language, translator = protocol.id.split("/")
     return language, translator

@@ -17,7 +17,8 @@ from tasks.scoring.outcomes import Outcomes
 
 _STORED = {"query_id": "query_ids", "query_ord": "query_ords", "cluster": "clusters", "weight": "weights"}
 """Column of the stored table -> attribute of :class:`Outcomes`, where the names differ."""
-_OF_RELEVANT = ("relevant_rank_best", "relevant_rank_worst")  # one value per relevant item instead of one per query
+# one value per relevant item instead of one per query
+_OF_RELEVANT = ("relevant_rank_best", "relevant_rank_worst", "relevant_grades", "relevant_scores")
 COLUMNS = tuple(
     {value: key for key, value in _STORED.items()}.get(field.name, field.name)
     for field in fields(Outcomes)
@@ -44,7 +45,8 @@ class QueryOutcomes:
     Columns are named as in the stored table (``store.schema.OUTCOMES``) and have one value per query, with three
     exceptions: ``top_ords``, ``top_scores`` and ``scores`` are matrices with a row per query, padded with -1 and NaN;
     ``relevant_rank_best`` and ``relevant_rank_worst`` hold the ranks of all relevant items, query after query,
-    ``n_relevant`` each; columns that the protocol does not have are None.
+    ``n_relevant`` each, and where documents were judged ``relevant_grades`` and ``relevant_scores`` likewise; columns
+    that the protocol does not have are None.
 
     Attributes:
         protocol: Its id and direction.

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from store.types import Direction, EvalProtocol
 from tasks.metrics.crosslingual import language_part
+from tasks.scoring.protocols.layout import is_judged
 
 DIRECTIONS = ("t2i/all", "i2t/any")
 """The two protocols of the literature, whose recalls add up to RSUM."""
@@ -32,7 +33,7 @@ def headline_of(protocols: Iterable[EvalProtocol]) -> tuple[Figure, ...]:
 
     1. quadruples: the group score of all, or of each tag where only these were evaluated;
     2. pairs: the accuracy, as the mean over categories, or of each category;
-    3. judged documents: nDCG@10;
+    3. judged documents: the metric that the corpus names, else nDCG@10;
     4. captions in several languages or by several translators: R@1 of each part, in the directions that were evaluated;
     5. retrieval: R@1 under ``t2i/all`` and ``i2t/any``, or under the one that was evaluated;
     6. R@1 under the first other protocol of each direction, by name.
@@ -47,7 +48,11 @@ def headline_of(protocols: Iterable[EvalProtocol]) -> tuple[Figure, ...]:
         (Figure(protocol='winoground', metric='winoground_group'),)
     """
     ids: dict[Direction, list[str]] = {"quadruples": [], "pairs": [], "t2i": [], "i2t": []}
+    judged = []
     for protocol in sorted(protocols, key=lambda p: p.id):
+        if is_judged(protocol):
+            judged.append(protocol)
+            continue
         if "@" not in protocol.id:  # an orientation of late interaction
             ids[protocol.direction].append(protocol.id)
     retrieval = [*ids["t2i"], *ids["i2t"]]
@@ -57,7 +62,7 @@ def headline_of(protocols: Iterable[EvalProtocol]) -> tuple[Figure, ...]:
         ("pair_accuracy", [p for p in ids["pairs"] if p.endswith("/macro")]),
         ("pair_accuracy", [p for p in ids["pairs"] if not p.endswith(("/micro", "/all-negatives"))]),
         ("pair_accuracy", ids["pairs"][:1]),
-        ("nDCG@10", [p for p in retrieval if p == "t2i/judged"]),
+        (judged[0].main_metric or "nDCG@10" if judged else "", [p.id for p in judged[:1]]),
         ("R@1", [p for p in retrieval if p.count("/") == 2]),
         ("R@1", [p for p in DIRECTIONS if p in retrieval]),
         ("R@1", [*ids["t2i"][:1], *ids["i2t"][:1]]),

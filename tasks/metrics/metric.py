@@ -35,7 +35,10 @@ class Metric:
         higher_is_better: False for ranks.
         share: A share of queries that hit; its interval is Wilson's unless another one is requested.
         guess: Expected value of random scores, where a constant scorer gets another one.
-        reference: Whether it has no chance value: consistency with a reference language, a user's metric.
+        judged: Whether it is of judged documents only (True), never of these (False), or of any retrieval (None).
+        needs: Attribute of the outcomes that it is read from; where it is None the metric cannot be computed. Such a
+            metric has no chance value.
+        reference: Whether it has no chance value for another reason: a user's metric.
     """
 
     name: str
@@ -47,6 +50,8 @@ class Metric:
     higher_is_better: bool = True
     share: bool = False
     guess: Callable[[Outcomes], float] | None = None
+    judged: bool | None = None
+    needs: str = ""
     reference: bool = False
 
     def per_query(self, outcomes: Outcomes, ties: Ties = "expected") -> NDArray[np.float64]:
@@ -63,7 +68,7 @@ class Metric:
 
     def chance(self, outcomes: Outcomes) -> float | None:
         """The chance value on the same queries and galleries; None for a metric without one."""
-        if self.reference:
+        if self.reference or self.needs:
             return None
         if self.guess is not None:
             return self.guess(outcomes)
@@ -71,9 +76,12 @@ class Metric:
 
     def applies(self, outcomes: Outcomes) -> bool:
         """Whether it can be computed from these outcomes, and does not repeat another metric on them."""
-        right_kind = outcomes.protocol.direction in self.directions
-        compared = not self.reference or outcomes.reference_ndcg is not None
-        return right_kind and compared and (not self.several or bool((outcomes.n_relevant > 1).any()))
+        if outcomes.protocol.direction not in self.directions or (self.needs and getattr(outcomes, self.needs) is None):
+            return False
+        judged = outcomes.relevant_grades is not None
+        if self.judged is not None and self.judged != judged:
+            return False
+        return not self.several or judged or bool((outcomes.n_relevant > 1).any())
 
     def _reduced(self, values: NDArray[np.float64], outcomes: Outcomes) -> float:
         known = ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
@@ -93,13 +101,44 @@ def decided(outcomes: Outcomes, ties: Ties) -> Outcomes:
     lost = ties == "lost"
     first = outcomes.rank_worst if lost else outcomes.rank_best
     every = outcomes.relevant_rank_worst if lost else outcomes.relevant_rank_best
-    return replace(outcomes, rank_best=first, rank_worst=first, relevant_rank_best=every, relevant_rank_worst=every)
+    grades = outcomes.relevant_grades
+    if lost and grades is not None:  # the highest of a tie comes last
+        grades = grades[np.lexsort((grades, np.cumsum(first_of_ties(outcomes))))]
+    return replace(
+        outcomes,
+        rank_best=first,
+        rank_worst=first,
+        relevant_rank_best=every,
+        relevant_rank_worst=every,
+        relevant_grades=grades,
+        relevant_scores=None,
+    )
+
+
+def first_of_ties(outcomes: Outcomes) -> NDArray[np.bool_]:
+    """Which relevant items are the first of a run of equal scores, one flag per entry of ``relevant_rank_best``.
+
+    Without scores, neighbours are taken as tied if they are consecutive in rank and tied with the same number of
+    irrelevant items; consecutive ranks without any such item may be split, which changes nothing where there are no
+    grades.
+    """
+    low, high = outcomes.relevant_rank_best, outcomes.relevant_rank_worst
+    query = np.repeat(np.arange(len(outcomes)), outcomes.n_relevant)
+    scores, tied = outcomes.relevant_scores, high - low
+    new = np.ones(len(low), dtype=np.bool_)
+    if scores is not None:
+        same = scores[1:] == scores[:-1]
+    else:
+        same = (low[1:] == low[:-1] + 1) & (tied[1:] == tied[:-1]) & (tied[1:] > 0)
+    new[1:] = (query[1:] != query[:-1]) | ~same
+    return new
 
 
 def _all_tied(outcomes: Outcomes) -> Outcomes:
     """The outcomes of a scorer that gives every item the same score."""
     n_irrelevant = outcomes.n_gallery - outcomes.n_relevant
     low = (positions_within(outcomes.n_relevant) + 1).astype(np.int32)
+    grades, query = outcomes.relevant_grades, np.repeat(np.arange(len(outcomes)), outcomes.n_relevant)
     return replace(
         outcomes,
         rank_best=np.ones_like(outcomes.rank_best),
@@ -107,6 +146,8 @@ def _all_tied(outcomes: Outcomes) -> Outcomes:
         n_tied_relevant=outcomes.n_relevant,
         relevant_rank_best=low,
         relevant_rank_worst=low + np.repeat(n_irrelevant, outcomes.n_relevant),
+        relevant_grades=None if grades is None else grades[np.lexsort((-grades, query))],
+        relevant_scores=None if grades is None else np.zeros(len(grades), dtype=np.float32),
         top_ords=None,
         top_scores=None,
     )

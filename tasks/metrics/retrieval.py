@@ -112,8 +112,11 @@ def random_median_rank(outcomes: Outcomes) -> float:
     return float(first + last) / 2  # the middle, where half of all orders have the item at or before a rank
 
 
-def hit_at(k: int) -> Metric:
-    """``R@k``: share of queries with any relevant item in the top ``k`` (not true recall; see ``recall_all@k``)."""
+def hit_at(k: int, *, judged: bool = False) -> Metric:
+    """Share of queries with any relevant item in the top ``k``: ``R@k``, or ``success@k`` of judged documents.
+
+    Not true recall; see ``recall_all@k`` and ``recall@k``.
+    """
 
     def hits(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
         if ties == "expected":
@@ -121,7 +124,8 @@ def hit_at(k: int) -> Metric:
         return (rank_of_first(outcomes, ties) <= k).astype(np.float64)
 
     title = f"Any relevant item in the top {k}"
-    return Metric(name=f"R@{k}", title=title, directions=RETRIEVAL, values=hits, share=True)
+    name = f"success@{k}" if judged else f"R@{k}"
+    return Metric(name=name, title=title, directions=RETRIEVAL, values=hits, share=True, judged=judged)
 
 
 MRR = Metric(

@@ -1,4 +1,4 @@
-"""Metrics of all relevant items of a query: recall_all@k, mAP@R, R-Precision, nDCG@k, with ties in expectation.
+"""Metrics of all relevant items of a query: recall@k, AP, mAP@R, R-Precision, nDCG@k, with ties in expectation.
 
 A group of equal scores is taken in random order (McSherry and Najork, "Computing Information Retrieval Performance
 Measures Efficiently in the Presence of Tied Scores", ECIR 2008).
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.ragged import positions_within
-from tasks.metrics.metric import RETRIEVAL, Metric, decided
+from tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided, first_of_ties
 from tasks.scoring.outcomes import Outcomes
 
 
@@ -24,28 +24,24 @@ class TieGroups(NamedTuple):
     above: NDArray[np.int64]  # items above the group
     relevant_above: NDArray[np.int64]
     relevant: NDArray[np.int64]  # in the group
+    gain: NDArray[np.int64]  # sum of the grades of these; their number where nobody judged grades
     size: NDArray[np.int64]  # of the group, irrelevant items included
 
 
 def tie_groups(outcomes: Outcomes) -> TieGroups:
-    """The groups behind ``relevant_rank_best`` and ``relevant_rank_worst``.
-
-    Neighbours belong to one group if they are consecutive in rank and tied with the same number of irrelevant items;
-    consecutive ranks without any such item may be split, which changes no expectation.
-    """
+    """The groups behind ``relevant_rank_best`` and ``relevant_rank_worst``; see :func:`first_of_ties`."""
     low, high = outcomes.relevant_rank_best.astype(np.int64), outcomes.relevant_rank_worst.astype(np.int64)
     query = np.repeat(np.arange(len(outcomes)), outcomes.n_relevant)
-    tied = high - low
-    new = np.ones(len(low), dtype=bool)
-    new[1:] = (query[1:] != query[:-1]) | (low[1:] != low[:-1] + 1) | (tied[1:] != tied[:-1]) | (tied[1:] == 0)
-    first = np.flatnonzero(new)
+    first = np.flatnonzero(first_of_ties(outcomes))
     relevant = np.diff(np.append(first, len(low)))
+    grades = outcomes.relevant_grades
     return TieGroups(
         query=query[first],
         above=low[first] - 1,
         relevant_above=first - outcomes.offsets[query[first]],
         relevant=relevant,
-        size=tied[first] + relevant,
+        gain=relevant if grades is None else np.add.reduceat(grades.astype(np.int64), first),
+        size=high[first] - low[first] + relevant,
     )
 
 
@@ -63,7 +59,8 @@ def found_in_top(outcomes: Outcomes, k: NDArray[np.int64]) -> NDArray[np.float64
 def average_precision(outcomes: Outcomes, k: NDArray[np.int64]) -> NDArray[np.float64]:
     """Expected sum of precisions at the relevant items within the top ``k``, divided by ``min(k, n_relevant)``.
 
-    With ``k = n_relevant`` this is AP@R of ECCV Caption (Musgrave et al. 2020, Chun et al. 2022).
+    With ``k = n_relevant`` this is AP@R of ECCV Caption (Musgrave et al. 2020, Chun et al. 2022), with ``k`` at the end
+    of the list trec_eval's average precision.
 
     Examples:
         Relevant items at ranks 1 and 3, R = 2: only the first is within the top 2, precision 1; 1 / 2.
@@ -88,7 +85,9 @@ def average_precision(outcomes: Outcomes, k: NDArray[np.int64]) -> NDArray[np.fl
 
 
 def ndcg(outcomes: Outcomes, k: int) -> NDArray[np.float64]:
-    """nDCG@k with binary gains and discount ``1 / log2(rank + 1)``, expected over ties, shape ``(n_queries,)``.
+    """nDCG@k with the grades as gains and discount ``1 / log2(rank + 1)``, expected over ties, shape ``(n_queries,)``.
+
+    Linear gains, as trec_eval has them; the ideal list holds all relevant items. Without grades every gain is 1.
 
     Examples:
         One relevant item at rank 3: 1 / log2(4), ideal 1.
@@ -101,14 +100,24 @@ def ndcg(outcomes: Outcomes, k: int) -> NDArray[np.float64]:
     places = np.clip(k - groups.above, 0, groups.size)
 
     def gain(group: NDArray[np.int64], place: NDArray[np.int64]) -> NDArray[np.float64]:
-        share = groups.relevant[group] / groups.size[group]
+        share = groups.gain[group] / groups.size[group]
         gains: NDArray[np.float64] = share / np.log2(groups.above[group] + place + 1)
         return gains
 
-    ideal = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(2, k + 2)))])
     values: NDArray[np.float64] = _over_places(groups, places, gain, len(outcomes))
-    values /= ideal[np.minimum(outcomes.n_relevant, k)]
+    values /= _ideal(outcomes, k)
     return values
+
+
+def _ideal(outcomes: Outcomes, k: int) -> NDArray[np.float64]:
+    """DCG@k of the list that has the highest grades first, shape ``(n_queries,)``."""
+    grades = outcomes.relevant_grades
+    if grades is None:
+        ideal = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(2, k + 2)))])
+        return ideal[np.minimum(outcomes.n_relevant, k)]
+    query, place = np.repeat(np.arange(len(outcomes)), outcomes.n_relevant), positions_within(outcomes.n_relevant)
+    gains = grades[np.lexsort((-grades, query))] / np.log2(place + 2)
+    return np.bincount(query, weights=np.where(place < k, gains, 0.0), minlength=len(outcomes)).astype(np.float64)
 
 
 def _over_places(
@@ -123,7 +132,9 @@ def _over_places(
     return np.bincount(groups.query[group], weights=term(group, place), minlength=n_queries).astype(np.float64)
 
 
-def _several(name: str, title: str, measure: Callable[[Outcomes], NDArray[np.float64]]) -> Metric:
+def _several(
+    name: str, title: str, measure: Callable[[Outcomes], NDArray[np.float64]], *, judged: bool | None
+) -> Metric:
     """A metric of all relevant items; its bounds are its values with all ties lost and with all ties won."""
     return Metric(
         name=name,
@@ -131,30 +142,58 @@ def _several(name: str, title: str, measure: Callable[[Outcomes], NDArray[np.flo
         directions=RETRIEVAL,
         values=lambda o, ties: measure(decided(o, ties)),
         several=True,
+        judged=judged,
     )
 
 
-def recall_all_at(k: int) -> Metric:
-    """``recall_all@k``: true recall, the share of a query's relevant items among the top ``k``."""
+def recall_all_at(k: int, *, judged: bool = False) -> Metric:
+    """True recall, the share of a query's relevant items among the top ``k``: ``recall@k`` of judged documents.
+
+    Elsewhere it is ``recall_all@k``, because the literature of image-text retrieval calls a hit recall.
+    """
     return _several(
-        f"recall_all@{k}",
+        f"recall@{k}" if judged else f"recall_all@{k}",
         f"Share of all relevant items in the top {k}",
         lambda o: found_in_top(o, np.full(len(o), k)) / o.n_relevant,
+        judged=judged,
     )
 
 
-def ndcg_at(k: int) -> Metric:
-    """``nDCG@k`` with binary gains."""
-    return _several(f"nDCG@{k}", f"Normalised discounted cumulative gain at {k}", lambda o: ndcg(o, k))
+def ndcg_at(k: int, *, judged: bool | None = None) -> Metric:
+    """``nDCG@k``: the gain is the grade of a judged document, else 1."""
+    return _several(f"nDCG@{k}", f"Normalised discounted cumulative gain at {k}", lambda o: ndcg(o, k), judged=judged)
+
+
+def _unjudged(outcomes: Outcomes, _: Ties) -> NDArray[np.float64]:
+    if outcomes.unjudged is None:
+        raise ValueError(f"protocol {outcomes.protocol.id!r} has no judged documents")
+    return outcomes.unjudged
 
 
 MAP_AT_R = _several(
     "mAP@R",
     "Mean average precision at R, the number of relevant items",
     lambda o: average_precision(o, o.n_relevant.astype(np.int64)),
+    judged=False,
 )
 R_PRECISION = _several(
     "R-Precision",
     "Precision at R, the number of relevant items",
     lambda o: found_in_top(o, o.n_relevant.astype(np.int64)) / o.n_relevant,
+    judged=False,
+)
+AVERAGE_PRECISION = _several(
+    "AP",
+    "Average precision over the whole list (trec_eval's map)",
+    lambda o: average_precision(o, o.n_gallery.astype(np.int64)),
+    judged=True,
+)
+UNJUDGED = Metric(
+    name="unjudged@10",
+    title="Share of the top 10 that nobody judged: counted as not relevant, and may be relevant",
+    directions=RETRIEVAL,
+    values=_unjudged,
+    judged=True,
+    needs="unjudged",
+    higher_is_better=False,
 )

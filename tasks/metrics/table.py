@@ -16,7 +16,7 @@ from tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, WINOGRO
 from tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from tasks.metrics.metric import Metric, Ties
 from tasks.metrics.retrieval import MEAN_RANK, MEDIAN_RANK, MRR, hit_at
-from tasks.metrics.several import MAP_AT_R, R_PRECISION, ndcg_at, recall_all_at
+from tasks.metrics.several import AVERAGE_PRECISION, MAP_AT_R, R_PRECISION, UNJUDGED, ndcg_at, recall_all_at
 from tasks.scoring.outcomes import Outcomes
 
 _OWN = {
@@ -30,8 +30,13 @@ _OWN = {
         MEAN_RANK,
         MAP_AT_R,
         R_PRECISION,
+        ndcg_at(5, judged=True),
         ndcg_at(10),
         recall_all_at(10),
+        *(recall_all_at(k, judged=True) for k in (1, 5, 10)),
+        AVERAGE_PRECISION,
+        *(hit_at(k, judged=True) for k in (1, 5, 10)),
+        UNJUDGED,
         WINOGROUND_TEXT,
         WINOGROUND_IMAGE,
         WINOGROUND_GROUP,

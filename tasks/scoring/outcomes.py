@@ -56,6 +56,11 @@ class Outcomes:
         relevant_rank_best: int32, all queries one after the other, ``n_relevant`` values each, ascending: rank of the
             first, second, … relevant item, all ties with irrelevant items won.
         relevant_rank_worst: The same with these ties lost.
+        relevant_grades: int32, same order, at least 1: grade of each relevant item, the highest of a tie first. None
+            where nobody judged grades.
+        relevant_scores: float32, same order: score of each relevant item; equal scores are ties. None without grades.
+        unjudged: float64, shape ``(n_queries,)``: share of the 10 best items that nobody judged for this query, equal
+            scores in random order (within the stored list). None without grades.
         top_ords: int32, shape ``(n_queries, width)``: corpus ords of the best items, best first, equal scores by
             ord; -1 beyond the gallery. None for quadruples and pairs.
         top_scores: float32, same shape; NaN beyond the gallery.
@@ -93,6 +98,9 @@ class Outcomes:
     n_ranked: NDArray[np.int32] | None = None
     reference_ndcg: NDArray[np.float64] | None = None
     reference_rbo: NDArray[np.float64] | None = None
+    relevant_grades: NDArray[np.int32] | None = None
+    relevant_scores: NDArray[np.float32] | None = None
+    unjudged: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.query_ords)
@@ -146,6 +154,9 @@ class Outcomes:
             "query_id": pa.array(self.query_ids, pa.string()),
             "relevant_rank_best": self._relevant(self.relevant_rank_best),
             "relevant_rank_worst": self._relevant(self.relevant_rank_worst),
+            "relevant_grades": self._of_all_relevant(self.relevant_grades, pa.int32()),
+            "relevant_scores": self._of_all_relevant(self.relevant_scores, pa.float32()),
+            "unjudged": _optional(self.unjudged, n, pa.float64()),
             "top_ords": self._top(self.top_ords, pa.int32()),
             "top_scores": self._top(self.top_scores, pa.float32()),
             "scores": _fixed(self.scores, n, pa.float32()),
@@ -178,6 +189,9 @@ class Outcomes:
             n_ranked=_unless_null(rows["n_ranked"], np.int32),
             reference_ndcg=_unless_null(rows["reference_ndcg"], np.float64),
             reference_rbo=_unless_null(rows["reference_rbo"], np.float64),
+            relevant_grades=_flat(rows["relevant_grades"], np.int32),
+            relevant_scores=_flat(rows["relevant_scores"], np.float32),
+            unjudged=_unless_null(rows["unjudged"], np.float64),
         )
 
     def _relevant(self, flat: NDArray[np.int32]) -> pa.Array:
@@ -186,6 +200,11 @@ class Outcomes:
         offsets = pa.array(offsets_of(np.where(single, 0, self.n_relevant)), pa.int32())
         values = pa.array(flat[np.repeat(~single, self.n_relevant)])
         return pa.ListArray.from_arrays(offsets, values, mask=pa.array(single))
+
+    def _of_all_relevant(self, flat: NDArray[Any] | None, kind: pa.DataType) -> pa.Array:
+        if flat is None:
+            return pa.nulls(len(self), pa.list_(kind))
+        return pa.ListArray.from_arrays(pa.array(self.offsets, pa.int32()), pa.array(flat, kind))
 
     def _top(self, values: NDArray[np.int32] | NDArray[np.float32] | None, kind: pa.DataType) -> pa.Array:
         if values is None or self.top_ords is None:
@@ -209,6 +228,10 @@ def _optional(values: NDArray[Any] | None, n: int, kind: pa.DataType) -> pa.Arra
 
 def _unless_null(column: pa.ChunkedArray, dtype: type[Number]) -> NDArray[Number] | None:
     return None if column.null_count == len(column) else _numpy(column, dtype)
+
+
+def _flat(column: pa.ChunkedArray, dtype: type[Number]) -> NDArray[Number] | None:
+    return None if column.null_count == len(column) else _numpy(pc.list_flatten(column), dtype)
 
 
 def _numpy(column: pa.Array | pa.ChunkedArray, dtype: type[Any]) -> NDArray[Any]:

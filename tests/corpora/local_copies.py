@@ -440,6 +440,15 @@ def _as_made(description: dict[str, Any], open_corpus: Callable[..., Any]) -> Co
     )
 
 
+def judged(root: Path) -> Copy:
+    root.mkdir()
+    write_images(root / "images", ["p0.jpg", "p1.jpg", "p2.jpg"])
+    (root / "queries.tsv").write_text("id\ttext\nq0\twhat is red\nq1\twhat is blue\n")
+    (root / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq0\tp0\t2\nq0\tp1\t1\nq1\tp2\t1\n")
+    description = {"reader": "judged", "dataset": str(root)}
+    return Copy(description, 3, 2, ("q0", "what is red"), ("q1", "what is blue"))
+
+
 def copy_of(name: str, root: Path) -> Copy | None:
     """The local copy of a corpus: by the function here that has its name; for a generated corpus what is generated.
 

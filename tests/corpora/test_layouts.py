@@ -111,7 +111,9 @@ def test_img2datasets_parquet_shards_are_read_and_failed_downloads_are_named(
     (root / "corpus.toml").write_text('reader = "hub"\ndataset = "."\nmissing = "skip"\n')
     corpus = open_corpus(root)
     assert texts(corpus) == [("jpg/0", "0 0"), ("jpg/2", "1 0")]
-    assert corpus.skipped.to_pylist() == [{"image_id": "jpg/1", "reason": "the data set holds no image"}]
+    assert corpus.skipped.to_pylist() == [
+        {"item_id": "jpg/1", "reason": "the data set holds no image", "modality": "image"}
+    ]
 
 
 def test_a_data_set_of_save_to_disk_and_of_several_splits(put: Put, picture: Callable[..., bytes]) -> None:
@@ -162,7 +164,7 @@ def test_a_text_file_beside_each_image(put: Put) -> None:
     put(None, "c.png")
     assert "images without a text file; write it, or leave them out with missing = \"skip\": 'c.png'" in refusal(root)
     left_out = open_corpus({"reader": "image-texts", "root": str(root), "missing": "skip"})
-    assert left_out.skipped.to_pylist() == [{"image_id": "c.png", "reason": "no text file"}]
+    assert left_out.skipped.to_pylist() == [{"item_id": "c.png", "reason": "no text file", "modality": "image"}]
     put({"c.txt": " \n"})
     assert "text files without text: c.txt" in refusal(root)
     put({"c.txt": "green", "d.txt": "gone"})

@@ -84,7 +84,7 @@ def test_a_sample_that_is_too_small_says_so() -> None:
 
 def test_images_left_out_are_listed_and_nothing_hangs_on_them() -> None:
     smaller = without_images(compositional(2), [SkippedRow("0/1", "corrupt")])
-    assert smaller.skipped.to_pylist() == [{"image_id": "0/1", "reason": "corrupt"}]
+    assert smaller.skipped.to_pylist() == [{"item_id": "0/1", "reason": "corrupt", "modality": "image"}]
     assert smaller.quadruples["id"].to_pylist() == ["1"]
     assert smaller.pairs["id"].to_pylist() == ["0/0", "1/0", "1/1"]
     assert "0/1!" not in smaller.captions["id"].to_pylist()

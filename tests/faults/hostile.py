@@ -67,7 +67,7 @@ def bad_images(scene: Scene) -> str:
     mixed = write(scene.folder / "mixed", {**good, **{name: make() for name, make in BAD_IMAGES.items()}})
     run(scene, clean)
     said = run(scene, mixed)
-    expect(f"{len(BAD_IMAGES)} images skipped" in said, f"not all were left out: {said[-600:]}")
+    expect(f"{len(BAD_IMAGES)} items skipped" in said, f"not all were left out: {said[-600:]}")
     expect(rows(scene, clean) == rows(scene, mixed) != {}, "the bad images changed figures")
     return f"{len(BAD_IMAGES)} left out and listed"
 
@@ -85,7 +85,7 @@ def same_images(scene: Scene) -> str:
     plain_folder, odd = write(scene.folder / "plain", good), write(scene.folder / "odd", dressed)
     run(scene, plain_folder)
     said = run(scene, odd)
-    expect("images skipped" not in said, f"sound images were left out: {said[-600:]}")
+    expect("items skipped" not in said, f"sound images were left out: {said[-600:]}")
     expect(rows(scene, plain_folder) == rows(scene, odd) != {}, "the same pixels gave other figures")
     return f"{len(clothed)} kinds"
 
@@ -95,7 +95,7 @@ def odd_images(scene: Scene) -> str:
     scene.begin_from(scene.ground.whole)
     odd = write(scene.folder / "odd", {name: make() for name, make in ODD_IMAGES.items()})
     said = run(scene, odd)
-    expect("images skipped" not in said, f"sound images were left out: {said[-600:]}")
+    expect("items skipped" not in said, f"sound images were left out: {said[-600:]}")
     refuse_damage(scene.capim, scene.workspace)
     return f"{len(ODD_IMAGES)} encoded"
 

@@ -122,7 +122,8 @@ def corpus(
         images=pa.Table.from_pylist(images, schema=schema.IMAGES),
         captions=pa.Table.from_pylist(captions, schema=schema.CAPTIONS),
         skipped=pa.Table.from_pylist(
-            [{"image_id": id_, "reason": "not an image: truncated file"} for id_ in skipped], schema=schema.SKIPPED
+            [{"item_id": id_, "reason": "not an image: truncated file", "modality": "image"} for id_ in skipped],
+            schema=schema.SKIPPED,
         ),
         licence="CC0-1.0",
         origin="made for a test",

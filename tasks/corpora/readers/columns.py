@@ -117,12 +117,15 @@ _NUMBERED = re.compile(r"^(.*?\D)[ _-]?(\d+)$")
 
 def _usual(role: str, available: Sequence[str]) -> tuple[str, ...]:
     """The column with the first of a role's usual names; empty if there is none."""
+    column = usual_column(USUAL_NAMES.get(role, (role,)), available)
+    return () if column is None else (column,)
+
+
+def usual_column(names: Sequence[str], available: Sequence[str]) -> str | None:
+    """The column with the first of some names, however it is capitalised or hyphenated; None if there is none."""
     by_fold = {_fold(name): name for name in reversed(available)}
-    for usual in USUAL_NAMES.get(role, (role,)):
-        column = usual if usual in available else by_fold.get(_fold(usual))
-        if column is not None:
-            return (column,)
-    return ()
+    found = (name if name in available else by_fold.get(_fold(name)) for name in names)
+    return next((column for column in found if column is not None), None)
 
 
 def _caption_columns(available: Sequence[str]) -> list[tuple[str, ...]]:

@@ -72,7 +72,7 @@ def corpus_of_rows(
     empty = [SkippedRow(row.id, "the data set holds no image") for row in located.rows if row.key in absent]
     if empty and missing == "error":
         raise RequestError(
-            f"{where}: {len(empty)} rows hold no image, the first {empty[0].image_id!r}; leave them out with "
+            f"{where}: {len(empty)} rows hold no image, the first {empty[0].item_id!r}; leave them out with "
             'missing = "skip"'
         )
     return build_corpus(

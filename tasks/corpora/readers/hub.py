@@ -6,6 +6,7 @@ A data set is downloaded once; after that ``datasets`` maps its Arrow files, and
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -97,7 +98,13 @@ class HubSplit:
 
 
 def load_split(
-    dataset: str, *, split: str | None, config: str | None = None, revision: str | None = None, need: Sequence[str] = ()
+    dataset: str,
+    *,
+    split: str | None,
+    config: str | None = None,
+    revision: str | None = None,
+    need: Sequence[str] = (),
+    files: Sequence[Path] = (),
 ) -> HubSplit:
     """One split of a data set on the hub, or of a folder: in the hub's layout, or written by ``save_to_disk``.
 
@@ -106,6 +113,7 @@ def load_split(
         split: Unless given, ``test`` of a data set on the hub; of a folder the only split, else ``test``.
         revision: Branch, tag or commit.
         need: Columns that must exist.
+        files: Parquet files of the folder to read, where it is known which.
 
     Raises:
         RequestError: It cannot be reached, is gated, or lacks the split or a column; the message says what to do.
@@ -114,9 +122,9 @@ def load_split(
     from huggingface_hub.constants import HF_HUB_CACHE
 
     local = Path(dataset)
-    if is_saved(local):
+    if not files and is_saved(local):
         loaded = _saved_split(local, split)
-    elif shards := _parquet_shards(local):
+    elif shards := files or _parquet_shards(local):
         loaded = datasets.load_dataset("parquet", data_files=[str(file) for file in shards], split="train")
     else:
         loaded = _published_split(dataset, split, config, revision)
@@ -165,6 +173,31 @@ def _parquet_shards(path: Path) -> list[Path]:
 
 def _published_split(dataset: str, split: str | None, config: str | None, revision: str | None) -> Dataset:
     import datasets
+
+    with _hub_faults(dataset, f"{dataset} (split {split or 'test'})"):
+        if split is None and Path(dataset).is_dir():
+            split = choose_split(dataset, datasets.get_dataset_split_names(dataset, config))
+        elif config is not None:  # one table of several: of its only split, whatever its name
+            splits = datasets.get_dataset_split_names(dataset, config, revision=revision)
+            split = splits[0] if len(splits) == 1 else split
+        return datasets.load_dataset(dataset, name=config, split=split or "test", revision=revision)
+
+
+def configs_of(dataset: str, revision: str | None) -> list[str]:
+    """The configurations of a data set on the hub.
+
+    Raises:
+        RequestError: It cannot be reached, or is gated; the message says what to do.
+    """
+    import datasets
+
+    with _hub_faults(dataset, dataset):
+        return list(datasets.get_dataset_config_names(dataset, revision=revision))
+
+
+@contextmanager
+def _hub_faults(dataset: str, where: str) -> Iterator[None]:
+    """Raise what goes wrong on the hub as ``RequestError``, with what to do about it."""
     from datasets.exceptions import DatasetNotFoundError
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError
 
@@ -172,11 +205,8 @@ def _published_split(dataset: str, split: str | None, config: str | None, revisi
         f"{dataset}: cannot be read from the hub. If it is gated, accept its terms at "
         f"https://huggingface.co/datasets/{dataset} and log in (`hf auth login`, or a token in HF_TOKEN)"
     )
-    where = f"{dataset} (split {split or 'test'})"
     try:
-        if split is None and Path(dataset).is_dir():
-            split = choose_split(dataset, datasets.get_dataset_split_names(dataset, config))
-        return datasets.load_dataset(dataset, name=config, split=split or "test", revision=revision)
+        yield
     except (GatedRepoError, DatasetNotFoundError) as error:
         raise RequestError(f"{gated} ({_first_line(error)})") from error
     except (ConnectionError, HfHubHTTPError, OSError) as error:

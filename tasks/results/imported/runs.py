@@ -23,7 +23,7 @@ from tasks.results.imported.tables import headline_of
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.selection import build_tasks, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.scoring.ranks.ranking import RelevantScores, ranks_of, relevant_in_lists
+from tasks.scoring.ranks.ranking import RelevantScores, ranks_of, relevant_in_lists, unjudged_share
 
 Run = dict[str, dict[str, float]]
 """Query id -> item id -> score."""
@@ -149,6 +149,7 @@ def _of_task(run: Run, task: RetrievalTask, ords: dict[str, int]) -> Outcomes:
             np.where(listed, relevant.n_tied, cut_off),
         ),
         task.offsets,
+        task.grades,
     )
     n_relevant = task.n_relevant.astype(np.int32)
     n_ranked = np.bincount(query_of, weights=listed, minlength=len(depth)).astype(np.int32)
@@ -163,6 +164,7 @@ def _of_task(run: Run, task: RetrievalTask, ords: dict[str, int]) -> Outcomes:
         weights=task.weights,
         top_ords=top_ords,
         top_scores=np.where(top_ords >= 0, scores[:, :TOP], np.nan).astype(np.float32),
+        unjudged=unjudged_share(task, top_ords, scores[:, :TOP].astype(np.float32)),
         n_ranked=None if (n_ranked == n_relevant).all() else n_ranked,
         **{
             **ranks._asdict(),

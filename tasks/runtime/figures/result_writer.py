@@ -19,7 +19,7 @@ from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.runtime.references import SEVERAL_PROTOCOLS
 from tasks.runtime.scoring import ScoredSets
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.layout import cluster_count, is_judged
 from tasks.statistics.resampling import Resampling
 
 
@@ -35,12 +35,14 @@ class Renewed(NamedTuple):
         Which kinds of metrics apply is known without the outcomes: a protocol has results of every kind or of none.
         """
         several = any(METRICS[name].several for name in self.metrics & METRICS.keys())
-        reference = any(METRICS[name].reference for name in self.metrics & METRICS.keys())
+        needs = {METRICS[name].needs for name in self.metrics & METRICS.keys()}
+        judged = is_judged(protocol)
         return any(
             name not in self.metrics
             and protocol.direction in metric.directions
-            and several >= metric.several
-            and reference >= metric.reference
+            and metric.judged in (None, judged)
+            and (several or judged) >= metric.several
+            and (metric.needs in needs or not metric.needs)
             for name, metric in METRICS.items()
         )
 

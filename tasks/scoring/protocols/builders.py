@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from store.ragged import offsets_of, positions_within
+from store.schema import JUDGED
 from store.types import EvalProtocol
 from tasks.scoring.protocols.layout import FIVE, CorpusLayout, first_with_same, ords_of
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
@@ -134,6 +136,44 @@ def ground_truth(layout: CorpusLayout, protocol: EvalProtocol, *, name: str, bel
         offsets=offsets_of(counts),
         relevant=np.ascontiguousarray(links[:, 1]),
         weights=np.ones(len(queries)),
+    )
+
+
+def judged(layout: CorpusLayout, protocol: EvalProtocol, *, language: str | None = None) -> RetrievalTask:
+    """Queries search all documents, with graded judgements; only queries with a relevant document.
+
+    A document with a grade above 0 is relevant, as trec_eval and mteb have it; a document that nobody judged is not.
+    Queries of one group are one cluster, named by its first query; a query without a group is one of its own.
+
+    Args:
+        layout: The corpus.
+        protocol: The protocol of the task.
+        language: Only queries in this language; all by default.
+    """
+    corpus = layout.corpus
+    rows = corpus.relevance.filter(pc.field("ground_truth") == JUDGED)
+    captions, documents = ords_of(rows["query_id"], corpus.captions), ords_of(rows["item_id"], corpus.images)
+    grades = np.ascontiguousarray(rows["grade"].to_numpy(), dtype=np.int32)
+    if language is not None:
+        chosen = pc.equal(corpus.captions["language"], pa.scalar(language)).to_numpy()[captions]
+        captions, documents, grades = captions[chosen], documents[chosen], grades[chosen]
+    order = np.lexsort((documents, captions))
+    captions, documents, grades = captions[order], documents[order], grades[order]
+    positive = grades > 0
+    queries, counts = np.unique(captions[positive], return_counts=True)
+    others = ~positive & np.isin(captions, queries)
+    return RetrievalTask(
+        protocol=protocol,
+        query_ids=layout.caption_ids[queries],
+        queries=queries,
+        clusters=first_with_same(corpus.captions["group"].to_pylist())[queries],
+        galleries=(np.arange(layout.n_images, dtype=np.int32),),
+        gallery_of=np.zeros(len(queries), dtype=np.int32),
+        offsets=offsets_of(counts),
+        relevant=documents[positive],
+        weights=np.ones(len(queries)),
+        grades=grades[positive],
+        dismissed=np.stack([np.searchsorted(queries, captions[others]), documents[others].astype(np.int64)], axis=1),
     )
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from store.schema import JUDGED
 from store.types import Corpus, EvalProtocol
 from tasks.corpora.images.crops import photograph_key
 
@@ -159,5 +160,12 @@ def _codes(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int32]]:
 
 
 def cluster_count(corpus: Corpus, protocol: EvalProtocol) -> int:
-    """Number of clusters that are resampled: the corpus' images, or its quadruples for a protocol of quadruples."""
+    """Number of clusters that are resampled: the corpus' images, its queries (judged documents) or its quadruples."""
+    if is_judged(protocol):
+        return len(corpus.captions)
     return len(corpus.quadruples if protocol.direction == "quadruples" else corpus.images)
+
+
+def is_judged(protocol: EvalProtocol) -> bool:
+    """Whether a protocol is of queries and documents with graded judgements: ``t2i/judged``, ``t2i/judged/fr``."""
+    return protocol.id.startswith(f"t2i/{JUDGED}")

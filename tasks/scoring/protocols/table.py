@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, cast
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from store.schema import JUDGED, texts
 from store.types import Direction, EvalProtocol
 from tasks.scoring.protocols import builders
 from tasks.scoring.protocols.layout import FIVE, CorpusLayout
@@ -146,7 +148,14 @@ PROTOCOLS: dict[str, ProtocolRule] = {
 
 def rules_for(layout: CorpusLayout) -> list[ProtocolRule]:
     """Every protocol that this corpus could have: those of the table, its languages, ground truths and categories."""
-    return [*PROTOCOLS.values(), *_tags(layout), *_languages(layout), *_ground_truths(layout), *_pairs(layout)]
+    return [
+        *PROTOCOLS.values(),
+        *_tags(layout),
+        *_languages(layout),
+        *_ground_truths(layout),
+        *_judged(layout),
+        *_pairs(layout),
+    ]
 
 
 def _tags(layout: CorpusLayout) -> list[ProtocolRule]:
@@ -186,7 +195,7 @@ def _languages(layout: CorpusLayout) -> list[ProtocolRule]:
 def _ground_truths(layout: CorpusLayout) -> list[ProtocolRule]:
     """``cxc``, ``eccv`` and other ground truths that came with the corpus."""
     grouped = layout.corpus.relevance.group_by(["ground_truth", "direction"], use_threads=False).aggregate([])
-    names = [(row["direction"], row["ground_truth"]) for row in grouped.to_pylist()]
+    names = [(row["direction"], row["ground_truth"]) for row in grouped.to_pylist() if row["ground_truth"] != JUDGED]
     return [
         _rule(
             f"{direction}/{name}",
@@ -196,6 +205,24 @@ def _ground_truths(layout: CorpusLayout) -> list[ProtocolRule]:
         )
         for direction, name in names
     ]
+
+
+def _judged(layout: CorpusLayout) -> list[ProtocolRule]:
+    """Queries and documents with graded judgements: all queries, and those of each language where there are several."""
+    corpus = layout.corpus
+    if not pc.any(pc.equal(corpus.relevance["ground_truth"], pa.scalar(JUDGED))).as_py():
+        return []
+    languages = sorted(set(texts(corpus.captions["language"])))
+    of_all = _rule(f"t2i/{JUDGED}", "Every query searches all documents; graded judgements", builders.judged)
+    rules = [of_all] + [
+        _rule(
+            f"t2i/{JUDGED}/{language}",
+            f"Every {language} query searches all documents; graded judgements",
+            partial(builders.judged, language=language),
+        )
+        for language in (languages if len(languages) > 1 else ())
+    ]
+    return [replace(r, protocol=replace(r.protocol, main_metric=corpus.main_metric)) for r in rules]
 
 
 def _pairs(layout: CorpusLayout) -> list[ProtocolRule]:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from store.ragged import offsets_of
+from store.ragged import offsets_of, positions_within
 from store.types import EvalProtocol, Modality
 
 
@@ -21,13 +21,17 @@ class RetrievalTask:
             ``i2t`` the other way round.
         query_ids: object (str), shape ``(n_queries,)``; unique.
         queries: int32, shape ``(n_queries,)``; an item may be a query several times, in different galleries.
-        clusters: int32, shape ``(n_queries,)``: ord of the image that the query belongs to.
+        clusters: int32, shape ``(n_queries,)``: ord of the image that the query belongs to; of judged documents, of the
+            first caption of the query's group.
         galleries: int32 ords, ascending, without repetition; most protocols have one, folds have one each.
         gallery_of: int32, shape ``(n_queries,)``: which gallery a query searches.
         offsets: int64, shape ``(n_queries + 1,)``.
         relevant: int32: query ``q`` has the relevant items ``relevant[offsets[q]:offsets[q + 1]]``, at least one, all
             of them in its gallery.
         weights: float64, shape ``(n_queries,)``, mean 1: weight of a query in a mean.
+        grades: int32, at least 1, one per entry of ``relevant``, where documents were judged; else None.
+        dismissed: int64, shape ``(n, 2)``: pairs of a query (by its position in the task) and an item that was judged
+            not relevant to it, where documents were judged; else None.
     """
 
     protocol: EvalProtocol
@@ -39,6 +43,8 @@ class RetrievalTask:
     offsets: NDArray[np.int64]
     relevant: NDArray[np.int32]
     weights: NDArray[np.float64]
+    grades: NDArray[np.int32] | None = None
+    dismissed: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         name = f"protocol {self.protocol.id!r}"
@@ -61,7 +67,14 @@ class RetrievalTask:
 
     def of_queries(self, kept: NDArray[np.intp]) -> RetrievalTask:
         """The task of some of the queries, by their positions; galleries and weights stay."""
-        relevant = [self.relevant[self.offsets[query] : self.offsets[query + 1]] for query in kept]
+        counts = self.n_relevant[kept]
+        entries = positions_within(counts) + np.repeat(self.offsets[:-1][kept], counts)
+        dismissed = self.dismissed
+        if dismissed is not None:
+            place = np.full(len(self.queries), -1)
+            place[kept] = np.arange(len(kept))
+            dismissed = np.stack([place[dismissed[:, 0]], dismissed[:, 1]], axis=1)
+            dismissed = dismissed[dismissed[:, 0] >= 0]
         return replace(
             self,
             query_ids=self.query_ids[kept],
@@ -69,8 +82,10 @@ class RetrievalTask:
             clusters=self.clusters[kept],
             gallery_of=self.gallery_of[kept],
             offsets=offsets_of(self.n_relevant[kept]),
-            relevant=np.concatenate(relevant),
+            relevant=self.relevant[entries],
             weights=self.weights[kept],
+            grades=None if self.grades is None else self.grades[entries],
+            dismissed=dismissed,
         )
 
     def highest_ord(self, modality: Modality) -> int:

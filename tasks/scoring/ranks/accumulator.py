@@ -20,7 +20,7 @@ from store.ragged import positions_within
 from store.schema import TOP
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.scoring.ranks.ranking import RelevantScores, ranks_of, relevant_scores
+from tasks.scoring.ranks.ranking import RelevantScores, ranks_of, relevant_scores, unjudged_share
 from tasks.scoring.ranks.top_k import TopK, top_k
 
 _LARGE_GALLERY = 12  # times the length of a list: the best of a smaller gallery are too rarely among the best of all
@@ -193,7 +193,8 @@ class _TaskColumns:
             weights=task.weights,
             top_ords=self.top_ords,
             top_scores=self.top_scores,
-            **ranks_of(self.relevant, task.offsets)._asdict(),
+            unjudged=unjudged_share(task, self.top_ords, self.top_scores),
+            **ranks_of(self.relevant, task.offsets, task.grades)._asdict(),
         )
 
 

@@ -14,6 +14,9 @@ from torch import Tensor
 
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.scoring.ranks.top_k import TopK, count_above_and_tied
+from tasks.scoring.tied_places import places_of
+
+_NEAR = 10  # items of a list whose share of unjudged ones is stored
 
 
 class RelevantScores(NamedTuple):
@@ -88,9 +91,11 @@ class Ranks(NamedTuple):
     n_tied_relevant: NDArray[np.int32]
     relevant_rank_best: NDArray[np.int32]
     relevant_rank_worst: NDArray[np.int32]
+    relevant_grades: NDArray[np.int32] | None = None
+    relevant_scores: NDArray[np.float32] | None = None
 
 
-def ranks_of(relevant: RelevantScores, offsets: NDArray[np.int64]) -> Ranks:
+def ranks_of(relevant: RelevantScores, offsets: NDArray[np.int64], grades: NDArray[np.int32] | None = None) -> Ranks:
     """Lowest and highest rank of every relevant item.
 
     ``c`` relevant items tied with ``b`` irrelevant ones, below ``a`` items, take the ranks ``a + 1 … a + c`` at best
@@ -99,6 +104,7 @@ def ranks_of(relevant: RelevantScores, offsets: NDArray[np.int64]) -> Ranks:
     Args:
         relevant: Of all relevant items, query after query.
         offsets: int64, shape ``(n_queries + 1,)``: where each query starts.
+        grades: Of all relevant items, where documents were judged.
 
     Examples:
         >>> two = RelevantScores(np.float32([0.5, 0.5]), np.array([2, 2]), np.array([5, 5]))
@@ -107,7 +113,7 @@ def ranks_of(relevant: RelevantScores, offsets: NDArray[np.int64]) -> Ranks:
         ([3, 4], [6, 7], [2])
     """
     query = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    order = np.lexsort((relevant.n_above, query))
+    order = np.lexsort((relevant.n_above, query) if grades is None else (-grades, relevant.n_above, query))
     query, above, tied = query[order], relevant.n_above[order], relevant.n_tied[order]
     new = np.ones(len(query), dtype=bool)
     new[1:] = (query[1:] != query[:-1]) | (above[1:] != above[:-1])
@@ -123,4 +129,27 @@ def ranks_of(relevant: RelevantScores, offsets: NDArray[np.int64]) -> Ranks:
         n_tied_relevant=tied_relevant[first].astype(np.int32),
         relevant_rank_best=best.astype(np.int32),
         relevant_rank_worst=worst.astype(np.int32),
+        relevant_grades=None if grades is None else grades[order],
+        relevant_scores=None if grades is None else relevant.scores[order],
     )
+
+
+def unjudged_share(
+    task: RetrievalTask, top_ords: NDArray[np.int32], top_scores: NDArray[np.float32]
+) -> NDArray[np.float64] | None:
+    """Share of the 10 best items that nobody judged, shape ``(n_queries,)``; None where no documents were judged.
+
+    The lists are those of the outcomes. Equal scores are in random order as far as the list holds them.
+    """
+    if task.dismissed is None:
+        return None
+    n_items = int(task.galleries[0].max()) + 1
+    judged = np.concatenate(
+        [task.query_of_relevant * n_items + task.relevant, task.dismissed[:, 0] * n_items + task.dismissed[:, 1]]
+    )
+    found = top_ords >= 0
+    unknown = found & ~np.isin(np.arange(len(top_ords))[:, None] * n_items + top_ords, judged)
+    places = places_of(np.where(found, top_scores, -np.inf).astype(np.float32))
+    within = np.clip((_NEAR - places.start) / (places.end - places.start), 0.0, 1.0)
+    share: NDArray[np.float64] = (within * unknown).sum(axis=1) / np.minimum(found.sum(axis=1), _NEAR)
+    return share

@@ -36,7 +36,9 @@ def test_a_corrupt_image_is_a_listed_skip_with_its_captions_and_the_same_the_sec
     clean = index_images(corpus, known={}, sink=indexed_images.extend)
     assert clean.images["id"].to_pylist() == ["10", "12"]
     assert clean.captions["image_id"].to_pylist() == ["10", "10", "12", "12"]
-    assert clean.skipped.to_pylist() == [{"image_id": "11", "reason": "unknown image format (starts with b'not an i')"}]
+    assert clean.skipped.to_pylist() == [
+        {"item_id": "11", "reason": "unknown image format (starts with b'not an i')", "modality": "image"}
+    ]
     again = index_images(corpus, known={image.sha: image.reason for image in indexed_images}, sink=lambda _: None)
     assert again.fingerprint == clean.fingerprint != corpus.fingerprint
 

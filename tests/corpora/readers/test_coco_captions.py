@@ -50,7 +50,7 @@ def test_a_captions_file_that_names_an_image_file_that_is_not_there(coco_folder:
     assert "1 of its images are not in" in message
     assert 'green.png; put them there, or leave them out with missing = "skip"' in message
     corpus = open_corpus({"reader": "coco-captions", "root": str(coco_folder), "missing": "skip"})
-    assert corpus.skipped.to_pylist() == [{"image_id": "11", "reason": "no file green.png"}]
+    assert corpus.skipped.to_pylist() == [{"item_id": "11", "reason": "no file green.png", "modality": "image"}]
     assert corpus.captions["image_id"].to_pylist() == ["10", "10", "12", "12"]
 
 

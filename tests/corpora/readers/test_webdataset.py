@@ -56,8 +56,8 @@ def test_samples_come_in_the_order_of_shards_and_members(shards: Path) -> None:
 
 def test_samples_without_image_or_caption_are_listed(shards: Path) -> None:
     assert open_corpus(shards).skipped.to_pylist() == [
-        {"image_id": "0003", "reason": "no image in a.tar"},
-        {"image_id": "0004", "reason": "no txt caption in a.tar"},
+        {"item_id": "0003", "reason": "no image in a.tar", "modality": "image"},
+        {"item_id": "0004", "reason": "no txt caption in a.tar", "modality": "image"},
     ]
 
 

@@ -1,0 +1,274 @@
+"""Queries, document pages and graded judgements: mteb's and BEIR's layout, trec's, or tables of the user's own."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from store.errors import RequestError
+from store.schema import JUDGED
+from store.types import Corpus, ImageSource, digest16
+from tasks.corpora.build import build_corpus
+from tasks.corpora.files import corpus_name, require_known
+from tasks.corpora.images.file_names import files_below, is_image_name, without_image_suffix
+from tasks.corpora.images.image_files import Missing, locate_images
+from tasks.corpora.readers.judged_files import NAMES, JudgedFiles, JudgedTable, TableName, known_roles
+from tasks.corpora.rows import CaptionRow, Faults, ImageRow, RelevanceRow, SkippedRow
+
+# Subsets and languages as ViDoRe writes them -> BCP-47.
+_LANGUAGES = {
+    "english": "en", "french": "fr", "german": "de", "italian": "it", "portuguese": "pt", "spanish": "es",
+}  # fmt: skip
+_CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
+_UNJUDGED = "no document is judged relevant to this query"
+
+
+def read_judged(
+    dataset: str,
+    *,
+    images: str | Path | Sequence[str | Path] | None = None,
+    revision: str | None = None,
+    split: str = "test",
+    subsets: Sequence[str] | None = None,
+    columns: Mapping[str, str] | None = None,
+    language: str = "en",
+    main_metric: str = "nDCG@10",
+    ids_only: bool = False,
+    missing: Missing = "error",
+    name: str | None = None,
+    licence: str = "unknown",
+) -> Corpus:
+    """The corpus of three tables: documents are its images, queries its captions, which describe no image.
+
+    A grade above 0 is relevant; 0 and below is judged not relevant (trec has negative grades for pages that are worse
+    than useless). Queries without a relevant document are left out and listed; judgements of queries that are not in
+    the table of queries are ignored, as mteb does: those of ViDoRe 2 and 3 are of all languages in every subset.
+
+    Args:
+        dataset: Folder with the tables (``docs/judged.md`` shows the layouts), or hub id.
+        images: Folder of the pages, where the table of documents holds none; unless given, ``images/`` or the folder
+            itself. Without a table of documents the images of the folder are the documents.
+        subsets: Parts to read, such as ViDoRe's languages; all by default. They share their documents.
+        columns: ``table.role`` -> column, for roles whose column has no usual name: ``queries.query``.
+        main_metric: Headline of the corpus.
+        ids_only: Use no images, and accept queries without a text.
+
+    Raises:
+        RequestError: A table or column is missing, a grade is missing or no whole number, an id repeats, a document is
+            judged twice with different grades, or a judged document is not in the corpus; lists every fault.
+    """
+    local = Path(dataset).expanduser()
+    place = str(local.absolute()) if local.is_dir() else dataset
+    require_known(place, "columns", columns or {}, known_roles())
+    files = JudgedFiles(place, split, columns or {}, revision)
+    known = files.subsets()
+    require_known(place, "subsets", subsets or (), known)
+    chosen = [subset for subset in known if not subsets or subset in subsets]
+    faults = Faults(place)
+    parts = _distinct([_read_part(files, subset, language, faults) for subset in chosen])
+    documents = _documents(files, chosen, [d for p in parts for _, d in p.grades], images, ids_only, missing, faults)
+    pages, left_out = {row.id for row in documents.rows}, {row.item_id for row in documents.skipped}
+    queries = [row for part in parts for row in part.queries]
+    known_queries = {row.id for row in queries}
+    relevant: set[str] = set()
+    judgements = []
+    for (query, document), grade in {pair: grade for part in parts for pair, grade in part.grades.items()}.items():
+        if document not in pages and document not in left_out:
+            faults.add("judged documents that are not in the corpus", f"{document!r} for query {query!r}")
+        elif document in pages and query in known_queries:
+            judgements.append(RelevanceRow(JUDGED, "t2i", query, document, grade))
+            relevant |= {query} if grade > 0 else set()
+    faults.raise_any()
+    if not ids_only and any(row.text is None for row in queries):
+        raise RequestError(f"{place}: queries without a text; name their column with columns, or set ids_only = true")
+    dropped = [SkippedRow(row.id, _UNJUDGED, "caption") for row in queries if row.id not in relevant]
+    if len(dropped) == len(queries):
+        raise RequestError(f"{place}: none of its {len(queries)} queries has a relevant document")
+    return build_corpus(
+        name or corpus_name(Path(place)),
+        documents.rows,
+        _grouped([row for row in queries if row.id in relevant], judgements)
+        if len(chosen) > 1
+        else [row for row in queries if row.id in relevant],
+        source=None if ids_only else documents.source,
+        relevance=[row for row in judgements if row.query_id in relevant],
+        skipped=[*documents.skipped, *dropped],
+        licence=licence,
+        origin=place if local.is_dir() else f"https://huggingface.co/datasets/{dataset}",
+        languages_reference=language,
+        main_metric=main_metric,
+    )
+
+
+class _Part(NamedTuple):
+    """The language and the queries of a subset, and the grade of each judged pair of a query and a document."""
+
+    language: str
+    queries: list[CaptionRow]
+    grades: dict[tuple[str, str], int]
+
+
+def _require(files: JudgedFiles, table: TableName, subset: str) -> JudgedTable:
+    if (found := files.table(table, subset)) is None:
+        names = [f"{subset}-{each}" if subset else each for each in NAMES[table]]
+        raise RequestError(f"{files.place}: no {table}; looked for {', '.join(names)} (docs/judged.md)")
+    return found
+
+
+def _read_part(files: JudgedFiles, subset: str, language: str, faults: Faults) -> _Part:
+    """The queries of a subset, and its judgements, which may be of queries in other subsets (ViDoRe 2 and 3)."""
+    own = _language(subset, language)
+    queries = []
+    for number, row in enumerate(_require(files, "queries", subset).rows, start=1):
+        if row["id"] in (None, ""):
+            faults.add("queries without an id", f"row {number}")
+            continue
+        spoken = _language(str(row.get("language") or ""), own)
+        text, group, types = row.get("query"), row.get("group"), row.get("types")
+        queries.append(
+            CaptionRow(
+                str(row["id"]),
+                None,
+                None if text is None else str(text),
+                language=spoken,
+                group=None if group is None else str(group),
+                types=None if types is None else [types] if isinstance(types, str) else [str(each) for each in types],
+            )
+        )
+    for query, count in Counter(row.id for row in queries).items():
+        if count > 1:
+            faults.add("duplicate query ids", repr(query))
+    grades: dict[tuple[str, str], int] = {}
+    for number, row in enumerate(_require(files, "judgements", subset).rows, start=1):
+        pair = str(row["query"]), str(row["document"])
+        grade = _grade(row["grade"], "query {!r}, document {!r}, row {}".format(*pair, number), faults)
+        if grade is not None and grades.setdefault(pair, grade) != grade:
+            shown = "query {!r}, document {!r}: {} and {}".format(*pair, grades[pair], grade)
+            faults.add("documents judged twice with different grades", shown)
+    return _Part(own, queries, grades)
+
+
+def _grade(value: object, where: str, faults: Faults) -> int | None:
+    """A grade as a whole number; notes the fault and gives None if it is none."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        faults.add("judgements without a grade", where)
+        return None
+    try:
+        number = float(str(value))
+    except ValueError:
+        number = float("nan")
+    if not number.is_integer() or isinstance(value, bool):
+        faults.add("grades that are not whole numbers", f"{value!r} of {where}")
+        return None
+    return int(number)
+
+
+def _language(name: str, default: str) -> str:
+    """The code of a language that is written as ViDoRe does, or as a code; the default for other names."""
+    code = _LANGUAGES.get(name.casefold(), name)
+    return code if _CODE.fullmatch(code) else default
+
+
+def _distinct(parts: Sequence[_Part]) -> list[_Part]:
+    """The parts with the language before the ids of their queries, where subsets use the same ids."""
+    counts = Counter(row.id for part in parts for row in part.queries)
+    if all(count == 1 for count in counts.values()):
+        return list(parts)
+    renamed = []
+    for part in parts:
+        start = f"{part.language}/"
+        queries = [row._replace(id=start + row.id) for row in part.queries]
+        grades = {(start + query, document): grade for (query, document), grade in part.grades.items()}
+        renamed.append(part._replace(queries=queries, grades=grades))
+    return renamed
+
+
+def _grouped(queries: Iterable[CaptionRow], judgements: Iterable[RelevanceRow]) -> list[CaptionRow]:
+    """The queries of several subsets with their groups: one question in several languages has the same judgements.
+
+    ViDoRe does not say which queries are translations of each other. Two questions with exactly the same judged
+    documents and grades are taken for one, which makes intervals wider, not narrower.
+    """
+    judged: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+    for row in judgements:
+        judged[row.query_id].append((row.item_id, row.grade))
+    return [row if row.group is not None else row._replace(group=digest16(sorted(judged[row.id]))) for row in queries]
+
+
+class _Documents(NamedTuple):
+    rows: list[ImageRow]
+    source: ImageSource | None
+    skipped: list[SkippedRow]
+
+
+def _documents(
+    files: JudgedFiles,
+    subsets: Sequence[str],
+    judged: Sequence[str],
+    images: str | Path | Sequence[str | Path] | None,
+    ids_only: bool,
+    missing: Missing,
+    faults: Faults,
+) -> _Documents:
+    """The documents, which all subsets have in common; without a table of them the images of the folder."""
+    table = files.table("documents", subsets[0])
+    beside: list[str | Path] = [images] if isinstance(images, str | Path) else list(images or ())
+    if not beside and files.folder is not None:
+        beside = [folder for folder in (files.folder / "images", files.folder) if folder.is_dir()]
+    if table is None:
+        if not beside or ids_only:
+            rows = [ImageRow(each) for each in dict.fromkeys(judged)] if ids_only else []
+            if not rows:
+                raise RequestError(f"{files.place}: no documents; looked for {', '.join(NAMES['documents'])}")
+            return _Documents(rows, None, [])
+        return _image_files(Path(beside[0]), set(judged), files, missing)
+    rows = [_page(row, number, faults) for number, row in enumerate(table.rows, start=1)]
+    ids = [row.id for row in rows]
+    for subset in subsets[1:]:
+        other = _require(files, "documents", subset)
+        if [str(row["id"]) for row in other.rows] != ids:
+            raise RequestError(
+                f"{files.place}: subsets {subsets[0]} and {subset} have different documents; read one at a time with "
+                f'subsets = ["{subset}"]'
+            )
+    if ids_only:
+        return _Documents(rows, None, [])
+    if table.source is not None:
+        empty = [SkippedRow(row.id, "the data set holds no image") for row in rows if row.key in table.absent]
+        if empty and missing == "error":
+            raise RequestError(
+                f"{table.where}: {len(empty)} documents hold no image, the first {empty[0].item_id!r}; leave them out "
+                'with missing = "skip"'
+            )
+        return _Documents([row for row in rows if row.key not in table.absent], table.source, empty)
+    if not beside:
+        raise RequestError(f"{table.where}: it holds no images; give their folder with images, or set ids_only = true")
+    located = locate_images(rows, beside, missing=missing, origin=table.where)
+    return _Documents(located.rows, located.source, located.skipped)
+
+
+def _page(row: Mapping[str, Any], number: int, faults: Faults) -> ImageRow:
+    if row["id"] in (None, ""):
+        faults.add("documents without an id", f"row {number}")
+    page, text, document = row.get("page"), row.get("text"), row.get("document")
+    return ImageRow(
+        str(row["id"]),
+        str(row.get("image") or row["id"]),
+        text=None if text is None else str(text),
+        document=None if document is None else str(document),
+        page=int(str(page)) if str(page).isdigit() else None,
+    )
+
+
+def _image_files(folder: Path, judged: set[str], files: JudgedFiles, missing: Missing) -> _Documents:
+    """The images of a folder; ids are the names of their files, without the suffix unless judgements have it."""
+    found = sorted(file for file in files_below(folder) if is_image_name(file))
+    whole = not judged.isdisjoint(found)
+    rows = [ImageRow(file if whole else without_image_suffix(file), file) for file in found]
+    if not rows:
+        raise RequestError(f"{files.place}: no documents: neither a table of them nor images in {folder}")
+    located = locate_images(rows, folder, missing=missing, origin=files.place)
+    return _Documents(located.rows, located.source, located.skipped)

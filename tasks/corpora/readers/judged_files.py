@@ -1,0 +1,216 @@
+"""The three tables of a judged corpus (documents, queries, judgements): where they are, and what their columns mean.
+
+Read from a folder or from a data set on the hub with a configuration for each table. All names of a table, of a file
+and of a column that are found without being named in a description stand here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from store.errors import RequestError, did_you_mean
+from tasks.corpora.files import choose_split
+from tasks.corpora.readers.columns import USUAL_NAMES, usual_column
+from tasks.corpora.readers.hub import HubImages, configs_of, load_split
+from tasks.corpora.readers.table import SUFFIXES, table_rows
+
+TableName: TypeAlias = Literal["documents", "queries", "judgements"]
+
+# Table -> the names of its file, folder or configuration; with subsets as in ViDoRe 3 after the subset: french-corpus.
+NAMES: dict[TableName, tuple[str, ...]] = {
+    "documents": ("corpus", "documents", "pages"),
+    "queries": ("queries", "query", "topics"),
+    "judgements": ("qrels", "judgements", "default"),
+}
+_ID = ("id", "_id")
+# Table -> role of a column -> its usual names, the first that is there being used.
+_COLUMNS: dict[TableName, dict[str, tuple[str, ...]]] = {
+    "documents": {
+        "id": (*_ID, "corpus-id", "document-id", "docid"),
+        "image": USUAL_NAMES["image"],
+        "text": ("text", "markdown"),
+        "document": ("document", "doc-id", "source"),
+        "page": ("page", "page-number", "page-number-in-doc"),
+    },
+    "queries": {
+        "id": (*_ID, "query-id", "qid"),
+        "query": ("query", "text", "question"),
+        "language": ("language", "lang"),
+        "group": ("group", "query-group"),
+        "types": ("query-types", "query-type", "types", "type"),
+    },
+    "judgements": {
+        "query": ("query-id", "qid", "query"),
+        "document": ("corpus-id", "document-id", "docid", "document", "image", "page"),
+        "grade": ("score", "grade", "relevance", "rel"),
+    },
+}
+_REQUIRED = {"documents": ("id",), "queries": ("id",), "judgements": ("query", "document", "grade")}
+_TREC = re.compile(r"\S+\s+\S+\s+\S+\s+-?\d+\s*")  # query, iteration, document, grade
+_GRADES = ("query", "iteration", "document", "grade")
+
+
+class JudgedTable(NamedTuple):
+    """One table: its rows by role, and where it was read from, for messages."""
+
+    where: str
+    rows: Iterable[Mapping[str, Any]]
+    roles: frozenset[str]
+    source: HubImages | None = None  # of images within the table; the role image is then their key
+    absent: frozenset[str] = frozenset()  # keys of cells without an image
+
+
+class JudgedFiles(NamedTuple):
+    """A folder, or a data set on the hub, as tables.
+
+    Attributes:
+        place: Folder, or hub id.
+        split: Split, where there are several.
+        columns: ``table.role`` -> column, as the description names them.
+        revision: Branch, tag or commit on the hub.
+    """
+
+    place: str
+    split: str
+    columns: Mapping[str, str]
+    revision: str | None = None
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder; None for a data set on the hub."""
+        return Path(self.place) if Path(self.place).is_dir() else None
+
+    def subsets(self) -> list[str]:
+        """Names before ``-queries``, in order; a corpus without subsets has the one called ``""``."""
+        if self.folder is None:
+            names = configs_of(self.place, self.revision)
+        else:
+            names = sorted(path.name for path in self.folder.iterdir())
+        found = [name.removesuffix("-queries") for name in names if name.endswith("-queries")]
+        return [""] if not found or any(name.partition(".")[0] in NAMES["queries"] for name in names) else found
+
+    def table(self, name: TableName, subset: str) -> JudgedTable | None:
+        """A table of a subset; None if there is none.
+
+        Raises:
+            RequestError: A table cannot be read, or lacks a column.
+        """
+        names = [f"{subset}-{each}" if subset else each for each in NAMES[name]]
+        if self.folder is None:
+            known = configs_of(self.place, self.revision)
+            config = next((each for each in names if each in known), None)
+            return None if config is None else self._loaded(name, [], config)
+        for each in names:
+            if files := _files(self.folder, each, self.split):
+                return self._loaded(name, files, "") if files[0].suffix == ".parquet" else self._read(name, files[0])
+        return None
+
+    def _loaded(self, name: TableName, files: Sequence[Path], config: str) -> JudgedTable:
+        split = None if files else self.split
+        loaded = load_split(self.place, split=split, config=config or None, revision=self.revision, files=files)
+        rows = (
+            {**row, **{column: f"{column}/{number}" for column in loaded.images}}
+            for number, row in enumerate(loaded.rows())
+        )
+        where = str(files[0]) if files else f"{self.place} ({config})"
+        table = self._by_role(name, where, list(loaded.dataset.column_names), rows)
+        images = loaded.images and "image" in table.roles
+        return table._replace(source=loaded.source, absent=frozenset(loaded.absent())) if images else table
+
+    def _read(self, name: TableName, file: Path) -> JudgedTable:
+        if name == "judgements" and (trec := _trec_rows(file)) is not None:
+            return JudgedTable(str(file), trec, frozenset(_GRADES))
+        available, rows = table_rows(file)
+        usual = chain.from_iterable(_COLUMNS[name].values())
+        if name == "queries" and len(available) == 2 and usual_column(tuple(usual), available) is None:
+            first = dict(zip(("id", "query"), available, strict=True))  # ids and texts without a header
+            rest = (dict(zip(("id", "query"), row.values(), strict=True)) for row in rows)
+            return JudgedTable(str(file), chain([first], rest), frozenset(first))
+        return self._by_role(name, str(file), available, rows)
+
+    def _by_role(
+        self, name: TableName, where: str, available: Sequence[str], rows: Iterable[Mapping[str, Any]]
+    ) -> JudgedTable:
+        """The rows with their cells by role."""
+        faults, column_of = [], {}
+        for role, usual in _COLUMNS[name].items():
+            column = self.columns.get(f"{name}.{role}") or usual_column(usual, available)
+            if column is not None and column in available:
+                column_of[role] = column
+            elif column is not None:
+                faults.append(f"no column {column!r}; {did_you_mean(column, available)}it has {', '.join(available)}")
+            elif role in _REQUIRED[name]:
+                line = f'columns = {{ "{name}.{role}" = "…" }}'
+                faults.append(f"no column for {role}; it has {', '.join(available)}; name it with {line}")
+        if faults:
+            raise RequestError([f"{where}: {fault}" for fault in faults])
+        by_role = ({role: row.get(column) for role, column in column_of.items()} for row in rows)
+        return JudgedTable(where, by_role, frozenset(column_of))
+
+
+def known_roles() -> list[str]:
+    """What ``columns`` can name: ``documents.id``, ``queries.types``, ``judgements.grade`` and the others."""
+    return [f"{table}.{role}" for table, roles in _COLUMNS.items() for role in roles]
+
+
+def is_judged_folder(folder: Path) -> bool:
+    """Whether a folder holds queries and judgements under their usual names."""
+    files = JudgedFiles(str(folder), "test", {})
+    subset = files.subsets()[0]
+    return all(
+        any(_files(folder, f"{subset}-{each}" if subset else each, "test", strict=False) for each in NAMES[name])
+        for name in ("queries", "judgements")
+    )
+
+
+def _files(folder: Path, name: str, split: str, *, strict: bool = True) -> list[Path]:
+    """The file or the Parquet shards of a table: ``name.jsonl``, ``name/test.tsv``, ``name/test-*.parquet``, ``name``.
+
+    Raises:
+        RequestError: A folder of the table has several splits, and not this one (unless not ``strict``).
+    """
+    for suffix in SUFFIXES:
+        if (file := folder / f"{name}{suffix}").is_file():
+            return [file]
+    inner = folder / name
+    if inner.is_file():
+        return [inner]
+    if not inner.is_dir():
+        return []
+    by_split: dict[str, list[Path]] = {}
+    for file in sorted(inner.iterdir()):
+        if file.suffix.lower() in SUFFIXES:
+            by_split.setdefault(re.split(r"-\d+-of-\d+", file.stem)[0], []).append(file)
+    if not by_split:
+        return []
+    if not strict or split in by_split:
+        return by_split.get(split) or next(iter(by_split.values()))
+    return by_split[choose_split(inner, list(by_split))]
+
+
+def _trec_rows(file: Path) -> Iterator[Mapping[str, Any]] | None:
+    """The judgements of a trec file (query, iteration, document, grade; no header); None for another file."""
+    try:
+        with file.open(encoding="utf-8-sig") as lines:
+            if not _TREC.fullmatch(next((line for line in lines if line.strip()), "")):
+                return None
+    except UnicodeDecodeError as error:
+        raise RequestError(f"{file}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+    return _trec_lines(file)
+
+
+def _trec_lines(file: Path) -> Iterator[Mapping[str, Any]]:
+    with file.open(encoding="utf-8-sig") as lines:
+        for number, line in enumerate(lines, start=1):
+            cells = line.split()
+            if not cells:
+                continue
+            if len(cells) != len(_GRADES):
+                raise RequestError(
+                    f"{file}: line {number}: expected query, iteration, document and grade, got {line.strip()!r:.80}"
+                )
+            yield dict(zip(_GRADES, cells, strict=True))

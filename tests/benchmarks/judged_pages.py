@@ -1,0 +1,54 @@
+"""A judged corpus as files, made up at the size of a ViDoRe 3 subset, with random vectors to import."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+N_PAGES, N_QUERIES, N_JUDGEMENTS = 2929, 309, 8766
+"""Of Vidore3FinanceEnRetrieval, French: pages that differ, queries and judgements (there of all six languages)."""
+DIM = 128
+
+
+def write_judged_pages(
+    folder: Path,
+    *,
+    n_pages: int = N_PAGES,
+    n_queries: int = N_QUERIES,
+    n_judgements: int = N_JUDGEMENTS,
+    seed: int = 0,
+) -> dict[str, dict[str, int]]:
+    """Write the tables, and vectors in ``pages.npz`` and ``queries.npz``; gives the judgements, as mteb has them.
+
+    Every query has at least one judgement, with grades 1 and 2.
+    """
+    rng = np.random.default_rng(seed)
+    counts = 1 + rng.multinomial(n_judgements - n_queries, np.full(n_queries, 1 / n_queries))
+    pages, queries = [f"page{k}" for k in range(n_pages)], [f"query{k}" for k in range(n_queries)]
+    judged = {
+        query: {
+            pages[page]: int(rng.integers(1, 3)) for page in sorted(rng.choice(n_pages, count, replace=False).tolist())
+        }
+        for query, count in zip(queries, counts.tolist(), strict=True)
+    }
+    folder.mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text("".join(json.dumps({"_id": page}) + "\n" for page in pages))
+    (folder / "queries.jsonl").write_text(
+        "".join(json.dumps({"_id": query, "text": f"question {query}"}) + "\n" for query in queries)
+    )
+    (folder / "qrels").mkdir()
+    rows = [f"{query}\t{page}\t{grade}" for query, found in judged.items() for page, grade in found.items()]
+    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n")
+    (folder / "corpus.toml").write_text('reader = "judged"\ndataset = "."\nids_only = true\n')
+    for name, ids in (("pages", pages), ("queries", queries)):
+        np.savez(folder / f"{name}.npz", ids=np.array(ids), vectors=_vectors(rng, len(ids)))
+    return judged
+
+
+def _vectors(rng: np.random.Generator, n: int) -> NDArray[np.float32]:
+    vectors = rng.normal(size=(n, DIM)).astype(np.float32)
+    unit: NDArray[np.float32] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit

@@ -1,0 +1,242 @@
+"""Judged corpora: one small corpus written in every layout, and what is at fault in them."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from store.errors import RequestError
+from store.types import Corpus
+from tasks.corpora import open_corpus
+from tasks.corpora.change import describe_change
+from tasks.corpora.check import check_corpus
+from tasks.corpora.facts import corpus_facts
+
+PAGES = ("p1", "p2", "p3")
+QUERIES = (("q1", "what does it cost"), ("q2", "when does it open"), ("q3", "nobody judged this"))
+QRELS = (("q1", "p1", 2), ("q1", "p2", 1), ("q1", "p3", 0), ("q2", "p3", 1))
+
+Write = Callable[[Path], dict[str, Any]]
+
+
+def png(number: int) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8), (40 * number, 90, 10)).save(buffer, format="PNG")
+    return buffer.getvalue()
+
+
+def pages(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    for number, page in enumerate(PAGES):
+        (folder / f"{page}.png").write_bytes(png(number))
+
+
+def lines(file: Path, rows: Iterable[Mapping[str, object]]) -> None:
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def beir(root: Path, qrels: Sequence[Sequence[object]] = QRELS) -> dict[str, Any]:
+    pages(root / "images")
+    lines(root / "corpus.jsonl", [{"_id": page, "text": f"text of {page}"} for page in PAGES])
+    lines(root / "queries.jsonl", [{"_id": query, "text": text} for query, text in QUERIES])
+    (root / "qrels").mkdir()
+    rows = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in qrels)]
+    (root / "qrels" / "test.tsv").write_text("\n".join(rows) + "\n")
+    return {"reader": "judged", "dataset": str(root)}
+
+
+def mteb(root: Path, *, subset: str = "", grades: pa.DataType | None = None) -> dict[str, Any]:
+    """Parquet shards by configuration, with the columns of ViDoRe 1 and 2; grades may be floats, as in one of them."""
+    tables = {
+        "corpus": pa.table(
+            {"corpus-id": [*PAGES], "image": [{"bytes": png(n), "path": None} for n in range(3)], "doc-id": ["d"] * 3}
+        ),
+        "queries": pa.table({"query-id": [q for q, _ in QUERIES], "query": [text for _, text in QUERIES]}),
+        "qrels": pa.table(
+            {
+                "query-id": [q for q, _, _ in QRELS],
+                "corpus-id": [d for _, d, _ in QRELS],
+                "score": pa.array([g for *_, g in QRELS], grades or pa.int64()),
+            }
+        ),
+    }
+    for name, table in tables.items():
+        folder = root / (f"{subset}-{name}" if subset else name)
+        folder.mkdir(parents=True)
+        pq.write_table(table, folder / "test-00000-of-00001.parquet")
+    return {"reader": "judged", "dataset": str(root)}
+
+
+def trec(root: Path) -> dict[str, Any]:
+    pages(root / "pages")
+    (root / "queries.tsv").write_text("".join(f"{query}\t{text}\n" for query, text in QUERIES))
+    (root / "qrels").write_text("".join(f"{query} 0 {page} {grade}\n" for query, page, grade in QRELS))
+    return {"reader": "judged", "dataset": str(root), "images": str(root / "pages")}
+
+
+def own_table(root: Path) -> dict[str, Any]:
+    pages(root / "images")
+    (root / "documents.csv").write_text("id,image\n" + "".join(f"{page},{page}.png\n" for page in PAGES))
+    texts = "".join(f"{query},{text},how much;where\n" for query, text in QUERIES)
+    (root / "queries.csv").write_text("id,asked,type\n" + texts)
+    judged = "".join(f"{query},{page},{grade}\n" for query, page, grade in QRELS)
+    (root / "judgements.csv").write_text("query_id,document,grade\n" + judged)
+    return {"reader": "judged", "dataset": str(root), "columns": {"queries.query": "asked"}}
+
+
+@pytest.fixture(params=[beir, mteb, trec, own_table], ids=lambda write: write.__name__)
+def corpus(request: pytest.FixtureRequest, tmp_path: Path) -> Corpus:
+    return open_corpus(request.param(tmp_path / "root"))
+
+
+def judgements(corpus: Corpus) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in ("query_id", "item_id", "grade")) for row in corpus.relevance.to_pylist()]
+
+
+def refusal(root: Path, change: Callable[[Path], None], **options: Any) -> str:
+    description = beir(root)
+    change(root)
+    with pytest.raises(RequestError) as caught:
+        open_corpus({**description, **options})
+    return str(caught.value)
+
+
+def qrels(*rows: Sequence[object]) -> Callable[[Path], None]:
+    def write(root: Path) -> None:
+        shutil.rmtree(root)
+        beir(root, [*QRELS, *rows])
+
+    return write
+
+
+def test_every_layout_gives_the_same_corpus(corpus: Corpus) -> None:
+    assert corpus.images["id"].to_pylist() == [*PAGES]
+    assert corpus.captions["id"].to_pylist() == ["q1", "q2"]
+    assert corpus.captions["text"].to_pylist() == [text for _, text in QUERIES[:2]]
+    assert corpus.captions["image_id"].null_count == 2
+    assert judgements(corpus) == [*QRELS]
+    assert corpus.source is not None
+    assert [corpus.source.read(key) for key in corpus.images["key"].to_pylist()] == [png(n) for n in range(3)]
+
+
+def test_a_query_without_a_relevant_document_is_left_out_and_listed(corpus: Corpus) -> None:
+    reason = "no document is judged relevant to this query"
+    assert corpus.skipped.to_pylist() == [{"item_id": "q3", "reason": reason, "modality": "caption"}]
+    facts = corpus_facts(corpus)
+    assert facts.judged == {"judgements": 4, "fewest per query": 1, "most per query": 2}
+    assert (facts.n_negatives, facts.n_skipped, facts.positives) == (0, 1, {"judged t2i": 2})
+
+
+def test_a_folder_is_recognised_by_its_queries_and_judgements(tmp_path: Path) -> None:
+    for number, write in enumerate((beir, mteb)):
+        found = check_corpus(str(tmp_path / f"{number}"), decode=False) if write(tmp_path / f"{number}") else None
+        assert found is not None
+        assert found.ok, found.lines()
+        assert found.recognised == "queries, documents and judgements"
+        assert "caption q3 is left out: no document is judged relevant to this query" in found.warnings
+
+
+def test_text_and_place_of_a_page_group_and_types_of_a_query_are_kept(tmp_path: Path) -> None:
+    beir(tmp_path / "one")
+    page = {"_id": "p1", "text": "words", "doc_id": "report", "page_number_in_doc": 7}
+    lines(tmp_path / "one" / "corpus.jsonl", [page, {"_id": "p2"}, {"_id": "p3"}])
+    query = {"_id": "q1", "text": "t", "language": "french", "query_types": ["numerical"], "group": "g"}
+    lines(tmp_path / "one" / "queries.jsonl", [query, {"_id": "q2", "text": "u"}])
+    corpus = open_corpus({"reader": "judged", "dataset": str(tmp_path / "one")})
+    row = corpus.images.to_pylist()[0]
+    assert (row["text"], row["document"], row["page"]) == ("words", "report", 7)
+    row = corpus.captions.to_pylist()[0]
+    assert (row["language"], row["types"], row["group"]) == ("fr", ["numerical"], "g")
+
+
+def test_subsets_share_their_documents_and_a_question_in_two_languages_is_one_group(tmp_path: Path) -> None:
+    mteb(tmp_path / "two", subset="english")
+    description = mteb(tmp_path / "two", subset="french", grades=pa.float64())
+    corpus = open_corpus(description)
+    assert corpus.images.num_rows == 3
+    assert corpus.captions["id"].to_pylist() == ["en/q1", "en/q2", "fr/q1", "fr/q2"]
+    assert corpus.captions["language"].to_pylist() == ["en", "en", "fr", "fr"]
+    first, second, *others = corpus.captions["group"].to_pylist()
+    assert first != second
+    assert others == [first, second]
+    one = open_corpus({**description, "subsets": ["french"]})
+    assert one.captions["id"].to_pylist() == ["q1", "q2"]
+    assert judgements(one) == [*QRELS]  # whole numbers stored as floats
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([("q2", "p1", "")], "judgements without a grade: query 'q2', document 'p1', row 5"),
+        ([("q2", "p1", 0.5)], "grades that are not whole numbers: '0.5' of query 'q2', document 'p1', row 5"),
+        ([("q2", "p9", 1)], "judged documents that are not in the corpus: 'p9' for query 'q2'"),
+        ([("q1", "p1", 1)], "documents judged twice with different grades: query 'q1', document 'p1': 2 and 1"),
+    ],
+)
+def test_judgements_at_fault_are_refused(tmp_path: Path, rows: list[Any], message: str) -> None:
+    assert message in refusal(tmp_path / "root", qrels(*rows))
+
+
+def test_a_judgement_twice_is_one_negative_is_not_relevant_and_other_queries_are_ignored(tmp_path: Path) -> None:
+    others = [("q1", "p1", "2.0"), ("q2", "p1", -1), ("in another language", "p1", 1)]
+    corpus = open_corpus(beir(tmp_path / "root", [*QRELS, *others]))
+    assert judgements(corpus) == [*QRELS, ("q2", "p1", -1)]
+    assert corpus_facts(corpus).judged["most per query"] == 2
+
+
+def test_duplicate_ids_are_refused(tmp_path: Path) -> None:
+    def twice(root: Path) -> None:
+        for name in ("corpus.jsonl", "queries.jsonl"):
+            text = (root / name).read_text()
+            (root / name).write_text(text + text.splitlines()[0] + "\n")
+
+    assert "duplicate query ids: 'q1'" in refusal(tmp_path / "root", twice)
+
+    def pages_twice(root: Path) -> None:
+        text = (root / "corpus.jsonl").read_text()
+        (root / "corpus.jsonl").write_text(text + text.splitlines()[0] + "\n")
+
+    assert "duplicate image ids: 'p1'" in refusal(tmp_path / "other", pages_twice)
+
+
+def test_a_table_or_column_that_is_not_there_is_named_with_what_to_write(tmp_path: Path) -> None:
+    assert "no judgements; looked for qrels" in refusal(tmp_path / "a", lambda root: shutil.rmtree(root / "qrels"))
+    said = refusal(tmp_path / "b", lambda root: (root / "qrels" / "test.tsv").write_text("a\tb\tc\n1\t2\t3\n") and None)
+    assert 'no column for grade; it has a, b, c; name it with columns = { "judgements.grade" = "…" }' in said
+    said = refusal(tmp_path / "c", lambda _: None, columns={"judgement.grade": "c"})
+    assert "unknown columns judgement.grade; known: documents.id" in said
+    assert "unknown subsets german" in refusal(tmp_path / "d", lambda _: None, subsets=["german"])
+
+
+def test_pages_without_a_file_are_refused_or_skipped_with_their_judgements(tmp_path: Path) -> None:
+    def lose(root: Path) -> None:
+        (root / "images" / "p2.png").unlink()
+
+    assert "p2" in refusal(tmp_path / "root", lose)
+    corpus = open_corpus({"reader": "judged", "dataset": str(tmp_path / "root"), "missing": "skip"})
+    assert corpus.images["id"].to_pylist() == ["p1", "p3"]
+    assert [row[1] for row in judgements(corpus)] == ["p1", "p3", "p3"]
+
+
+def test_ids_without_images_are_for_imported_embeddings(tmp_path: Path) -> None:
+    description = {**beir(tmp_path / "root"), "ids_only": True}
+    shutil.rmtree(tmp_path / "root" / "images")
+    corpus = open_corpus(description)
+    assert corpus.source is None
+    assert corpus.images["id"].to_pylist() == [*PAGES]
+
+
+def test_grades_are_part_of_the_fingerprint_and_a_change_of_them_is_described(tmp_path: Path) -> None:
+    one = open_corpus(beir(tmp_path / "a"))
+    two = open_corpus({**beir(tmp_path / "b", [("q1", "p1", 3), *QRELS[1:]]), "name": "a"})
+    assert one.fingerprint != two.fingerprint
+    assert describe_change(one, two) == ["other extra ground truths: 4 positives before, 4 now"]

@@ -1,0 +1,237 @@
+"""Metrics of judged documents: every order of ties by hand, pytrec_eval and mteb without ties, and what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import permutations, product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from store.ragged import Ragged
+from store.types import Corpus, digest16
+from tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
+from tasks.metrics import METRICS, metrics_of
+from tasks.metrics.headline import Figure, headline_of, planned_figures
+from tasks.metrics.metric import Ties
+from tasks.scoring.evaluate import evaluate
+from tasks.scoring.given_scores import score_given
+from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.selection import build_task, protocols_of, select_protocols
+
+TREC = {
+    "nDCG@5": "ndcg_cut_5",
+    "nDCG@10": "ndcg_cut_10",
+    "recall@1": "recall_1",
+    "recall@5": "recall_5",
+    "recall@10": "recall_10",
+    "AP": "map",
+    "success@1": "success_1",
+    "success@5": "success_5",
+    "success@10": "success_10",
+    "MRR": "recip_rank",
+}
+Grades = Sequence[Sequence[int | None]]  # of every document for every query; None: nobody judged it
+
+
+def corpus_of(
+    grades: Grades, *, languages: Sequence[str] = (), groups: Sequence[str | None] = (), main: str = ""
+) -> Corpus:
+    n_queries, n_documents = len(grades), len(grades[0])
+    return build_corpus(
+        "pages",
+        [ImageRow(f"d{k}") for k in range(n_documents)],
+        [
+            CaptionRow(
+                f"q{k}",
+                None,
+                "text",
+                language=languages[k] if languages else "en",
+                group=groups[k] if groups else None,
+            )
+            for k in range(n_queries)
+        ],
+        source=None,
+        relevance=[
+            RelevanceRow("judged", "t2i", f"q{q}", f"d{d}", grade)
+            for q, row in enumerate(grades)
+            for d, grade in enumerate(row)
+            if grade is not None
+        ],
+        main_metric=main,
+    )
+
+
+def outcomes_of_scores(scores: NDArray[np.float32], grades: Grades, protocol: str = "t2i/judged") -> Outcomes:
+    corpus = corpus_of(grades)
+    tasks = [build_task(corpus, one) for one in select_protocols(corpus, [protocol])]
+    return score_given(scores, tasks)[protocol]
+
+
+def by_hand(gains: Sequence[int], ideal: Sequence[int]) -> dict[str, float]:
+    """trec_eval's definitions for one order: the grades by place, negative ones and those of nobody being 0."""
+    hits = [int(gain > 0) for gain in gains]
+    n = sum(hits)
+
+    def dcg(some: Sequence[int]) -> float:
+        return float(sum(gain / np.log2(place + 2) for place, gain in enumerate(some)))
+
+    found = {f"nDCG@{k}": dcg(gains[:k]) / dcg(ideal[:k]) for k in (5, 10)}
+    found |= {f"recall@{k}": sum(hits[:k]) / n for k in (1, 5, 10)}
+    found |= {f"success@{k}": float(any(hits[:k])) for k in (1, 5, 10)}
+    found["AP"] = sum(sum(hits[: place + 1]) / (place + 1) for place, hit in enumerate(hits) if hit) / n
+    found["MRR"] = 1 / (hits.index(1) + 1)
+    return found
+
+
+def every_order(scores: Sequence[int], gains: Sequence[int]) -> Iterable[dict[str, float]]:
+    groups = [[k for k, s in enumerate(scores) if s == level] for level in sorted(set(scores), reverse=True)]
+    for parts in product(*map(permutations, groups)):
+        yield by_hand([gains[k] for part in parts for k in part], sorted(gains, reverse=True))
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[list[int], list[int | None]]:
+    """Scores of three levels and grades of one query and up to seven documents, at least one of them relevant."""
+    n = draw(st.integers(2, 7))
+    scores = draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))
+    grades = draw(st.lists(st.sampled_from([None, -1, 0, 1, 2, 3]), min_size=n, max_size=n))
+    grades[draw(st.integers(0, n - 1))] = draw(st.integers(1, 3))
+    return scores, grades
+
+
+@settings(max_examples=80, deadline=None)
+@given(tables())
+def test_every_metric_is_the_mean_over_every_order_of_graded_ties_and_its_bounds_are_the_ends(
+    case: tuple[list[int], list[int | None]],
+) -> None:
+    scores, grades = case
+    outcomes = outcomes_of_scores(np.array([scores], dtype=np.float32), [grades])
+    orders = list(every_order(scores, [max(grade or 0, 0) for grade in grades]))
+    for name in TREC:
+        values = [order[name] for order in orders]
+        expected: dict[Ties, float] = {"lost": min(values), "expected": float(np.mean(values)), "won": max(values)}
+        for ties, value in expected.items():
+            assert METRICS[name].per_query(outcomes, ties)[0] == pytest.approx(value, abs=1e-12), (name, ties)
+
+
+def test_a_constant_scorer_gets_the_chance_value_of_every_metric() -> None:
+    grades = [[2, 1, None, 0, None, 1, None, None, None, None, None, None]]
+    constant = outcomes_of_scores(np.zeros((1, 12), np.float32), grades)
+    some = outcomes_of_scores(np.arange(12, dtype=np.float32)[None], grades)
+    for name in TREC:
+        assert METRICS[name].chance(some) == pytest.approx(METRICS[name].value(constant)), name
+    assert METRICS["recall@5"].value(constant) == pytest.approx(5 / 12)
+
+
+@pytest.fixture(scope="module")
+def random_case() -> tuple[NDArray[np.float32], list[list[int | None]]]:
+    """Scores without ties of 60 queries and 150 documents, and up to twelve judgements of each query."""
+    rng = np.random.default_rng(5)
+    scores = rng.permuted(np.tile(np.arange(150, dtype=np.float32) / 256, (60, 1)), axis=1)
+    grades: list[list[int | None]] = [[None] * 150 for _ in range(60)]
+    for row in grades:
+        for document in rng.choice(150, rng.integers(2, 12), replace=False):
+            row[document] = int(rng.integers(-1, 4))
+        row[int(rng.integers(150))] = 2
+    return scores, grades
+
+
+def test_without_ties_every_metric_equals_pytrec_eval_and_mteb(
+    random_case: tuple[NDArray[np.float32], list[list[int | None]]],
+) -> None:
+    trec, mteb = pytest.importorskip("pytrec_eval"), pytest.importorskip("mteb._evaluators.retrieval_metrics")
+    scores, grades = random_case
+    outcomes = outcomes_of_scores(scores, grades)
+    judged = {
+        f"q{q}": {f"d{d}": max(grade, 0) for d, grade in enumerate(row) if grade is not None}
+        for q, row in enumerate(grades)
+    }
+    run = {f"q{q}": {f"d{d}": float(s) for d, s in enumerate(row)} for q, row in enumerate(scores)}
+    measures = {"map", "recip_rank", "ndcg_cut.5,10", "recall.1,5,10", "success.1,5,10"}
+    theirs = trec.RelevanceEvaluator(judged, measures).evaluate(run)
+    of_mteb = mteb.calculate_retrieval_scores(run, judged, [1, 5, 10]).all_scores
+    for name, measure in TREC.items():
+        found = METRICS[name].per_query(outcomes)
+        np.testing.assert_allclose(found, [theirs[f"q{q}"][measure] for q in range(60)], atol=1e-9, err_msg=name)
+        if measure in of_mteb["q0"]:
+            np.testing.assert_allclose(found, [of_mteb[f"q{q}"][measure] for q in range(60)], atol=1e-6, err_msg=name)
+
+
+def test_dense_and_late_interaction_are_ranked_alike() -> None:
+    rng = np.random.default_rng(6)
+    grades = [[int(g) if g >= 0 else None for g in row] for row in rng.integers(-4, 3, (9, 40))]
+    for row in grades:
+        row[3] = 1
+    corpus = corpus_of(grades)
+    protocols = select_protocols(corpus, ["t2i/judged"])
+    images, captions = (rng.normal(size=(n, 16)).astype(np.float32) for n in (40, 9))
+    images, captions = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (images, captions))
+    dense = evaluate(corpus, protocols, images=images, captions=captions)["t2i/judged"]
+    blocks = [
+        Ragged(values=vectors, offsets=np.arange(len(vectors) + 1), ords=np.arange(len(vectors), dtype=np.int32))
+        for vectors in (images, captions)
+    ]
+    late = evaluate(corpus, protocols, images=lambda: iter(blocks[:1]), captions=lambda: iter(blocks[1:]))["t2i/judged"]
+    assert late.relevant_rank_best.tolist() == dense.relevant_rank_best.tolist()
+    assert late.relevant_grades is not None
+    assert late.relevant_grades.tolist() == dense.relevant_grades.tolist()  # type: ignore[union-attr]
+
+
+def test_the_metrics_of_judged_documents_and_of_captioned_images_are_not_mixed() -> None:
+    outcomes = outcomes_of_scores(np.float32([[3, 2, 1]]), [[1, None, 0]])
+    names = [metric.name for metric in metrics_of(outcomes)]
+    assert set(TREC) < set(names)
+    assert {"median_rank", "mean_rank", "unjudged@10"} == set(names) - set(TREC)
+
+
+def test_the_share_of_unjudged_documents_counts_ties_and_knows_what_was_dismissed() -> None:
+    grades: Grades = [[1, 0, -1, *[None] * 17], [1, 0, -1, *[None] * 17]]
+    scores = np.stack([np.arange(20, 0, -1), np.ones(20)]).astype(np.float32)
+    outcomes = outcomes_of_scores(scores, grades)
+    assert outcomes.unjudged is not None
+    assert outcomes.unjudged.tolist() == pytest.approx([0.7, 17 / 20])
+    assert METRICS["unjudged@10"].chance(outcomes) is None
+
+
+def test_stored_outcomes_are_read_back_with_grades_scores_and_unjudged_share() -> None:
+    outcomes = outcomes_of_scores(np.float32([[3, 3, 1], [1, 2, 3]]), [[1, 2, 0], [None, 3, None]])
+    names = dict.fromkeys(("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint"), "x")
+    again = Outcomes.from_arrow(outcomes.to_arrow(**names), outcomes.protocol)
+    for name in ("relevant_grades", "relevant_scores", "unjudged", "relevant_rank_best", "relevant_rank_worst"):
+        assert getattr(again, name).tolist() == getattr(outcomes, name).tolist(), name
+    assert again.relevant_grades is not None
+    assert again.relevant_grades.tolist() == [2, 1, 3]  # the higher grade of a tie first
+
+
+def test_protocols_languages_clusters_and_headline() -> None:
+    grades: Grades = [[1, None], [None, 1], [1, None], [1, 1]]
+    languages, groups = ["en", "en", "fr", "fr"], ["a", "b", "a", None]
+    corpus = corpus_of(grades, languages=languages, groups=groups, main="nDCG@5")
+    protocols = {protocol.id: protocol for protocol in protocols_of(corpus)}
+    assert list(protocols) == ["t2i/judged", "t2i/judged/en", "t2i/judged/fr"]
+    task: Any = build_task(corpus, protocols["t2i/judged"])
+    assert task.clusters.tolist() == [0, 1, 0, 3]
+    assert cluster_count(corpus, protocols["t2i/judged"]) == 4
+    french: Any = build_task(corpus, protocols["t2i/judged/fr"])
+    assert french.query_ids.tolist() == ["q2", "q3"]
+    assert french.clusters.tolist() == [0, 3]
+    assert headline_of(protocols.values()) == (Figure("t2i/judged", "nDCG@5"),)
+    assert headline_of([protocols["t2i/judged/fr"]]) == (Figure("t2i/judged/fr", "nDCG@5"),)
+    assert planned_figures(protocols.values()) == {Figure("t2i/judged", "nDCG@5")}
+    assert [p.id for p in protocols_of(corpus_of(grades))] == ["t2i/judged"]
+    assert headline_of(protocols_of(corpus_of(grades))) == (Figure("t2i/judged", "nDCG@10"),)
+
+
+def test_some_queries_of_a_task_keep_their_grades_and_dismissed_documents() -> None:
+    corpus = corpus_of([[1, 0, None], [None, 2, 0], [0, 3, 1]])
+    task: Any = build_task(corpus, protocols_of(corpus)[0])
+    some = task.of_queries(np.array([0, 2]))
+    assert (some.grades.tolist(), some.relevant.tolist()) == ([1, 3, 1], [0, 1, 2])
+    assert some.dismissed.tolist() == [[0, 1], [1, 0]]
+    assert digest16(some.query_ids.tolist()) == digest16(["q0", "q2"])
