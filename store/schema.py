@@ -54,8 +54,10 @@ CAPTIONS = _columns(
     *required(pa.string(), "language"),  # BCP-47
     *required(pa.string(), "translator"),  # human, google, bing, nllb …
     *optional(pa.string(), "annotation_id"),  # the data set's own id, for extra ground truths
-    *optional(pa.string(), "group"),  # queries of one group are not independent: one question in several languages
-    *optional(pa.list_(pa.string()), "types"),  # kinds of query, as the corpus names them; null: not annotated
+    *optional(
+        pa.string(), "query_group"
+    ),  # queries of one group are not independent: one question in several languages
+    *optional(pa.list_(pa.string()), "query_types"),  # kinds of query, as the corpus names them; null: not annotated
 )
 PAIRS = _columns(
     *required(pa.string(), "id", "image_id", "caption_id", "negative_id", "category"),

@@ -35,8 +35,8 @@ class CaptionRow(NamedTuple):
     language: str = "en"
     translator: str = "human"
     annotation_id: str | None = None
-    group: str | None = None
-    types: Sequence[str] | None = None
+    query_group: str | None = None
+    query_types: Sequence[str] | None = None
 
 
 class PairRow(NamedTuple):

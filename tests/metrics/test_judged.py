@@ -52,7 +52,7 @@ def corpus_of(
                 None,
                 "text",
                 language=languages[k] if languages else "en",
-                group=groups[k] if groups else None,
+                query_group=groups[k] if groups else None,
             )
             for k in range(n_queries)
         ],
@@ -184,7 +184,7 @@ def test_dense_and_late_interaction_are_ranked_alike() -> None:
 
 
 def test_the_metrics_of_judged_documents_and_of_captioned_images_are_not_mixed() -> None:
-    outcomes = outcomes_of_scores(np.float32([[3, 2, 1]]), [[1, None, 0]])
+    outcomes = outcomes_of_scores(np.array([[3, 2, 1]], dtype=np.float32), [[1, None, 0]])
     names = [metric.name for metric in metrics_of(outcomes)]
     assert set(TREC) < set(names)
     assert {"median_rank", "mean_rank", "unjudged@10"} == set(names) - set(TREC)
@@ -200,7 +200,7 @@ def test_the_share_of_unjudged_documents_counts_ties_and_knows_what_was_dismisse
 
 
 def test_stored_outcomes_are_read_back_with_grades_scores_and_unjudged_share() -> None:
-    outcomes = outcomes_of_scores(np.float32([[3, 3, 1], [1, 2, 3]]), [[1, 2, 0], [None, 3, None]])
+    outcomes = outcomes_of_scores(np.array([[3, 3, 1], [1, 2, 3]], dtype=np.float32), [[1, 2, 0], [None, 3, None]])
     names = dict.fromkeys(("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint"), "x")
     again = Outcomes.from_arrow(outcomes.to_arrow(**names), outcomes.protocol)
     for name in ("relevant_grades", "relevant_scores", "unjudged", "relevant_rank_best", "relevant_rank_worst"):

@@ -134,8 +134,12 @@ def _read_part(files: JudgedFiles, subset: str, language: str, faults: Faults) -
                 None,
                 None if text is None else str(text),
                 language=spoken,
-                group=None if group is None else str(group),
-                types=None if types is None else [types] if isinstance(types, str) else [str(each) for each in types],
+                query_group=None if group is None else str(group),
+                query_types=None
+                if types is None
+                else [types]
+                if isinstance(types, str)
+                else [str(each) for each in types],
             )
         )
     for query, count in Counter(row.id for row in queries).items():
@@ -195,7 +199,10 @@ def _grouped(queries: Iterable[CaptionRow], judgements: Iterable[RelevanceRow]) 
     judged: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
     for row in judgements:
         judged[row.query_id].append((row.item_id, row.grade))
-    return [row if row.group is not None else row._replace(group=digest16(sorted(judged[row.id]))) for row in queries]
+    return [
+        row if row.query_group is not None else row._replace(query_group=digest16(sorted(judged[row.id])))
+        for row in queries
+    ]
 
 
 class _Documents(NamedTuple):

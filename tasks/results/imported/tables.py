@@ -7,9 +7,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from store.errors import RequestError
+from store.schema import JUDGED
 from store.types import Corpus, Direction, EvalProtocol
 from tasks.metrics.compositional import text_and_image
 from tasks.results.imported.cells import NUMBER, Row, flags, form_of, ranks
@@ -125,9 +128,10 @@ def headline_of(ids: Sequence[str], corpus: Corpus) -> str:
     Raises:
         RequestError: They are both, neither or missing.
     """
+    judged = pc.any(pc.equal(corpus.relevance["ground_truth"], pa.scalar(JUDGED))).as_py()
     fitting = [
         headline
-        for headline, items in (("t2i/all", corpus.captions), ("i2t/any", corpus.images))
+        for headline, items in ((f"t2i/{JUDGED}" if judged else "t2i/all", corpus.captions), ("i2t/any", corpus.images))
         if ids and set(ids) <= set(items["id"].to_pylist())
     ]
     if len(fitting) == 1:

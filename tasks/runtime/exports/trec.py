@@ -1,7 +1,8 @@
 """TREC runs and qrels of stored outcomes, as ``trec_eval``, ``pytrec_eval``, ``ranx`` and ``ir_measures`` read them.
 
-``CORPUS/PROTOCOL/qrels.txt`` has a line ``query 0 item grade`` for each relevant item, ``ENCODER.run`` beside it the
-stored lists: ``query Q0 item rank score tag``, at most ``store.schema.TOP`` lines for a query.
+``CORPUS/PROTOCOL/qrels.txt`` has a line ``query 0 item grade`` for each item that is relevant or, with grade 0,
+was judged not to be; ``ENCODER.run`` beside it the stored lists: ``query Q0 item rank score tag``, at most
+``store.schema.TOP`` lines for a query.
 
 What differs from our figures: measures that look beyond the end of a list (reciprocal rank, average precision) take an
 item that is not in it as not found. And equal scores: they are written equal, in the order of the corpus, but
@@ -107,8 +108,11 @@ def task_of(corpus: Corpus, protocol: str) -> RetrievalTask | None:
 
 def _qrel_lines(task: RetrievalTask, ids: NDArray[np.object_]) -> Iterator[str]:
     queries = [trec_id(query) for query in task.query_ids.tolist()]
-    for at, item in zip(task.query_of_relevant.tolist(), ids[task.relevant].tolist(), strict=True):
-        yield f"{queries[at]} 0 {item} 1\n"
+    grades = [1] * len(task.relevant) if task.grades is None else task.grades.tolist()
+    for at, item, grade in zip(task.query_of_relevant.tolist(), ids[task.relevant].tolist(), grades, strict=True):
+        yield f"{queries[at]} 0 {item} {grade}\n"
+    for at, item in () if task.dismissed is None else task.dismissed.tolist():
+        yield f"{queries[at]} 0 {ids[item]} 0\n"
 
 
 def _run_lines(outcomes: pa.Table, ids: NDArray[np.object_], encoder: str) -> Iterator[str]:

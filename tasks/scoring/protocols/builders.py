@@ -166,7 +166,7 @@ def judged(layout: CorpusLayout, protocol: EvalProtocol, *, language: str | None
         protocol=protocol,
         query_ids=layout.caption_ids[queries],
         queries=queries,
-        clusters=first_with_same(corpus.captions["group"].to_pylist())[queries],
+        clusters=first_with_same(corpus.captions["query_group"].to_pylist())[queries],
         galleries=(np.arange(layout.n_images, dtype=np.int32),),
         gallery_of=np.zeros(len(queries), dtype=np.int32),
         offsets=offsets_of(counts),

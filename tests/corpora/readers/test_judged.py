@@ -125,7 +125,7 @@ def test_every_layout_gives_the_same_corpus(corpus: Corpus) -> None:
     assert corpus.captions["image_id"].null_count == 2
     assert judgements(corpus) == [*QRELS]
     assert corpus.source is not None
-    assert [corpus.source.read(key) for key in corpus.images["key"].to_pylist()] == [png(n) for n in range(3)]
+    assert [corpus.source.read(str(key)) for key in corpus.images["key"].to_pylist()] == [png(n) for n in range(3)]
 
 
 def test_a_query_without_a_relevant_document_is_left_out_and_listed(corpus: Corpus) -> None:
@@ -137,9 +137,10 @@ def test_a_query_without_a_relevant_document_is_left_out_and_listed(corpus: Corp
 
 
 def test_a_folder_is_recognised_by_its_queries_and_judgements(tmp_path: Path) -> None:
-    for number, write in enumerate((beir, mteb)):
-        found = check_corpus(str(tmp_path / f"{number}"), decode=False) if write(tmp_path / f"{number}") else None
-        assert found is not None
+    beir(tmp_path / "beir")
+    mteb(tmp_path / "mteb")
+    for layout in ("beir", "mteb"):
+        found = check_corpus(str(tmp_path / layout), decode=False)
         assert found.ok, found.lines()
         assert found.recognised == "queries, documents and judgements"
         assert "caption q3 is left out: no document is judged relevant to this query" in found.warnings
@@ -155,7 +156,7 @@ def test_text_and_place_of_a_page_group_and_types_of_a_query_are_kept(tmp_path: 
     row = corpus.images.to_pylist()[0]
     assert (row["text"], row["document"], row["page"]) == ("words", "report", 7)
     row = corpus.captions.to_pylist()[0]
-    assert (row["language"], row["types"], row["group"]) == ("fr", ["numerical"], "g")
+    assert (row["language"], row["query_types"], row["query_group"]) == ("fr", ["numerical"], "g")
 
 
 def test_subsets_share_their_documents_and_a_question_in_two_languages_is_one_group(tmp_path: Path) -> None:
@@ -165,7 +166,7 @@ def test_subsets_share_their_documents_and_a_question_in_two_languages_is_one_gr
     assert corpus.images.num_rows == 3
     assert corpus.captions["id"].to_pylist() == ["en/q1", "en/q2", "fr/q1", "fr/q2"]
     assert corpus.captions["language"].to_pylist() == ["en", "en", "fr", "fr"]
-    first, second, *others = corpus.captions["group"].to_pylist()
+    first, second, *others = corpus.captions["query_group"].to_pylist()
     assert first != second
     assert others == [first, second]
     one = open_corpus({**description, "subsets": ["french"]})
@@ -210,7 +211,11 @@ def test_duplicate_ids_are_refused(tmp_path: Path) -> None:
 
 def test_a_table_or_column_that_is_not_there_is_named_with_what_to_write(tmp_path: Path) -> None:
     assert "no judgements; looked for qrels" in refusal(tmp_path / "a", lambda root: shutil.rmtree(root / "qrels"))
-    said = refusal(tmp_path / "b", lambda root: (root / "qrels" / "test.tsv").write_text("a\tb\tc\n1\t2\t3\n") and None)
+
+    def rename(root: Path) -> None:
+        (root / "qrels" / "test.tsv").write_text("a\tb\tc\n1\t2\t3\n")
+
+    said = refusal(tmp_path / "b", rename)
     assert 'no column for grade; it has a, b, c; name it with columns = { "judgements.grade" = "…" }' in said
     said = refusal(tmp_path / "c", lambda _: None, columns={"judgement.grade": "c"})
     assert "unknown columns judgement.grade; known: documents.id" in said

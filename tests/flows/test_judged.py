@@ -1,0 +1,90 @@
+"""A judged corpus through the commands: read, vectors imported, evaluated, compared, reported, exported."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flows.cli import main
+from store import EmbeddingStore
+from tests.benchmarks.judged_pages import write_judged_pages
+
+QUICK = ("--replicates", "200")
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eighty pages, twenty queries, 120 judgements; random vectors of two encoders."""
+    folder = tmp_path_factory.mktemp("judged")
+    write_judged_pages(folder / "finance", n_pages=80, n_queries=20, n_judgements=120)
+    pages, queries = (str(folder / "finance" / f"{name}.npz") for name in ("pages", "queries"))
+    with np.load(queries) as saved:
+        np.savez(folder / "mirrored.npz", ids=saved["ids"], vectors=saved["vectors"][:, ::-1])
+    for encoder, captions in (("random", queries), ("mirrored", str(folder / "mirrored.npz"))):
+        words = ["import", "--corpus", str(folder / "finance"), "--encoder", encoder, "--images", pages]
+        assert main([*words, "--captions", captions, "--workspace", str(folder)]) == 0
+    words = ["evaluate", "--corpora", "finance", "--encoders", "random,mirrored", *QUICK]
+    assert main([*words, "--workspace", str(folder)]) == 0
+    return folder
+
+
+def test_figures_equal_pytrec_eval_on_the_exported_run_and_qrels(workspace: Path, tmp_path: Path) -> None:
+    pytrec_eval = pytest.importorskip("pytrec_eval", reason="the peers extra is not installed")
+    assert main(["export", "trec", "--to", str(tmp_path), "--workspace", str(workspace)]) == 0
+    place = tmp_path / "finance" / "t2i-judged"
+    qrels = pytrec_eval.parse_qrel((place / "qrels.txt").open())
+    assert {grade for found in qrels.values() for grade in found.values()} == {1, 2}
+    measures = {"ndcg_cut.5,10", "map", "recip_rank", "recall.1,5,10", "success.1,5,10"}
+    run = pytrec_eval.parse_run((place / "random.run").open())  # 80 pages: the stored lists hold them all
+    theirs = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run)
+    ours = {
+        row["metric"]: row["value"]
+        for row in EmbeddingStore.open(workspace / "store").results().to_pylist()
+        if row["encoder"] == "random"
+    }
+    names = {"nDCG@5": "ndcg_cut_5", "nDCG@10": "ndcg_cut_10", "AP": "map", "MRR": "recip_rank"} | {
+        f"{name}@{k}": f"{name}_{k}" for name in ("recall", "success") for k in (1, 5, 10)
+    }
+    for name, measure in names.items():
+        mean = float(np.mean([found[measure] for found in theirs.values()]))
+        assert ours[name] == pytest.approx(mean, abs=1e-9), name
+
+
+def test_an_exported_run_is_imported_again_with_the_same_figures(workspace: Path, tmp_path: Path) -> None:
+    assert main(["export", "trec", "--to", str(tmp_path), "--workspace", str(workspace)]) == 0
+    run = tmp_path / "finance" / "t2i-judged" / "random.run"
+    words = ["import", "--run", str(run), "--encoder", "again", "--corpus", "finance", *QUICK]
+    assert main([*words, "--workspace", str(workspace)]) == 0
+    rows = EmbeddingStore.open(workspace / "store").results().to_pylist()
+    value = {(row["encoder"], row["metric"]): row["value"] for row in rows if row["protocol"] == "t2i/judged"}
+    for metric in ("nDCG@10", "recall@5", "AP", "unjudged@10"):
+        assert value["again", metric] == pytest.approx(value["random", metric], abs=1e-12), metric
+
+
+def test_encoders_are_compared_by_the_headline_of_judged_documents(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["compare", "--corpora", "finance", "--encoders", "random,mirrored", *QUICK, "--permutations", "1000"]
+    assert main([*words, "--workspace", str(workspace)]) == 0
+    capsys.readouterr()
+    query = "SELECT metric, family, n_clusters FROM comparisons WHERE protocol = 't2i/judged'"
+    assert main(["query", query, "--format", "json", "--workspace", str(workspace)]) == 0
+    rows = {row["metric"]: row for row in json.loads(capsys.readouterr().out)}
+    assert {name for name, row in rows.items() if row["family"] == "headline"} == {"nDCG@10"}
+    assert rows["nDCG@10"]["n_clusters"] == 20
+
+
+def test_judgements_are_a_table_of_sql(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    query = "SELECT count(*) AS n, min(grade) AS low, max(grade) AS high FROM relevance WHERE ground_truth = 'judged'"
+    assert main(["query", query, "--format", "json", "--workspace", str(workspace)]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"n": 120, "low": 1, "high": 2}]
+
+
+def test_a_report_of_a_judged_corpus_is_made(workspace: Path) -> None:
+    assert main(["report", "--workspace", str(workspace)]) == 0
+    page = max((workspace / "reports").rglob("report.html"), key=lambda file: file.stat().st_mtime).read_text()
+    assert "nDCG@10" in page
+    assert "t2i/judged" in page
