@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from store.plugins import Plugin, Table
+from tasks.corpora.judged_tasks import JUDGED_TASKS, JudgedTask
 
 if TYPE_CHECKING:
     from store.types import Corpus
@@ -41,6 +42,24 @@ class CorpusEntry:
     module: str = ""
 
 
+def _entry(name: str, task: JudgedTask) -> CorpusEntry:
+    """The entry of a published corpus of queries, pages and judgements."""
+    known = next((counts for counts in task.subsets.values() if counts is not None), None)
+    size = "no published counts"
+    if known is not None:
+        n_subsets = f", each of {len(task.subsets)} languages" if len(task.subsets) > 1 else ""
+        size = f"{known.samples - known.queries:,} pages, {known.queries:,} queries{n_subsets}"
+    return CorpusEntry(
+        title=f"Document pages, queries and judgements: {name} of mteb",
+        size=size,
+        languages=(),
+        licence="the data set's",
+        needs="the hub; or root (the data set as a folder)",
+        hub=task.dataset,
+        module="judged_tasks",
+    )
+
+
 _TABLE = tomllib.loads(Path(__file__).with_name("corpora.toml").read_text(encoding="utf-8"))
 _OWN = {name: CorpusEntry(**{**row, "languages": tuple(row.get("languages", ("en",)))}) for name, row in _TABLE.items()}
 
@@ -51,7 +70,8 @@ def _of_package(plugin: Plugin, found: object) -> CorpusEntry:
     return replace(found, module=found.module or plugin.point.module)
 
 
-CORPORA = Table("capim.corpora", _OWN, _of_package)
+_JUDGED = {name: _entry(name, task) for name, task in JUDGED_TASKS.items()}
+CORPORA = Table("capim.corpora", _OWN | _JUDGED, _of_package)
 
 
 def open_corpus(

@@ -48,6 +48,7 @@ from store.plugins import OWN
 from store.types import Corpus, name_fault
 from tasks.corpora import CORPORA
 from tasks.corpora.files import corpus_name
+from tasks.corpora.judged_tasks import JUDGED_TASKS
 from tasks.corpora.layouts import Recognised, recognise_file, recognise_folder
 from tasks.corpora.readers.table import SUFFIXES
 from tasks.corpora.subset import sample_corpus, sample_suffix
@@ -151,7 +152,8 @@ def load_reader(name: str) -> Callable[..., Corpus]:
 
 
 def _known() -> str:
-    return ", ".join(CORPORA)
+    names = ", ".join(name for name in CORPORA if name not in JUDGED_TASKS)
+    return f"{names}, and {len(JUDGED_TASKS)} of document pages (capim list corpora)"
 
 
 def _from_folder(folder: Path) -> ReaderCall:

@@ -6,17 +6,18 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from store.errors import RequestError
 from store.schema import JUDGED
-from store.types import Corpus, ImageSource, digest16
+from store.types import Corpus, digest16
 from tasks.corpora.build import build_corpus
 from tasks.corpora.files import corpus_name, require_known
-from tasks.corpora.images.file_names import files_below, is_image_name, without_image_suffix
-from tasks.corpora.images.image_files import Missing, locate_images
-from tasks.corpora.readers.judged_files import NAMES, JudgedFiles, JudgedTable, TableName, known_roles
-from tasks.corpora.rows import CaptionRow, Faults, ImageRow, RelevanceRow, SkippedRow
+from tasks.corpora.images.image_files import Missing
+from tasks.corpora.judged_tasks import SubsetCounts
+from tasks.corpora.readers.judged_documents import documents_of
+from tasks.corpora.readers.judged_files import JudgedFiles, known_roles
+from tasks.corpora.rows import CaptionRow, Faults, RelevanceRow, SkippedRow
 
 # Subsets and languages as ViDoRe writes them -> BCP-47.
 _LANGUAGES = {
@@ -60,6 +61,39 @@ def read_judged(
         RequestError: A table or column is missing, a grade is missing or no whole number, an id repeats, a document is
             judged twice with different grades, or a judged document is not in the corpus; lists every fault.
     """
+    corpus, _ = read_and_count(
+        dataset,
+        images=images,
+        revision=revision,
+        split=split,
+        subsets=subsets,
+        columns=columns,
+        language=language,
+        main_metric=main_metric,
+        ids_only=ids_only,
+        missing=missing,
+        name=name,
+        licence=licence,
+    )
+    return corpus
+
+
+def read_and_count(
+    dataset: str,
+    *,
+    images: str | Path | Sequence[str | Path] | None,
+    revision: str | None,
+    split: str,
+    subsets: Sequence[str] | None,
+    columns: Mapping[str, str] | None,
+    language: str,
+    main_metric: str,
+    ids_only: bool,
+    missing: Missing,
+    name: str | None,
+    licence: str,
+) -> tuple[Corpus, dict[str, SubsetCounts]]:
+    """The corpus of :func:`read_judged`, and what each of its subsets holds before anything is left out."""
     local = Path(dataset).expanduser()
     place = str(local.absolute()) if local.is_dir() else dataset
     require_known(place, "columns", columns or {}, known_roles())
@@ -69,7 +103,7 @@ def read_judged(
     chosen = [subset for subset in known if not subsets or subset in subsets]
     faults = Faults(place)
     parts = _distinct([_read_part(files, subset, language, faults) for subset in chosen])
-    documents = _documents(files, chosen, [d for p in parts for _, d in p.grades], images, ids_only, missing, faults)
+    documents = documents_of(files, chosen, [d for p in parts for _, d in p.grades], images, ids_only, missing, faults)
     pages, left_out = {row.id for row in documents.rows}, {row.item_id for row in documents.skipped}
     queries = [row for part in parts for row in part.queries]
     known_queries = {row.id for row in queries}
@@ -87,7 +121,7 @@ def read_judged(
     dropped = [SkippedRow(row.id, _UNJUDGED, "caption") for row in queries if row.id not in relevant]
     if len(dropped) == len(queries):
         raise RequestError(f"{place}: none of its {len(queries)} queries has a relevant document")
-    return build_corpus(
+    corpus = build_corpus(
         name or corpus_name(Path(place)),
         documents.rows,
         _grouped([row for row in queries if row.id in relevant], judgements)
@@ -101,6 +135,8 @@ def read_judged(
         languages_reference=language,
         main_metric=main_metric,
     )
+    n_documents = len(documents.rows) + len(documents.skipped)
+    return corpus, {subset: _counts(part, n_documents) for subset, part in zip(chosen, parts, strict=True)}
 
 
 class _Part(NamedTuple):
@@ -111,18 +147,21 @@ class _Part(NamedTuple):
     grades: dict[tuple[str, str], int]
 
 
-def _require(files: JudgedFiles, table: TableName, subset: str) -> JudgedTable:
-    if (found := files.table(table, subset)) is None:
-        names = [f"{subset}-{each}" if subset else each for each in NAMES[table]]
-        raise RequestError(f"{files.place}: no {table}; looked for {', '.join(names)} (docs/judged.md)")
-    return found
+def _counts(part: _Part, n_documents: int) -> SubsetCounts:
+    """What mteb counts in a subset: queries that are judged, and judgements with another grade than 0."""
+    judged = {query for query, _ in part.grades}
+    queries = [row.text for row in part.queries if row.id in judged]
+    per_query = Counter(query for (query, _), grade in part.grades.items() if grade)
+    fewest = min((per_query[query] for query in judged), default=0)
+    most = max(per_query.values(), default=0)
+    return SubsetCounts(n_documents + len(queries), len(set(queries)), per_query.total(), fewest, most)
 
 
 def _read_part(files: JudgedFiles, subset: str, language: str, faults: Faults) -> _Part:
     """The queries of a subset, and its judgements, which may be of queries in other subsets (ViDoRe 2 and 3)."""
     own = _language(subset, language)
     queries = []
-    for number, row in enumerate(_require(files, "queries", subset).rows, start=1):
+    for number, row in enumerate(files.require("queries", subset).rows, start=1):
         if row["id"] in (None, ""):
             faults.add("queries without an id", f"row {number}")
             continue
@@ -146,7 +185,7 @@ def _read_part(files: JudgedFiles, subset: str, language: str, faults: Faults) -
         if count > 1:
             faults.add("duplicate query ids", repr(query))
     grades: dict[tuple[str, str], int] = {}
-    for number, row in enumerate(_require(files, "judgements", subset).rows, start=1):
+    for number, row in enumerate(files.require("judgements", subset).rows, start=1):
         pair = str(row["query"]), str(row["document"])
         grade = _grade(row["grade"], "query {!r}, document {!r}, row {}".format(*pair, number), faults)
         if grade is not None and grades.setdefault(pair, grade) != grade:
@@ -203,79 +242,3 @@ def _grouped(queries: Iterable[CaptionRow], judgements: Iterable[RelevanceRow]) 
         row if row.query_group is not None else row._replace(query_group=digest16(sorted(judged[row.id])))
         for row in queries
     ]
-
-
-class _Documents(NamedTuple):
-    rows: list[ImageRow]
-    source: ImageSource | None
-    skipped: list[SkippedRow]
-
-
-def _documents(
-    files: JudgedFiles,
-    subsets: Sequence[str],
-    judged: Sequence[str],
-    images: str | Path | Sequence[str | Path] | None,
-    ids_only: bool,
-    missing: Missing,
-    faults: Faults,
-) -> _Documents:
-    """The documents, which all subsets have in common; without a table of them the images of the folder."""
-    table = files.table("documents", subsets[0])
-    beside: list[str | Path] = [images] if isinstance(images, str | Path) else list(images or ())
-    if not beside and files.folder is not None:
-        beside = [folder for folder in (files.folder / "images", files.folder) if folder.is_dir()]
-    if table is None:
-        if not beside or ids_only:
-            rows = [ImageRow(each) for each in dict.fromkeys(judged)] if ids_only else []
-            if not rows:
-                raise RequestError(f"{files.place}: no documents; looked for {', '.join(NAMES['documents'])}")
-            return _Documents(rows, None, [])
-        return _image_files(Path(beside[0]), set(judged), files, missing)
-    rows = [_page(row, number, faults) for number, row in enumerate(table.rows, start=1)]
-    ids = [row.id for row in rows]
-    for subset in subsets[1:]:
-        other = _require(files, "documents", subset)
-        if [str(row["id"]) for row in other.rows] != ids:
-            raise RequestError(
-                f"{files.place}: subsets {subsets[0]} and {subset} have different documents; read one at a time with "
-                f'subsets = ["{subset}"]'
-            )
-    if ids_only:
-        return _Documents(rows, None, [])
-    if table.source is not None:
-        empty = [SkippedRow(row.id, "the data set holds no image") for row in rows if row.key in table.absent]
-        if empty and missing == "error":
-            raise RequestError(
-                f"{table.where}: {len(empty)} documents hold no image, the first {empty[0].item_id!r}; leave them out "
-                'with missing = "skip"'
-            )
-        return _Documents([row for row in rows if row.key not in table.absent], table.source, empty)
-    if not beside:
-        raise RequestError(f"{table.where}: it holds no images; give their folder with images, or set ids_only = true")
-    located = locate_images(rows, beside, missing=missing, origin=table.where)
-    return _Documents(located.rows, located.source, located.skipped)
-
-
-def _page(row: Mapping[str, Any], number: int, faults: Faults) -> ImageRow:
-    if row["id"] in (None, ""):
-        faults.add("documents without an id", f"row {number}")
-    page, text, document = row.get("page"), row.get("text"), row.get("document")
-    return ImageRow(
-        str(row["id"]),
-        str(row.get("image") or row["id"]),
-        text=None if text is None else str(text),
-        document=None if document is None else str(document),
-        page=int(str(page)) if str(page).isdigit() else None,
-    )
-
-
-def _image_files(folder: Path, judged: set[str], files: JudgedFiles, missing: Missing) -> _Documents:
-    """The images of a folder; ids are the names of their files, without the suffix unless judgements have it."""
-    found = sorted(file for file in files_below(folder) if is_image_name(file))
-    whole = not judged.isdisjoint(found)
-    rows = [ImageRow(file if whole else without_image_suffix(file), file) for file in found]
-    if not rows:
-        raise RequestError(f"{files.place}: no documents: neither a table of them nor images in {folder}")
-    located = locate_images(rows, folder, missing=missing, origin=files.place)
-    return _Documents(located.rows, located.source, located.skipped)

@@ -109,6 +109,13 @@ class JudgedFiles(NamedTuple):
                 return self._loaded(name, files, "") if files[0].suffix == ".parquet" else self._read(name, files[0])
         return None
 
+    def require(self, name: TableName, subset: str) -> JudgedTable:
+        """The table; raises ``RequestError`` with the names that were looked for if there is none."""
+        if (found := self.table(name, subset)) is None:
+            names = [f"{subset}-{each}" if subset else each for each in NAMES[name]]
+            raise RequestError(f"{self.place}: no {name}; looked for {', '.join(names)} (docs/judged.md)")
+        return found
+
     def _loaded(self, name: TableName, files: Sequence[Path], config: str) -> JudgedTable:
         split = None if files else self.split
         loaded = load_split(self.place, split=split, config=config or None, revision=self.revision, files=files)

@@ -1,0 +1,93 @@
+"""The published corpora of document pages, each under its task's name: ViDoRe 1, 2 and 3, NanoViDoRe 3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from store.errors import RequestError
+from store.types import Corpus
+from tasks.corpora.files import require_folder
+from tasks.corpora.images.image_files import Missing
+from tasks.corpora.judged_tasks import JUDGED_TASKS
+from tasks.corpora.readers.judged import read_and_count
+
+# What the fields of SubsetCounts count, in words.
+_WORDS = (
+    "pages and queries",
+    "queries with different texts",
+    "judgements",
+    "judgements at least",
+    "judgements at most",
+)
+
+
+def __getattr__(name: str) -> Callable[..., Corpus]:
+    """The reader of a task, as ``tasks.corpora.description`` looks it up: ``read_Vidore3FinanceEnRetrieval``."""
+    task = name.removeprefix("read_")
+    if task not in JUDGED_TASKS:
+        raise AttributeError(f"module {__name__!r} has no {name!r}")
+
+    def read(
+        root: str | Path | None = None,
+        *,
+        images: str | Path | Sequence[str | Path] | None = None,
+        subsets: Sequence[str] | None = None,
+        revision: str | None = None,
+        ids_only: bool = False,
+        missing: Missing = "error",
+    ) -> Corpus:
+        return read_task(
+            task, root, images=images, subsets=subsets, revision=revision, ids_only=ids_only, missing=missing
+        )
+
+    read.__name__, read.__doc__ = name, read_task.__doc__
+    return read
+
+
+def read_task(
+    task: str,
+    root: str | Path | None = None,
+    *,
+    images: str | Path | Sequence[str | Path] | None = None,
+    subsets: Sequence[str] | None = None,
+    revision: str | None = None,
+    ids_only: bool = False,
+    missing: Missing = "error",
+) -> Corpus:
+    """The corpus of a task, under its name, with as many rows as mteb counted.
+
+    Args:
+        task: A key of ``JUDGED_TASKS``.
+        root: The data set as a folder; from the hub unless given.
+        subsets: ViDoRe's languages to read; all by default.
+        revision: Branch, tag or commit on the hub; the pinned one unless given.
+
+    Raises:
+        RequestError: A count is another one than expected, and as :func:`tasks.corpora.readers.judged.read_judged`.
+    """
+    known = JUDGED_TASKS[task]
+    corpus, found = read_and_count(
+        known.dataset if root is None else str(require_folder(root, f"{task} folder")),
+        images=images,
+        revision=revision or known.revision or None,
+        split=known.split,
+        subsets=subsets,
+        columns=None,
+        language="en",
+        main_metric=known.main_metric,
+        ids_only=ids_only,
+        missing=missing,
+        name=task,
+        licence="the data set's",
+    )
+    faults = [
+        f"{task}{subset and f' ({subset})'}: expected {expected:,} {what}, got {count:,}"
+        for subset, counts in found.items()
+        if (published := known.subsets.get(subset)) is not None
+        for what, expected, count in zip(_WORDS, published, counts, strict=True)
+        if expected != count
+    ]
+    if faults:
+        raise RequestError([*faults, f"{task}: read revision {known.revision} of {known.dataset}, whole"])
+    return corpus
