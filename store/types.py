@@ -202,8 +202,7 @@ class ImageSource(Protocol):
 class Corpus:
     """Images and captions, which of them belong together, and further annotations.
 
-    All tables are Arrow (see ``store.schema`` for the columns); the row order of ``images`` and ``captions``
-    is the corpus order, and a row's position is the item's ``ord`` everywhere.
+    All tables are Arrow (``store.schema``); a row's position in ``images`` or ``captions`` is the item's ``ord``.
 
     Attributes:
         name: See :func:`name_fault`.
@@ -212,10 +211,8 @@ class Corpus:
         source: Reads image bytes by the ``key`` column; None for a corpus from the store or one with ids only.
         pairs: ``schema.PAIRS``: an image, its caption, a hard negative caption (SugarCrepe form).
         quadruples: ``schema.QUADRUPLES``: two images, two captions (Winoground form).
-        relevance: ``schema.RELEVANCE``: extra ground truths (``cxc``, ``eccv``), and the graded judgements of a corpus
-            of queries and document pages (``judged``).
-        skipped: ``schema.SKIPPED``: images (undecodable) and queries (without a relevant document) that were left out,
-            with the reason; they and their captions are not in the other tables.
+        relevance: ``schema.RELEVANCE``: extra ground truths (``cxc``, ``eccv``), or graded judgements (``judged``).
+        skipped: ``schema.SKIPPED``: images and queries that the other tables lack, with the reason.
         licence: SPDX name or one sentence.
         origin: URL, paper or folder.
         languages_reference: The language that cross-lingual metrics compare with.
@@ -271,7 +268,7 @@ class EvalProtocol:
         id: The id in every stored figure.
         direction: ``t2i``: captions search images; ``i2t``: the reverse; ``pairs``, ``quadruples``: compositional.
         title: One line for readers.
-        main_metric: Of judged documents: the metric that the corpus names as its headline.
+        main_metric: Of judged documents: the headline of the corpus.
     """
 
     id: str
