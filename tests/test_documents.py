@@ -71,6 +71,7 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tm
         assert not [url for url in loaded if re.match(r"(https?:)?//", url)], name
     for command in ("capim store repair", "capim run"):
         assert f">{command}<" in pages["reference/cli.html"], command
+    assert ":meth:" not in pages["reference/python.html"]
     for column, comment in (
         ("rank_best", "1 + items strictly above the best relevant one"),
         ("digest", "SHA-256 of the"),

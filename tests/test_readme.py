@@ -85,7 +85,8 @@ def test_a_notebook_runs_from_its_first_cell_to_its_last(
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_capim_command_that_a_page_shows_is_one(page: Path) -> None:
     parser = build_parser()
-    for block in blocks(page.read_text(encoding="utf-8"), "bash"):
+    text = page.read_text(encoding="utf-8")
+    for block in (*blocks(text, "bash"), *blocks(text, "sh")):
         for line in block.splitlines():
             words = shlex.split(line.partition(" > ")[0], comments=True)
             if words and words[0].endswith("capim"):

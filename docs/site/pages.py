@@ -26,10 +26,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PYTHON = """# Python
 
 ::: capim
-
-::: tasks.metrics.custom.CustomMetric
-
-::: tasks.encoders.Encoder
+    options:
+      filters: ["!^_"]
+      group_by_category: false
+      preload_modules: [store, tasks]
+      show_if_no_docstring: true
 
 ::: store.EmbeddingStore
 """
@@ -59,6 +60,11 @@ def on_page_markdown(markdown: str, **_: object) -> str:
     """Return a page with its links into the repository, which the site does not hold, as plain text."""
     linked = markdown.replace("](../deployments/README.md)", "](deployments.md)")
     return re.sub(r"\[([^\]]+)\]\(\.\./[^)]+\)", r"\1", linked)
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Return a page without the roles of Sphinx, which Markdown shows as text."""
+    return re.sub(r":(?:attr|class|data|exc|func|meth|mod):<code>~?", "<code>", html)
 
 
 def command_line() -> str:
