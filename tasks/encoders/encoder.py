@@ -60,9 +60,11 @@ class Service(Protocol):
     Attributes:
         address: Host and port.
         price: Of a million tokens; None if unknown.
+        takes_images: Whether it encodes images too.
     """
 
     address: str
+    takes_images: bool
     price: float | None
 
     def tokens_spent(self) -> int | None:

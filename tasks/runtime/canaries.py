@@ -19,12 +19,13 @@ from tasks.reference.regression import cosines
 def canary_cosines(store: EmbeddingStore, encoder: Encoder, *, run: str) -> dict[str, float]:
     """Canary -> the cosine of its vector now with the stored one, of those that are stored; stores the others.
 
-    Their tokens do not count for the batch that comes next.
+    None for a model that runs here. Their tokens do not count for the batch that comes next.
     """
-    vectors = canary_vectors(encoder)
     service = service_of(encoder)
-    if service is not None:
-        service.tokens_spent()
+    if service is None:
+        return {}
+    vectors = canary_vectors(encoder, image=service.takes_images)
+    service.tokens_spent()
     fingerprint = encoder.spec.fingerprint
     kept = {row["item"]: row["vector"] for row in store.rows("canaries", encoder_fingerprint=fingerprint).to_pylist()}
     created = datetime.now(UTC)
@@ -52,9 +53,9 @@ def check_canaries(store: EmbeddingStore, encoder: Encoder, *, run: str) -> None
         return
     kept = store.rows("canaries", encoder_fingerprint=encoder.spec.fingerprint).to_pylist()
     since, today = min(row["created"] for row in kept), datetime.now(UTC)
-    spec = encoder.spec
+    spec, address = encoder.spec, encoder.spec.options.get("url", "its address")
     raise WorkError(
-        f"encoder {spec.name!r}: {spec.checkpoint} at {spec.options['url']} is another model than on {since:%Y-%m-%d}: "
+        f"encoder {spec.name!r}: {spec.checkpoint} at {address} is another model than on {since:%Y-%m-%d}: "
         f"the vector of {lowest!r} has a cosine of {found[lowest]:.4f} with that of then, expected {LOWEST_COSINE} or "
         "more. Vectors of two models are not mixed in one set; to encode with the new one, give the table of "
         f'{spec.name} a revision of your choice, such as revision = "{today:%Y-%m-%d}"'

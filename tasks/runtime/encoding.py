@@ -153,8 +153,7 @@ class SetEncoder:
                 batch_size = min(batch_size, batch.batch_size)
                 advance(len(batch.ords))
         self._write_batches(batches)
-        if service is not None:
-            check_canaries(self._store, encoder, run=self._run)  # before a seal: it may have changed meanwhile
+        check_canaries(self._store, encoder, run=self._run)  # before a seal: an endpoint may have changed meanwhile
         return EncodedSet(
             n_items=len(table),
             n_encoded=len(missing),
@@ -169,14 +168,14 @@ class SetEncoder:
         if self._loaded is None:
             device = device_for(self.spec, self._settings.device)
             self._held.enter_context(held(device_identity(device)))
-            self._loaded = load_encoder(
+            loaded = load_encoder(
                 self.spec,
                 device=device,
                 trust_remote_code=self._settings.trust_remote_code,
                 compiled=self._settings.compiled,
             )
-            if service_of(self._loaded) is not None:
-                check_canaries(self._store, self._loaded, run=self._run)
+            check_canaries(self._store, loaded, run=self._run)
+            self._loaded = loaded
         return self._loaded
 
     def _batch_size(self, modality: Modality) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from threading import Timer
 from typing import Any
@@ -13,12 +15,14 @@ import pytest
 
 from store.errors import RequestError, WorkError
 from store.types import EncoderSpec
-from tasks.encoders import Encoder, encode_captions, encode_images, entry_from, load_encoder, resolve
+from tasks.encoders import ADAPTERS, Encoder, encode_captions, encode_images, entry_from, load_encoder, resolve
 from tasks.encoders.conformance.inputs import noise_image, six_scenes
 from tasks.encoders.conformance.suite import check_encoder
 from tasks.encoders.endpoints import client
+from tasks.encoders.endpoints.options import EndpointOptions, own_options
 from tasks.encoders.endpoints.pace import Pace
 from tasks.encoders.pipeline import CaptionWork, encode_stream
+from tests.documents import ROOT, fenced_blocks
 from tests.encoders.endpoint_stub import DIM, Stub, answering, cut, endpoint, status
 
 KEY = "sk-very-secret"
@@ -262,3 +266,19 @@ def test_the_suite_of_checks_runs_on_an_endpoint_and_claims_nothing_that_it_cann
     for check in ("loads offline", "identity", "no missing weights", "truncation", "weights in the model"):
         assert rows[check].result == "skip", check
     assert stub.url in rows["loads offline"].detail
+
+
+def test_the_page_about_endpoints_names_every_option_and_its_suite_is_right() -> None:
+    page = ROOT / "docs" / "endpoint.md"
+    [suite] = [block.text for block in fenced_blocks(page) if block.language == "toml"]
+    [row] = tomllib.loads(suite)["encoder"]
+    spec = resolve(entry_from(row.pop("name"), row).spec)
+    assert EndpointOptions.model_validate(own_options(spec)).host == "api.example.com"
+    text = page.read_text(encoding="utf-8")
+    lines = [line.split("|") for line in text.splitlines() if line.startswith("| `")]
+    shown = {name: cells[3].strip() for cells in lines for name in re.findall(r"`([^`]+)`", cells[1])}
+    assert {name.removesuffix("NAME") for name in shown} == {*(ADAPTERS["http"].options or ())} - {"caption_template"}
+    defaults = {name: field.default for name, field in EndpointOptions.model_fields.items()}
+    assert {name: int(value) for name, value in shown.items() if value.isdigit()} == {
+        name: value for name, value in defaults.items() if isinstance(value, int | float)
+    }

@@ -19,6 +19,7 @@ from flows.config import read_suite
 from store import EmbeddingStore
 from store.errors import WorkError
 from store.keys import set_key, spec_to_json
+from store.maintenance.removal import drop
 from store.types import Corpus, EncoderSpec
 from tasks.corpora import open_corpus
 from tasks.encoders import entry_from, load_encoder, resolve
@@ -140,7 +141,10 @@ def test_a_model_that_changed_behind_its_address_is_an_error_before_anything_is_
     encoder = load_encoder(spec)
     [finding] = changed_canaries(store, encoder, WatchRule(), run="watch")
     assert (finding.verdict, finding.subject) == ("fail", "far, canaries")
-    new = spec_for(stub, "2026-11-22")
+    drop(store, encoder="far", dry_run=False)  # one way to go on: what the old model encoded goes
+    assert encode(store, corpus, spec).n_encoded == len(corpus.captions)
+    stub.changed = 1.0
+    new = spec_for(stub, "2026-11-22")  # the other: the new model is another encoder
     assert encode(store, larger, new).n_encoded == len(larger.captions)
     assert changed_canaries(store, load_encoder(new), WatchRule(), run="watch") == []
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tasks.encoders.encoder import Encoder, encode_captions, encode_images
-from tasks.encoders.endpoints.options import endpoint_options
 
 LOWEST_COSINE = 0.999  # of the same item in two runs; providers answer the same input with cosines above 0.9999
 CAPTIONS = (
@@ -23,10 +22,10 @@ CAPTIONS = (
 IMAGE = "image: gradient with a dark square"
 
 
-def canary_vectors(encoder: Encoder) -> dict[str, NDArray[np.float32]]:
-    """Canary -> its vector, shape ``(dim,)``; without the image where the endpoint takes none."""
+def canary_vectors(encoder: Encoder, *, image: bool) -> dict[str, NDArray[np.float32]]:
+    """Canary -> its vector, shape ``(dim,)``; that of the image where it is wanted."""
     vectors = dict(zip(CAPTIONS, encode_captions(encoder, CAPTIONS).values, strict=True))
-    if endpoint_options(encoder.spec).image_form:
+    if image:
         vectors[IMAGE] = encode_images(encoder, [canary_image()]).values[0]
     return vectors
 

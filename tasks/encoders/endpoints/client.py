@@ -77,6 +77,7 @@ class EndpointClient:
         self._reached = False
         self._spent: int | None = None
         self.address = self.options.host
+        self.takes_images = bool(self.options.image_form)
         self.price = self.options.price_per_million_tokens
         self._together = self.options.inputs_per_request
 

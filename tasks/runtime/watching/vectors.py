@@ -10,7 +10,6 @@ from store.schema import texts
 from store.types import Corpus, Modality
 from tasks.corpora.images.decode import decode_image
 from tasks.encoders import Encoder, encode_captions, encode_images
-from tasks.encoders.encoder import service_of
 from tasks.reference.regression import WatchFinding, WatchRule, judge_vectors
 from tasks.runtime.canaries import canary_cosines
 from tasks.runtime.references import SetsRef
@@ -42,5 +41,5 @@ def fresh_vectors(encoder: Encoder, corpus: Corpus, modality: Modality, ords: ND
 
 def changed_canaries(store: EmbeddingStore, encoder: Encoder, rule: WatchRule, *, run: str) -> list[WatchFinding]:
     """A finding if the canary vectors of an endpoint have changed; none for a model that runs here."""
-    found = canary_cosines(store, encoder, run=run) if service_of(encoder) else {}
+    found = canary_cosines(store, encoder, run=run)
     return judge_vectors(f"{encoder.spec.name}, canaries", np.asarray([*found.values()]), rule) if found else []
