@@ -83,7 +83,7 @@ def result_column(
     The bars of a metric share an axis over all protocols of a corpus.
     """
     ranked = data.ranked(corpus, protocol, metric)
-    axis = None if plain else axis_of(data.of_metric(corpus, metric))
+    axis = None if plain else axis_of([r for r in data.results if (r["corpus"], r["metric"]) == (corpus, metric)])
     best = {r["encoder"] for r in ranked if r["value"] is not None and r["value"] == ranked[0]["value"]}
 
     def cell(encoder: str) -> Cell:
@@ -166,17 +166,3 @@ def axis_of(rows: Sequence[Row]) -> tuple[float, float]:
     ends = [x for r in rows for x in (r["ci_low"], r["ci_high"], r["value"]) if x is not None]
     margin = 0.04 * (max(ends) - min(ends)) if ends else 0.0
     return (min(ends) - margin, max(ends) + margin) if ends else (0.0, 1.0)
-
-
-def heat(number: float | None, low: float, high: float) -> str:
-    """A shade from ``"0"`` to ``"8"`` for a value between two ends; empty for none.
-
-    Examples:
-        >>> heat(0.0, 0.0, 1.0), heat(0.5, 0.0, 1.0), heat(1.0, 0.0, 1.0), heat(None, 0.0, 1.0), heat(3.0, 3.0, 3.0)
-        ('0', '4', '8', '', '4')
-    """
-    if number is None:
-        return ""
-    if high <= low:
-        return "4"
-    return str(min(8, max(0, int(9 * (number - low) / (high - low)))))

@@ -47,7 +47,6 @@ class Cell:
         sort: The exact number to sort by; empty to sort by ``text``.
         mark: Emphasis.
         bar: The interval as a picture.
-        heat: Shade of a heat map, ``"0"`` to ``"8"``; empty for none.
     """
 
     text: str
@@ -57,7 +56,6 @@ class Cell:
     sort: str = ""
     mark: Mark = ""
     bar: Bar | None = None
-    heat: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from reports.rows.languages import cross_lingual, languages
 from reports.rows.report_data import ReportData
-from reports.rows.standing import SUM, Overall, Task, chance_of, headline_tasks, overall, reads, values
+from reports.rows.standing import SUM, Overall, Task, chance_of, headline_tasks, language_cells, overall, reads, values
 
 Outcome: TypeAlias = Literal["one", "equivalent", "undecided", "untested", "alone", "chance"]
 
@@ -99,12 +99,12 @@ def in_order(data: ReportData, found: list[Conclusion]) -> list[str]:
     return list(dict.fromkeys([*found[0].names, *found[0].order, *data.encoder_names()]))
 
 
-def unread(data: ReportData) -> dict[str, tuple[str, ...]]:
-    """Language to the encoders that do not read it: no more than half of their results are better than chance."""
-    found: dict[str, set[str]] = {}
+def unread(data: ReportData) -> list[str]:
+    """The languages that no encoder reads: half of its results in them, or more, are not better than chance."""
+    found: dict[str, bool] = {}
     for corpus in data.corpus_names(lambda protocol: cross_lingual(protocol) is not None):
         for language in languages(data, corpus):
-            for name in data.encoder_names(corpus):
-                if not reads(data, corpus, name, language):
-                    found.setdefault(language, set()).add(name)
-    return {language: tuple(sorted(names)) for language, names in sorted(found.items())}
+            names = [name for name in data.encoder_names(corpus) if language_cells(data, corpus, name, language)]
+            nobody = not any(reads(data, corpus, name, language) for name in names)
+            found[language] = nobody and bool(names) and found.get(language, True)
+    return sorted(language for language, nobody in found.items() if nobody)

@@ -66,25 +66,6 @@ def translators(data: ReportData, corpus: str, language: str | None = None) -> l
     return sorted({c.translator for c in parts if c is not None and language in (None, c.language)})
 
 
-def over_translators(
-    data: ReportData, corpus: str, encoder: str, direction: str, language: str, metric: str
-) -> float | None:
-    """Mean over the translators of one language; None without any value."""
-    ids = (f"{direction}/{language}/{translator}" for translator in translators(data, corpus, language))
-    return mean([data.value(corpus, protocol, metric, encoder) for protocol in ids])
-
-
-def language_mean(data: ReportData, corpus: str, encoder: str, *, without: str | None = None) -> float | None:
-    """Mean over languages of the mean of t2i R@1 over translators; None without any value."""
-    return mean(
-        [
-            over_translators(data, corpus, encoder, "t2i", language, "R@1")
-            for language in languages(data, corpus)
-            if language != without
-        ]
-    )
-
-
 def over_languages(data: ReportData, corpus: str) -> list[tuple[str, str, str]]:
     """The results over all languages: a label, and the suffixes of the protocol id and of the metric name."""
     reference = data.corpora[corpus].languages_reference

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from reports.format import listing
 from reports.rows.languages import cross_lingual, language_name
 
 DIRECTION_TITLES = {"t2i": "text to image", "i2t": "image to text"}
@@ -62,8 +59,3 @@ def named(protocol: str) -> str:
     """
     title = plain_title(protocol)
     return title if protocol in title else f"{title} ({protocol})"
-
-
-def all_named(protocols: Iterable[str]) -> str:
-    """Several, in a sentence."""
-    return listing([named(protocol) for protocol in protocols])

@@ -194,17 +194,6 @@ class ReportData:
         return self._ranked.get((corpus, protocol, metric), ())
 
     @cached_property
-    def _of_metric(self) -> Mapping[tuple[str, str], tuple[Row, ...]]:
-        groups: dict[tuple[str, str], list[Row]] = {}
-        for row in self.results:
-            groups.setdefault((row["corpus"], row["metric"]), []).append(row)
-        return {key: tuple(rows) for key, rows in groups.items()}
-
-    def of_metric(self, corpus: str, metric: str) -> tuple[Row, ...]:
-        """The results of one metric on one corpus, under all protocols."""
-        return self._of_metric.get((corpus, metric), ())
-
-    @cached_property
     def digest(self) -> str:
         """SHA-256 over every row; equal digests mean equal reports."""
         total = hashlib.sha256()

@@ -7,14 +7,13 @@ from functools import partial
 from reports import format as show
 from reports.elements.cells import axis_of, metric_title, result_cell
 from reports.elements.page import Cell, Evidence, Mark, Section, Table
-from reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, texts
+from reports.elements.tables import ColumnOf, absent, numbers, pivot, texts
 from reports.rows.conclusion import Conclusion, conclusions, in_order
 from reports.rows.languages import DIRECTIONS, cross_lingual, language_name, languages, translators
 from reports.rows.names import DIRECTION_TITLES, named
 from reports.rows.report_data import ReportData, Row
-from reports.rows.speed import bytes_per_image, image_rate
 from reports.rows.standing import Task, chance_of, decision, language_cells, values
-from reports.sections.frontier import rate_cell
+from reports.sections.leaderboard import cost_columns
 from reports.sections.sentence import answer, state_words
 
 OPEN_LANGUAGES = 8  # more are folded
@@ -55,14 +54,8 @@ def _grid(data: ReportData, found: list[Conclusion], order: list[str]) -> Table:
             )
             for task in tasks
         ),
+        *cost_columns(data, found[0].corpus),
     ]
-    corpus = found[0].corpus
-    rates, sizes = image_rate(data, corpus), bytes_per_image(data, corpus)
-    if rates:
-        explain = "Forward pass: median and interquartile range of batches; measured, not tested"
-        columns.append(numbers("images/s", lambda name: rate_cell(rates.get(name)), group="cost", explain=explain))
-    if sizes:
-        columns.append(measures("size/image", sizes.get, show.size, group="cost", explain="As stored"))
     titles = {t.protocol: t.title for t in tasks}
     ids = "; ".join(f"{title} ({id_})" for id_, title in titles.items() if id_ not in title)
     return pivot(

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-import altair as alt
-
 from reports import format as show
-from reports.elements import charts
-from reports.elements.cells import metric_title, result_column
-from reports.elements.page import Block, Cell, Chart, Section, Table
+from reports.elements.cells import result_column
+from reports.elements.page import Block, Cell, Section, Table
 from reports.elements.tables import absent, measures, pivot, texts, value
 from reports.rows.names import named
 from reports.rows.report_data import ReportData
@@ -22,10 +17,7 @@ def section(data: ReportData) -> Section:
     """Winoground, then pairs."""
     blocks: list[Block] = []
     for corpus in data.corpus_names(lambda p: p == "winoground"):
-        table = _winoground(data, corpus)
-        chart = _winoground_chart(data, corpus, table)
-        blocks += [table] if chart is None else [table, chart]
-        blocks += _by_tag(data, corpus)
+        blocks += [_winoground(data, corpus), *_by_tag(data, corpus)]
     blocks += [_pairs(data, corpus) for corpus in data.corpus_names() if pair_protocols(data, corpus)]
     return Section(
         id="compositional",
@@ -68,47 +60,6 @@ def _winoground(data: ReportData, corpus: str) -> Table:
         note="Text: for both images the right caption wins. Image: for both captions the right image wins. "
         "Group: both. (In the tables printed by the V28 seed, text and image are exchanged.)",
         sortable=True,
-    )
-
-
-def _winoground_chart(data: ReportData, corpus: str, table: Table) -> Chart | None:
-    """The three scores as points with intervals, each beside its own chance line."""
-    metrics = _metrics(data, corpus)
-    names = [r["encoder"] for r in data.ranked(corpus, "winoground", metrics[-1])]
-    points = [
-        charts.interval_point(r, score=metric_title(m), chance=100 * r["chance"])
-        for m in metrics
-        for r in data.ranked(corpus, "winoground", m)
-        if r["value"] is not None and r["chance"] is not None
-    ]
-    if not points:
-        return None
-    everyone = data.encoder_names()
-    base = alt.Chart().encode(
-        y=alt.Y("encoder:N", sort=names, title=None),
-        color=charts.colour(names, everyone),
-        tooltip=charts.tooltips("encoder", "score", "text"),
-    )
-    x = alt.X("ci_low:Q", title="percent", scale=alt.Scale(domainMin=0))
-    picture = (
-        alt.layer(
-            alt.Chart().mark_rule(strokeDash=[3, 3], opacity=0.7).encode(x="mean(chance):Q"),
-            *charts.intervals(base, x, size=90, shape=charts.shape(names, everyone)),
-        )
-        .properties(width=170, height=max(60, 26 * len(names)))
-        .facet(
-            data=alt.Data(values=points),
-            column=alt.Column("score:N", sort=[metric_title(m) for m in metrics], title=None),
-        )
-    )
-    by_point = [f"{p['encoder']}, {p['score']}: {p['text']}, chance {show.number(p['chance'])} %" for p in points]
-    return charts.finish(
-        picture,
-        name=f"winoground-{corpus}-chance",
-        title=f"Winoground scores and chance, {corpus}",
-        alt_text=f"Dot plot with intervals. {'; '.join(by_point)}.",
-        data=dataclasses.replace(table, id=f"{table.id}-data", sortable=False),
-        note="Dotted line: chance.",
     )
 
 

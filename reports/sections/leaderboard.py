@@ -94,7 +94,7 @@ def _table(data: ReportData, corpus: str, protocols: list[str]) -> Table:
         corpus,
         order,
         *columns,
-        *_cost_columns(data, corpus),
+        *cost_columns(data, corpus),
         note=_note(data, corpus, *leading, tested=bool(ranks)),
         sortable=True,
     )
@@ -146,13 +146,12 @@ def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> li
     ]
 
 
-def _cost_columns(data: ReportData, corpus: str) -> list[ColumnOf[str]]:
+def cost_columns(data: ReportData, corpus: str) -> list[ColumnOf[str]]:
     """Speed and size, where they were measured."""
     rates, sizes = image_rate(data, corpus), bytes_per_image(data, corpus)
-
     columns: list[ColumnOf[str]] = []
     if rates:
-        explain = "Forward pass, median of batches"
+        explain = "Forward pass: median and interquartile range of batches; measured, not tested"
         columns.append(numbers("images/s", lambda name: rate_cell(rates.get(name)), group="cost", explain=explain))
     if sizes:
         columns.append(measures("size/image", sizes.get, show.size, group="cost", explain="As stored"))

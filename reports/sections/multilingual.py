@@ -1,4 +1,4 @@
-"""Languages: a heat map over encoders, and the two COCO-SM tables of each encoder."""
+"""Languages: a map over encoders and translators, and of each encoder the means and every figure."""
 
 from __future__ import annotations
 
@@ -9,21 +9,17 @@ import altair as alt
 
 from reports import format as show
 from reports.elements import charts
-from reports.elements.cells import heat, metric_title, result_cell
+from reports.elements.cells import metric_title, result_cell
 from reports.elements.page import Block, Cell, Chart, Section, Table
-from reports.elements.tables import ColumnOf, T, numbers, pivot, texts, value
+from reports.elements.tables import ColumnOf, T, numbers, pivot, texts
 from reports.rows.languages import (
     NDCG,
     RBO,
     cross_lingual,
-    language_mean,
     language_name,
     languages,
-    mean,
-    mean_text,
     noise,
     over_languages,
-    over_translators,
     translators,
 )
 from reports.rows.names import DIRECTION_TITLES
@@ -44,25 +40,19 @@ def section(data: ReportData) -> Section:
     """Corpora with results per language."""
     blocks: list[Block] = []
     for corpus in data.corpus_names(lambda p: cross_lingual(p) is not None):
-        encoders = _encoders(data, corpus)
-        blocks += [_heat_table(data, corpus, encoders), _heat_map(data, corpus, encoders)]
+        encoders = [r["encoder"] for r in data.ranked(corpus, "t2i/*/*", "R@1")] or data.encoder_names(corpus)
+        blocks.append(_heat_map(data, corpus, encoders))
         for encoder in encoders:
-            tables = _over_all(data, corpus, encoder), _reduced(data, corpus, encoder), _report(data, corpus, encoder)
+            tables = _over_all(data, corpus, encoder), _report(data, corpus, encoder)
             blocks += [table for table in tables if table.rows]
     return Section(
         id="multilingual",
         title="Languages in detail",
         lead="The same images, searched in other languages. nDCG@20 measures the agreement of the ranked list in a "
-        "language with that for the English original: consistency, not quality.",
+        "language with that for the English original: consistency, not quality. `capim export --format coco-sm` writes "
+        "COCO-SM’s own tables.",
         blocks=tuple(blocks),
     )
-
-
-def _encoders(data: ReportData, corpus: str) -> list[str]:
-    """Encoders with results per language, best mean over the other languages first."""
-    reference = data.corpora[corpus].languages_reference
-    means = {n: language_mean(data, corpus, n, without=reference) for n in data.encoder_names(corpus)}
-    return sorted((n for n in means if means[n] is not None), key=lambda n: (-(means[n] or 0.0), n)) or sorted(means)
 
 
 def _columns(data: ReportData, corpus: str, cell: Callable[[T, str, str], Cell]) -> list[ColumnOf[T]]:
@@ -81,41 +71,6 @@ def _columns(data: ReportData, corpus: str, cell: Callable[[T, str, str], Cell])
         )
 
     return [column(*measure) for measure in MEASURES if measure in stored]
-
-
-def _heat_table(data: ReportData, corpus: str, encoders: list[str]) -> Table:
-    codes = languages(data, corpus)
-    reference = data.corpora[corpus].languages_reference
-    values = {(n, c): over_translators(data, corpus, n, "t2i", c, "R@1") for n in encoders for c in codes}
-    stored = [v for v in values.values() if v is not None]
-    low, high = (min(stored), max(stored)) if stored else (0.0, 1.0)
-
-    def encoder_column(name: str) -> ColumnOf[str]:
-        def cell(code: str) -> Cell:
-            v = values[name, code]
-            return Cell(text=show.percent(v), sort=show.exact(v), heat=heat(v, low, high))
-
-        return numbers(name, cell)
-
-    def mean_row(label: str, without: str | None) -> list[Cell]:
-        means = [language_mean(data, corpus, n, without=without) for n in encoders]
-        return [Cell(text=label, mark="muted"), *(value(m, show.percent(m), mark="muted") for m in means)]
-
-    return pivot(
-        f"languages-{corpus}",
-        f"{corpus} · text to image (t2i/…) · R@1, percent, mean over "
-        f"{show.count(len(translators(data, corpus)), 'translator')}",
-        codes,
-        LANGUAGE,
-        *map(encoder_column, encoders),
-        extra_rows=[
-            mean_row(f"mean without {language_name(reference)}", reference),
-            mean_row("mean of all", None),
-        ],
-        note="The published COCO-SM “Mean” includes English; the mean without it describes the other languages. "
-        "The tables below have the intervals of every language and translator.",
-        sortable=True,
-    )
 
 
 def _code_cell(code: str) -> Cell:
@@ -186,37 +141,6 @@ def _report(data: ReportData, corpus: str, encoder: str) -> Table:
         sortable=True,
         dense=True,
         folded=f"{encoder}: all {show.count(len(parts), 'language and translator', 'languages and translators')}",
-    )
-
-
-def _reduced(data: ReportData, corpus: str, encoder: str) -> Table:
-    """Mean over translators per language, then over all and per translator, like the ``reduced.csv`` of COCO-SM."""
-    codes, reference = languages(data, corpus), data.corpora[corpus].languages_reference
-    rows: list[tuple[str, list[str], str]] = [(code, [code], "") for code in codes]  # label, languages, translator
-    for without in ("", reference):
-        kept = [code for code in codes if code != without]
-        suffix = f" without {without}" if without else ""
-        rows += [(f"{way or 'all'}{suffix}", kept, way) for way in ("", *translators(data, corpus))]
-
-    def cell(row: tuple[str, list[str], str], direction: str, metric: str) -> Cell:
-        _, kept, way = row
-        values = [
-            data.value(corpus, f"{direction}/{code}/{way}", metric, encoder)
-            if way
-            else over_translators(data, corpus, encoder, direction, code, metric)
-            for code in kept
-        ]
-        return value(mean(values), mean_text(values) or show.ABSENT)
-
-    return pivot(
-        f"languages-{corpus}-{encoder}-reduced",
-        f"{encoder} on {corpus}, reduced: mean over translators; below, mean ± sd over languages",
-        rows,
-        texts("language", lambda row: _code_cell(row[0]) if row[0] in codes else row[0]),
-        *_columns(data, corpus, cell),
-        dense=True,
-        folded=f"{encoder}: the reduced table",
-        note="Fractions with three decimals and standard deviations with n − 1, as COCO-SM prints them.",
     )
 
 

@@ -203,8 +203,7 @@ def _hubs(data: ReportData, group: SliceGroup) -> list[Table]:
             names,
             texts("Encoder", str),
             *(numbers(feature, partial(cell, feature=feature)) for feature in features),
-            note="A hub is an item that is among the first ten of far more queries than expected. "
-            "Skewness of that count, then shares of items in percent.",
+            note="Skewness of how often an item is among the first ten, then shares of items in percent.",
         ),
         pivot(
             group.id("worst"),

@@ -200,27 +200,14 @@ def _elsewhere_worse(data: ReportData, others: list[Conclusion], name: str) -> s
 
 def _not_read(data: ReportData) -> str:
     """The languages that no encoder reads."""
-    everyone = set(data.encoder_names())
-    found = [
-        language_name(code)
-        for code, names in unread(data).items()
-        if {*names} == {n for n in everyone if _in_language(data, n, code)}
-    ]
-    if not found:
+    if not (found := [language_name(code) for code in unread(data)]):
         return ""
-    listed = (
-        show.listing(found, "or") if len(found) < 7 else f"{show.listing(found[:5], 'or')} (and {len(found) - 5} more)"
-    )
+    listed = show.some(found, "or", most=6)
+    several = len(data.encoder_names()) > 1
     return (
         f"; no encoder reads {listed} better than chance"
-        if len(everyone) > 1
-        else f"; it reads no {listed} better than chance"
-    )
-
-
-def _in_language(data: ReportData, name: str, code: str) -> bool:
-    return any(
-        r["encoder"] == name and r["protocol"].startswith((f"t2i/{code}/", f"i2t/{code}/")) for r in data.results
+        if several
+        else f"; it does not read {listed} better than chance"
     )
 
 

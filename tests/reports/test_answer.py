@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from reports.build import report_of
 from reports.elements.page import Notice, Report, Section, Table
 from reports.format import PERCENT
 from reports.rows.reading import read_report_data
+from reports.sections.terms import TERMS
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, comparison, corpus, demo, report, result, spec
 
@@ -152,6 +155,18 @@ def _with_i2t(store: StandIn) -> StandIn:
         row.update(p_adjusted=0.001, p_sign_flip=0.001)
         comparison(store, "shapes", "i2t/any", "R@1", row["encoder_a"], row["encoder_b"], row["difference"], 0.001)
     return store
+
+
+def test_each_term_is_explained_once_in_the_section_in_which_it_first_stands() -> None:
+    made = report(_with_i2t(demo()))
+    explained = [dict(made.strip), *(dict(section.terms) for section in made.sections)]
+    terms = [term for of in explained for term in of]
+    assert len(terms) == len(set(terms)) > 10
+    patterns = {term: pattern for term, pattern, _ in TERMS}
+    assert set(explained[0]) == {term for term, p in patterns.items() if re.search(p, made.answer, re.IGNORECASE)}
+    assert {"R@1", "Interval"} <= {*explained[0], *explained[1]}, "below the grid"
+    place = {term: section.id for section in made.sections for term, _ in section.terms}
+    assert (place["R@k"], place["Sign-flip test"], place["Sealed"]) == ("leaderboard", "differences", "provenance")
 
 
 def test_no_word_of_the_old_marks_is_left() -> None:
