@@ -1,9 +1,9 @@
 """Checksums of stored rows: Lance has none, and would return a bit that was flipped on disk as a vector or a figure.
 
 Every row of an embedding set has a CRC-32 of its vector bytes, started from a value that depends on the position, norm,
-token count and truncation flag: a change of any of them, or a vector moved to another item, is detected when the row is
-read. The digest of a set is the SHA-256 of these checksums in corpus order. Every row that an analysis writes has a
-checksum of all its columns.
+token count, truncation flag and layout: a change of any of them, or a vector moved to another item, is detected when
+the row is read. The digest of a set is the SHA-256 of these checksums in corpus order. Every row that an analysis
+writes has a checksum of all its columns.
 """
 
 from __future__ import annotations
@@ -24,9 +24,13 @@ _MIX = np.uint32(2654435761)  # Knuth's multiplicative constant: spreads small i
 
 
 def row_seeds(
-    ords: NDArray[np.int32], norms: NDArray[np.float32], n_tokens: NDArray[np.int32], truncated: NDArray[np.bool_]
+    ords: NDArray[np.int32],
+    norms: NDArray[np.float32],
+    n_tokens: NDArray[np.int32],
+    truncated: NDArray[np.bool_],
+    layouts: pa.Array | None = None,
 ) -> NDArray[np.uint32]:
-    """The start value of the CRC of every row; all arguments have shape ``(n,)``.
+    """The start value of the CRC of every row; all arguments have shape ``(n,)``. Empty layouts change nothing.
 
     Every step is invertible in its field, so a change of any one field changes the seed.
 
@@ -39,7 +43,8 @@ def row_seeds(
     seeds = ords.astype(np.uint32) * _MIX
     seeds = (seeds ^ norms.astype(np.float32).view(np.uint32)) * _MIX
     seeds = (seeds ^ n_tokens.astype(np.uint32)) * _MIX
-    return (seeds ^ truncated.astype(np.uint32)) * _MIX
+    seeds = (seeds ^ truncated.astype(np.uint32)) * _MIX
+    return seeds if layouts is None else seeds ^ _words(layouts).astype(np.uint32)
 
 
 def row_checksums(

@@ -221,13 +221,14 @@ class EmbeddingStore:
         *,
         language: str | None = None,
         translator: str | None = None,
+        ords: NDArray[np.int32] | None = None,
         window: int = 64,
         partial: bool = False,
     ) -> Iterator[StoredRows]:
-        """Rows of any set as they are stored, in blocks of ``window`` items in corpus order, in bounded memory."""
+        """Rows of any set as stored, at all positions or at ``ords``, in blocks of ``window`` items: bounded memory."""
         items, sealed = self.item_index(key), self._state(key, partial)
-        ords = items.subset(language, translator)
-        return reading.read_blocks(self.connection, key, items, ords, sealed=sealed, window=window)
+        wanted = items.subset(language, translator) if ords is None else ords
+        return reading.read_blocks(self.connection, key, items, wanted, sealed=sealed, window=window)
 
     def item_index(self, key: SetKey) -> ItemIndex:
         """The items that a set has rows for, by position."""

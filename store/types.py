@@ -158,6 +158,7 @@ class Embeddings:
         norms: float32, shape ``(n,)``: the norm before normalisation (multi-vectors: mean over the item).
         n_tokens: int32, shape ``(n,)``: tokens of the input, with special tokens, without padding.
         truncated: bool, shape ``(n,)``: whether the input was longer than the model accepts.
+        layouts: Multi-vectors only: for each item what its vectors stand for (``store.layout``); None: not known.
     """
 
     values: NDArray[np.float32]
@@ -165,6 +166,7 @@ class Embeddings:
     n_tokens: NDArray[np.int32]
     truncated: NDArray[np.bool_]
     offsets: NDArray[np.int64] | None = None
+    layouts: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         n = len(self)
@@ -178,6 +180,8 @@ class Embeddings:
             raise ValueError(f"offsets must run from 0 to {len(self.values)} over {n} items")
         if len(self.n_tokens) != n or len(self.truncated) != n:
             raise ValueError(f"{len(self.n_tokens)} token counts and {len(self.truncated)} flags for {n} items")
+        if self.layouts is not None and (self.offsets is None or len(self.layouts) != n):
+            raise ValueError(f"{len(self.layouts)} layouts for {n} items; only multi-vectors have any")
 
     def __len__(self) -> int:
         return len(self.norms)

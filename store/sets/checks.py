@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import RequestError
+from store.layout import layout_fault
 from store.tables.corpora import ItemIndex
 from store.types import Embeddings, EncoderSpec, SetKey
 
@@ -114,6 +115,11 @@ def _value_faults(spec: EncoderSpec, block: Block) -> Iterator[str]:
         yield from _rows(first_bad >= 0, block, lambda row: _vector_words(spec, embeddings, int(first_bad[row]), row))
     bad_norm = ~np.isfinite(embeddings.norms) | (embeddings.norms <= 0)
     yield from _rows(bad_norm, block, lambda row: f"norm before normalisation is {embeddings.norms[row]}, expected > 0")
+    layouts = embeddings.layouts or ()
+    faults = [layout_fault(*each) for each in zip(layouts, embeddings.counts.tolist(), strict=True)] if layouts else []
+    yield from _rows(
+        np.array([fault is not None for fault in faults], bool), block, lambda row: f"layout: {faults[row]}"
+    )
     negative = embeddings.n_tokens < 0
     yield from _rows(negative, block, lambda row: f"{embeddings.n_tokens[row]} tokens")
 

@@ -34,6 +34,7 @@ class StoredRows:
         n_tokens: int32, shape ``(n,)``.
         truncated: bool, shape ``(n,)``.
         crc: uint32, shape ``(n,)``: the stored checksums.
+        layouts: Of multi-vectors: what the vectors of each item stand for (``store.layout``).
     """
 
     vectors: Ragged
@@ -41,6 +42,7 @@ class StoredRows:
     n_tokens: NDArray[np.int32]
     truncated: NDArray[np.bool_]
     crc: NDArray[np.uint32]
+    layouts: pa.Array | None = None
 
     @property
     def ords(self) -> NDArray[np.int32]:
@@ -49,14 +51,15 @@ class StoredRows:
 
     def damaged(self) -> NDArray[np.bool_]:
         """Which rows have bytes that do not match their checksum, shape ``(n,)``."""
-        seeds = row_seeds(self.ords, self.norms, self.n_tokens, self.truncated)
+        seeds = row_seeds(self.ords, self.norms, self.n_tokens, self.truncated, self.layouts)
         wrong: NDArray[np.bool_] = row_checksums(self.vectors.values, self.vectors.offsets, seeds) != self.crc
         return wrong
 
 
 def columns_of(key: SetKey) -> list[str]:
     """The columns that :func:`unpack` needs."""
-    return ["ord", vector_column(key.vectors), "norm", "n_tokens", "truncated", "crc"]
+    layout = ["layout"] if key.vectors == "multi" else []
+    return ["ord", vector_column(key.vectors), "norm", "n_tokens", "truncated", "crc", *layout]
 
 
 def unpack(batch: pa.RecordBatch | pa.Table) -> StoredRows:
@@ -78,6 +81,7 @@ def unpack(batch: pa.RecordBatch | pa.Table) -> StoredRows:
         n_tokens=batch.column("n_tokens").to_numpy(),
         truncated=batch.column("truncated").to_numpy(zero_copy_only=False),
         crc=batch.column("crc").to_numpy(),
+        layouts=batch.column("layout") if "layout" in batch.schema.names else None,
     )
 
 
@@ -86,7 +90,12 @@ def joined(parts: Sequence[StoredRows]) -> StoredRows:
     if len(parts) == 1:
         return parts[0]
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
-    return StoredRows(vectors=Ragged.concatenate(part.vectors for part in parts), **columns)
+    layouts = [part.layouts for part in parts if part.layouts is not None]
+    return StoredRows(
+        vectors=Ragged.concatenate(part.vectors for part in parts),
+        layouts=pa.concat_arrays(layouts) if layouts else None,
+        **columns,
+    )
 
 
 def scan(table: lance.LanceDataset, key: SetKey, condition: str | None = None) -> Iterator[StoredRows]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from store.checksums import row_checksums, row_seeds
 from store.errors import WorkError
 from store.keys import table_of
+from store.layout import UNKNOWN
 from store.ragged import Ragged, offsets_of
 from store.sets.checks import Block, check_block, check_key
 from store.tables.connection import Connection, retrying
@@ -139,15 +140,19 @@ def to_rows(
         "n_tokens": pa.array(n_tokens),
         "truncated": pa.array(truncated),
         "input_sha": pa.array([block.input_shas[row] for row in chosen.tolist()], pa.string()),
-        "crc": pa.array(row_checksums(values, vectors.offsets, row_seeds(ords, norms, n_tokens, truncated))),
         "batch_id": pa.repeat(pa.scalar(block.batch_id, pa.string()), n),
         "write_number": pa.repeat(pa.scalar(number, pa.int64()), n),
     }
+    layouts = None
     if "vectors" in schema.names:
+        layouts = columns["layout"] = layouts_of(block).take(pa.array(chosen))
         columns["vectors"] = pa.ListArray.from_arrays(pa.array(vectors.offsets, pa.int32()), flat)
         columns["n_vectors"] = pa.array(vectors.counts.astype(np.int32))
     else:
         columns["vector"] = flat
+    columns["crc"] = pa.array(
+        row_checksums(values, vectors.offsets, row_seeds(ords, norms, n_tokens, truncated, layouts))
+    )
     if items.languages is not None and items.translators is not None:
         columns["language"] = items.languages.take(ords)
         columns["translator"] = items.translators.take(ords)
@@ -159,8 +164,14 @@ def block_checksums(spec: EncoderSpec, block: Block) -> NDArray[np.uint32]:
     """The checksums that the rows of a checked block get when they are stored, in the order of the block."""
     embeddings = block.embeddings
     values = _cast(embeddings.values, np.dtype(spec.storage).type)
-    seeds = row_seeds(block.ords, embeddings.norms, embeddings.n_tokens, embeddings.truncated)
+    layouts = layouts_of(block) if spec.vectors == "multi" else None
+    seeds = row_seeds(block.ords, embeddings.norms, embeddings.n_tokens, embeddings.truncated, layouts)
     return row_checksums(values, offsets_of(embeddings.counts), seeds)
+
+
+def layouts_of(block: Block) -> pa.Array:
+    """The layouts of a block of multi-vectors as a column; empty texts where they are not known."""
+    return pa.array(block.embeddings.layouts or [UNKNOWN] * len(block), pa.string())
 
 
 def write_number() -> int:

@@ -122,6 +122,7 @@ def set_schema(key: SetKey, spec: EncoderSpec) -> pa.Schema:
         *required(pa.int32(), "ord"),  # position in the corpus; rows are stored in any order
         *required(pa.list_(vector) if multi else vector, vector_column(spec.vectors)),
         *required(pa.int32(), *(["n_vectors"] if multi else [])),
+        *required(pa.string(), *(["layout"] if multi else [])),  # what each vector stands for: store.layout
         *required(pa.float32(), "norm"),  # before normalisation
         *required(pa.int32(), "n_tokens"),
         *required(pa.bool_(), "truncated"),

@@ -33,12 +33,14 @@ class Prepared:
         n_tokens: int32, shape ``(n,)``: tokens that the model sees, with special tokens, without padding; for
             images the number of patches; 0 if unknown.
         truncated: bool, shape ``(n,)``: the item was longer than the model takes.
+        layouts: For each item what its vectors will stand for (``store.layout``); None: not known.
     """
 
     modality: Modality
     inputs: Inputs
     n_tokens: NDArray[np.int32]
     truncated: NDArray[np.bool_]
+    layouts: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.n_tokens)
@@ -51,6 +53,7 @@ class Prepared:
             inputs={name: v if v is None or isinstance(v, str | int) else v[rows] for name, v in self.inputs.items()},
             n_tokens=self.n_tokens[rows],
             truncated=self.truncated[rows],
+            layouts=None if self.layouts is None else self.layouts[rows],
         )
 
 
@@ -156,6 +159,7 @@ def take(embeddings: Embeddings, items: NDArray[np.int64]) -> Embeddings:
         n_tokens=embeddings.n_tokens[items],
         truncated=embeddings.truncated[items],
         offsets=None if embeddings.offsets is None else vectors.offsets,
+        layouts=None if (layouts := embeddings.layouts) is None else tuple(layouts[item] for item in items.tolist()),
     )
 
 
@@ -170,4 +174,15 @@ def concatenate(parts: Sequence[Embeddings]) -> Embeddings:
         n_tokens=np.concatenate([part.n_tokens for part in parts]),
         truncated=np.concatenate([part.truncated for part in parts]),
         offsets=None if parts[0].offsets is None else vectors.offsets,
+        layouts=joined_layouts(parts),
     )
+
+
+def joined_layouts(parts: Sequence[Embeddings] | Sequence[Prepared]) -> tuple[str, ...] | None:
+    """The layouts of several parts, in order; None where they are not known."""
+    found: list[str] = []
+    for part in parts:
+        if part.layouts is None:
+            return None
+        found += part.layouts
+    return tuple(found)

@@ -13,7 +13,7 @@ from torch import Tensor
 from store.errors import RequestError, WorkError
 from store.ragged import Ragged
 from store.types import Embeddings, EncoderSpec, Precision
-from tasks.encoders.encoder import Inputs, Prepared
+from tasks.encoders.encoder import Inputs, Prepared, joined_layouts
 
 DTYPES: dict[Precision, torch.dtype] = {
     "float32": torch.float32,
@@ -87,6 +87,7 @@ def join(parts: Sequence[Prepared], *, pinned: bool) -> Prepared:
         inputs=inputs,
         n_tokens=np.concatenate([part.n_tokens for part in parts]),
         truncated=np.concatenate([part.truncated for part in parts]),
+        layouts=joined_layouts(parts),
     )
 
 
@@ -177,6 +178,7 @@ def ragged_embeddings(features: Tensor, keep: Tensor, prepared: Prepared, spec: 
         n_tokens=prepared.n_tokens,
         truncated=prepared.truncated,
         offsets=ragged.offsets,
+        layouts=prepared.layouts,
     )
 
 

@@ -110,8 +110,8 @@ def read_multivectors(
     store: EmbeddingStore, encoder: str, corpus: str, modality: Modality, ords: NDArray[np.int32]
 ) -> Ragged:
     """The float32 multi-vectors of the items at these positions, in corpus order."""
-    blocks = store.multivectors(encoder=encoder, corpus=corpus, modality=modality)
-    wanted = Ragged.concatenate(block.take(np.flatnonzero(np.isin(block.ords, ords))) for block in blocks)
+    key = store.key(encoder=encoder, corpus=corpus, modality=modality)
+    wanted = Ragged.concatenate(rows.vectors for rows in store.stored_blocks(key, ords=ords))
     return wanted.with_values(wanted.values.astype(np.float32))
 
 

@@ -20,9 +20,11 @@ from PIL.Image import Image
 from torch import Tensor
 
 from store.errors import RequestError
-from store.types import Embeddings, EncoderSpec
+from store.layout import layout_of_tokens
+from store.types import Embeddings, EncoderSpec, Modality
 from tasks.encoders.adapters.late_interaction import FAMILIES, KINDS, LateInteractionFamily
 from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
+from tasks.encoders.adapters.patch_layout import image_layout
 from tasks.encoders.captions import max_length_of
 from tasks.encoders.checkpoints.checkpoint import base_folder, folder_of, json_file
 from tasks.encoders.checkpoints.related_repositories import adapter_over_pinned_base
@@ -88,6 +90,21 @@ class ColVision(LoadedEncoder):
         if self._family.prefix_attention:
             batch["token_type_ids"] = torch.zeros_like(batch["input_ids"])
         return batch, np.minimum(lengths, self._max_length), lengths > self._max_length
+
+    def layouts(self, modality: Modality, inputs: Inputs) -> tuple[str, ...] | None:
+        """The grids of patches of images, the tokens of captions; none for a Bi model, which has one vector."""
+        if self.spec.vectors == "single":
+            return None
+        batch: Any = inputs
+        kept = zip(batch["input_ids"], batch["attention_mask"].bool(), strict=True)
+        tokens = [self._processor.tokenizer.convert_ids_to_tokens(ids[mask].tolist()) for ids, mask in kept]
+        if modality == "caption":
+            return tuple(layout_of_tokens(each) for each in tokens)
+        merge = getattr(self._processor.image_processor, "merge_size", 1)
+        sizes = batch.get("image_grid_thw")
+        grids = [None] * len(tokens) if sizes is None else [(h // merge, w // merge) for _, h, w in sizes.tolist()]
+        token = str(self._processor.image_token)
+        return tuple(image_layout(each, token, grid=grid) for each, grid in zip(tokens, grids, strict=True))
 
     def embed(self, prepared: Prepared) -> Embeddings:
         """The projected last hidden states without padding, normalised; for a Bi model its pooled vector."""

@@ -73,6 +73,10 @@ class LoadedEncoder:
         """The model's inputs for captions in their template, their numbers of tokens, and which were truncated."""
         raise NotImplementedError
 
+    def layouts(self, _modality: Modality, _inputs: Inputs) -> tuple[str, ...] | None:
+        """For each item what its vectors stand for; None where an item has one vector."""
+        return None
+
     def prepare_images(self, images: Sequence[Image]) -> Prepared:
         """Pixels as the checkpoint's own preprocessing makes them."""
         rgb = in_rgb(images)
@@ -83,6 +87,7 @@ class LoadedEncoder:
             inputs=inputs,
             n_tokens=self._patches(inputs, len(images)).astype(np.int32),
             truncated=np.zeros(len(images), dtype=np.bool_),
+            layouts=self.layouts("image", inputs),
         )
 
     def prepare_captions(self, captions: Sequence[str]) -> Prepared:
@@ -96,7 +101,11 @@ class LoadedEncoder:
         with self._tokenizing:
             inputs, n_tokens, truncated = self.tokens(texts)
         return Prepared(
-            modality="caption", inputs=inputs, n_tokens=np.asarray(n_tokens, dtype=np.int32), truncated=truncated
+            modality="caption",
+            inputs=inputs,
+            n_tokens=np.asarray(n_tokens, dtype=np.int32),
+            truncated=truncated,
+            layouts=self.layouts("caption", inputs),
         )
 
     def embed(self, prepared: Prepared) -> Embeddings:

@@ -54,6 +54,27 @@ def pair_scores(captions: Ragged, image: NDArray[np.floating], device: str) -> N
     return scores
 
 
+def token_similarities(
+    caption: NDArray[np.floating], image: NDArray[np.floating]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The cosine of every token with every patch, and that with its best patch as in the score of the pair.
+
+    Args:
+        caption: Unit vectors, shape ``(n_tokens, dim)``.
+        image: Unit vectors, shape ``(n_patches, dim)``.
+
+    Returns:
+        float32, shapes ``(n_tokens, n_patches)`` and ``(n_tokens,)``. The second, added up in order, is bit for bit the
+        score of :func:`pair_scores`.
+    """
+    tokens = torch.from_numpy(np.ascontiguousarray(caption, dtype=np.float32))
+    patches = _stacked([image], "cpu")
+    best = _best_patch(_padded(tokens), patches, _product_bytes("cpu"))[0, : len(tokens)]
+    cosines: NDArray[np.float32] = (tokens @ patches[0, : len(image)].T).numpy()
+    shares: NDArray[np.float32] = best.numpy()
+    return cosines, shares
+
+
 def image_as_query_scores(
     images: Blocks, captions: Ragged, *, n_images: int, device: str, memory_bytes: int, advance: Advance = ignore
 ) -> NDArray[np.float32]:

@@ -1,0 +1,62 @@
+"""The stored layout of late-interaction vectors names the patches and tokens that the model was given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from store.layout import grids_of, tokens_of
+from store.types import EncoderSpec
+from tasks.encoders import encode_captions, encode_images, load_encoder
+from tests.encoders.families.colvision import PATCH
+
+IMAGES = [Image.new("RGB", size, "red") for size in ((56, 56), (112, 56), (90, 140))]
+
+
+@pytest.mark.parametrize("name", ["colpali", "colqwen2", "colqwen2.5", "colsmol"])
+def test_layouts_fit_the_vectors_and_cover_the_image(name: str, family: Callable[[str], EncoderSpec]) -> None:
+    encoder = load_encoder(family(name), device="cpu")
+    embeddings = encode_images(encoder, IMAGES)
+    assert embeddings.layouts is not None
+    for image, layout, count in zip(IMAGES, embeddings.layouts, embeddings.counts.tolist(), strict=True):
+        grids = grids_of(layout)
+        assert grids, f"{name}: no grid for {image.size}"
+        assert all(grid.first >= 0 and grid.first + grid.rows * grid.columns <= count for grid in grids)
+        area = sum(((box := grid.boxes())[:, 2] - box[:, 0]) @ (box[:, 3] - box[:, 1]) for grid in grids)
+        assert area == pytest.approx(2 if len(grids) > 1 else 1)  # tiles, and the whole image once more
+    captions = encode_captions(encoder, ["a red bus", "a bus"])
+    assert captions.layouts is not None
+    for text, layout, count in zip(["a red bus", "a bus"], captions.layouts, captions.counts.tolist(), strict=True):
+        tokens = tokens_of(layout)
+        assert len(tokens) == count
+        assert "bus" in "".join(tokens), text
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", ["colpali", "colqwen2", "colqwen2.5"])
+def test_grids_are_those_of_colpali_engines_similarity_maps(name: str, family: Callable[[str], EncoderSpec]) -> None:
+    import torch
+    from colpali_engine.interpretability import get_similarity_maps_from_embeddings
+
+    encoder: Any = load_encoder(family(name), device="cpu")
+    processor = encoder._processor
+    batch = processor.process_images(IMAGES)
+    mask = processor.get_image_mask(batch)
+    images = encode_images(encoder, IMAGES)
+    query = torch.from_numpy(encode_captions(encoder, ["a red bus"]).values)
+    assert images.layouts is not None and images.offsets is not None
+    for row, image in enumerate(IMAGES):
+        [grid] = grids_of(images.layouts[row])
+        size = PATCH if name == "colpali" else encoder.modules[0].spatial_merge_size
+        n_patches = processor.get_n_patches(image.size, size)
+        vectors = torch.from_numpy(images.values[images.offsets[row] : images.offsets[row + 1]])
+        kept = mask[row][batch["attention_mask"][row].bool()]
+        [theirs] = get_similarity_maps_from_embeddings(vectors[None], query[None], n_patches, kept[None])
+        ours = (query @ vectors[grid.first : grid.first + grid.rows * grid.columns].T).reshape(
+            -1, grid.rows, grid.columns
+        )
+        np.testing.assert_allclose(theirs.numpy().swapaxes(1, 2), ours.numpy(), atol=1e-6)
