@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +39,11 @@ class Grid(NamedTuple):
     top: float = 0.0
     width: float = 1.0
     height: float = 1.0
+
+    @property
+    def vectors(self) -> slice:
+        """Positions of its vectors among those of the image."""
+        return slice(self.first, self.first + self.rows * self.columns)
 
     def boxes(self) -> NDArray[np.float64]:
         """Left, top, right and lower edge of every patch as shares of the image, shape ``(rows × columns, 4)``.
@@ -94,7 +100,51 @@ def layout_fault(layout: str, n_vectors: int) -> str | None:
     if parts and isinstance(parts[0], str):
         return None if len(parts) == n_vectors else f"{len(parts)} tokens for {n_vectors} vectors"
     for grid in grids_of(layout):
-        last = grid.first + grid.rows * grid.columns
-        if grid.first < 0 or last > n_vectors:
-            return f"a grid of vectors {grid.first} to {last} for {n_vectors} vectors"
+        if grid.first < 0 or grid.vectors.stop > n_vectors:
+            return f"a grid of vectors {grid.first} to {grid.vectors.stop} for {n_vectors} vectors"
     return None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Explanation:
+    """The score of one caption with one image by one encoder.
+
+    Attributes:
+        encoder: Name.
+        corpus: Name.
+        caption_id: Id of the caption.
+        image_id: Id of the image.
+        text: The caption; empty where only its id is stored.
+        sha: Hash of the image's bytes, the key of its thumbnail; empty where unknown.
+        tokens: Of the caption, one per vector.
+        shares: float32, shape ``(n_tokens,)``: cosine with the best vector of the image; they add up to the score.
+        similarities: float32, shape ``(n_tokens, n_vectors)``: cosine with every vector of the image.
+        grids: Which vectors are patches, and where; the others stand for special tokens.
+    """
+
+    encoder: str
+    corpus: str
+    caption_id: str
+    image_id: str
+    text: str
+    sha: str
+    tokens: tuple[str, ...]
+    shares: NDArray[np.float32]
+    similarities: NDArray[np.float32]
+    grids: tuple[Grid, ...]
+
+    @property
+    def score(self) -> float:
+        """The score of the pair."""
+        return float(np.add.reduceat(self.shares, [0])[0])
+
+    def best_boxes(self) -> NDArray[np.float64]:
+        """Where every token matches best, shape ``(n_tokens, 4)``: left, top, right, lower edge as shares of the image.
+
+        Of the patches that are equally close the first one; NaN where a special token is closest.
+        """
+        boxes = np.full((self.similarities.shape[1], 4), np.nan)
+        for grid in self.grids:
+            boxes[grid.vectors] = grid.boxes()
+        found: NDArray[np.float64] = boxes[self.similarities.argmax(axis=1)]
+        return found

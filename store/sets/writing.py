@@ -145,7 +145,7 @@ def to_rows(
     }
     layouts = None
     if "vectors" in schema.names:
-        layouts = columns["layout"] = layouts_of(block).take(pa.array(chosen))
+        layouts = columns["layout"] = layouts_of(block).take(chosen)
         columns["vectors"] = pa.ListArray.from_arrays(pa.array(vectors.offsets, pa.int32()), flat)
         columns["n_vectors"] = pa.array(vectors.counts.astype(np.int32))
     else:

@@ -6,62 +6,15 @@ closest (ColPali, Faysse et al. 2024). So it falls into one share per token, and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from store import EmbeddingStore
 from store.errors import RequestError, did_you_mean
-from store.layout import Grid, grids_of, tokens_of
+from store.layout import Explanation, grids_of, tokens_of
 from store.schema import texts
 from store.types import Modality
 from tasks.scoring.late_interaction.products import token_similarities
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Explanation:
-    """The score of one caption with one image by one encoder.
-
-    Attributes:
-        encoder: Name.
-        corpus: Name.
-        caption_id: Id of the caption.
-        image_id: Id of the image.
-        text: The caption; empty where only its id is stored.
-        sha: Hash of the image's bytes, the key of its thumbnail; empty where unknown.
-        tokens: Of the caption, one per vector.
-        shares: float32, shape ``(n_tokens,)``: cosine of every token with its best patch; they add up to the score.
-        cosines: float32, shape ``(n_tokens, n_patches)``: with every vector of the image.
-        grids: Which vectors are patches, and where; the others stand for special tokens.
-    """
-
-    encoder: str
-    corpus: str
-    caption_id: str
-    image_id: str
-    text: str
-    sha: str
-    tokens: tuple[str, ...]
-    shares: NDArray[np.float32]
-    cosines: NDArray[np.float32]
-    grids: tuple[Grid, ...]
-
-    @property
-    def score(self) -> float:
-        """The score of the pair."""
-        return float(np.add.reduceat(self.shares, [0])[0])
-
-    def best_boxes(self) -> NDArray[np.float64]:
-        """Where every token matches best, shape ``(n_tokens, 4)``: left, top, right, lower edge as shares of the image.
-
-        Of the patches that are equally close the first one; NaN where a special token is closest.
-        """
-        boxes = np.full((self.cosines.shape[1], 4), np.nan)
-        for grid in self.grids:
-            boxes[grid.first : grid.first + grid.rows * grid.columns] = grid.boxes()
-        found: NDArray[np.float64] = boxes[self.cosines.argmax(axis=1)]
-        return found
 
 
 def explain_pair(store: EmbeddingStore, *, encoder: str, corpus: str, caption: str, image: str) -> Explanation:
@@ -105,7 +58,7 @@ def explain_pair(store: EmbeddingStore, *, encoder: str, corpus: str, caption: s
         [rows] = store.stored_blocks(key, ords=np.array([position], dtype=np.int32))
         vectors[modality] = rows.vectors.values.astype(np.float32)
         layouts[modality] = "" if rows.layouts is None else str(rows.layouts[0].as_py())
-    cosines, shares = token_similarities(vectors["caption"], vectors["image"])
+    similarities, shares = token_similarities(vectors["caption"], vectors["image"])
     tokens = tokens_of(layouts["caption"]) or tuple(f"token {n}" for n in range(1, len(shares) + 1))
     return Explanation(
         encoder=spec.name,
@@ -116,6 +69,6 @@ def explain_pair(store: EmbeddingStore, *, encoder: str, corpus: str, caption: s
         sha=stored.images["sha"][positions["image"]].as_py() or "",
         tokens=tokens,
         shares=shares,
-        cosines=cosines,
+        similarities=similarities,
         grids=grids_of(layouts["image"]),
     )

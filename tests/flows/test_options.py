@@ -12,6 +12,7 @@ import re
 import shlex
 import shutil
 import webbrowser
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -81,6 +82,7 @@ SELECTED = {"corpora": "shapes-winoground", "encoders": "tiny-clip-plain"}
 SUITE = "{suite}"
 THEIRS = f"import --corpus {SHAPES} --encoder theirs --images {{images}}"  # "earlier" is stored with other images
 SEARCH = f"search 'a red circle' --encoder tiny-clip --corpus {SHAPES}"
+EXPLAIN = f"explain --encoder tiny-colpali --corpus {SHAPES} --query {{caption}} --item {{item}}"
 CASES: dict[str, dict[str, Case]] = {
     "demo": {},
     "run": {
@@ -180,6 +182,14 @@ CASES: dict[str, dict[str, Case]] = {
         "index": Case(SEARCH, "--index", refused="has 12 rows; below 256 exact search is faster"),
         **_configured(SEARCH, html="{tmp}/f.html", open="", device="cpu:0", format="json"),
     },
+    "explain": {
+        "encoder": Case(EXPLAIN.replace("tiny-colpali", "tiny-clip"), "", refused="one vector per item"),
+        "corpus": Case(EXPLAIN.replace(f"--corpus {SHAPES}", ""), "--corpus other", refused="'other'"),
+        "query": Case(EXPLAIN, "--query nobody", refused="caption 'nobody' is not in corpus"),
+        "item": Case(EXPLAIN, "--item nothing", refused="image 'nothing' is not in corpus"),
+        "to": Case(EXPLAIN, "--to {tmp}/f.json"),
+        "format": Case(EXPLAIN, "--format json"),
+    },
     "rerank": {
         "first": Case(f"rerank {STORED} --second tiny-colpali", "--first tiny-clip", without="--first tiny-clip-plain"),
         "second": Case(
@@ -243,6 +253,7 @@ for command, column in {
     "results": "value",
     "query": "two",
     "search": "score",
+    "explain": "share",
     "list": "name",
     "check": "check",
     "corpora ids": "id",
@@ -335,6 +346,8 @@ def files(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "other": second,
         "report": str(report),
         "run": texts(store.rows("watched")["run"])[0],
+        "caption": texts(store.corpus(SHAPES).captions["id"])[0],
+        "item": texts(store.corpus(SHAPES).images["id"])[0],
     }
 
 
@@ -473,23 +486,10 @@ def test_every_command_works_in_the_workspace_that_is_named(
 
     monkeypatch.setattr(flows.execution, "start", start)
     monkeypatch.setenv("CAPIM_WORKSPACE", "/elsewhere")
-    placeholders = (
-        "tmp",
-        "images",
-        "captions",
-        "manifest",
-        "imports",
-        "set",
-        "other",
-        "small",
-        "suite",
-        "picture",
-        "metric",
-    )
-    given = dict.fromkeys(placeholders, "x")
+    given: dict[str, str] = defaultdict(lambda: "x")
     cases = [*CASES[command].values()] or [Case(command, "")]
     case = next((each for each in cases if not each.refused and "{suite}" not in each.option), cases[0])
-    words = shlex.split(f"{case.words} {case.option}".format(**given))
+    words = shlex.split(f"{case.words} {case.option}".format_map(given))
     assert cli.main([*words, "--workspace", str(tmp_path / "here")]) in (1, 2)
     message = capsys.readouterr().err
     assert str(tmp_path / "here") in message

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -142,8 +143,9 @@ def test_a_corpus_must_be_stored_before_its_embeddings(store, make_corpus, make_
         store.put(make_key(corpus, spec), spec, make_block(corpus, spec, range(3)))
 
 
-@given(st.integers(0, 31), st.sampled_from(["ords", "norms", "n_tokens", "truncated", "vector"]))
+@given(st.integers(0, 31), st.sampled_from(["ords", "norms", "n_tokens", "truncated", "layout", "vector"]))
 def test_any_single_flipped_bit_changes_the_checksum(bit, where):
+    layout = bytearray(b'["a","red","bus"]')
     fields = {
         "ords": np.array([5], np.int32),
         "norms": np.array([1.25], np.float32),
@@ -152,14 +154,20 @@ def test_any_single_flipped_bit_changes_the_checksum(bit, where):
     }
     vector = np.linspace(-1, 1, 8, dtype=np.float32)[None]
     offsets = np.array([0, 1])
-    before = row_checksums(vector, offsets, row_seeds(**fields))
+
+    def checksum():
+        return row_checksums(vector, offsets, row_seeds(**fields, layouts=pa.array([layout.decode("latin-1")])))
+
+    before = checksum()
     if where == "truncated":
         fields["truncated"] = ~fields["truncated"]
     elif where == "vector":
         vector.view(np.uint32)[0, bit % 8] ^= np.uint32(1 << bit)
+    elif where == "layout":
+        layout[bit % len(layout)] ^= 1 << bit % 7
     else:
         fields[where].view(np.uint32)[0] ^= np.uint32(1 << bit)
-    assert row_checksums(vector, offsets, row_seeds(**fields)) != before
+    assert checksum() != before
 
 
 def test_empty_embeddings_are_no_block_of_rows(store, make_corpus, make_spec, make_key):

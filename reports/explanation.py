@@ -1,0 +1,194 @@
+"""Pages and pictures of why a caption and an image match (``capim explain``)."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from reports import format as show
+from reports.destination import write_files
+from reports.elements.gallery import Grid, Hit
+from reports.elements.page import Report, Section
+from reports.elements.thumbnails import data_uris
+from reports.render import render_html
+from store.errors import RequestError
+from store.layout import Explanation
+from store.types import digest16
+
+SUFFIXES = (".html", ".png", ".json")
+_SIDE = 256  # pixels of the longer side of a map; smaller pictures are enlarged
+_VEIL = 215  # of 255: how much of a patch is covered that is least similar
+_MARGIN, _LINE = 8, 20  # pixels, of a sheet of maps
+_ALL = "all tokens"
+
+
+def write_explanation(target: Path, explanations: Sequence[Explanation], picture: bytes | None) -> Path:
+    """Writes the explanations of one pair by several encoders as a page, a picture or data; returns the path.
+
+    Args:
+        target: The suffix is one of ``SUFFIXES``.
+        explanations: Of the same caption and image, one per encoder.
+        picture: The image, encoded; None where the store has no thumbnail of it: the maps are drawn on white.
+
+    Raises:
+        RequestError: Another suffix.
+        WorkError: The file cannot be written.
+    """
+    if target.suffix not in SUFFIXES:
+        raise RequestError(f"{target}: give a file that ends in {', '.join(SUFFIXES)}")
+    image = _opened(picture)
+    if target.suffix == ".json":
+        contents: str | bytes = json.dumps([as_data(each) for each in explanations], indent=1, ensure_ascii=False)
+    elif target.suffix == ".png":
+        contents = _encoded(_sheet(explanations, image))
+    else:
+        contents = render_html(_page(explanations, image))
+    write_files(target.parent, {target.name: contents})
+    return target
+
+
+def as_data(explanation: Explanation) -> dict[str, object]:
+    """An explanation as plain values: of every token its share, its best box and its similarity with every patch."""
+    boxes = explanation.best_boxes()
+    return {
+        **{
+            name: getattr(explanation, name)
+            for name in ("encoder", "corpus", "caption_id", "image_id", "text", "score")
+        },
+        "grids": [grid._asdict() for grid in explanation.grids],
+        "tokens": [
+            {
+                "token": token,
+                "share": float(share),
+                "best_box": None if np.isnan(box).any() else box.tolist(),
+                "similarities": row.tolist(),
+            }
+            for token, share, box, row in zip(
+                explanation.tokens, explanation.shares, boxes, explanation.similarities, strict=True
+            )
+        ],
+    }
+
+
+def token_words(token: str) -> str:
+    """A token as a reader knows it: without the marks of a tokenizer for a space.
+
+    Examples:
+        >>> token_words("▁bus"), token_words("Ġ"), token_words("</w>")
+        ('bus', 'space', '</w>')
+    """
+    return token.replace("▁", " ").replace("Ġ", " ").strip() or "space"
+
+
+def share_map(explanation: Explanation) -> NDArray[np.float32]:
+    """Of every vector of the image the sum of the shares of the tokens that match it best, shape ``(n_vectors,)``."""
+    best = explanation.similarities.argmax(axis=1)
+    return np.bincount(best, weights=explanation.shares, minlength=explanation.similarities.shape[1]).astype(np.float32)
+
+
+def draw_map(image: Image.Image, explanation: Explanation, values: NDArray[np.float32]) -> Image.Image:
+    """The image under a white veil, which is open at the patch with the highest value and closed at the lowest."""
+    scale = _SIDE / max(image.size)
+    drawn = image.convert("RGB").resize(
+        (round(image.width * scale), round(image.height * scale)), Image.Resampling.BICUBIC
+    )
+    patches = [
+        (float(value), box)
+        for grid in explanation.grids
+        for value, box in zip(values[grid.vectors], grid.boxes(), strict=True)
+    ]
+    if not patches:
+        return drawn
+    lowest, highest = min(value for value, _ in patches), max(value for value, _ in patches)
+    veil = Image.new("L", drawn.size, _VEIL)
+    pen = ImageDraw.Draw(veil)
+    size = np.tile(drawn.size, 2)
+    for value, box in patches:
+        shade = 0 if highest <= lowest else round(_VEIL * (highest - value) / (highest - lowest))
+        left, top, right, bottom = np.round(box * size).astype(int).tolist()
+        pen.rectangle((left, top, right - 1, bottom - 1), fill=shade)
+    drawn.paste("white", mask=veil)
+    return drawn
+
+
+def _maps(explanation: Explanation, image: Image.Image) -> list[tuple[str, str, Image.Image]]:
+    """Name, share and map of all tokens together and of every token."""
+    score = explanation.score
+    maps = [(_ALL, show.number(score, 3), draw_map(image, explanation, share_map(explanation)))]
+    for token, share, row in zip(explanation.tokens, explanation.shares, explanation.similarities, strict=True):
+        text = f"{show.number(float(share), 3)} ({show.number(100 * float(share) / score, 1)} %)"
+        maps.append((token_words(token), text, draw_map(image, explanation, row)))
+    return maps
+
+
+def _page(explanations: Sequence[Explanation], image: Image.Image) -> Report:
+    sections = []
+    pictures = {"image": _encoded(image)}
+    for number, each in enumerate(explanations):
+        hits = []
+        for place, (name, share, drawn) in enumerate(_maps(each, image)):
+            key = f"map-{number}-{place}"
+            pictures[key] = _encoded(drawn)
+            hits.append(Hit(rank=name, label=f"where {name!r} matches", thumbnail=key, score=share, right=False))
+        where = "" if each.grids else " The store does not know which vectors are patches, so there are no maps."
+        block = Grid(
+            id=f"maps-{number}",
+            caption=each.text or each.caption_id,
+            thumbnail="image",
+            hits=tuple(hits),
+            note=f"Score {show.number(each.score, 4)}: the sum over the tokens of the similarity with the closest "
+            "vector of the image. A map is clear where the image is close to the token; that of all tokens adds up the "
+            f"shares of the tokens that match a patch best. Vectors of special tokens are on no map.{where}",
+        )
+        sections.append(Section(id=f"encoder-{number}", title=each.encoder, lead="", blocks=(block,)))
+    first = explanations[0]
+    return Report(
+        title="Why it matches",
+        subtitle=f"{first.caption_id} with {first.image_id}, {first.corpus}",
+        facts=tuple((each.encoder, show.number(each.score, 4)) for each in explanations),
+        sections=tuple(sections),
+        thumbnails=data_uris(pictures),
+        colophon="Made by capim from stored embeddings.",
+        sources=digest16([[each.encoder, each.caption_id, each.image_id, each.score] for each in explanations]),
+    )
+
+
+def _sheet(explanations: Sequence[Explanation], image: Image.Image) -> Image.Image:
+    """All maps in one picture: a row per encoder, broken after six maps."""
+    rows: list[list[tuple[str, str, Image.Image]]] = []
+    titles: list[str] = []
+    for each in explanations:
+        maps = _maps(each, image)
+        for start in range(0, len(maps), 6):
+            rows.append(maps[start : start + 6])
+            titles.append(f"{each.encoder}: {each.text or each.caption_id}" if not start else "")
+    wide, high = max(m.width for row in rows for *_, m in row), max(m.height for row in rows for *_, m in row)
+    step = high + 3 * _LINE + _MARGIN
+    sheet = Image.new("RGB", (max(map(len, rows)) * (wide + _MARGIN) + _MARGIN, len(rows) * step + _MARGIN), "white")
+    pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(14)
+    for line, (row, title) in enumerate(zip(rows, titles, strict=True)):
+        top = _MARGIN + line * step
+        pen.text((_MARGIN, top), title, fill="black", font=font)
+        for column, (name, share, drawn) in enumerate(row):
+            left = _MARGIN + column * (wide + _MARGIN)
+            sheet.paste(drawn, (left, top + _LINE))
+            pen.text((left, top + _LINE + high), f"{name}\n{share}", fill="black", font=font)
+    return sheet
+
+
+def _opened(picture: bytes | None) -> Image.Image:
+    return (
+        Image.new("RGB", (_SIDE, _SIDE), "white") if picture is None else Image.open(io.BytesIO(picture)).convert("RGB")
+    )
+
+
+def _encoded(image: Image.Image) -> bytes:
+    target = io.BytesIO()
+    image.save(target, "PNG")
+    return target.getvalue()

@@ -1,0 +1,106 @@
+"""Why a caption and an image match: shares of tokens add up to the stored score, and maps point at what is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from flows.cli import main
+from store import EmbeddingStore
+from store.errors import RequestError
+from store.ragged import Ragged
+from tasks.diagnosis.explanation import explain_pair
+from tasks.scoring.late_interaction.products import pair_scores, token_similarities
+from tests.benchmarks.pointing import pointing_game
+
+CORPUS = "shapes-sample12"
+
+
+@pytest.fixture(scope="session")
+def store(small_demo: Path) -> EmbeddingStore:
+    return EmbeddingStore.open(small_demo / "store")
+
+
+def test_shares_add_up_to_every_stored_score(store: EmbeddingStore) -> None:
+    images = store.items(CORPUS, "image")["id"].to_pylist()
+    for row in store.outcomes(encoder="tiny-colpali", corpus=CORPUS, protocol="t2i/all").slice(0, 20).to_pylist():
+        for ord_, score in list(zip(row["top_ords"], row["top_scores"], strict=True))[:3]:
+            found = explain_pair(
+                store, encoder="tiny-colpali", corpus=CORPUS, caption=row["query_id"], image=str(images[ord_])
+            )
+            assert found.score == pytest.approx(score, rel=1e-6)
+            assert len(found.tokens) == len(found.shares) == len(found.similarities)
+            assert found.similarities.max(axis=1) == pytest.approx(found.shares, abs=1e-6)
+            [grid] = found.grids
+            assert (grid.rows, grid.columns) == (4, 4)
+
+
+def _pooled(vectors: np.ndarray) -> np.ndarray:
+    means = vectors[: len(vectors) // 3 * 3].reshape(-1, 3, vectors.shape[1]).mean(axis=1)
+    return np.asarray(means / np.linalg.norm(means, axis=1, keepdims=True), np.float32)
+
+
+def _quantised(vectors: np.ndarray) -> np.ndarray:
+    scale = np.abs(vectors).max() / 127
+    return np.asarray(np.round(vectors / scale).astype(np.int8) * scale, np.float32)
+
+
+@pytest.mark.parametrize("change", [np.asarray, _pooled, _quantised], ids=["ragged", "pooled", "quantised"])
+def test_shares_add_up_for_any_vectors(change: Callable[[np.ndarray], np.ndarray]) -> None:
+    generator = np.random.default_rng(3)
+    for n_tokens, n_patches in ((1, 3), (7, 16), (40, 1030), (17, 31)):
+        caption, image = (generator.normal(size=(n, 128)).astype(np.float32) for n in (n_tokens, n_patches))
+        caption, image = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (caption, image))
+        image = np.ascontiguousarray(change(image))
+        similarities, shares = token_similarities(caption, image)
+        assert similarities.shape == (n_tokens, len(image))
+        [score] = pair_scores(Ragged.of([caption]), image, "cpu")
+        assert np.add.reduceat(shares, [0])[0] == score
+        assert float(shares.astype(np.float64).sum()) == pytest.approx(float(score), rel=1e-6)
+
+
+def test_maps_point_at_the_thing_that_a_token_names(store: EmbeddingStore) -> None:
+    game = pointing_game(store, encoder="tiny-colpali", corpus=CORPUS)
+    assert game.n_images == 12
+    assert game.difference.low is not None
+    assert game.difference.low > 0
+    assert game.hits > 2 * game.any_patch
+
+
+@pytest.mark.parametrize("suffix", [".html", ".png", ".json"])
+def test_the_command_writes_a_page_a_picture_and_data(small_demo: Path, suffix: str, tmp_path: Path) -> None:
+    target = tmp_path / f"maps{suffix}"
+    store = EmbeddingStore.open(small_demo / "store")
+    caption, image = (str(store.items(CORPUS, modality)["id"][1]) for modality in ("caption", "image"))
+    pair = ["--encoder", "tiny-colpali", "--corpus", CORPUS, "--query", caption, "--item", image]
+    assert main(["explain", *pair, "--to", str(target), "--workspace", str(small_demo)]) == 0
+    if suffix == ".json":
+        [found] = json.loads(target.read_text())
+        assert sum(token["share"] for token in found["tokens"]) == pytest.approx(found["score"], rel=1e-6)
+        assert all(len(token["similarities"]) >= 16 for token in found["tokens"])
+    elif suffix == ".png":
+        with Image.open(target) as picture:
+            assert picture.width > 1000
+    else:
+        page = target.read_text()
+        assert "Why it matches" in page
+        assert page.count("<use href=") > len(found_tokens(store, caption))
+
+
+def found_tokens(store: EmbeddingStore, caption: str) -> tuple[str, ...]:
+    image = str(store.items(CORPUS, "image")["id"][0])
+    return explain_pair(store, encoder="tiny-colpali", corpus=CORPUS, caption=caption, image=image).tokens
+
+
+def test_all_faults_of_a_request_come_together(store: EmbeddingStore) -> None:
+    with pytest.raises(RequestError) as error:
+        explain_pair(store, encoder="tiny-clip", corpus=CORPUS, caption="nobody", image="nothing")
+    one_vector, caption, image = error.value.faults
+    assert "has one vector per item" in one_vector
+    assert "caption 'nobody' is not in corpus 'shapes-sample12'; " in caption
+    assert "image ids begin with 'scene-" in image
