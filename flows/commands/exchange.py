@@ -1,4 +1,4 @@
-"""`import`, `query`, `search`: data into the store, and answers from it."""
+"""`import`, `query`, `search`, `explain`: data into the store, and answers from it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import argparse
 import sys
 import tempfile
 import webbrowser
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.commands.declare import config_options, declare, refuse_unused
 from flows.commands.output import link, plain, show_rows
 from flows.commands.parser import names
-from flows.commands.workspace import open_store, unknown_texts
+from flows.commands.workspace import corpus_in, open_store, unknown_texts
 from store.errors import RequestError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ IMPORTS = {
 
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
-    """Add the commands that import, query and search."""
+    """Add the commands that import, query, search and explain."""
     parser = declare(commands, common, "import", import_)
     parser.add_argument("--corpus", help="a stored corpus, a name (capim list corpora), a folder or a TOML file")
     parser.add_argument("--encoder", help="name of the model that made the embeddings or the outcomes")
@@ -86,6 +87,20 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
         "--open", action="store_true", help="open that gallery in the browser (without --html: from a temporary file)"
     )
     parser.add_argument("--device", default="auto", help="device that encodes the query (default: auto)")
+
+    parser = declare(commands, common, "explain", explain, rows=True)
+    parser.add_argument(
+        "--encoder", type=names, required=True, metavar="X,Y", help="late-interaction encoders in the store"
+    )
+    parser.set_defaults(format=None)
+    parser.add_argument("--corpus", required=True, help="name, path or fingerprint of a corpus in the store")
+    parser.add_argument(
+        "--query", required=True, metavar="ID", help="id of a caption (capim corpora ids … --modality caption)"
+    )
+    parser.add_argument("--item", required=True, metavar="ID", help="id of an image (capim corpora ids …)")
+    parser.add_argument(
+        "--to", metavar="F", help="write maps over the image: a page (.html), a picture (.png) or all values (.json)"
+    )
 
 
 def import_(args: argparse.Namespace) -> None:
@@ -211,3 +226,42 @@ def search(args: argparse.Namespace) -> int:
     if args.open and page is not None and not webbrowser.open(page.resolve().as_uri()):
         sys.stderr.write("no browser was found; open the page by hand\n")
     return 0 if args.html else show_rows(args, found.rows, columns=FOUND_COLUMNS, keep=FOUND_COLUMNS)
+
+
+def explain(args: argparse.Namespace) -> int:
+    """Show the share of every token in the score of a caption with an image, and where in the image it matches.
+
+    The score of a late-interaction encoder is a sum over the tokens of the caption; the shares add up to it. With
+    --to, a map over the image for every token, several encoders below each other.
+
+    Example: capim explain --encoder tiny-colpali --corpus shapes --query scene-00000-0 --item scene-00000
+    """
+    from reports.explanation import SUFFIXES, token_words, write_explanation
+    from tasks.runtime.explanation import explain_pair
+
+    if args.to:
+        refuse_unused(args, "with --to", format="--format", columns="--columns", wide="--wide")
+        if Path(args.to).suffix not in SUFFIXES:
+            raise RequestError(f"--to {args.to}: the file must end in {', '.join(SUFFIXES)}")
+    store = open_store(args.workspace)
+    row = corpus_in(store, args.corpus)
+    corpus = str(row["fingerprint"])
+    explained = [
+        explain_pair(store, encoder=encoder, corpus=corpus, caption=args.query, image=args.item)
+        for encoder in args.encoder
+    ]
+    if args.to:
+        picture = store.thumbnails([explained[0].sha]).get(explained[0].sha)
+        sys.stdout.write(f"{link(str(write_explanation(Path(args.to), explained, picture)), sys.stdout)}\n")
+        return 0
+    rows = []
+    for each in explained:
+        for token, share, box in zip(each.tokens, each.shares.tolist(), each.best_boxes().tolist(), strict=True):
+            if isnan(box[0]):
+                where = "a special token"
+            else:
+                left, top, right, bottom = (round(100 * edge) for edge in box)
+                where = f"{left}-{right} % across, {top}-{bottom} % down"
+            rows.append({"encoder": each.encoder, "token": token_words(token), "share": share, "best_match": where})
+        rows.append({"encoder": each.encoder, "token": "all", "share": each.score, "best_match": None})
+    return show_rows(args, rows)

@@ -14,7 +14,7 @@ from flows.cli import main
 from store import EmbeddingStore
 from store.errors import RequestError
 from store.ragged import Ragged
-from tasks.diagnosis.explanation import explain_pair
+from tasks.runtime.explanation import explain_pair
 from tasks.scoring.late_interaction.products import pair_scores, token_similarities
 from tests.benchmarks.pointing import pointing_game
 
