@@ -125,8 +125,7 @@ class EmbeddingStore:
 
     def missing(self, key: SetKey, n_items: int) -> NDArray[np.int32]:
         """Positions of the corpus, of ``n_items`` items, that have no row in a set yet, ascending."""
-        state = self.sealed(key)
-        if state is not None and state.n_rows == n_items:
+        if (state := self.sealed(key)) is not None and state.n_rows == n_items:
             return np.empty(0, dtype=np.int32)
         ords = self._writer(key).missing()
         return ords[ords < n_items]

@@ -67,12 +67,7 @@ def canonical_json(value: object) -> str:
 
 
 def digest16(value: object) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of a value's canonical JSON.
-
-    Examples:
-        >>> digest16({"a": 1})
-        '015abd7f5cc57a2d'
-    """
+    """The first 16 hexadecimal digits of the SHA-256 of a value's canonical JSON."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
 
 
