@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from store import EmbeddingStore
+from store.schema import JUDGED
 from store.types import EvalProtocol
 from tasks.diagnosis.ablations.devices import device_rows
 from tasks.diagnosis.analysis_input import AnalysisInput
@@ -77,5 +78,5 @@ def diagnose_corpus(
 
 
 def is_diagnosed(protocol: EvalProtocol) -> bool:
-    """Whether a protocol is analysed: the headline of either direction, pairs, and all quadruples together."""
-    return protocol.id in (*DIRECTIONS, "winoground") or protocol.direction == "pairs"
+    """Whether a protocol is analysed: the headline of either direction, pairs, and all quadruples or judged queries."""
+    return protocol.id in (*DIRECTIONS, "winoground", f"t2i/{JUDGED}") or protocol.direction == "pairs"

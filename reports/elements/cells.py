@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from reports import format as show
 from reports.elements.page import Bar, Cell, Mark
 from reports.elements.tables import ColumnOf, absent, numbers, value
-from reports.rows.report_data import SMALLER_IS_BETTER, ReportData, Row, is_own
+from reports.rows.report_data import ReportData, Row, is_own
 
 UNITS = frozenset(  # metrics of analyses that are not fractions
     {"skewness", "score margin", "negative log likelihood", "mean cosine", "distance of the centres"}
 )
-NOT_FRACTIONS = SMALLER_IS_BETTER | {"RSUM"}  # ranks, and points 0..600
+NOT_FRACTIONS = frozenset({"median_rank", "mean_rank", "RSUM"})  # ranks, and points 0..600
 
 METRIC_TITLES = {
+    "unjudged@10": "unjudged in the top 10",
     "median_rank": "median rank",
     "mean_rank": "mean rank",
     "winoground_text": "text score",

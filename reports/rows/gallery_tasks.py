@@ -14,6 +14,7 @@ from reports.rows.selected_queries import COLUMNS, LONGEST_LIST, Task
 from store.types import Corpus
 
 EXAMPLES = frozenset({"false negative", "hub"})  # kinds of errors whose examples join the gallery
+JUDGED = "t2i/judged"
 _LISTS = ("top_ords", "top_scores")
 
 
@@ -42,14 +43,15 @@ def gallery_tasks(
                 encoder: pa.concat_tables([_outcomes(source, digest) for digest in of_encoder])
                 for encoder, of_encoder in digests.items()
             }
-            yield Task(corpus=corpus, direction=direction, outcomes=outcomes, examples=examples)
+            relevant = relevant_documents(corpora[corpus]) if JUDGED in protocols else {}
+            yield Task(corpus=corpus, direction=direction, outcomes=outcomes, examples=examples, relevant=relevant)
 
 
 def shown_protocols(metrics: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
     """Direction to the protocols that the gallery shows of a corpus, of those with results (protocol to its metrics).
 
     Quadruples and pairs are shown as such, because their images are near copies of each other. Otherwise the headline
-    of either direction, or the protocols of every language.
+    of either direction, or the protocols of every language; of judged documents that of all queries.
 
     Examples:
         >>> shown_protocols({"t2i/all": ["R@1"], "t2i/first": ["R@1"], "i2t/de/human": ["R@1"], "i2t/en/human": []})
@@ -62,12 +64,28 @@ def shown_protocols(metrics: Mapping[str, Iterable[str]]) -> dict[str, list[str]
         whole = [protocol for protocol in pairs if protocol.endswith("/micro")]
         means = ("/macro", "/all-negatives")
         return {"pairs": whole[:1] or [protocol for protocol in pairs if not protocol.endswith(means)]}
+    if JUDGED in metrics:
+        return {"t2i": [JUDGED]}
     shown = {}
     for direction, headline in (("t2i", "t2i/all"), ("i2t", "i2t/any")):
         of_language = sorted(p for p in metrics if p.startswith(f"{direction}/") and p.count("/") == 2 and "@" not in p)
         if protocols := [headline] if headline in metrics else of_language:
             shown[direction] = protocols
     return shown
+
+
+def relevant_documents(corpus: Corpus) -> dict[int, tuple[int, ...]]:
+    """Row of each judged query to the rows of its relevant documents, highest grade first."""
+    rows = corpus.relevance.filter((pc.field("ground_truth") == "judged") & (pc.field("grade") > 0))
+    found: dict[int, list[tuple[int, int]]] = {}
+    columns = (
+        pc.index_in(rows["query_id"], corpus.captions["id"].combine_chunks()),
+        pc.index_in(rows["item_id"], corpus.images["id"].combine_chunks()),
+        rows["grade"],
+    )
+    for query, document, grade in zip(*(column.to_pylist() for column in columns), strict=True):
+        found.setdefault(query, []).append((-grade, document))
+    return {query: tuple(document for _, document in sorted(documents)) for query, documents in found.items()}
 
 
 def _outcomes(source: Source, evaluation: str) -> pa.Table:

@@ -17,7 +17,7 @@ from reports.rows.families import one_family
 from reports.rows.gallery_tasks import gallery_tasks
 from reports.rows.rankings import shown_ranking
 from reports.rows.report_data import TABLES, ReportData, Row, Source
-from reports.rows.selected_queries import SelectedQuery, select_queries
+from reports.rows.selected_queries import LONGEST_LIST, SelectedQuery, select_queries
 from reports.rows.shareable import shareable, without_paths
 from store.errors import RequestError, did_you_mean
 from store.query.names import matching
@@ -185,7 +185,7 @@ def _thumbnails(source: Source, queries: Iterable[SelectedQuery], corpora: Mappi
     for query in queries:
         contents = corpora[query.corpus]
         of_image = contents.images["sha"]
-        shown = {query.image}
+        shown = {query.image, *query.relevant[:LONGEST_LIST]}
         if query.direction == "t2i":
             shown |= {ord_ for ranked in query.lists for ord_, _ in ranked.top}
         if query.direction == "quadruples":

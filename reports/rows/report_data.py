@@ -228,7 +228,7 @@ def reversed_comparison(row: Row) -> dict[str, Any]:
     return {name: found[name] for name in row}
 
 
-SMALLER_IS_BETTER = frozenset({"median_rank", "mean_rank"})
+SMALLER_IS_BETTER = frozenset({"median_rank", "mean_rank", "unjudged@10"})
 
 
 def is_own(metric: str) -> bool:

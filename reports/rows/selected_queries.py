@@ -8,7 +8,7 @@ and near misses; one per image and protocol.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import permutations, zip_longest
 
 import numpy as np
@@ -22,16 +22,8 @@ LONGEST_LIST = 5  # items of each ranked list
 SHRINKING = [(n, length) for n in (200, 150, 100) for length in (LONGEST_LIST, 4, 3)] + [(100, 2), (100, 1)]
 """Queries and length of lists, in the order in which they are tried where there is too much to show."""
 COLUMNS = (
-    "protocol",
-    "query_id",
-    "query_ord",
-    "cluster",
-    "rank_best",
-    "rank_worst",
-    "top_ords",
-    "top_scores",
-    "scores",
-)
+    "protocol", "query_id", "query_ord", "cluster", "rank_best", "rank_worst", "top_ords", "top_scores", "scores",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +36,14 @@ class Task:
         outcomes: Encoder to ``COLUMNS`` of its rows of ``schema.OUTCOMES``, of one protocol or of several that differ
             in the language of the captions, in any order.
         examples: Kind of error to the ids of its example queries in the failure analysis.
+        relevant: Of judged documents: row of a query to the rows of its relevant documents, highest grade first.
     """
 
     corpus: str
     direction: str
     outcomes: Mapping[str, pa.Table]
     examples: Mapping[str, Sequence[str]]
+    relevant: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +81,8 @@ class SelectedQuery:
         kind: The rule that selected it, such as ``"missed by all"``.
         query_id: Id of the caption, image, quadruple or pair.
         query: Its row in the corpus.
-        image: Row of the image that it belongs to; of a quadruple its own row.
+        image: Row of the image that it belongs to, the first of the relevant ones; of a quadruple its own row.
+        relevant: Rows of the relevant images; only judged documents have several.
         lists: One per encoder.
     """
 
@@ -99,6 +94,7 @@ class SelectedQuery:
     query: int
     image: int
     lists: tuple[RankedList, ...]
+    relevant: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +147,7 @@ class _Sheet:
 
     def selected(self, kind: str, row: int, length: int) -> SelectedQuery:
         first = next(iter(self.tables.values()))
+        relevant = self.relevant(row)
         return SelectedQuery(
             corpus=self.task.corpus,
             direction=self.task.direction,
@@ -158,13 +155,19 @@ class _Sheet:
             kind=kind,
             query_id=first["query_id"][row].as_py(),
             query=first["query_ord"][row].as_py(),
-            image=int(self.images[row]),
+            image=relevant[0],
+            relevant=relevant,
             lists=tuple(_ranked_list(name, table, row, length) for name, table in self.tables.items()),
         )
 
+    def relevant(self, row: int) -> tuple[int, ...]:
+        """The images that are relevant: the one that the query belongs to, or those that were judged so."""
+        query = next(iter(self.tables.values()))["query_ord"][row].as_py()
+        return self.task.relevant.get(query) or (int(self.images[row]),)
+
     def pictures(self, row: int, length: int) -> set[tuple[str, int]]:
         """The images of a query, as corpus and row."""
-        shown = {int(self.images[row])}
+        shown = set(self.relevant(row)[:LONGEST_LIST])
         if self.task.direction == "quadruples":
             shown = {2 * int(self.images[row]), 2 * int(self.images[row]) + 1}  # as many as there are at most
         if self.task.direction == "t2i":

@@ -21,7 +21,9 @@ from reports.sections.parts import TITLES, slice_cell
 WORST = 3
 PARTS = ("complexity", "supercategory", "category", "length", "ordinal", "tags", "truncated-captions")
 NAMED = 12  # lines about results at chance
-CHECKED = frozenset({"R@1", "nDCG@10", "pair_accuracy", "winoground_text", "winoground_image", "winoground_group"})
+CHECKED = frozenset(
+    {"R@1", "nDCG@5", "nDCG@10", "pair_accuracy", "winoground_text", "winoground_image", "winoground_group"}
+)
 
 
 def section(data: ReportData) -> Section:

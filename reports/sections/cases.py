@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from reports import format as show
 from reports.elements.gallery import Answer, Case, Hit
 from reports.rows.report_data import ReportData
-from reports.rows.selected_queries import RankedList, SelectedQuery
+from reports.rows.selected_queries import LONGEST_LIST, RankedList, SelectedQuery
 from store.types import Corpus
 
 DIRECTIONS = {
@@ -83,9 +83,10 @@ def _summary(first: Sequence[str], missed: Sequence[str], n: int) -> str:
 def _of_caption(data: ReportData, query: SelectedQuery) -> _Texts:
     contents = data.corpora[query.corpus]
     caption, image = _row(contents.captions, query.query), _row(contents.images, query.image)
+    shown = query.relevant or (query.image,)
     return _Texts(
         query=caption["text"] or caption["id"],
-        expected=(_picture(data, contents, query.image, right=True),),
+        expected=tuple(_picture(data, contents, image, right=True) for image in shown[:LONGEST_LIST]),
         slices=(*data.features.get((query.corpus, query.query_id), ()), *_objects(image)),
         language=caption["language"],
     )
@@ -141,7 +142,14 @@ def _answer(
         hits = (_choices if query.direction == "quadruples" else _scored)(data, contents, query, ranked)
     elif query.direction == "t2i":
         hits = tuple(
-            _picture(data, contents, image, rank=f"{i}", score=show.number(score, 3), right=image == query.image)
+            _picture(
+                data,
+                contents,
+                image,
+                rank=f"{i}",
+                score=show.number(score, 3),
+                right=image in (query.relevant or (query.image,)),
+            )
             for i, (image, score) in enumerate(ranked.top, 1)
         )
     else:

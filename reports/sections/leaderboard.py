@@ -19,7 +19,8 @@ from store.exchange.imported_encoder import ADAPTER as IMPORTED
 from tasks.statistics.ranking.ranks import EncoderRank
 
 HEADLINES = ("t2i/all", "i2t/any")
-METRICS = ("R@1", "R@5", "R@10")
+METRICS: tuple[str, ...] = ("R@1", "R@5", "R@10")
+JUDGED_METRICS = ("nDCG@5", "nDCG@10", "recall@5", "recall@10", "AP", "MRR", "unjudged@10")
 MOST_PROTOCOLS = 12  # columns of a table about a user's metric
 BOTH = "t2i/all+i2t/any"  # the sum of both directions' R@k, 0..600 points
 
@@ -33,7 +34,11 @@ def headlines(data: ReportData, corpus: str) -> list[str]:
 
 def recall_metrics(data: ReportData, corpus: str, protocol: str) -> list[str]:
     """The metrics of the leaderboard that a protocol has rows for."""
-    return [m for m in METRICS if data.ranked(corpus, protocol, m)]
+    shown = METRICS
+    if protocol.startswith("t2i/judged"):
+        main = data.corpora[corpus].main_metric or "nDCG@10"
+        shown = (main, *(metric for metric in JUDGED_METRICS if metric != main))
+    return [m for m in shown if data.ranked(corpus, protocol, m)]
 
 
 def retrieval_corpora(data: ReportData) -> list[str]:
@@ -52,7 +57,7 @@ def section(data: ReportData) -> Section:
     for corpus in [*retrieval, *(name for name in data.corpus_names() if name not in retrieval)]:
         protocols = [p for p in headlines(data, corpus) if recall_metrics(data, corpus, p)]
         if protocols:
-            blocks.append(_table(data, corpus, protocols))
+            blocks += [_table(data, corpus, protocols), *_judged_languages(data, corpus)]
             chart = accuracy_over_speed(data, corpus, protocols[0], recall_metrics(data, corpus, protocols[0])[0])
             if chart is not None and corpus in retrieval:
                 blocks.append(chart)
@@ -61,7 +66,8 @@ def section(data: ReportData) -> Section:
     return Section(
         id="leaderboard",
         title="Leaderboard",
-        lead="Percentage of queries with a relevant item among the first k, with confidence intervals. "
+        lead="Percentage of queries with a relevant item among the first k, of judged documents nDCG with grades as "
+        "gains, with confidence intervals. "
         "The bar below a number shows the interval, on one axis for each metric; the tick marks the value, "
         "the dotted line chance.",
         blocks=tuple(blocks),
@@ -98,6 +104,27 @@ def _table(data: ReportData, corpus: str, protocols: list[str]) -> Table:
         note=_note(data, corpus, *leading, tested=bool(ranks)),
         sortable=True,
     )
+
+
+def _judged_languages(data: ReportData, corpus: str) -> list[Table]:
+    """The main metric of judged documents by language of the query, where there are several."""
+    protocols = [p for p in data.protocols(corpus) if p.startswith("t2i/judged")]
+    if len(protocols) < 2:
+        return []
+    metric = recall_metrics(data, corpus, protocols[0])[0]
+    return [
+        pivot(
+            anchor("judged-languages", corpus),
+            f"{corpus} · {metric} by language of the query",
+            [r["encoder"] for r in data.ranked(corpus, protocols[0], metric)],
+            texts("Encoder", str),
+            *(
+                result_column(data, corpus, p, metric, heading=p.removeprefix("t2i/judged").strip("/") or "all")
+                for p in protocols
+            ),
+            sortable=True,
+        )
+    ]
 
 
 def _own_table(data: ReportData, corpus: str, metric: str) -> Table:

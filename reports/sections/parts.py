@@ -17,6 +17,7 @@ from tasks.statistics.multiplicity import ALPHA
 
 CONTRAST = ("with", "without", "difference")
 TITLES = {
+    "judged": "By language, kind of query, relevant documents and page",
     "complexity": "Features of the caption",
     "supercategory": "Objects in the image",
     "category": "Objects in the image, by category",

@@ -16,6 +16,7 @@ from tasks.diagnosis.compositional import caption_baselines, tags
 from tasks.diagnosis.confusable_images import confusable_images
 from tasks.diagnosis.content.caption_features import complexity
 from tasks.diagnosis.content.categories import categories
+from tasks.diagnosis.content.judged_queries import judged_queries
 from tasks.diagnosis.content.truncated_captions import truncated_captions
 from tasks.diagnosis.disagreement import disagreement
 from tasks.diagnosis.error_kinds import error_kinds
@@ -24,6 +25,7 @@ from tasks.diagnosis.modality_gap import modality_gap
 from tasks.diagnosis.resampled_gallery import resampled_gallery
 from tasks.diagnosis.score_margins import score_margins
 from tasks.diagnosis.slices import Slice
+from tasks.scoring.protocols.layout import is_judged
 
 _RETRIEVAL: frozenset[Direction] = frozenset({"t2i", "i2t"})
 _TEXT_TO_IMAGE: frozenset[Direction] = frozenset({"t2i"})
@@ -37,18 +39,22 @@ class Analysis:
         run: Yields the slices; none where the corpus lacks what the analysis needs.
         directions: Directions of the protocols that it applies to.
         on_request: Whether it runs only when it is named.
+        judged: Whether it applies to judged documents only (True), to all protocols (None), or not to these (False):
+            their queries describe no image.
     """
 
     run: Callable[[AnalysisInput], Iterable[Slice]]
     directions: frozenset[Direction] = _RETRIEVAL
     on_request: bool = False
+    judged: bool | None = False
 
 
 ANALYSES: dict[str, Analysis] = {
+    "judged": Analysis(run=judged_queries, directions=_TEXT_TO_IMAGE, judged=True),
     "complexity": Analysis(run=complexity, directions=_TEXT_TO_IMAGE),
     "categories": Analysis(run=categories),
     "truncated-captions": Analysis(run=truncated_captions),
-    "errors": Analysis(run=error_kinds),
+    "errors": Analysis(run=error_kinds, judged=None),
     "ambiguous": Analysis(run=ambiguous),
     "hubs": Analysis(run=hubs),
     "margins": Analysis(run=score_margins),
@@ -90,7 +96,8 @@ def diagnose(data: AnalysisInput, names: Sequence[str] = ()) -> Iterator[Slice]:
     check_analyses(names)
     for name, analysis in ANALYSES.items():
         wanted = name in names if names else not analysis.on_request
-        if wanted and data.protocol.direction in analysis.directions:
+        fits = analysis.judged in (None, is_judged(data.protocol))
+        if wanted and fits and data.protocol.direction in analysis.directions:
             yield from analysis.run(data)
             without = without_ambiguous(data) if name in BY_PART else None
             if without is not None:

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
@@ -47,7 +46,7 @@ def first_is_right(outcomes: Outcomes, corpus: Corpus) -> dict[str, NDArray[np.b
 
 def _judged(corpus: Corpus, direction: Direction) -> dict[str, NDArray[np.int64]]:
     """Extra ground truth -> its pairs of this direction, as ``caption ord * n_images + image ord``."""
-    rows = corpus.relevance.filter(pc.equal(corpus.relevance["direction"], pa.scalar(direction)))
+    rows = corpus.relevance.filter((pc.field("direction") == direction) & (pc.field("grade") > 0))
     caption, image = ("query_id", "item_id") if direction == "t2i" else ("item_id", "query_id")
     truths = np.asarray(rows["ground_truth"].to_pylist(), dtype=object)
     links = ords_of(rows[caption], corpus.captions).astype(np.int64) * len(corpus.images)
