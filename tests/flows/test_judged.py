@@ -88,3 +88,6 @@ def test_a_report_of_a_judged_corpus_is_made(workspace: Path) -> None:
     page = max((workspace / "reports").rglob("report.html"), key=lambda file: file.stat().st_mtime).read_text()
     assert "nDCG@10" in page
     assert "t2i/judged" in page
+    assert "unjudged in the top 10" in page
+    assert "By language, kind of query, relevant documents and page" in page
+    assert "question query" in page  # single queries, with their relevant pages
