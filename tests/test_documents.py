@@ -11,7 +11,7 @@ import pytest
 
 from tests.documents import ROOT, fenced_blocks, make_tree, run_page
 
-PAGES = ("own_data.md", "own_model.md", "embeddings.md")
+PAGES = ("own_data.md", "own_model.md", "embeddings.md", "judged.md")
 
 
 @pytest.mark.slow

@@ -4,7 +4,8 @@ The folder that holds ``results/`` is what ``mteb.ResultCache`` takes. A protoco
 MTEB where both ask the same: its texts have the numbers that ``mteb_tasks.toml`` has of MTEB's, and the encoder has one
 vector for each item, or searches images (from images to captions, MTEB sums over the vectors of the image). All others
 are named ``capim-<corpus>-<protocol>``: ``t2i/all`` on COCO Karpathy is not ``MSCOCOT2IRetrieval``, which leaves out
-captions that repeat. Where scores tie, ours are means over their orders; MTEB takes the first item or the highest id.
+captions that repeat. A published corpus of document pages is named after its task; each language is a subset. Where
+scores tie, ours are means over their orders; MTEB takes the first item or the highest id.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from reports.exports.plain import json_bytes
 from reports.rows.languages import cross_lingual, mteb_language
 from reports.rows.report_data import SMALLER_IS_BETTER, ReportData, Row
 from store.types import Corpus, EncoderSpec
+from tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES
 
 FORMAT = "2.0.0"  # version of the results files that MTEB's loader reads without conversion
 NAMES: dict[str, str] = {
@@ -29,6 +31,9 @@ NAMES: dict[str, str] = {
     "R@10": "hit_rate_at_10",
     "MRR": "mrr",
     "nDCG@10": "ndcg_at_10",
+    "nDCG@5": "ndcg_at_5",
+    **{f"recall@{k}": f"recall_at_{k}" for k in (1, 5, 10)},
+    **{f"success@{k}": f"hit_rate_at_{k}" for k in (1, 5, 10)},
 }
 MAIN = ("R@1", "winoground_group", "pair_accuracy")
 
@@ -80,6 +85,8 @@ def their_task(corpus: Corpus, protocol: str, spec: EncoderSpec, metrics: Collec
 
     ``metrics`` are those that are stored: without the main score of a task its name cannot be used.
     """
+    if corpus.name in JUDGED_TASKS:
+        return _judged_task(corpus, protocol)
     known = their_tasks().get(corpus.name, {})
     parts = cross_lingual(protocol)
     general = f"{parts.direction}/*/{parts.translator}" if parts else protocol
@@ -94,6 +101,26 @@ def their_task(corpus: Corpus, protocol: str, spec: EncoderSpec, metrics: Collec
         ):
             return Task(name, task["revision"], task["main"], scores, subset)
     return None
+
+
+def _judged_task(corpus: Corpus, protocol: str) -> Task | None:
+    """The subset of its own task that a published corpus is under a protocol; None for several languages together."""
+    task = JUDGED_TASKS[corpus.name]
+    language = judged_language(corpus, protocol)
+    by_language = {LANGUAGES[name]: name for name in task.subsets if name in LANGUAGES}
+    subset = "default" if "" in task.subsets else by_language.get(language)
+    if subset is None or not protocol.startswith("t2i/judged"):
+        return None
+    return Task(corpus.name, task.revision, NAMES[task.main_metric], NAMES, subset)
+
+
+def judged_language(corpus: Corpus, protocol: str) -> str:
+    """The language of the queries of a judged corpus under a protocol; empty for several."""
+    own = set(corpus.captions["language"].to_pylist())
+    if not protocol.startswith("t2i/judged"):
+        return ""
+    named = protocol.removeprefix("t2i/judged").strip("/")
+    return named or (str(own.pop()) if len(own) == 1 else "")
 
 
 @cache
@@ -116,12 +143,14 @@ def _entry(
     """The name of a task with the revision of its data, and the scores of one of its subsets."""
     by_metric: dict[str, Row] = {r["metric"]: r for r in rows}
     parts = cross_lingual(protocol)
-    language = parts.language if parts else data.corpora[corpus].languages_reference
+    contents = data.corpora[corpus]
+    language = parts.language if parts else judged_language(contents, protocol) or contents.languages_reference
     fingerprint = data.corpora[corpus].fingerprint
     theirs = their_task(data.corpora[corpus], protocol, spec, by_metric)
     if theirs is None:
         own = f"capim-{corpus}-{parts.direction if parts else protocol}".replace("/", "-")
-        main_metric = str(next((m for m in MAIN if m in by_metric), rows[0]["metric"]))
+        mains = (contents.main_metric, *MAIN, "nDCG@10")
+        main_metric = str(next((m for m in mains if m in by_metric), rows[0]["metric"]))
         subset = f"{parts.language}-{parts.translator}" if parts else "default"
         theirs = Task(own, fingerprint, NAMES.get(main_metric, main_metric), NAMES, subset)
     named = {theirs.scores.get(metric, metric): row for metric, row in by_metric.items()}

@@ -12,6 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+# Subsets and languages as ViDoRe writes them -> BCP-47.
+LANGUAGES = {
+    "english": "en", "french": "fr", "german": "de", "italian": "it", "portuguese": "pt", "spanish": "es",
+}  # fmt: skip
+
 
 class SubsetCounts(NamedTuple):
     """What one subset holds. Judgements are of all queries in its table, those of other languages included.

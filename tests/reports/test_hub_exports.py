@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ import huggingface_hub
 import pytest
 
 from reports.exports import export_results
-from reports.exports.mteb_results import their_tasks
+from reports.exports.mteb_results import their_task, their_tasks
 from reports.rows.report_data import ReportData, Row
 from store.errors import RequestError
 from store.schema import texts
+from store.types import Corpus
+from tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from tasks.corpora.readers.sugarcrepe import read_sugarcrepe
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, corpus, result, spec
@@ -139,3 +142,26 @@ def test_a_model_card_has_the_headlines_of_one_encoder_and_huggingface_hub_reads
     assert r_at_1.metric_args["model_revision"] == large_store.specs["siglip2-so400m"].revision
     assert (r_at_1.task_type, r_at_1.task_name) == ("text-to-image-retrieval", "text to image")
     assert r_at_1.dataset_revision == large_store.contents["coco-karpathy"].fingerprint
+
+
+def test_a_published_corpus_of_document_pages_is_its_own_task_with_a_subset_for_each_language() -> None:
+    name = "Vidore2ESGReportsRetrieval"
+    queries = [CaptionRow(code, None, "x", language=code) for code in ("en", "fr")]
+    judged = [RelevanceRow("judged", "t2i", code, "p") for code in ("en", "fr")]
+    both = build_corpus(name, [ImageRow("p")], queries, source=None, relevance=judged)
+    one = build_corpus(name, [ImageRow("p")], queries[1:], source=None, relevance=judged[1:])
+    metrics = ("nDCG@5", "recall@10", "success@1")
+
+    def subset(contents: Corpus, protocol: str) -> tuple[str, str] | None:
+        found = their_task(contents, protocol, spec("ours"), metrics)
+        return found and (found.subset, found.main)
+
+    assert subset(both, "t2i/judged/fr") == subset(one, "t2i/judged") == ("french", "ndcg_at_5")
+    assert subset(both, "t2i/judged") is None  # mteb itself averages over languages
+    single = replace(one, name="VidoreTatdqaRetrieval")
+    task = their_task(single, "t2i/judged", spec("ours"), metrics)
+    assert task is not None
+    assert (task.name, task.subset, task.revision) == (
+        "VidoreTatdqaRetrieval", "default", "dc7924ec102addd7f85c1ccfdd8625848179f615",
+    )  # fmt: skip
+    assert (task.scores["recall@10"], task.scores["success@1"]) == ("recall_at_10", "hit_rate_at_1")

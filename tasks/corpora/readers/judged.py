@@ -14,15 +14,11 @@ from store.types import Corpus, digest16
 from tasks.corpora.build import build_corpus
 from tasks.corpora.files import corpus_name, require_known
 from tasks.corpora.images.image_files import Missing
-from tasks.corpora.judged_tasks import SubsetCounts
+from tasks.corpora.judged_tasks import LANGUAGES, SubsetCounts
 from tasks.corpora.readers.judged_documents import documents_of
 from tasks.corpora.readers.judged_files import JudgedFiles, known_roles
 from tasks.corpora.rows import CaptionRow, Faults, RelevanceRow, SkippedRow
 
-# Subsets and languages as ViDoRe writes them -> BCP-47.
-_LANGUAGES = {
-    "english": "en", "french": "fr", "german": "de", "italian": "it", "portuguese": "pt", "spanish": "es",
-}  # fmt: skip
 _CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
 _UNJUDGED = "no document is judged relevant to this query"
 
@@ -211,7 +207,7 @@ def _grade(value: object, where: str, faults: Faults) -> int | None:
 
 def _language(name: str, default: str) -> str:
     """The code of a language that is written as ViDoRe does, or as a code; the default for other names."""
-    code = _LANGUAGES.get(name.casefold(), name)
+    code = LANGUAGES.get(name.casefold(), name)
     return code if _CODE.fullmatch(code) else default
 
 
