@@ -9,6 +9,7 @@ from typing import Any
 from store.errors import RequestError, WorkError
 from store.types import EncoderSpec, Modality
 from tasks.encoders.adapters.table import adapter_of, load_function
+from tasks.encoders.checkpoints.checkpoint import local_path
 from tasks.encoders.checkpoints.resolving import resolve
 from tasks.encoders.encoder import Encoder
 
@@ -54,6 +55,8 @@ def load_encoder(
         ) from error
     except Exception as error:
         advice = "the files may be damaged or of another format: remove them from the cache and download them again"
+        if not adapter.release and spec.checkpoint and local_path(spec.checkpoint):
+            advice = "the files may be damaged or of another format: copy the folder again, or try another adapter"
         if adapter.unverified or adapter.release:
             advice = f"the error comes from the code of adapter {spec.adapter!r}"
         if is_out_of_memory(error):

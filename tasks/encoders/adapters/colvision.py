@@ -26,7 +26,8 @@ from tasks.encoders.adapters.late_interaction import FAMILIES, KINDS, LateIntera
 from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from tasks.encoders.adapters.patch_layout import image_layout
 from tasks.encoders.captions import max_length_of
-from tasks.encoders.checkpoints.checkpoint import base_folder, folder_of, json_file
+from tasks.encoders.checkpoints.checkpoint import base_folder, json_file
+from tasks.encoders.checkpoints.complete import complete_folder
 from tasks.encoders.checkpoints.related_repositories import adapter_over_pinned_base
 from tasks.encoders.checkpoints.weights import check_number_of_weights, check_weights_loaded, loaded_quietly
 from tasks.encoders.device import full_float32
@@ -136,7 +137,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> ColVisio
     import colpali_engine.models
     from transformers import AutoConfig, AutoImageProcessor
 
-    folder = folder_of(spec)
+    folder = complete_folder(spec)
     base = base_folder(spec, folder)
     config = AutoConfig.from_pretrained(base or folder)
     if config.model_type not in FAMILIES:

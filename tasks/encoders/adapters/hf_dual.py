@@ -21,7 +21,7 @@ from store.errors import RequestError
 from store.types import EncoderSpec
 from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from tasks.encoders.captions import max_length_of, tokenize
-from tasks.encoders.checkpoints.checkpoint import folder_of
+from tasks.encoders.checkpoints.complete import complete_folder
 from tasks.encoders.checkpoints.weights import check_weights_loaded, loaded_quietly
 from tasks.encoders.encoder import Inputs
 from tasks.encoders.pixels import pipeline_of_processor
@@ -108,7 +108,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> HFDual:
     """Load a transformers dual encoder with every weight accounted for; code in its repository is never run."""
     from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenizer
 
-    folder = folder_of(spec)
+    folder = complete_folder(spec)
     config = AutoConfig.from_pretrained(folder)
     if config.model_type not in FAMILIES:
         raise RequestError(

@@ -19,7 +19,8 @@ from store.errors import RequestError
 from store.types import EncoderSpec
 from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from tasks.encoders.captions import max_length_of, tokenize
-from tasks.encoders.checkpoints.checkpoint import folder_of, related_folder
+from tasks.encoders.checkpoints.checkpoint import related_folder
+from tasks.encoders.checkpoints.complete import complete_folder
 from tasks.encoders.checkpoints.related_repositories import PIN
 from tasks.encoders.checkpoints.weights import MissingWeightsError, loaded_quietly, read_tensors
 from tasks.encoders.encoder import Inputs
@@ -72,7 +73,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> Jina:
     from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
     restore_clip_loss()
-    folder = folder_of(spec)
+    folder = complete_folder(spec)
     code = [commit for key, commit in spec.options.items() if key.startswith(PIN)]
     trusted: dict[str, Any] = {"trust_remote_code": True, "code_revision": code[0] if code else None}
     config = AutoConfig.from_pretrained(folder, **trusted)

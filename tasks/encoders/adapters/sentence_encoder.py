@@ -19,7 +19,8 @@ from PIL.Image import Image
 from store.errors import RequestError
 from store.types import Embeddings, EncoderSpec, Modality
 from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
-from tasks.encoders.checkpoints.checkpoint import folder_of, json_file
+from tasks.encoders.checkpoints.checkpoint import json_file
+from tasks.encoders.checkpoints.complete import complete_folder
 from tasks.encoders.checkpoints.weights import loaded_quietly
 from tasks.encoders.device import full_float32
 from tasks.encoders.encoder import Inputs, Prepared
@@ -77,7 +78,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> Sentence
     """Load a sentence-transformers folder, or a late-interaction model of transformers (``…ForRetrieval``)."""
     from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 
-    folder = folder_of(spec)
+    folder = complete_folder(spec)
     _check_kind(spec, folder)
     with loaded_quietly():
         model = {"single": SentenceTransformer, "multi": MultiVectorEncoder}[spec.vectors](
