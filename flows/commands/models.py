@@ -62,6 +62,7 @@ def _encoders() -> Iterator[dict[str, Any]]:
             "prompt": spec.options.get("caption_template", "the checkpoint's own" if roles else ""),
             "millions": entry.parameters,
             "licence": entry.licence,
+            "extra": ADAPTERS[spec.adapter].extra,
             "needs": entry.needs,
             "package": ADAPTERS.package(spec.adapter),
         }
