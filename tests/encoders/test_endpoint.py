@@ -158,6 +158,22 @@ def test_an_answer_that_is_not_one_right_vector_for_each_input_is_refused(
         encode_captions(encoder, ["a", "b", "c"])
 
 
+@pytest.mark.parametrize(
+    ("trouble", "message"),
+    [
+        (status(307, Location="http://127.0.0.1:9/elsewhere"), "another address: give that one as url"),
+        (status(404, "no such model"), r"404: .*no such model.*check url and checkpoint: .* for the model 'org/model'"),
+        (status(402, "no credit"), "correct the encoder's table or the account of the service"),
+    ],
+)
+def test_an_answer_that_would_be_the_same_again_ends_the_encode_at_once(trouble, message, stub) -> None:
+    encoder = loaded(stub)
+    stub.troubles = [trouble]
+    with pytest.raises(WorkError, match=message):
+        encode_captions(encoder, ["a"])
+    assert len(stub.bodies) == 1
+
+
 def test_too_many_inputs_are_halved_from_then_on_and_one_that_is_refused_is_named(stub) -> None:
     stub.most = 4
     encoder = loaded(stub, concurrency=1)

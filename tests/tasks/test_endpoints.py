@@ -172,6 +172,14 @@ def test_small_noise_between_two_answers_is_no_other_model(stub, store, corpus) 
     assert json.loads(store.encoders()["spec"][0].as_py())["options"]["url"] == stub.url
 
 
+def test_a_batch_size_is_not_found_by_trying_where_trying_is_paid_for(stub, store, corpus) -> None:
+    spec = spec_for(stub)
+    store.write_encoder(spec)
+    settings = EncodeSettings(device="cuda:7", caption_batch=None)  # no device is needed or held
+    assert SetEncoder(spec, store, settings, "auto").encode(corpus, "caption").batch_size == 256
+    assert asked(stub) == Counter(dict.fromkeys(corpus.captions["text"].to_pylist(), 1))
+
+
 def test_the_model_of_a_service_is_no_folder_beside_the_suite(tmp_path) -> None:
     (tmp_path / "clip").mkdir()
     table = '[[encoder]]\nname = "far"\nadapter = "http"\ncheckpoint = "clip"\ndim = 8\n'
