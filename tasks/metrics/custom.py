@@ -36,8 +36,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import RequestError
+from store.own_code import what_failed
 from store.types import Corpus, Direction
-from tasks.metrics.custom_source import find, found_object, what_failed
+from tasks.metrics.custom_source import find, found_object
 from tasks.metrics.custom_views import QueryOutcomes
 from tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided
 from tasks.scoring.outcomes import Outcomes

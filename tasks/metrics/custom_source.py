@@ -1,4 +1,4 @@
-"""Finds a user's metric by ``FILE.py:NAME`` or ``MODULE:NAME``, and says which of the user's lines failed."""
+"""Finds a user's metric by ``FILE.py:NAME`` or ``MODULE:NAME``."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import functools
 import importlib
 import inspect
 import sys
-import traceback
 from collections.abc import Mapping
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from store.errors import RequestError
-from store.types import digest16
+from store.own_code import run_file, shown_path, what_failed
 
 OURS = ("capim", "flows", "tasks", "store", "reports")
 _ROOT = Path(__file__).resolve().parents[2]  # the folder that holds them
@@ -93,19 +91,6 @@ def found_object(target: Any) -> Found:
     )
 
 
-def what_failed(error: BaseException, file: str) -> str:
-    """The error with the innermost line of the user's file that led to it, as ``TypeError: …, at FILE line N: …``."""
-    kind = type(error).__name__
-    if isinstance(error, SyntaxError):
-        return (
-            f"{kind}: {error.msg}, at {_shown(str(error.filename))} line {error.lineno}: {(error.text or '').strip()}"
-        )
-    message = error.args[0] if isinstance(error, KeyError) and error.args else error
-    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    at = f", at {_shown(file)} line {lines[-1].lineno}: {lines[-1].line}" if lines else ""
-    return f"{kind}: {message}{at}"
-
-
 def _with_options(name: str, options: Mapping[str, object]) -> str:
     given = ", ".join(f"{option}={value!r}" for option, value in sorted(options.items()))
     return name + (f"({given})" if options else "")
@@ -135,22 +120,15 @@ def _parsed(requested: str) -> tuple[str, str, dict[str, object]]:
 
 
 def _executed(requested: str, file: Path) -> ModuleType:
-    """A file as a module under a private name, from its source as it is now."""
     if not file.is_file():
-        raise RequestError(f"metric {requested!r}: there is no file {_shown(str(file))}")
-    name = f"_capim_metric_{digest16(str(file))}"
-    module = ModuleType(name)
-    module.__file__ = str(file)
-    loader = SourceFileLoader(name, str(file))
-    sys.modules[name] = module
+        raise RequestError(f"metric {requested!r}: there is no file {shown_path(str(file))}")
     try:
-        _refuse_ours(requested, file, loader.get_source(name) or "")
-        exec(loader.source_to_code(loader.get_data(str(file)), str(file)), module.__dict__)  # noqa: S102 - the user's
+        _refuse_ours(requested, file)
+        return run_file(file)
     except RequestError:
         raise
     except Exception as error:
         raise RequestError(f"metric {requested!r}: {what_failed(error, str(file))}") from error
-    return module
 
 
 def _is_theirs(folder: Path, name: str) -> bool:
@@ -159,9 +137,9 @@ def _is_theirs(folder: Path, name: str) -> bool:
     return name in OURS and any(path.exists() and path.resolve() != _ROOT / name for path in beside)
 
 
-def _refuse_ours(requested: str, file: Path, source: str) -> None:
+def _refuse_ours(requested: str, file: Path) -> None:
     """Refuse a file that imports a module beside it for which Python would give it a package of capim."""
-    for node in ast.walk(ast.parse(source, str(file))):
+    for node in ast.walk(ast.parse(file.read_bytes(), str(file))):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -171,8 +149,8 @@ def _refuse_ours(requested: str, file: Path, source: str) -> None:
         for name in {each.partition(".")[0] for each in names}:
             if _is_theirs(file.parent, name):
                 raise RequestError(
-                    f"metric {requested!r}: {_shown(str(file))} line {node.lineno} imports {name!r}, and gets the "
-                    f"package of capim, not the one in {_shown(str(file.parent))}; rename that one"
+                    f"metric {requested!r}: {shown_path(str(file))} line {node.lineno} imports {name!r}, and gets the "
+                    f"package of capim, not the one in {shown_path(str(file.parent))}; rename that one"
                 )
 
 
@@ -193,9 +171,3 @@ def _callables(module: ModuleType) -> str:
         if callable(value) and not name.startswith("_") and inspect.getmodule(value) in (module, None)
     ]
     return ", ".join(own) or "none"
-
-
-def _shown(file: str) -> str:
-    """A path as it is shown: relative to the current folder where it lies in it."""
-    path = Path(file)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

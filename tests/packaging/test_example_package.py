@@ -18,11 +18,12 @@ import pytest
 from flows.cli import main
 from reports.build import SECTIONS
 from store import EmbeddingStore
-from store.errors import RequestError
+from store.errors import RequestError, WorkError
 from store.plugins import Table
 from tasks.corpora import CORPORA, open_corpus
 from tasks.encoders import ADAPTERS, catalog, resolve, spec_of
 from tasks.metrics import METRICS
+from tasks.metrics.examples import outcomes_of
 
 ROOT = Path(__file__).parents[2]
 TABLES: tuple[Table, ...] = (ADAPTERS, CORPORA, METRICS, SECTIONS)
@@ -33,7 +34,7 @@ CONTRACTS = (
 BROKEN = {
     "capim.adapters": "hf_dual = broken_rows:ADAPTER\n",
     "capim.corpora": "none = json:dumps\n",
-    "capim.metrics": "failing = broken_rows:METRIC\n",
+    "capim.metrics": "failing = broken_rows:METRIC\ncrashing = broken_metric:METRIC\n",
     "capim.sections": "failing = broken_section:section\n",
 }
 
@@ -77,6 +78,11 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: capim-broken\nVersion: 2.0\n")
     (info / "entry_points.txt").write_text("".join(f"[{group}]\n{line}" for group, line in BROKEN.items()))
     (tmp_path / "broken_rows.py").write_text("raise OSError('no licence')\n")
+    (tmp_path / "broken_metric.py").write_text(
+        "from tasks.metrics import METRICS, Metric\n"
+        "both = METRICS['R@1'].directions\n"
+        "METRIC = Metric(name='crashing', title='t', directions=both, values=lambda o, t: o.nothing)\n"
+    )
     (tmp_path / "broken_section.py").write_text("def section(data):\n    return data['nothing']\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     forget()
@@ -178,8 +184,9 @@ def test_the_contract_tests_find_the_rows_of_a_package_by_themselves(installed, 
 
 
 def test_a_broken_package_is_one_line_that_names_it_and_all_else_works(broken, capsys, caplog) -> None:
-    for what in ("adapters", "corpora", "metrics"):
+    for what in ("adapters", "corpora"):
         assert {row["package"] for row in listed(capsys, what).values()} == {"capim"}
+    assert "failing" not in listed(capsys, "metrics")
     lines = [record.getMessage() for record in caplog.records]
     package, remedy = (
         "package capim-broken 2.0, entry point",
@@ -193,6 +200,29 @@ def test_a_broken_package_is_one_line_that_names_it_and_all_else_works(broken, c
     )
     assert main(["corpora", "check", "none"]) == 2
     assert "package capim-broken 2.0, entry point 'none'" in capsys.readouterr().out
+
+
+def test_a_metric_that_fails_names_its_package(broken) -> None:
+    with pytest.raises(
+        WorkError, match=r"package capim-broken 2.0, entry point 'crashing' .*: the metric failed \(Attr"
+    ):
+        METRICS["crashing"].per_query(outcomes_of([[1], [3]]))
+
+
+def test_packages_are_looked_for_only_when_a_name_is_not_one_of_capims(monkeypatch) -> None:
+    def refuse(**_: str) -> None:
+        raise AssertionError("looked for packages")
+
+    forget()
+    monkeypatch.setattr("store.plugins.entry_points", refuse)
+    for words in (["--help"], ["list", "--help"], ["run", "--help"]):
+        with pytest.raises(SystemExit):
+            main(words)
+    assert METRICS["R@1"].title
+    assert CORPORA["shapes"].title
+    assert resolve(spec_of("tiny-clip")).resolved
+    with pytest.raises(AssertionError, match="looked for packages"):
+        spec_of("tiny-clap")
 
 
 def test_a_section_that_fails_is_left_out_of_the_report(broken, caplog) -> None:
