@@ -18,7 +18,9 @@ from tasks.encoders.conformance.suite import CHECKS, check_encoder
 from tests.encoders.families.table import CASES
 
 IN_PACKAGES = {name: entry for name, entry in catalog().items() if entry.checkpoint == entry.adapter}
-TRIED = {case.adapter for case in CASES.values()} | {entry.adapter for entry in IN_PACKAGES.values()} | {"module"}
+TRIED = (
+    {case.adapter for case in CASES.values()} | {entry.adapter for entry in IN_PACKAGES.values()} | {"module", "http"}
+)
 
 
 def faults_of(spec: EncoderSpec, *, remote_code: bool = False) -> list[str]:

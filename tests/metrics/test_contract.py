@@ -38,9 +38,22 @@ def example(direction: Direction, order: Sequence[int] = range(6)) -> Outcomes:
     )
 
 
+def judged(outcomes: Outcomes) -> Outcomes:
+    """The same queries with a grade for each relevant item."""
+    if outcomes.protocol.direction in ("pairs", "quadruples"):
+        return outcomes
+    return replace(
+        outcomes,
+        relevant_grades=np.array([2, 1] * len(outcomes), np.int32),
+        relevant_scores=-outcomes.relevant_rank_best.astype(np.float32),
+        unjudged=1 / outcomes.relevant_rank_best[::2].astype(np.float64),
+    )
+
+
 def examples(name: str, order: Sequence[int] = range(6)) -> list[Outcomes]:
-    """The example of every direction that the metric applies to."""
-    every = [example(direction, order) for direction in sorted(METRICS[name].directions)]
+    """The examples, of every direction, with and without grades, that the metric applies to."""
+    plain = [example(direction, order) for direction in sorted(METRICS[name].directions)]
+    every = [*plain, *map(judged, plain)]
     found = [outcomes for outcomes in every if METRICS[name].applies(outcomes)]
     return found or pytest.skip("it applies to no example: add what it reads to `example`")
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from tasks.metrics import METRICS, metrics_of
 from tasks.metrics.examples import outcomes_of
-from tasks.metrics.metric import RETRIEVAL
 from tasks.scoring.outcomes import Outcomes
 
 
@@ -83,11 +82,9 @@ def test_expected_values_are_the_mean_over_every_order_of_the_tied_items(
 
 
 def test_metrics_that_would_repeat_others_are_left_out() -> None:
-    once = [name for name, metric in METRICS.items() if metric.directions == RETRIEVAL and not metric.several]
-    assert [metric.name for metric in metrics_of(outcomes_of([[1], [2]]))] == [
-        name for name in once if not METRICS[name].reference
-    ]
-    assert {"R@1", "R@5", "R@10", "MRR", "median_rank", "mean_rank"} <= set(once)
+    once = [metric.name for metric in metrics_of(outcomes_of([[1], [2]]))]
+    assert set(once) >= {"R@1", "R@5", "R@10", "MRR", "median_rank", "mean_rank"}  # and whatever else the table holds
+    assert not [name for name in once if METRICS[name].several or METRICS[name].reference or METRICS[name].judged]
     assert "mAP@R" in [metric.name for metric in metrics_of(outcomes_of([[1, 2]]))]
     assert [metric.name for metric in metrics_of(quadruples_of([[1, 0, 0, 1]]))] == [
         "winoground_text", "winoground_image", "winoground_group",
