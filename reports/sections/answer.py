@@ -64,8 +64,8 @@ def _grid(data: ReportData, found: list[Conclusion], order: list[str]) -> Table:
         order,
         *columns,
         sortable=True,
-        note=f"Percent with interval: {show.listing([metric_title(metric) for metric in axes])}. Below: against the "
-        f"highest of the column. Bars of a metric share an axis; the dotted line is chance. Protocols: {ids}.",
+        note=f"Percent with interval: {show.listing([metric_title(metric) for metric in axes])}. Below: how it "
+        f"compares with the highest of its column. Bars of a metric share an axis; dotted: chance. Ids: {ids}.",
     )
 
 

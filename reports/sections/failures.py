@@ -34,8 +34,8 @@ def section(data: ReportData) -> Section:
     return Section(
         id="failures",
         title="Failures",
-        lead="Which misses may be none, and single queries with the answers of all encoders. A query is missed where "
-        "something scores above its best relevant item, and found where that item alone is first.",
+        lead="Misses that may be no errors, and single queries with the answers of all encoders. A query is missed "
+        "where something scores above its best relevant item, and found where that item alone is first.",
         blocks=tuple(blocks),
     )
 

@@ -23,8 +23,8 @@ def section(data: ReportData) -> Section:
     return Section(
         id="ranking",
         title="Ranking over corpora",
-        lead="Every corpus counts alike, with one headline. The ranks are those that an encoder can hold; they are "
-        "true for all encoders together.",
+        lead="Every corpus counts alike, by its headline. The ranks are those that the tests leave open to an encoder, "
+        "for all encoders at once.",
         blocks=(_table(data),) if data.rankings else (),
     )
 

@@ -74,8 +74,11 @@ def _of_one(data: ReportData, conclusion: Conclusion) -> tuple[str, str]:
         metric = metric_title(tasks[0].metric)
         return f"Only {names[0]} was evaluated: {metric} {show.listing(figures)}{_weak(data, tasks, names[0])}", ""
     if conclusion.outcome == "untested":
-        highest = [f"{next(iter(values(data, task)))} on {task.title}" for task in tasks]
-        return f"Not tested, so no choice: highest is {show.listing(highest)} (run `capim compare`)", ""
+        best: dict[str, list[str]] = {}
+        for task in tasks:
+            best.setdefault(next(iter(values(data, task))), []).append(task.title)
+        highest = [f"{name} has the highest figure on {show.listing(on)}" for name, on in best.items()]
+        return f"Not tested, so no choice: {show.listing(highest)} (run `capim compare`)", ""
     if conclusion.outcome == "equivalent":
         within = _within(data, tasks[0], names[0], names[1])
         both = "both" if len(names) == 2 else "all"

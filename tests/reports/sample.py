@@ -15,7 +15,7 @@ from tests.reports.conftest import CHROMIUM
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE, PICTURE = ROOT / "reports" / "sample", ROOT / "docs" / "first-screen.png"
-WIDTH, HEIGHT, MARGIN = 1280, 1000, 24
+WIDTH, HEIGHT, MARGIN = 1440, 1000, 24
 
 
 def make_sample(report: Path) -> None:
@@ -27,17 +27,19 @@ def make_sample(report: Path) -> None:
 
 
 def take_picture(page_file: Path, picture: Path) -> None:
-    """Writes the page from its top to the end of the first table of its answer, without the contents beside it."""
+    """Writes the page from its top to the end of the grid and the first failure beside it, without the contents."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM)
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
         page.goto(page_file.as_uri())
         page.wait_for_selector("html[data-charts=drawn]", state="attached")
-        table = page.locator("#answer table").first.bounding_box()
-        if table is None:
-            raise ValueError(f"{page_file}: the table of its answer is not shown")
-        height = table["y"] + table["height"] + 4  # above the note below it
-        clip: FloatRect = {"x": table["x"] - MARGIN, "y": 0, "width": table["width"] + 2 * MARGIN, "height": height}
+        main, *ends = (
+            page.locator(part).first.bounding_box() for part in ("main", "#answer-grid", "#breaks .cases li")
+        )
+        if main is None or None in ends:
+            raise ValueError(f"{page_file}: the grid or where it breaks is not shown")
+        height = max(end["y"] + end["height"] for end in ends if end is not None) + 4
+        clip: FloatRect = {"x": main["x"] - MARGIN, "y": 0, "width": main["width"] + 2 * MARGIN, "height": height}
         page.screenshot(path=picture, clip=clip, full_page=True)
         browser.close()
 

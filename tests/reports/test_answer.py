@@ -139,7 +139,7 @@ def test_a_single_encoder_is_named_with_its_figures() -> None:
 def test_without_tests_there_is_no_choice() -> None:
     made = report(tied_on_one_direction("a", "b", tested=False))
     assert sentence(made) == (
-        "Not tested, so no choice: highest is a on text to image and a on image to text (run `capim compare`)."
+        "Not tested, so no choice: a has the highest figure on text to image and image to text (run `capim compare`)."
     )
     assert grid(made)["b", "image to text"] == "not tested"
 
