@@ -140,6 +140,7 @@ MEAN_RANK = Metric(
     directions=RETRIEVAL,
     values=rank_of_first,
     higher_is_better=False,
+    judged=False,
 )
 MEDIAN_RANK = replace(
     MEAN_RANK,
