@@ -89,7 +89,16 @@ def _table(data: ReportData, corpus: str, protocols: list[str]) -> Table:
             explain = f"{metric}, percent: {named(protocol)}"
             states = _states(data, corpus, protocol, metric) if metric == leading[1] else {}
             columns.append(
-                result_column(data, corpus, protocol, metric, group=named(protocol), explain=explain, states=states)
+                result_column(
+                    data,
+                    corpus,
+                    protocol,
+                    metric,
+                    group=named(protocol),
+                    explain=explain,
+                    states=states,
+                    plain=metric == "unjudged@10",  # fewer is not better, it says how much is known
+                )
             )
         columns += _tie_column(data, corpus, protocol, leading[1])
     if data.ranked(corpus, BOTH, "RSUM"):
@@ -199,10 +208,11 @@ def _rank_cell(rank: EncoderRank | None) -> Cell:
 
 
 def _method(row: Mapping[str, Any]) -> str:
+    units = "queries" if row["protocol"].startswith("t2i/judged") else "images"
     if row["interval_method"] == "wilson":
-        return "Wilson with the design effect of the images"
+        return f"Wilson with the design effect of the {units}"
     replicates = f"{show.number(row['replicates'], 0)} replicates, seed {row['seed']}"
-    return f"{row['interval_method']} cluster bootstrap over images, {replicates}"
+    return f"{row['interval_method']} cluster bootstrap over {units}, {replicates}"
 
 
 def _note(data: ReportData, corpus: str, protocol: str, metric: str, *, tested: bool) -> str:

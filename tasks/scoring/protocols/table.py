@@ -34,6 +34,7 @@ _PAIR_FAMILIES: dict[str, builders.Together] = {
     "negbench": "caption_id",
 }
 _QUADRUPLES_ONLY = ("bivlc", "mmvp-vlm")  # their images and captions repeat, or say too little to be found among all
+_JUDGED = f"t2i/{JUDGED}"
 _JUDGED_FIVE = ("cxc", "eccv")  # their annotators saw COCO's captions 0 to 4
 
 Obstacle: TypeAlias = Callable[[CorpusLayout], str | None]
@@ -104,6 +105,11 @@ def _quadruples(layout: CorpusLayout) -> str | None:
     return None if layout.corpus.quadruples.num_rows else "it has no quadruples (two images, two captions)"
 
 
+def _graded(layout: CorpusLayout) -> str | None:
+    judged = pc.equal(layout.corpus.relevance["ground_truth"], pa.scalar(JUDGED))
+    return None if pc.any(judged).as_py() else "it has no graded judgements of queries and documents (docs/judged.md)"
+
+
 def _fits_always(_: CorpusLayout) -> None:
     return None
 
@@ -140,6 +146,7 @@ PROTOCOLS: dict[str, ProtocolRule] = {
               builders.images_to_each_ordinal, _five),
         _rule("t2i/1k", "Mean of five folds of 1,000 images", partial(_to_images, below=FIVE, folds=FOLDS), _folds),
         _rule("i2t/1k", "Mean of five folds of 1,000 images", partial(_to_captions, below=FIVE, folds=FOLDS), _folds),
+        _rule(_JUDGED, "Every query searches all documents; graded judgements", builders.judged, _graded),
         _rule("winoground", "Two images and the caption of each",
               builders.quadruples, _quadruples, "quadruples"),
     )
@@ -149,7 +156,7 @@ PROTOCOLS: dict[str, ProtocolRule] = {
 def rules_for(layout: CorpusLayout) -> list[ProtocolRule]:
     """Every protocol that this corpus could have: those of the table, its languages, ground truths and categories."""
     return [
-        *PROTOCOLS.values(),
+        *(rule for name, rule in PROTOCOLS.items() if name != _JUDGED),
         *_tags(layout),
         *_languages(layout),
         *_ground_truths(layout),
@@ -208,20 +215,19 @@ def _ground_truths(layout: CorpusLayout) -> list[ProtocolRule]:
 
 
 def _judged(layout: CorpusLayout) -> list[ProtocolRule]:
-    """Queries and documents with graded judgements: all queries, and those of each language where there are several."""
+    """``t2i/judged`` with the corpus' headline, and where its queries are in several languages one for each."""
     corpus = layout.corpus
-    if not pc.any(pc.equal(corpus.relevance["ground_truth"], pa.scalar(JUDGED))).as_py():
-        return []
+    rules = [PROTOCOLS[_JUDGED]]
     languages = sorted(set(texts(corpus.captions["language"])))
-    of_all = _rule(f"t2i/{JUDGED}", "Every query searches all documents; graded judgements", builders.judged)
-    rules = [of_all] + [
-        _rule(
-            f"t2i/{JUDGED}/{language}",
-            f"Every {language} query searches all documents; graded judgements",
-            partial(builders.judged, language=language),
-        )
-        for language in (languages if len(languages) > 1 else ())
-    ]
+    if len(languages) > 1 and _graded(layout) is None:
+        rules += [
+            _rule(
+                f"{_JUDGED}/{language}",
+                f"Every {language} query searches all documents; graded judgements",
+                partial(builders.judged, language=language),
+            )
+            for language in languages
+        ]
     return [replace(r, protocol=replace(r.protocol, main_metric=corpus.main_metric)) for r in rules]
 
 
