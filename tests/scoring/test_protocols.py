@@ -19,6 +19,8 @@ from tasks.scoring.protocols.selection import build_task, build_tasks, protocols
 from tasks.scoring.protocols.table import PROTOCOLS
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
 
+OTHER_FORMS = ("winoground", "t2i/judged")  # of corpora of quadruples, and of judged ones
+
 
 def ids(corpus: Corpus) -> list[str]:
     return [protocol.id for protocol in protocols_of(corpus)]
@@ -35,10 +37,8 @@ def test_a_corpus_has_the_protocols_that_make_sense_for_it(
 ) -> None:
     assert ids(corpus_of([1, 1, 1])) == ["t2i/all", "i2t/any"]
     assert ids(corpus_of([2, 1, 1])) == ["t2i/all", "i2t/any", "t2i/first", "i2t/symmetric-first"]
-    assert ids(corpus_of([5, 6])) == [
-        id_ for id_ in PROTOCOLS if "1k" not in id_ and id_ not in ("winoground", "t2i/judged")
-    ]
-    assert ids(corpus_of([5] * 5000)) == [id_ for id_ in PROTOCOLS if id_ != "winoground"]
+    assert ids(corpus_of([5, 6])) == [id_ for id_ in PROTOCOLS if "1k" not in id_ and id_ not in OTHER_FORMS]
+    assert ids(corpus_of([5] * 5000)) == [id_ for id_ in PROTOCOLS if id_ not in OTHER_FORMS]
     assert ids(winoground_form) == ["t2i/all", "i2t/any", "winoground"]
 
 
