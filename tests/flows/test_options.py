@@ -389,9 +389,18 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
+Observed = tuple[int, str, tuple[object, ...]]
+
+
+@pytest.fixture(scope="module")
+def without_option() -> dict[str, Observed]:
+    """What commands did without the option of a case, by their words."""
+    return {}
+
+
 def _observed(
     words: str, workspace: Path | None, files: dict[str, str], tmp: Path, calls: list[str], capsys: Any
-) -> tuple[int, str, tuple[object, ...]]:
+) -> Observed:
     """Exit code, the error text, and everything that a command did: output, files, arguments of its steps."""
     tmp.mkdir(parents=True)
     calls.clear()
@@ -428,23 +437,28 @@ def test_an_option_changes_what_the_command_does_or_is_refused(
     evaluated: Path,
     files: dict[str, str],
     calls: list[str],
+    without_option: dict[str, Observed],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    seen = []
-    for name, option in (("without", case.without), ("with", case.option)):
+    def observed(name: str, option: str) -> Observed:
         workspace: Path | None = evaluated
         if case.writes:
             workspace = tmp_path / f"workspace-{name}"
             shutil.copytree(evaluated, workspace)
         if _command(case.words) not in WITH_WORKSPACE:
             workspace = None
-        seen.append(_observed(f"{case.words} {option}", workspace, files, tmp_path / name, calls, capsys))
-    (_, _, before), (code, error, after) = seen
+        return _observed(f"{case.words} {option}", workspace, files, tmp_path / name, calls, capsys)
+
+    code, error, after = observed("with", case.option)
     if case.refused:
         assert code == 2
         assert case.refused in error
         return
+    words = f"{case.words} {case.without}"
+    if words not in without_option:  # the same for all options of a command that change nothing in the store
+        without_option[words] = observed("without", case.without)
+    _, _, before = without_option[words]
     assert before != after
     if case.option != "--other {tmp}":  # names a workspace without a store
         assert code == 0 or case.words == "check own", error
