@@ -234,7 +234,7 @@ def _table(file: Path, path: Path) -> Recognised:
 
 
 def _holds_images(file: Path) -> bool:
-    """Whether a Parquet file has a column of bytes, or of structs with bytes and path."""
+    """Whether a Parquet file has a column of bytes, or of structs with bytes in them."""
     try:
         schema = pq.read_schema(file)
     except (pa.ArrowInvalid, OSError):
@@ -242,9 +242,14 @@ def _holds_images(file: Path) -> bool:
     return any(
         pa.types.is_binary(field.type)
         or pa.types.is_large_binary(field.type)
-        or (pa.types.is_struct(field.type) and {part.name for part in field.type} == {"bytes", "path"})
+        or (pa.types.is_struct(field.type) and _holds_bytes(field.type))
         for field in schema
     )
+
+
+def _holds_bytes(cell: pa.StructType) -> bool:
+    at = cell.get_field_index("bytes")
+    return at >= 0 and (pa.types.is_binary(cell.field(at).type) or pa.types.is_large_binary(cell.field(at).type))
 
 
 def _several(folder: Path, files: list[Path], what: str) -> RequestError:

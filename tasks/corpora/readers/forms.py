@@ -199,7 +199,7 @@ class _Rows:
         if not cells:
             self.faults.add(f"rows without {role}", f"row {self.number}")
         texts: list[str | None] = []
-        for cell in map(_unlisted, cells):
+        for cell in map(unlisted, cells):
             each = [cell] if isinstance(cell, str) else cell
             if not isinstance(each, Sequence) or not all(isinstance(text, str) for text in each) or not each:
                 shown = f"row {self.number} ({cell!r:.40})"
@@ -215,7 +215,7 @@ class _Rows:
         return texts[0] if texts else ""
 
 
-def _unlisted(cell: object) -> object:
+def unlisted(cell: object) -> object:
     """A list of texts that is written as one text, as in ``['one', 'two']``, as a list; any other cell as it is."""
     if isinstance(cell, str) and _LISTED.fullmatch(cell):
         try:

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,14 +23,15 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 _BATCH = 1000
+_BYTES = ("binary", "large_binary")
 
 
 @dataclass(frozen=True)
 class HubImages:
     """Images of a data set's rows; a key is ``column/row``.
 
-    A cell that holds a path instead of bytes is read only below the library's caches and the data set's folder,
-    because rows are not trusted.
+    A cell that holds a path instead of bytes is read only below the library's caches and the data set's folder, from
+    which relative paths start, because rows are not trusted.
     """
 
     dataset: Dataset
@@ -48,9 +50,11 @@ class HubImages:
         path = cell.get("path") if isinstance(cell, Mapping) else None
         if not isinstance(path, str):
             raise FileNotFoundError(f"{key!r} holds no image")
-        if not any(Path(path).is_relative_to(root) and ".." not in Path(path).parts for root in self.roots):
+        files = [root / path for root in self.roots]  # an absolute path stays as it is
+        inside = [file for file, root in zip(files, self.roots, strict=True) if file.is_relative_to(root)]
+        if not inside or ".." in Path(path).parts:
             raise PermissionError(f"{key!r} holds the path {path!r}, which is outside the data set's folders")
-        return Path(path).read_bytes()
+        return next((file for file in inside if file.is_file()), inside[0]).read_bytes()
 
 
 @dataclass(frozen=True)
@@ -75,11 +79,12 @@ class HubSplit:
         return HubImages(self.dataset, self.roots)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """All columns but the images, row by row."""
+        """All columns but the images, row by row, as they are stored: no sound or video in them is decoded."""
         texts = [column for column in self.dataset.column_names if column not in self.images]
         if not texts:
             return iter({} for _ in range(len(self.dataset)))
-        return iter(self.dataset.select_columns(texts))
+        batches = self.dataset.select_columns(texts).with_format("arrow").iter(_BATCH)
+        return (row for batch in batches for row in batch.to_pylist())
 
     def absent(self) -> set[str]:
         """Keys of the image cells that hold nothing."""
@@ -89,9 +94,12 @@ class HubSplit:
             for batch in self.dataset.select_columns([column]).with_format("arrow").iter(_BATCH):
                 cells = batch[column]
                 none = pc.is_null(cells)
+                held = pa.array(np.zeros(len(cells), np.bool_))
                 if pa.types.is_struct(cells.type):
-                    parts = [pc.is_null(pc.struct_field(cells, name)) for name in ("bytes", "path")]
-                    none = pc.or_(none, pc.and_(*parts))
+                    for name in ("bytes", "path"):
+                        if cells.type.get_field_index(name) >= 0:
+                            held = pc.or_(held, pc.is_valid(pc.struct_field(cells, name)))
+                    none = pc.invert(held)
                 empty |= {f"{column}/{start + row}" for row in pc.indices_nonzero(none).to_pylist()}
                 start += len(cells)
         return empty
@@ -137,7 +145,7 @@ def load_split(
     for column in images:
         if isinstance(loaded.features[column], datasets.Image):
             loaded = loaded.cast_column(column, datasets.Image(decode=False))
-    folder = (Path(dataset).absolute(),) if Path(dataset).is_dir() else ()
+    folder = (local.absolute() if local.is_dir() else local.absolute().parent,) if local.exists() else ()
     return HubSplit(where, loaded, images, (*folder, Path(HF_HUB_CACHE), Path(datasets.config.HF_DATASETS_CACHE)))
 
 
@@ -221,10 +229,10 @@ def _hub_faults(dataset: str, where: str) -> Iterator[None]:
 
 
 def _holds_images(feature: object) -> bool:
-    """Whether a column holds images: as such, as raw ``{bytes, path}`` structs, or as bytes."""
+    """Whether a column holds images: as such, as raw structs with ``bytes``, or as bytes."""
     if isinstance(feature, Mapping):
-        return set(feature) == {"bytes", "path"}
-    return type(feature).__name__ == "Image" or getattr(feature, "dtype", "") in ("binary", "large_binary")
+        return getattr(feature.get("bytes"), "dtype", "") in _BYTES
+    return type(feature).__name__ == "Image" or getattr(feature, "dtype", "") in _BYTES
 
 
 def _first_line(error: Exception) -> str:

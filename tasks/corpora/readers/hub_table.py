@@ -8,7 +8,7 @@ from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora.files import corpus_name
 from tasks.corpora.images.image_files import Missing
-from tasks.corpora.readers.columns import Columns, FormName, columns_of_roles
+from tasks.corpora.readers.columns import FORMS, Columns, FormName, columns_of_roles
 from tasks.corpora.readers.forms import corpus_of_rows
 from tasks.corpora.readers.hub import load_split
 
@@ -31,7 +31,8 @@ def read_hub(
 ) -> Corpus:
     """The corpus of one split, in the order of its rows.
 
-    The ids of images that the data set holds are ``column/row`` unless there is an ``id`` column.
+    The ids of images that the data set holds are ``column/row`` unless there is an ``id`` column. A column of images is
+    found by its type if it is the only one, and by its name if there are several.
 
     Args:
         dataset: Hub id, a folder in the hub's layout or written by ``save_to_disk``, or a Parquet file with images.
@@ -44,6 +45,8 @@ def read_hub(
     loaded = load_split(dataset, split=split, config=config, revision=revision)
     available = list(loaded.dataset.column_names)
     if images is None and not ids_only:
+        if len(loaded.images) == 1 and "image" in FORMS[form].required:
+            columns = {"image": loaded.images[0], **(columns or {})}
         column_of = columns_of_roles(form, columns or {}, available, where=loaded.name, ids_only=ids_only)
         for role, (column, *_) in column_of.items():
             if role.startswith("image") and column not in loaded.images:

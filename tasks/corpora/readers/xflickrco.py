@@ -11,6 +11,7 @@ from store.types import Corpus
 from tasks.corpora import CORPORA
 from tasks.corpora.files import field, read_json_lines, require_files, require_folder, require_known
 from tasks.corpora.images.image_files import Missing
+from tasks.corpora.readers.forms import unlisted
 from tasks.corpora.readers.hub import load_split
 from tasks.corpora.readers.multilingual import Translation, multilingual_corpus
 from tasks.corpora.rows import ImageRow
@@ -64,7 +65,7 @@ def read_xflickrco(
             elif number >= len(rows) or rows[number].id != identifier:
                 expected = f"image {rows[number].id}" if number < len(rows) else "no more images"
                 raise RequestError(f"{where}: expected {expected} as in {languages[0]}, got image {identifier}")
-            texts = field(entry, "sentences", list | str, where)
+            texts: Any = unlisted(field(entry, "sentences", list | str, where))  # the hub has lists as texts
             translations.append(Translation(identifier, [texts] if isinstance(texts, str) else texts, language))
         if number + 1 != len(rows):
             raise RequestError(

@@ -143,7 +143,7 @@ def test_xflickrco_and_crossmodal3600_have_one_fingerprint_from_files_and_from_t
     for language in ("en", "de"):
         publish(
             tmp_path / "xf",
-            {"id": ["7", "8"], "sentences": [f"{language} 7", f"{language} 8"], "image": [jpeg(0), jpeg(1)]},
+            {"id": ["7", "8"], "sentences": [f"['{language} 7']", f"{language} 8"], "image": [jpeg(0), jpeg(1)]},
             images=("image",),
             split=language,
         )
