@@ -86,7 +86,8 @@ def their_task(corpus: Corpus, protocol: str, spec: EncoderSpec, metrics: Collec
     ``metrics`` are those that are stored: without the main score of a task its name cannot be used.
     """
     if corpus.name in JUDGED_TASKS:
-        return _judged_task(corpus, protocol)
+        judged = _judged_task(corpus, protocol)
+        return judged if judged is not None and judged.main in {NAMES.get(metric) for metric in metrics} else None
     known = their_tasks().get(corpus.name, {})
     parts = cross_lingual(protocol)
     general = f"{parts.direction}/*/{parts.translator}" if parts else protocol
@@ -104,12 +105,15 @@ def their_task(corpus: Corpus, protocol: str, spec: EncoderSpec, metrics: Collec
 
 
 def _judged_task(corpus: Corpus, protocol: str) -> Task | None:
-    """The subset of its own task that a published corpus is under a protocol; None for several languages together."""
+    """The subset of its own task that a published corpus is under a protocol; None for several languages together.
+
+    Also None for the second versions of ViDoRe 3: MTEB's documents are pages with their text there, ours are pages.
+    """
     task = JUDGED_TASKS[corpus.name]
     language = judged_language(corpus, protocol)
     by_language = {LANGUAGES[name]: name for name in task.subsets if name in LANGUAGES}
     subset = "default" if "" in task.subsets else by_language.get(language)
-    if subset is None or not protocol.startswith("t2i/judged"):
+    if subset is None or not protocol.startswith("t2i/judged") or corpus.name.endswith(".v2"):
         return None
     return Task(corpus.name, task.revision, NAMES[task.main_metric], NAMES, subset)
 

@@ -239,17 +239,11 @@ def _holds_images(file: Path) -> bool:
         schema = pq.read_schema(file)
     except (pa.ArrowInvalid, OSError):
         return False
-    return any(
-        pa.types.is_binary(field.type)
-        or pa.types.is_large_binary(field.type)
-        or (pa.types.is_struct(field.type) and _holds_bytes(field.type))
-        for field in schema
-    )
-
-
-def _holds_bytes(cell: pa.StructType) -> bool:
-    at = cell.get_field_index("bytes")
-    return at >= 0 and (pa.types.is_binary(cell.field(at).type) or pa.types.is_large_binary(cell.field(at).type))
+    types = [
+        kind.field("bytes").type if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0 else kind
+        for kind in schema.types
+    ]
+    return any(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) for kind in types)
 
 
 def _several(folder: Path, files: list[Path], what: str) -> RequestError:

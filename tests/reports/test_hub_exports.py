@@ -159,6 +159,9 @@ def test_a_published_corpus_of_document_pages_is_its_own_task_with_a_subset_for_
     assert subset(both, "t2i/judged/fr") == subset(one, "t2i/judged") == ("french", "ndcg_at_5")
     assert subset(both, "t2i/judged") is None  # mteb itself averages over languages
     single = replace(one, name="VidoreTatdqaRetrieval")
+    assert their_task(single, "t2i/judged", spec("ours"), ("recall@10",)) is None  # its main score is not stored
+    with_texts = replace(both, name="Vidore3HrRetrieval.v2")  # mteb's documents are pages with their text
+    assert their_task(with_texts, "t2i/judged/fr", spec("ours"), ("nDCG@10",)) is None
     task = their_task(single, "t2i/judged", spec("ours"), metrics)
     assert task is not None
     assert (task.name, task.subset, task.revision) == (
