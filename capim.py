@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 
 def _refuse_shadows() -> None:
@@ -55,6 +54,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flows.config import RunConfig
+    from flows.frames import ReportPath
+    from flows.steps import Comparison, Embedding, Evaluation, Run
     from store import EmbeddingStore, Modality, Vectors
     from tasks.encoders import Encoder
     from tasks.metrics.custom import CustomMetric as Metric
@@ -63,73 +64,8 @@ __all__ = [
     "CapimError", "Encoder", "Metric", "RequestError", "WorkError", "Workspace", "compare", "embed", "evaluate", "open",
     "outcomes", "report", "results", "run", "search", "sql", "vectors",
 ]  # fmt: skip
-__version__ = version("capim")
 CapimError = (RequestError, WorkError)
 Names = str | Sequence[Any]  # "a,b" or ["a", "b"]; an encoder or a corpus may be a dict, a table of a suite file
-
-
-class Statistics(TypedDict, total=False):
-    """Options of everything that computes figures."""
-
-    replicates: int
-    level: float
-    interval: Literal["wilson", "percentile", "bca"]
-    seed: int
-
-
-class Tests(Statistics, total=False):
-    """Options of comparisons."""
-
-    adjustment: Literal["max-t", "holm", "benjamini-hochberg"]
-    permutations: int
-    margin: float
-    analyses: Names
-
-
-class Encoding(TypedDict, total=False):
-    """Options of everything that encodes."""
-
-    sample: int
-    batch_size: int | Literal["auto"]
-    device: str
-    shards: int
-    precision: Literal["float32", "bfloat16", "float16"]
-    storage: Literal["float32", "float16"]
-    compile: bool
-    trust_remote_code: bool
-
-
-class Embedding(Encoding, total=False):
-    """Options of `embed`."""
-
-    seed: int
-
-
-class Evaluation(Statistics, total=False):
-    """Options of `evaluate`."""
-
-    device: str
-    keep_replicates: bool
-
-
-class Run(Encoding, Tests, total=False):
-    """Options of `run`."""
-
-    keep_replicates: bool
-
-
-class ReportPath(str):
-    """The path or URI of a report; a notebook shows what it recommends, and a link."""
-
-    __slots__ = ()
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        from reports.rows.snapshot import answer_lines
-
-        lines = "<br>".join(escape(line) for line in answer_lines(self))
-        return f'<p>{lines}</p><a href="{escape(self)}" target="_blank">{escape(self)}</a>'
 
 
 class Workspace:
@@ -164,11 +100,10 @@ class Workspace:
         **options: Unpack[Run],
     ) -> ReportPath:
         """Encode, evaluate, compare and report; returns the path of the report. What is stored is not encoded again."""
-        from flows.commands.output import print_answer
-        from flows.steps import run_benchmark
+        from flows import frames
 
-        config = self._config("run", suite, corpora, encoders, protocols, **options)
-        return ReportPath(run_benchmark(config, quiet=self.quiet, show=print_answer))
+        config = self._config("run", suite, corpora=corpora, encoders=encoders, protocols=protocols, **options)
+        return frames.run(config, quiet=self.quiet)
 
     def embed(
         self,
@@ -180,18 +115,10 @@ class Workspace:
         **options: Unpack[Embedding],
     ) -> pd.DataFrame:
         """Encode what the store lacks; one row per encoder and corpus."""
-        from flows.steps import run_embed
-        from store.query.frames import frame_of
+        from flows import frames
 
-        config = self._config("embed", suite, corpora, encoders, None, **options)
-        done = run_embed(config, quiet=self.quiet, only=only)
-        counts = ("n_items", "n_encoded", "n_truncated")
-        return frame_of(
-            [
-                {"encoder": each.sets.encoder, "corpus": each.sets.corpus, **{n: getattr(each, n) for n in counts}}
-                for each in done
-            ]
-        )
+        config = self._config("embed", suite, corpora=corpora, encoders=encoders, **options)
+        return frames.embedded(config, only, quiet=self.quiet)
 
     def evaluate(
         self,
@@ -209,19 +136,10 @@ class Workspace:
         ``"FILE.py:NAME"``. Its figures, comparisons and slices are stored like those of any other metric, and its rows
         have the test of each against the best other encoder.
         """
-        from flows.commands.output import RESULT_COLUMNS
-        from flows.commands.workspace import in_order
-        from flows.steps import run_evaluate, run_metric
-        from reports.rows.pairs import AGAINST_BEST
-        from store.query.frames import frame_of
+        from flows import frames
 
-        config = self._config("evaluate", suite, corpora, encoders, protocols, **options)
-        if metric is not None:
-            rows = run_metric(config, metric, quiet=self.quiet, results=True)
-            return frame_of(rows, (*RESULT_COLUMNS, *AGAINST_BEST))
-        done = run_evaluate(config, quiet=self.quiet)
-        evaluations = [each for reference in done for each in reference.evaluations.values()]
-        return frame_of(in_order(self.store.rows("results", evaluation=evaluations)), RESULT_COLUMNS)
+        config = self._config("evaluate", suite, corpora=corpora, encoders=encoders, protocols=protocols, **options)
+        return frames.evaluated(config, metric, quiet=self.quiet)
 
     def compare(
         self,
@@ -232,7 +150,7 @@ class Workspace:
         encoders: Names | None = None,
         protocols: Names | None = None,
         metric: str | Metric | Callable[..., object] | None = None,
-        **options: Unpack[Tests],
+        **options: Unpack[Comparison],
     ) -> pd.DataFrame:
         """Compare two encoders, or every pair of several, on the same queries, and store it; one row per figure.
 
@@ -240,21 +158,14 @@ class Workspace:
         pairs that are compared here; ``state`` is what the tests say of ``encoder_a``: better, worse, equivalent or
         undecided. Headline figures come first. ``metric`` is one of your own, as in :meth:`evaluate`.
         """
-        from flows.steps import run_compare, run_metric
-        from reports.rows.pairs import PAIR_COLUMNS, pair_rows, smaller_is_better
-        from store.query.frames import frame_of
+        from flows import frames
 
         pair = [name for name in (a, b) if name is not None]
         if pair and (encoders is not None or len(pair) == 1):
             raise RequestError(f"compare takes two encoders, or encoders=[…]; got {', '.join(pair)} and {encoders}")
-        config = self._config("compare", None, corpora, pair or encoders, protocols, **options)
-        if metric is not None:
-            rows = run_metric(config, metric, quiet=self.quiet, results=False, first=a)
-        else:
-            done, store = run_compare(config, quiet=self.quiet), self.store
-            stored = store.rows("comparisons", run=done.run).to_pylist()
-            rows = pair_rows(stored, smaller_is_better(store), a)
-        return frame_of(rows, PAIR_COLUMNS)
+        chosen = pair or encoders
+        config = self._config("compare", None, corpora=corpora, encoders=chosen, protocols=protocols, **options)
+        return frames.compared(config, a, metric, quiet=self.quiet)
 
     def report(
         self,
@@ -265,10 +176,10 @@ class Workspace:
         protocols: Names | None = None,
     ) -> ReportPath:
         """Write a report of the store, or of a part of it; returns its path."""
-        from flows.execution import start
-        from flows.publish import publish
+        from flows import frames
 
-        return ReportPath(start(publish, self._config("report", suite, corpora, encoders, protocols)))
+        config = self._config("report", suite, corpora=corpora, encoders=encoders, protocols=protocols)
+        return frames.report(config)
 
     def results(
         self,
@@ -281,32 +192,18 @@ class Workspace:
         wide: bool = False,
     ) -> pd.DataFrame:
         """Stored figures with their intervals; names may be shell patterns. ``wide``: every column."""
-        from flows.commands.output import RESULT_COLUMNS
-        from flows.commands.workspace import found_results
-        from store.query.frames import frame_of
+        from flows import frames
 
-        rows, why = found_results(
-            self.store,
-            encoder=_listed(encoders),
-            corpus=_listed(corpora),
-            protocol=_listed(protocols),
-            metric=_listed(metrics),
-            against=against,
-        )
-        if not rows:
-            _say(why())
-        return frame_of(rows, None if against or wide else RESULT_COLUMNS)
+        names = {"encoders": encoders, "corpora": corpora, "protocols": protocols, "metrics": metrics}
+        return frames.results(self.store, names, against, wide=wide)
 
     def outcomes(
         self, *, encoders: Names | None = None, corpora: Names | None = None, protocols: Names | None = None
     ) -> pd.DataFrame:
         """Ranks, ties and best items of every query; one row per encoder, corpus, protocol and query."""
-        from flows.commands.workspace import wanted_rows
-        from store.query.frames import frame_of
+        from flows import frames
 
-        names = {"encoder": _listed(encoders), "corpus": _listed(corpora), "protocol": _listed(protocols)}
-        store = self.store
-        return frame_of(store.rows("outcomes", **wanted_rows(store, "outcomes", **names)))
+        return frames.outcomes(self.store, {"encoders": encoders, "corpora": corpora, "protocols": protocols})
 
     def vectors(
         self,
@@ -321,13 +218,10 @@ class Workspace:
 
         Several vectors per item are read with ``.store.multivectors(…)``.
         """
-        from flows.commands.workspace import corpus_in
+        from flows import frames
 
-        store = self.store
-        fingerprint = str(corpus_in(store, corpus)["fingerprint"])
-        return store.vectors(
-            encoder=encoder, corpus=fingerprint, modality=modality, language=language, translator=translator
-        )
+        part = {"language": language, "translator": translator}
+        return frames.vectors(self.store, corpus, encoder=encoder, modality=modality, **part)
 
     def search(
         self,
@@ -347,49 +241,21 @@ class Workspace:
         A text and an image together are the normalised sum of their unit vectors. ``modality`` is what is searched:
         captions for an image alone, else images.
         """
-        from flows.commands.searching import FOUND_COLUMNS, find
-        from store.query.frames import frame_of
+        from flows import frames
 
-        found = find(
-            self.store,
-            text=text,
-            image=image,
-            vector=vector,
-            encoder=encoder,
-            corpus=corpus,
-            modality=modality,
-            k=k,
-            use_index=index,
-            device=device,
-        )
-        return frame_of(found.rows, FOUND_COLUMNS)
+        query = {"text": text, "image": image, "vector": vector, "modality": modality, "k": k, "use_index": index}
+        return frames.found(self.store, encoder=encoder, corpus=corpus, device=device, **query)
 
     def sql(self, statement: str) -> pd.DataFrame:
         """The answer to a SELECT (DuckDB) over all tables of the store; cannot write (``capim query --help``)."""
-        from flows.commands.workspace import unknown_texts
-        from store.query.frames import frame_of
+        from flows import frames
 
-        store = self.store
-        rows = store.sql(statement)
-        if not rows.num_rows:
-            _say(unknown_texts(store, statement))
-        return frame_of(rows)
+        return frames.selected(self.store, statement)
 
-    def _config(
-        self,
-        step: str,
-        suite: str | Path | None,
-        corpora: Names | None,
-        encoders: Names | None,
-        protocols: Names | None,
-        **options: Any,
-    ) -> RunConfig:
+    def _config(self, step: str, suite: str | Path | None, **options: Any) -> RunConfig:
         from flows.steps import step_config
 
-        given = {"corpora": corpora, "encoders": encoders, "protocols": protocols, **options}
-        names = {n: _listed(given[n]) for n in ("corpora", "encoders", "protocols", "analyses") if given.get(n)}
-        rest = {name: value for name, value in given.items() if value is not None and name not in names}
-        return step_config(step, {"workspace": self.workspace, **rest, **names}, suite)
+        return step_config(step, {"workspace": self.workspace, **options}, suite)
 
 
 def open(workspace: str | Path | None = None, *, quiet: bool = False) -> Workspace:  # noqa: A001 - as in gzip.open
@@ -397,28 +263,11 @@ def open(workspace: str | Path | None = None, *, quiet: bool = False) -> Workspa
     return Workspace(workspace, quiet=quiet)
 
 
-def _listed(names: Names | None) -> tuple[Any, ...] | None:
-    """Names as the command line takes them: a text is split at its commas; paths become texts."""
-    from flows.commands.parser import names as split
-
-    if names is None:
-        return None
-    if isinstance(names, str | Path | dict):
-        return split(names) if isinstance(names, str) else _listed([names])
-    return tuple(str(name) if isinstance(name, Path) else name for name in names)
-
-
 def main() -> int:
     """The console script `capim`."""
     from flows.cli import main as run
 
     return run()
-
-
-def _say(message: str) -> None:
-    from flows.commands.output import plain
-
-    sys.stderr.write("".join(f"{plain(line)}\n" for line in message.splitlines()))
 
 
 def __getattr__(name: str) -> Any:
@@ -430,6 +279,10 @@ def __getattr__(name: str) -> Any:
         from tasks.encoders import Encoder
 
         return Encoder
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("capim")
     raise AttributeError(f"module 'capim' has no attribute {name!r}")
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from flows.commands.declare import STEP_FIELDS
 from flows.commands.output import plain, print_embedded
+from flows.commands.parser import names
 from flows.commands.progress import STEPS, bars
 from flows.config import FIELDS, RunConfig, missing_names, read_suite, run_config
 from store.errors import RequestError, unknown
@@ -24,20 +25,87 @@ _EVERYWHERE = ("name", "sample", "seed")  # fields of a suite file that every st
 _NAMES = ("corpora", "encoders", "protocols", "analyses")
 
 
+class Statistics(TypedDict, total=False):
+    """Options of everything that computes figures."""
+
+    replicates: int
+    level: float
+    interval: Literal["wilson", "percentile", "bca"]
+    seed: int
+
+
+class Comparison(Statistics, total=False):
+    """Options of comparisons."""
+
+    adjustment: Literal["max-t", "holm", "benjamini-hochberg"]
+    permutations: int
+    margin: float
+    analyses: str | Sequence[str]
+
+
+class Encoding(TypedDict, total=False):
+    """Options of everything that encodes."""
+
+    sample: int
+    batch_size: int | Literal["auto"]
+    device: str
+    shards: int
+    precision: Literal["float32", "bfloat16", "float16"]
+    storage: Literal["float32", "float16"]
+    compile: bool
+    trust_remote_code: bool
+
+
+class Embedding(Encoding, total=False):
+    """Options of `embed`."""
+
+    seed: int
+
+
+class Evaluation(Statistics, total=False):
+    """Options of `evaluate`."""
+
+    device: str
+    keep_replicates: bool
+
+
+class Run(Encoding, Comparison, total=False):
+    """Options of `run`."""
+
+    keep_replicates: bool
+
+
 def step_config(step: str, options: Mapping[str, Any], suite: str | Path | None = None) -> RunConfig:
     """The run of a step: its options (None: not given) and a suite file, whose unused fields are named.
+
+    Names are a list, or one text with commas.
 
     Raises:
         RequestError: Lists everything that is wrong with the options and with the suite file.
     """
     used = {"corpora", "encoders", "workspace", *STEP_FIELDS[step]}
-    if faults := [unknown("option", name, sorted(used)) for name in options if name not in used]:
+    given = {name: value for name, value in options.items() if value is not None}
+    if faults := [unknown("option", name, sorted(used)) for name in given if name not in used]:
         raise RequestError(faults)
     if suite is not None:
         unused = [name for name in read_suite(suite) if name in FIELDS and name not in {*used, *_EVERYWHERE}]
         if unused:
             sys.stderr.write(f"{suite}: {', '.join(unused)}: without effect on `capim {step}`\n")
-    return run_config(options, suite)
+    return run_config({name: listed(value) if name in _NAMES else value for name, value in given.items()}, suite)
+
+
+def listed(given: Any) -> tuple[Any, ...] | None:
+    """Names as the command line takes them: a text is split at its commas, paths become texts, a table is one name.
+
+    Examples:
+        >>> listed("a, b"), listed(["a", Path("b")]), listed(None)
+        (('a', 'b'), ('a', 'b'), None)
+    """
+    if isinstance(given, str):
+        return names(given)
+    if isinstance(given, Path | Mapping):
+        return listed([given])
+    return given if given is None else tuple(str(name) if isinstance(name, Path) else name for name in given)
 
 
 def run_benchmark(config: RunConfig, *, quiet: bool, show: Callable[[str], None]) -> str:

@@ -17,6 +17,7 @@ import pytest
 
 import capim
 from flows.commands.declare import STEP_FIELDS
+from flows.steps import Comparison, Embedding, Evaluation, Run
 from tasks.corpora.readers.shapes import read_shapes
 from tasks.metrics.custom import load_metric
 from tasks.runtime.progress import Progress, listening
@@ -51,6 +52,7 @@ def test_results_are_a_frame_that_is_shown_short_and_keeps_its_digits(workspace:
     mrr = frame.query("metric == 'MRR'")
     assert f"{mrr.value.iloc[0]:.4f}" in str(mrr)
     assert round(mrr.value.iloc[0], 4) != mrr.value.iloc[0]
+    assert f"{mrr.value.iloc[0]:.4f}</td>" in mrr._repr_html_()  # type: ignore[operator]
     assert {"interval_method", "seed"} <= {*workspace.results(wide=True).columns}
 
 
@@ -98,6 +100,15 @@ def test_a_function_is_a_metric_with_interval_and_test(workspace: capim.Workspac
     assert two.metric.tolist() == [f"{__name__}:first_three(k=2)"]
 
 
+def test_figures_and_differences_are_drawn_with_their_intervals(workspace: capim.Workspace) -> None:
+    frame = workspace.results(protocols="t2i/all", metrics="R@1,MRR")
+    points = frame.chart().to_dict()["data"]["values"]  # type: ignore[operator]
+    assert [point["value"] for point in points] == frame.value.tolist()
+    assert points[0]["label"] == f"{frame.encoder[0]} · MRR"
+    with pytest.raises(capim.RequestError, match="a chart needs rows with value or difference"):
+        workspace.sql("SELECT 1 AS one").chart()  # type: ignore[operator]
+
+
 def test_a_metric_without_a_name_needs_one(workspace: capim.Workspace) -> None:
     with pytest.raises(capim.RequestError, match="function with a name"):
         workspace.evaluate(metric=lambda outcomes: outcomes.rank_best)
@@ -120,7 +131,7 @@ def test_vectors_outcomes_and_sql(workspace: capim.Workspace) -> None:
 
 
 def test_the_options_of_every_step_are_those_of_the_command_line() -> None:
-    options = {"run": capim.Run, "embed": capim.Embedding, "evaluate": capim.Evaluation, "compare": capim.Tests}
+    options = {"run": Run, "embed": Embedding, "evaluate": Evaluation, "compare": Comparison}
     for step, typed in options.items():
         assert {*typed.__annotations__} == {*STEP_FIELDS[step]} - {"protocols"}, step
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import subprocess
 from pathlib import Path
@@ -49,6 +50,25 @@ def test_the_readmes_questions_are_answered_after_a_run(after_a_run: Path) -> No
     lead = re.findall(r"tiny-clip +shapes +t2i/all +leading:ahead +([0-9.]+)", printed)
     assert [f"{float(value):.3f}" for value in lead] == re.findall(r"leads by ([0-9.]+)", printed)
     assert re.search(r"tiny-clip +tiny-clip-plain +0\.\d+ +0\.\d+ +0\.\d+ +\d", printed)
+
+
+@pytest.mark.slow
+def test_the_example_needs_nothing_but_capim_and_25_lines(
+    after_a_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(after_a_run)
+    script = ROOT / "docs" / "example.py"
+    lines = script.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 25
+    assert [line for line in lines if re.match(r"\s*(from|import)\b", line)] == ["import capim"]
+    runpy.run_path(str(script), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert re.search(
+        r"tiny-clip +shapes +t2i/all +\S+:first_three +0\.9\d+ .* tiny-clip-plain +0\.\d+ +\S+ +better", printed
+    )
+    assert re.search(r"R@1 +tiny-clip +tiny-clip-plain +0\.1713 +0\.\d+ +0\.\d+ +\S+ +better", printed)
+    assert "large-" in printed  # the files that the search found
+    assert "<svg" in (after_a_run / "differences.svg").read_text("utf-8")
 
 
 @pytest.mark.slow

@@ -32,6 +32,14 @@ PYTHON = """# Python
       preload_modules: [store, tasks]
       show_if_no_docstring: true
 
+## Options
+
+::: flows.steps
+    options:
+      members: [Statistics, Comparison, Encoding, Embedding, Evaluation, Run]
+
+::: flows.frames.Frame
+
 ::: store.EmbeddingStore
 """
 TABLES = """# Tables of the store

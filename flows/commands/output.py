@@ -37,7 +37,13 @@ def plain(text: str) -> str:
     return "".join("�" if unicodedata.category(c) in ("Cc", "Cf") and c not in "\u200c\u200d" else c for c in text)
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """A value as a table shows it: numbers with four decimals, small and large ones with four digits.
+
+    Examples:
+        >>> [cell(value) for value in (0.97512, 2, 1.25e-7, True, None)]
+        ['0.9751', '2', '1.25e-07', 'yes', '-']
+    """
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -45,7 +51,7 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) >= 1000 or 0 < abs(value) < 1e-4 else f"{value:.4f}"
     if isinstance(value, (list, tuple)):
-        return ", ".join(_cell(v) for v in value)
+        return ", ".join(cell(v) for v in value)
     if isinstance(value, datetime):
         return value.isoformat(timespec="seconds")
     return plain(str(value))
@@ -189,7 +195,7 @@ def _print_table(
     columns = [
         Column(
             name=plain(name),
-            cells=tuple(_cell(row.get(name)) for row in rows),
+            cells=tuple(cell(row.get(name)) for row in rows),
             numeric=all(isinstance(row.get(name), (int, float, type(None))) for row in rows),
         )
         for name in names

@@ -80,8 +80,8 @@ def found_object(target: Any) -> Found:
             f"metric {target!r} must be {FORM}; or a function with a name: capim.Metric(name='own:NAME', function=…)"
         )
     where = str(getattr(inner, "__module__", None) or "notebook")
-    if where == "__main__":
-        where = Path(getattr(sys.modules[where], "__file__", None) or "notebook").stem
+    if where in ("__main__", "builtins"):  # builtins: of code that was executed without a name
+        where = Path(getattr(sys.modules["__main__"], "__file__", None) or "notebook").stem
     called = inner if hasattr(inner, "__code__") else getattr(type(inner), "__call__", None)  # noqa: B004
     return Found(
         name=_with_options(f"{where}:{name}", options),
