@@ -20,10 +20,9 @@ check: $(VENV)/.ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# the site of docs/, in build/docs; what Material for MkDocs prints about its own future is no warning of ours
+# the site of docs/, in build/docs (not --quiet: --strict then fails on nothing); the variable turns an advertisement off
 docs: $(VENV)/.ready
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file docs/site/mkdocs.yml
-	@echo build/docs/get_started.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file docs/site/mkdocs.yml
 
 bench: $(VENV)/.ready
 	$(BIN)/python -m tests.benchmarks $(ONLY)
@@ -62,6 +61,8 @@ INSTALL := $(UV) pip install --quiet --compile-bytecode --python $(BIN)/python -
 
 # what a user needs; uv from the PATH, else pip puts it into .venv
 $(VENV)/.demo: requirements.txt pyproject.toml
+	@test "$(TORCH)" || test -d /proc/driver/nvidia || test "$$(uname)" != Linux || \
+	  echo "no NVIDIA driver here: make demo TORCH=cpu takes 2.7 GB instead of 6.7 (docs/install.md)"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || $(UV) venv --quiet $(VENV)
 	test -x "$(UV)" || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(INSTALL) -e '.[all]'
