@@ -13,19 +13,24 @@ from store.layout import grids_of, tokens_of
 from store.types import EncoderSpec
 from tasks.encoders import encode_captions, encode_images, load_encoder
 from tests.encoders.families.colvision import PATCH
+from tests.encoders.families.table import CASES
 
 IMAGES = [Image.new("RGB", size, "red") for size in ((56, 56), (112, 56), (90, 140))]
 
 
-@pytest.mark.parametrize("name", ["colpali", "colqwen2", "colqwen2.5", "colsmol"])
+@pytest.mark.parametrize("name", [n for n, c in CASES.items() if c.adapter == "colvision" and c.vectors == "multi"])
 def test_layouts_fit_the_vectors_and_cover_the_image(name: str, family: Callable[[str], EncoderSpec]) -> None:
-    encoder = load_encoder(family(name), device="cpu")
+    encoder: Any = load_encoder(family(name), device="cpu")
     embeddings = encode_images(encoder, IMAGES)
+    inputs = encoder.prepare_images(IMAGES).inputs
+    read = [ids[mask.bool()].tolist() for ids, mask in zip(inputs["input_ids"], inputs["attention_mask"], strict=True)]
     assert embeddings.layouts is not None
-    for image, layout, count in zip(IMAGES, embeddings.layouts, embeddings.counts.tolist(), strict=True):
+    for image, layout, count, ids in zip(IMAGES, embeddings.layouts, embeddings.counts.tolist(), read, strict=True):
         grids = grids_of(layout)
         assert grids, f"{name}: no grid for {image.size}"
         assert all(grid.first >= 0 and grid.first + grid.rows * grid.columns <= count for grid in grids)
+        patches = [one for grid in grids for one in ids[grid.first : grid.first + grid.rows * grid.columns]]
+        assert set(patches) == {patches[0]} and len(patches) == ids.count(patches[0]) > 1  # one token for every patch
         area = sum(((box := grid.boxes())[:, 2] - box[:, 0]) @ (box[:, 3] - box[:, 1]) for grid in grids)
         assert area == pytest.approx(2 if len(grids) > 1 else 1)  # tiles, and the whole image once more
     captions = encode_captions(encoder, ["a red bus", "a bus"])
@@ -37,7 +42,7 @@ def test_layouts_fit_the_vectors_and_cover_the_image(name: str, family: Callable
 
 
 @pytest.mark.peers
-@pytest.mark.parametrize("name", ["colpali", "colqwen2", "colqwen2.5"])
+@pytest.mark.parametrize("name", ["colpali", "colqwen2", "colqwen2.5", "colqwen3", "colqwen3.5"])
 def test_grids_are_those_of_colpali_engines_similarity_maps(name: str, family: Callable[[str], EncoderSpec]) -> None:
     import torch
     from colpali_engine.interpretability import get_similarity_maps_from_embeddings

@@ -104,7 +104,8 @@ class ColVision(LoadedEncoder):
         merge = getattr(self._processor.image_processor, "merge_size", 1)
         sizes = batch.get("image_grid_thw")
         grids = [None] * len(tokens) if sizes is None else [(h // merge, w // merge) for _, h, w in sizes.tolist()]
-        token = str(self._processor.image_token)
+        # in a conversation, the processor's own image token stands for a whole image
+        token = str((self._processor.tokenizer if self._family.chat else self._processor).image_token)
         return tuple(image_layout(each, token, grid=grid) for each, grid in zip(tokens, grids, strict=True))
 
     def embed(self, prepared: Prepared) -> Embeddings:
