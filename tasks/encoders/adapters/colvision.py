@@ -21,7 +21,7 @@ from torch import Tensor
 
 from store.errors import RequestError
 from store.layout import layout_of_tokens
-from store.types import Embeddings, EncoderSpec, Modality
+from store.types import EncoderSpec, Modality
 from tasks.encoders.adapters.late_interaction import FAMILIES, KINDS, LateInteractionFamily
 from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from tasks.encoders.adapters.patch_layout import image_layout
@@ -30,9 +30,8 @@ from tasks.encoders.checkpoints.checkpoint import base_folder, json_file
 from tasks.encoders.checkpoints.complete import complete_folder
 from tasks.encoders.checkpoints.related_repositories import adapter_over_pinned_base
 from tasks.encoders.checkpoints.weights import check_number_of_weights, check_weights_loaded, loaded_quietly
-from tasks.encoders.device import full_float32
-from tasks.encoders.encoder import Inputs, Prepared
-from tasks.encoders.tensors import DTYPES, move, ragged_embeddings
+from tasks.encoders.encoder import Inputs
+from tasks.encoders.tensors import DTYPES
 
 
 class ColVision(LoadedEncoder):
@@ -48,10 +47,10 @@ class ColVision(LoadedEncoder):
                 lambda _module, _inputs, output: projected.append(output)
             )
 
-        def forward(**inputs: Any) -> Tensor:
+        def forward(**inputs: Any) -> Any:
             projected.clear()  # a forward pass that ran out of memory may have left its vectors here
-            pooled: Tensor = model(**inputs, **logits)
-            return projected.pop() if projected else pooled
+            pooled = model(**inputs, **logits)
+            return (projected.pop(), inputs["attention_mask"]) if projected else pooled
 
         super().__init__(
             spec,
@@ -107,15 +106,6 @@ class ColVision(LoadedEncoder):
         # in a conversation, the processor's own image token stands for a whole image
         token = str((self._processor.tokenizer if self._family.chat else self._processor).image_token)
         return tuple(image_layout(each, token, grid=grid) for each, grid in zip(tokens, grids, strict=True))
-
-    def embed(self, prepared: Prepared) -> Embeddings:
-        """The projected last hidden states without padding, normalised; for a Bi model its pooled vector."""
-        if self.spec.vectors == "single":
-            return super().embed(prepared)
-        with full_float32():
-            inputs = move(prepared.inputs, torch.device(self.device), self.dtype)
-            features = self.forwards[prepared.modality](**inputs)
-            return ragged_embeddings(features, inputs["attention_mask"].bool(), prepared, self.spec)
 
     def _turn(self, *content: dict[str, str]) -> str:
         """One turn of a conversation, as the checkpoint's chat template writes it."""

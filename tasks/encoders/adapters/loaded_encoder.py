@@ -21,7 +21,7 @@ from tasks.encoders.captions import caption_template
 from tasks.encoders.device import full_float32
 from tasks.encoders.encoder import Inputs, Prepared
 from tasks.encoders.pixels import PixelPipeline, in_rgb
-from tasks.encoders.tensors import DTYPES, dense_embeddings, move
+from tasks.encoders.tensors import DTYPES, dense_embeddings, move, ragged_embeddings
 
 
 class LoadedEncoder:
@@ -31,7 +31,8 @@ class LoadedEncoder:
         spec: Resolved.
         device: Where the forward pass runs.
         modules: The networks that hold the weights; moved to the device, in evaluation mode.
-        forwards: The forward pass of each modality: inputs by name to features of shape ``(n, dim)``.
+        forwards: The forward pass of each modality: inputs by name to features of shape ``(n, dim)``; for multi-vectors
+            a pair: features of shape ``(n, longest, dim)``, and a mask of shape ``(n, longest)`` of those that count.
         pixel_input: Name of the input that holds the pixels.
         pixel_pipeline: Makes the pixels, as fast as we can; None: :meth:`pixels` does.
         patch_size: Pixels per side of an image patch; 0 if unknown.
@@ -109,10 +110,14 @@ class LoadedEncoder:
         )
 
     def embed(self, prepared: Prepared) -> Embeddings:
-        """The features of the forward pass, normalised."""
+        """The features of the forward pass, normalised, without padding."""
         with full_float32():
             inputs = move(prepared.inputs, torch.device(self.device), self.dtype)
-            return dense_embeddings(self.forwards[prepared.modality](**inputs), prepared, self.spec)
+            features = self.forwards[prepared.modality](**inputs)
+            if self.spec.vectors == "single":
+                return dense_embeddings(features, prepared, self.spec)
+            vectors, keep = features
+            return ragged_embeddings(vectors, keep.bool(), prepared, self.spec)
 
     def _patches(self, inputs: Mapping[str, Any], n: int) -> NDArray[np.integer]:
         """Patches of each image that the model sees; 0 if unknown."""

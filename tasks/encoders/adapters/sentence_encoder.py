@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 
 from store.errors import RequestError
-from store.types import Embeddings, EncoderSpec, Modality
+from store.types import EncoderSpec, Modality
 from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from tasks.encoders.checkpoints.checkpoint import json_file
 from tasks.encoders.checkpoints.complete import complete_folder
 from tasks.encoders.checkpoints.weights import loaded_quietly
-from tasks.encoders.device import full_float32
-from tasks.encoders.encoder import Inputs, Prepared
-from tasks.encoders.tensors import DTYPES, move, ragged_embeddings, rows_of_items
+from tasks.encoders.encoder import Inputs
+from tasks.encoders.tensors import DTYPES, rows_of_items
 
 
 class SentenceTransformers(LoadedEncoder):
@@ -58,15 +57,6 @@ class SentenceTransformers(LoadedEncoder):
         mask = features.get("attention_mask")
         n_tokens = mask.sum(dim=1).numpy() if torch.is_tensor(mask) else np.zeros(len(texts), dtype=np.int32)
         return features, n_tokens, n_tokens >= self._limit
-
-    def embed(self, prepared: Prepared) -> Embeddings:
-        """The vectors of the forward pass, normalised."""
-        if self.spec.vectors == "single":
-            return super().embed(prepared)
-        with full_float32():
-            inputs = move(prepared.inputs, torch.device(self.device), self.dtype)
-            output = self.forwards[prepared.modality](**inputs)
-            return ragged_embeddings(output["token_embeddings"], output["attention_mask"].bool(), prepared, self.spec)
 
     def _preprocessed(self, items: list[Any], modality: Modality) -> Inputs:
         prompt, task = str(self.spec.options[f"{modality}_prompt"]), _task(self.spec, modality)
@@ -112,7 +102,7 @@ def _forward(model: Any, task: str | None) -> Callable[..., Any]:
     def forward(**features: Any) -> Any:
         output = model(features, **({"task": task} if task else {}))
         if "sentence_embedding" not in output:
-            return output
+            return output["token_embeddings"], output["attention_mask"]
         return output["sentence_embedding"][:, : model.truncate_dim]
 
     return forward
