@@ -11,9 +11,10 @@ document.querySelector("#theme")?.addEventListener("click", () => {
 // The current section is marked in the contents.
 const links = new Map([...document.querySelectorAll(".contents a")].map((a) => [a.hash.slice(1), a]));
 const visible = new Set();
+let current = [...links.keys()][0];
 const watcher = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) visible[isIntersecting ? "add" : "delete"](target.id);
-  const current = [...links.keys()].find((id) => visible.has(id));
+  current = [...links.keys()].find((id) => visible.has(id)) ?? current; // between two sections: the one before
   for (const [id, a] of links) id === current ? a.setAttribute("aria-current", "true") : a.removeAttribute("aria-current");
 }, { rootMargin: "-10% 0px -60%" });
 for (const section of document.querySelectorAll("main > section")) watcher.observe(section);

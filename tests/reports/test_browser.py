@@ -196,6 +196,7 @@ def test_light_and_dark_are_a_click_and_the_current_section_is_marked(page: Watc
     def ground() -> str:
         return str(page.page.evaluate("getComputedStyle(document.body).backgroundColor"))
 
+    page.page.wait_for_selector(".contents a[href='#answer'][aria-current]")
     before = ground()
     page.page.get_by_role("button", name="Light or dark").click()
     assert ground() != before
