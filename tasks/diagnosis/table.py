@@ -50,7 +50,6 @@ class Analysis:
 
 
 ANALYSES: dict[str, Analysis] = {
-    "judged": Analysis(run=judged_queries, directions=_TEXT_TO_IMAGE, judged=True),
     "complexity": Analysis(run=complexity, directions=_TEXT_TO_IMAGE),
     "categories": Analysis(run=categories),
     "truncated-captions": Analysis(run=truncated_captions),
@@ -63,6 +62,7 @@ ANALYSES: dict[str, Analysis] = {
     "resampled-gallery": Analysis(run=resampled_gallery, on_request=True),
     "thresholds": Analysis(run=thresholds),
     "tags": Analysis(run=tags, directions=frozenset({"quadruples"})),
+    "judged": Analysis(run=judged_queries, directions=_TEXT_TO_IMAGE, judged=True),
     "baselines": Analysis(run=caption_baselines, directions=frozenset({"pairs", "quadruples"})),
     "gap": Analysis(run=modality_gap, directions=_TEXT_TO_IMAGE),
     "forward-precision": Analysis(run=forward_precision),
