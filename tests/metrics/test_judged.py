@@ -7,6 +7,7 @@ from itertools import permutations, product
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from store.errors import RequestError
 from store.ragged import Ragged
 from store.types import Corpus, digest16
 from tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
+from tasks.corpora.subset import keep_images
 from tasks.metrics import METRICS, metrics_of
 from tasks.metrics.headline import Figure, headline_of, planned_figures
 from tasks.metrics.metric import Ties
@@ -271,3 +273,9 @@ def test_a_small_corpus_as_files_gets_the_figures_of_pytrec_eval_and_of_mteb() -
     assert from_mteb.value is not None
     assert from_trec.value <= 1e-9
     assert from_mteb.value <= 1e-6
+
+
+def test_a_sample_of_the_documents_has_the_protocols_of_the_queries_that_are_left() -> None:
+    corpus = corpus_of([[1, None, 0], [None, 1, 0]], languages=["en", "fr"])
+    assert [p.id for p in protocols_of(keep_images(corpus, pa.array(["d0", "d2"])))] == ["t2i/judged"]
+    assert protocols_of(keep_images(corpus, pa.array(["d2"]))) == ()

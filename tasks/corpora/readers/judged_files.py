@@ -21,10 +21,11 @@ from tasks.corpora.readers.table import SUFFIXES, table_rows
 TableName: TypeAlias = Literal["documents", "queries", "judgements"]
 
 # Table -> the names of its file, folder or configuration; with subsets as in ViDoRe 3 after the subset: french-corpus.
+# mteb, too, takes the judgements of the configuration "default" where there are several.
 NAMES: dict[TableName, tuple[str, ...]] = {
     "documents": ("corpus", "documents", "pages"),
     "queries": ("queries", "query", "topics"),
-    "judgements": ("qrels", "judgements", "default"),
+    "judgements": ("default", "qrels", "judgements"),
 }
 _ID = ("id", "_id")
 # Table -> role of a column -> its usual names, the first that is there being used.

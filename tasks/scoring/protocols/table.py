@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, cast
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from store.schema import JUDGED, texts
@@ -106,8 +105,17 @@ def _quadruples(layout: CorpusLayout) -> str | None:
 
 
 def _graded(layout: CorpusLayout) -> str | None:
-    judged = pc.equal(layout.corpus.relevance["ground_truth"], pa.scalar(JUDGED))
-    return None if pc.any(judged).as_py() else "it has no graded judgements of queries and documents (docs/judged.md)"
+    return (
+        None if _judged_languages(layout) else "it has no graded judgements of queries and documents (docs/judged.md)"
+    )
+
+
+def _judged_languages(layout: CorpusLayout) -> list[str]:
+    """The languages of the queries that have a relevant document."""
+    corpus = layout.corpus
+    rows = corpus.relevance.filter((pc.field("ground_truth") == JUDGED) & (pc.field("grade") > 0))
+    queries = corpus.captions.filter(pc.is_in(corpus.captions["id"], rows["query_id"].combine_chunks()))
+    return sorted(set(texts(queries["language"])))
 
 
 def _fits_always(_: CorpusLayout) -> None:
@@ -218,8 +226,8 @@ def _judged(layout: CorpusLayout) -> list[ProtocolRule]:
     """``t2i/judged`` with the corpus' headline, and where its queries are in several languages one for each."""
     corpus = layout.corpus
     rules = [PROTOCOLS[_JUDGED]]
-    languages = sorted(set(texts(corpus.captions["language"])))
-    if len(languages) > 1 and _graded(layout) is None:
+    languages = _judged_languages(layout)
+    if len(languages) > 1:
         rules += [
             _rule(
                 f"{_JUDGED}/{language}",

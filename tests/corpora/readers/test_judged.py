@@ -20,6 +20,7 @@ from tasks.corpora import open_corpus
 from tasks.corpora.change import describe_change
 from tasks.corpora.check import check_corpus
 from tasks.corpora.facts import corpus_facts
+from tasks.corpora.readers import hub, judged_files
 
 PAGES = ("p1", "p2", "p3")
 QUERIES = (("q1", "what does it cost"), ("q2", "when does it open"), ("q3", "nobody judged this"))
@@ -159,6 +160,28 @@ def test_text_and_place_of_a_page_group_and_types_of_a_query_are_kept(tmp_path: 
     assert (row["language"], row["query_types"], row["query_group"]) == ("fr", ["numerical"], "g")
 
 
+def test_a_data_set_on_the_hub_is_read_by_its_configurations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mteb(tmp_path / "hub")
+    (tmp_path / "hub" / "qrels").rename(tmp_path / "hub" / "default")
+    wanted = []
+
+    def from_folder(
+        dataset: str, *, split: str, config: str, revision: str | None, files: Sequence[Path]
+    ) -> hub.HubSplit:
+        wanted.append((dataset, split, config, revision))
+        return hub.load_split(str(tmp_path), split=None, files=sorted((tmp_path / "hub" / config).iterdir()))
+
+    configurations = [folder.name for folder in (tmp_path / "hub").iterdir()]
+    monkeypatch.setattr(judged_files, "configs_of", lambda *_: configurations)
+    monkeypatch.setattr(judged_files, "load_split", from_folder)
+    corpus = open_corpus({"reader": "judged", "dataset": "vidore/example", "revision": "abc"})
+    assert sorted(wanted) == [("vidore/example", "test", name, "abc") for name in ("corpus", "default", "queries")]
+    assert (corpus.name, corpus.origin) == ("example", "https://huggingface.co/datasets/vidore/example")
+    assert judgements(corpus) == [*QRELS]
+    assert corpus.source is not None
+    assert corpus.source.read(str(corpus.images["key"][0])) == png(0)
+
+
 def test_subsets_share_their_documents_and_a_question_in_two_languages_is_one_group(tmp_path: Path) -> None:
     mteb(tmp_path / "two", subset="english")
     description = mteb(tmp_path / "two", subset="french", grades=pa.float64())
@@ -210,7 +233,9 @@ def test_duplicate_ids_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_table_or_column_that_is_not_there_is_named_with_what_to_write(tmp_path: Path) -> None:
-    assert "no judgements; looked for qrels" in refusal(tmp_path / "a", lambda root: shutil.rmtree(root / "qrels"))
+    assert "no judgements; looked for default, qrels" in refusal(
+        tmp_path / "a", lambda root: shutil.rmtree(root / "qrels")
+    )
 
     def rename(root: Path) -> None:
         (root / "qrels" / "test.tsv").write_text("a\tb\tc\n1\t2\t3\n")
