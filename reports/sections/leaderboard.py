@@ -197,7 +197,8 @@ def cost_columns(data: ReportData, corpus: str) -> list[ColumnOf[str]]:
 def _identity(data: ReportData, name: str) -> str:
     spec = data.specs[name]
     precision = "" if spec.adapter == IMPORTED else f", {spec.precision}"  # of a forward pass that capim did not run
-    return f"{without_paths(spec.checkpoint)} at {spec.revision}, {spec.adapter}, {spec.dim} components{precision}"
+    named = without_paths(f"{spec.checkpoint} at {spec.revision}, {spec.adapter}")
+    return f"{named}, {spec.dim} components{precision}"
 
 
 def _rank_cell(rank: EncoderRank | None) -> Cell:

@@ -89,7 +89,7 @@ def _encoders(data: ReportData) -> Table:
         texts("Encoder", lambda s: s.name),
         texts("Checkpoint", lambda s: without_paths(s.checkpoint)),
         texts("Revision", lambda s: Cell(text=s.revision[:16], title=s.revision)),
-        texts("Adapter", lambda s: f"{s.adapter} v{s.adapter_version}"),
+        texts("Adapter", lambda s: without_paths(f"{s.adapter} v{s.adapter_version}")),
         texts("Vectors", of_vectors(lambda s: s.vectors)),
         numbers("Dim", of_vectors(lambda s: str(s.dim))),
         texts("Precision", of_vectors(lambda s: show.ABSENT if s.adapter == IMPORTED else s.precision)),

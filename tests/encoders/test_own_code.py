@@ -12,7 +12,16 @@ from PIL import Image
 from flows.config import run_config
 from store.errors import RequestError, WorkError
 from store.types import EncoderSpec
-from tasks.encoders import encode_captions, encode_images, entry_from, load_encoder, resolve
+from tasks.encoders import (
+    ADAPTERS,
+    Adapter,
+    catalog,
+    encode_captions,
+    encode_images,
+    entry_from,
+    load_encoder,
+    resolve,
+)
 from tasks.encoders.checkpoints.checkpoint import digest_of
 from tasks.encoders.conformance.suite import check_encoder
 
@@ -156,6 +165,23 @@ def test_a_suite_names_a_function_that_loads_beside_it_or_in_a_module(tmp_path, 
     written(tmp_path, LOADS + "\n", "own_loader_module.py")
     with pytest.raises(RequestError, match=r"was made with own_loader_module\.py sha256-.* is here"):
         resolve(first)
+
+
+def test_an_encoder_of_a_package_that_has_a_name_of_ours_or_a_faulty_row_is_left_out(monkeypatch, caplog) -> None:
+    rows: dict[str, dict[str, object]] = {"tiny-clip": {"dim": 4}, "without-dim": {}, "theirs": {"dim": 4}}
+    theirs = Adapter(title="theirs", module="json", encoders=rows, package="their-package", release="1.0")
+    monkeypatch.setitem(ADAPTERS, "theirs", theirs)
+    catalog.cache_clear()
+    try:
+        assert catalog()["theirs"].checkpoint == "theirs"
+        assert catalog()["tiny-clip"].adapter == "hf_dual"
+        assert "without-dim" not in catalog()
+    finally:
+        catalog.cache_clear()
+    assert [record.getMessage() for record in caplog.records] == [
+        "package their-package, adapter 'theirs': encoder 'tiny-clip': this name belongs to capim; the row is left out",
+        "package their-package, adapter 'theirs': encoder 'without-dim': 'dim' is missing; the row is left out",
+    ]
 
 
 @pytest.mark.parametrize(

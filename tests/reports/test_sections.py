@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from reports.build import SECTIONS, report_of
@@ -30,3 +32,9 @@ def test_a_section_is_made_of_stored_rows_and_the_same_rows_make_the_same_sectio
 def test_no_two_sections_have_one_anchor(data) -> None:
     anchors = [section.id for section in report_of(data).sections]
     assert len(anchors) == len(set(anchors))
+
+
+def test_the_folder_of_a_users_own_code_is_not_shown(data) -> None:
+    code = {name: replace(spec, adapter="/home/ada/my_loader.py:load") for name, spec in data.specs.items()}
+    shown = [str(SECTIONS[name](replace(data, specs=code))) for name in ("provenance", "leaderboard")]
+    assert all("my_loader.py:load" in text and "/home/ada" not in text for text in shown)
