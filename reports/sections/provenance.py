@@ -34,6 +34,9 @@ def section(data: ReportData) -> Section:
     )
 
 
+_PLURAL = {"image": "images", "query": "queries"}
+
+
 def skips(data: ReportData) -> Section:
     """Images and queries that could not be used, with the reason."""
     skipped = [
@@ -50,7 +53,9 @@ def skips(data: ReportData) -> Section:
         texts("Reason", lambda r: r[3]),
     )
     per_corpus = sorted(Counter((name, kind) for name, kind, *_ in skipped).items())
-    lead = "; ".join(f"{show.count(n, kind)} of {name} could not be used" for (name, kind), n in per_corpus)
+    lead = "; ".join(
+        f"{show.count(n, kind, _PLURAL[kind])} of {name} could not be used" for (name, kind), n in per_corpus
+    )
     return Section(
         id="skipped",
         title="Skipped images and queries",
