@@ -18,6 +18,7 @@ import pytest
 import capim
 from flows.commands.declare import STEP_FIELDS
 from flows.steps import Comparison, Embedding, Evaluation, Run
+from store.types import EncoderSpec
 from tasks.corpora.readers.shapes import read_shapes
 from tasks.metrics.custom import load_metric
 from tasks.runtime.progress import Progress, listening
@@ -200,6 +201,14 @@ def test_a_search_that_is_impossible_says_why(workspace: capim.Workspace, query:
     if not query:
         with pytest.raises(capim.RequestError, match="of which a text and an image have no sum"):
             workspace.search("a cat", image="cat.jpg", encoder="many", corpus="shapes")
+
+
+def test_an_imported_encoder_is_searched_by_vectors(tmp_path: Path) -> None:
+    spec = EncoderSpec(name="theirs", adapter="imported", checkpoint="theirs", revision="a1", dim=8)
+    random_store(tmp_path / "store", read_shapes(n_scenes=3), (spec,))
+    with pytest.raises(capim.RequestError, match="imported without its model; give the query as --vector FILE"):
+        capim.open(tmp_path).search("a cat", encoder="theirs", corpus="shapes")
+    assert len(capim.open(tmp_path).search(vector=np.ones(8), encoder="theirs", corpus="shapes")) == 3
 
 
 def test_a_comparison_says_what_it_compared(workspace: capim.Workspace, capsys: pytest.CaptureFixture[str]) -> None:

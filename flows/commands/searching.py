@@ -153,6 +153,8 @@ def _encoded(spec: EncoderSpec, text: str | None, image: Path | None, device: st
         raise RequestError(
             f"encoder {spec.name!r} has several vectors per item, of which a text and an image have no sum; give one"
         )
+    if spec.adapter == "imported":
+        raise RequestError(f"encoder {spec.name!r} was imported without its model; give the query as --vector FILE.npy")
     pictures = []
     if image is not None:
         try:
