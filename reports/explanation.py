@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from reports import format as show
 from reports.destination import write_files
 from reports.elements.gallery import Grid, Hit
+from reports.elements.match_maps import draw_map, encoded, opened, patch_map
 from reports.elements.page import Report, Section
 from reports.elements.thumbnails import data_uris
 from reports.render import render_html
@@ -22,8 +21,6 @@ from store.layout import Explanation
 from store.types import digest16
 
 SUFFIXES = (".html", ".png", ".json")
-_SIDE = 256  # pixels of the longer side of a map; smaller pictures are enlarged
-_VEIL = 215  # of 255: how much of a patch is covered that is least similar
 _MARGIN, _LINE = 8, 20  # pixels, of a sheet of maps
 _ALL = "all tokens"
 
@@ -42,11 +39,11 @@ def write_explanation(target: Path, explanations: Sequence[Explanation], picture
     """
     if target.suffix not in SUFFIXES:
         raise RequestError(f"{target}: give a file that ends in {', '.join(SUFFIXES)}")
-    image = _opened(picture)
+    image = opened(picture)
     if target.suffix == ".json":
         contents: str | bytes = json.dumps([as_data(each) for each in explanations], indent=1, ensure_ascii=False)
     elif target.suffix == ".png":
-        contents = _encoded(_sheet(explanations, image))
+        contents = encoded(_sheet(explanations, image))
     else:
         contents = render_html(_page(explanations, image))
     write_files(target.parent, {target.name: contents})
@@ -86,41 +83,10 @@ def token_words(token: str) -> str:
     return token.replace("▁", " ").replace("Ġ", " ").strip() or "space"
 
 
-def share_map(explanation: Explanation) -> NDArray[np.float32]:
-    """Of every vector of the image the sum of the shares of the tokens that match it best, shape ``(n_vectors,)``."""
-    best = explanation.similarities.argmax(axis=1)
-    return np.bincount(best, weights=explanation.shares, minlength=explanation.similarities.shape[1]).astype(np.float32)
-
-
-def draw_map(image: Image.Image, explanation: Explanation, values: NDArray[np.float32]) -> Image.Image:
-    """The image under a white veil, which is open at the patch with the highest value and closed at the lowest."""
-    scale = _SIDE / max(image.size)
-    drawn = image.convert("RGB").resize(
-        (round(image.width * scale), round(image.height * scale)), Image.Resampling.BICUBIC
-    )
-    patches = [
-        (float(value), box)
-        for grid in explanation.grids
-        for value, box in zip(values[grid.vectors], grid.boxes(), strict=True)
-    ]
-    if not patches:
-        return drawn
-    lowest, highest = min(value for value, _ in patches), max(value for value, _ in patches)
-    veil = Image.new("L", drawn.size, _VEIL)
-    pen = ImageDraw.Draw(veil)
-    size = np.tile(drawn.size, 2)
-    for value, box in patches:
-        shade = 0 if highest <= lowest else round(_VEIL * (highest - value) / (highest - lowest))
-        left, top, right, bottom = np.round(box * size).astype(int).tolist()
-        pen.rectangle((left, top, right - 1, bottom - 1), fill=shade)
-    drawn.paste("white", mask=veil)
-    return drawn
-
-
 def _maps(explanation: Explanation, image: Image.Image) -> list[tuple[str, str, Image.Image]]:
     """Name, share and map of all tokens together and of every token."""
     score = explanation.score
-    maps = [(_ALL, show.number(score, 3), draw_map(image, explanation, share_map(explanation)))]
+    maps = [(_ALL, show.number(score, 3), draw_map(image, explanation, patch_map(explanation)))]
     for token, share, row in zip(explanation.tokens, explanation.shares, explanation.similarities, strict=True):
         text = f"{show.number(float(share), 3)} ({show.number(100 * float(share) / score, 1)} %)"
         maps.append((token_words(token), text, draw_map(image, explanation, row)))
@@ -129,12 +95,12 @@ def _maps(explanation: Explanation, image: Image.Image) -> list[tuple[str, str, 
 
 def _page(explanations: Sequence[Explanation], image: Image.Image) -> Report:
     sections = []
-    pictures = {"image": _encoded(image)}
+    pictures = {"image": encoded(image)}
     for number, each in enumerate(explanations):
         hits = []
         for place, (name, share, drawn) in enumerate(_maps(each, image)):
             key = f"map-{number}-{place}"
-            pictures[key] = _encoded(drawn)
+            pictures[key] = encoded(drawn)
             hits.append(Hit(rank=name, label=f"where {name!r} matches", thumbnail=key, score=share, right=False))
         where = "" if each.grids else " The store does not know which vectors are patches, so there are no maps."
         block = Grid(
@@ -143,8 +109,8 @@ def _page(explanations: Sequence[Explanation], image: Image.Image) -> Report:
             thumbnail="image",
             hits=tuple(hits),
             note=f"Score {show.number(each.score, 4)}: the sum over the tokens of the similarity with the closest "
-            "vector of the image. A map is clear where the image is close to the token; that of all tokens adds up the "
-            f"shares of the tokens that match a patch best. Vectors of special tokens are on no map.{where}",
+            "vector of the image. A map is clear where the image is close to the token; that of all tokens where most "
+            f"tokens have their closest patch. Vectors of special tokens are on no map.{where}",
         )
         sections.append(Section(id=f"encoder-{number}", title=each.encoder, lead="", blocks=(block,)))
     first = explanations[0]
@@ -180,15 +146,3 @@ def _sheet(explanations: Sequence[Explanation], image: Image.Image) -> Image.Ima
             sheet.paste(drawn, (left, top + _LINE))
             pen.text((left, top + _LINE + high), f"{name}\n{share}", fill="black", font=font)
     return sheet
-
-
-def _opened(picture: bytes | None) -> Image.Image:
-    return (
-        Image.new("RGB", (_SIDE, _SIDE), "white") if picture is None else Image.open(io.BytesIO(picture)).convert("RGB")
-    )
-
-
-def _encoded(image: Image.Image) -> bytes:
-    target = io.BytesIO()
-    image.save(target, "PNG")
-    return target.getvalue()

@@ -11,6 +11,7 @@ from reports.build import report_of
 from reports.destination import write_files
 from reports.exports.plain import csv_bytes, row_schema
 from reports.render import figure_files, render_html, render_markdown
+from reports.rows.match_maps import Explain
 from reports.rows.reading import Describe, read_report_data
 from reports.rows.report_data import ReportData, Source, plain
 from reports.rows.shareable import shareable
@@ -44,6 +45,7 @@ def write_report(
     encoders: Sequence[str] = (),
     protocols: Sequence[str] = (),
     describe: Describe | None = None,
+    explain: Explain | None = None,
 ) -> str:
     """Writes ``report.html``, ``report.md``, ``figures/`` and ``results.json`` into a folder or to an address.
 
@@ -59,6 +61,7 @@ def write_report(
         encoders: Only the results of these encoders; by default of all.
         protocols: Only the results under these protocols, ids or shell patterns; by default under all.
         describe: See :func:`reports.rows.reading.read_report_data`.
+        explain: See there.
 
     Returns:
         The path or address of ``report.html``.
@@ -67,7 +70,8 @@ def write_report(
         RequestError: The store has no results.
         WorkError: The target cannot be written.
     """
-    data = read_report_data(store, run=run, corpora=corpora, encoders=encoders, protocols=protocols, describe=describe)
+    chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols}
+    data = read_report_data(store, run=run, **chosen, describe=describe, explain=explain)
     report = report_of(data)
     files: dict[str, str | bytes] = {f"figures/{name}": text for name, text in figure_files(report).items()}
     for table, columns in LONG.items():

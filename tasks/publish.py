@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from reports.write import write_report
 from store import EmbeddingStore
 from tasks.diagnosis.content.caption_features import caption_features
 from tasks.runtime.artifacts import show_table, show_text
+from tasks.runtime.explanation import explain_pairs
 from tasks.runtime.shell import shell
 
 LEADERBOARD = ("t2i/all", "R@1")  # protocol and metric of the artifact; the report has all
@@ -34,6 +36,7 @@ def publish_report(
         encoders=encoders,
         protocols=protocols,
         describe=caption_features,
+        explain=partial(explain_pairs, store),
     )
     show_table("leaderboard", leaderboard(store), "{1} of {0}, in percent, with intervals".format(*LEADERBOARD))
     link = page if "://" in page else Path(page).resolve().as_uri()

@@ -30,7 +30,8 @@ class Hit:
 class Answer:
     """One encoder's result for a query: the rank of the relevant item and the top of the list.
 
-    ``note`` is the reason why a miss is ambiguous; empty where it is not.
+    ``note`` is the reason why a miss is ambiguous; empty where it is not. ``maps`` show where the query matches the
+    expected image and the first of the list, for a late-interaction encoder.
     """
 
     encoder: str
@@ -38,6 +39,7 @@ class Answer:
     right: bool
     hits: tuple[Hit, ...]
     note: str = ""
+    maps: tuple[Hit, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from reports.rows.families import one_family
 from reports.rows.gallery_tasks import gallery_tasks
+from reports.rows.match_maps import Explain, match_maps
 from reports.rows.rankings import shown_ranking
 from reports.rows.report_data import TABLES, ReportData, Row, Source
 from reports.rows.selected_queries import LONGEST_LIST, SelectedQuery, select_queries
@@ -41,6 +42,7 @@ def read_report_data(
     encoders: Sequence[str] = (),
     protocols: Sequence[str] = (),
     describe: Describe | None = None,
+    explain: Explain | None = None,
 ) -> ReportData:
     """All rows that a report of this store shows.
 
@@ -52,6 +54,7 @@ def read_report_data(
         protocols: Only the results under these protocols, ids or shell patterns; by default under all.
         describe: Gives the features of English captions (``tasks.diagnosis.content.caption_features.caption_features``)
             for the filter of the gallery; reports import no diagnosis.
+        explain: Gives the maps of late-interaction encoders (``tasks.runtime.explanation.explain_pairs``).
 
     Returns:
         Per encoder and corpus only the rows of the newest fingerprint, so that a table never mixes two states of one
@@ -115,6 +118,9 @@ def read_report_data(
     metrics = {r["metric"] for r in kept}
     contents = {name: source.corpus(name, fingerprint) for name, fingerprint in sorted(corpus_of.items())}
     queries, totals = select_queries([*gallery_tasks(source, kept, slices, contents)])
+    specs = {name: source.encoder(fingerprint) for name, fingerprint in sorted(encoder_of.items())}
+    thumbnails = _thumbnails(source, queries, contents)
+    maps = {} if explain is None else match_maps(source, queries, specs, contents, thumbnails, explain)
     return ReportData(
         uri=without_paths(source.uri),
         results=kept,
@@ -130,12 +136,12 @@ def read_report_data(
             if corpus_of.get(s.key.corpus) == s.key.corpus_fingerprint
             and encoder_of.get(s.key.encoder) == s.key.encoder_fingerprint
         ),
-        specs={name: source.encoder(fingerprint) for name, fingerprint in sorted(encoder_of.items())},
+        specs=specs,
         corpora=contents,
         queries=tuple(queries),
         totals=tuple(totals),
         features=_features(queries, contents, describe) if describe is not None else {},
-        thumbnails=_thumbnails(source, queries, contents),
+        thumbnails=thumbnails | maps,
         left_out=_clean(
             *(f"{n} results on corpus {name}, which was dropped" for name, n in sorted(dropped.items())),
             *_left_out(results, corpus_of, encoder_of),

@@ -79,7 +79,7 @@ class ReportData:
         queries: Single queries for the gallery.
         totals: Of every corpus and direction of the gallery, how many queries each encoder misses and finds.
         features: Corpus name and caption id to the features of the caption.
-        thumbnails: Image hash to its stored thumbnail, for the images of ``queries``.
+        thumbnails: Image hash to its stored thumbnail, for the images of ``queries``; and ``match_maps``.
         left_out: Sentences about stored results that this report does not show, and why.
         metrics: Name of each user's metric in ``results`` to its row of ``schema.METRICS``.
         rankings: The rows of one ranking of these encoders over some of these corpora; empty without one.

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from reports import format as show
 from reports.elements.gallery import Answer, Case, Hit
+from reports.rows.match_maps import map_key
 from reports.rows.report_data import ReportData
 from reports.rows.selected_queries import LONGEST_LIST, RankedList, SelectedQuery
 from store.types import Corpus
@@ -166,7 +167,21 @@ def _answer(
     if "agreement" in causes:
         same = sum(1 for other in query.lists if other.top[:1] and other.top[0][0] == ranked.top[0][0])
         notes.append(f"Ambiguous, a suspicion: {same} of {len(query.lists)} encoders have the same first.")
-    return Answer(encoder=ranked.encoder, rank=rank, right=ranked.found, hits=hits, note=" ".join(notes))
+    maps = _maps(data, query, ranked) if query.direction == "t2i" else ()
+    return Answer(encoder=ranked.encoder, rank=rank, right=ranked.found, hits=hits, note=" ".join(notes), maps=maps)
+
+
+def _maps(data: ReportData, query: SelectedQuery, ranked: RankedList) -> tuple[Hit, ...]:
+    """Where the query matches the expected image and what the encoder puts first; empty where there are no maps."""
+    hits = {}
+    for name, image in (("first", ranked.top[0][0] if ranked.top else None), ("expected", query.image)):
+        key = "" if image is None else map_key(query.corpus, ranked.encoder, query.query, image)
+        if thumbnail := data.picture_keys.get(key):
+            label = f"where {query.query_id} matches the {name} image"
+            hits[key] = Hit(
+                rank=f"map of the {name}", label=label, thumbnail=thumbnail, score="", right=name == "expected"
+            )
+    return tuple(hits.values())
 
 
 def _choices(data: ReportData, contents: Corpus, query: SelectedQuery, ranked: RankedList) -> tuple[Hit, ...]:

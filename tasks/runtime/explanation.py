@@ -6,12 +6,14 @@ closest (ColPali, Faysse et al. 2024). So it falls into one share per token, and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from store import EmbeddingStore
 from store.errors import RequestError, did_you_mean
-from store.layout import Explanation, grids_of, tokens_of
+from store.layout import UNKNOWN, Explanation, grids_of, tokens_of
 from store.schema import texts
 from store.types import Modality
 from tasks.scoring.late_interaction.products import token_similarities
@@ -51,24 +53,49 @@ def explain_pair(store: EmbeddingStore, *, encoder: str, corpus: str, caption: s
             )
     if faults:
         raise RequestError(faults)
-    vectors: dict[Modality, NDArray[np.float32]] = {}
-    layouts: dict[Modality, str] = {}
-    for modality, position in positions.items():
-        key = store.key(encoder=encoder, corpus=corpus, modality=modality)
-        [rows] = store.stored_blocks(key, ords=np.array([position], dtype=np.int32))
-        vectors[modality] = rows.vectors.values.astype(np.float32)
-        layouts[modality] = "" if rows.layouts is None else str(rows.layouts[0].as_py())
-    similarities, shares = token_similarities(vectors["caption"], vectors["image"])
-    tokens = tokens_of(layouts["caption"]) or tuple(f"token {n}" for n in range(1, len(shares) + 1))
-    return Explanation(
-        encoder=spec.name,
-        corpus=stored.name,
-        caption_id=caption,
-        image_id=image,
-        text=stored.captions["text"][positions["caption"]].as_py() or "",
-        sha=stored.images["sha"][positions["image"]].as_py() or "",
-        tokens=tokens,
-        shares=shares,
-        similarities=similarities,
-        grids=grids_of(layouts["image"]),
+    [found] = explain_pairs(store, encoder=encoder, corpus=corpus, pairs=[(positions["caption"], positions["image"])])
+    return found
+
+
+def explain_pairs(
+    store: EmbeddingStore, *, encoder: str, corpus: str, pairs: Sequence[tuple[int, int]]
+) -> list[Explanation]:
+    """The explanations of some pairs, in their order; each vector is read once.
+
+    Args:
+        store: The store.
+        encoder: Name or fingerprint of a late-interaction encoder.
+        corpus: Name or fingerprint.
+        pairs: Positions of a caption and an image in the corpus.
+    """
+    stored, spec = store.corpus(corpus), store.encoder(encoder)
+    items: dict[tuple[Modality, int], tuple[NDArray[np.float32], str]] = {}
+    sides: tuple[tuple[Modality, list[int]], ...] = (
+        ("caption", [c for c, _ in pairs]),
+        ("image", [i for _, i in pairs]),
     )
+    for modality, positions in sides:
+        key = store.key(encoder=encoder, corpus=corpus, modality=modality)
+        for rows in store.stored_blocks(key, ords=np.unique(np.array(positions, dtype=np.int32))):
+            layouts = [UNKNOWN] * len(rows.ords) if rows.layouts is None else texts(rows.layouts)
+            for position, vectors, layout in zip(rows.ords.tolist(), rows.vectors, layouts, strict=True):
+                items[modality, position] = vectors.astype(np.float32), layout
+    found = []
+    for caption, image in pairs:
+        (of_caption, tokens), (of_image, grids) = items["caption", caption], items["image", image]
+        similarities, shares = token_similarities(of_caption, of_image)
+        found.append(
+            Explanation(
+                encoder=spec.name,
+                corpus=stored.name,
+                caption_id=str(stored.captions["id"][caption]),
+                image_id=str(stored.images["id"][image]),
+                text=stored.captions["text"][caption].as_py() or "",
+                sha=stored.images["sha"][image].as_py() or "",
+                tokens=tokens_of(tokens) or tuple(f"token {n}" for n in range(1, len(shares) + 1)),
+                shares=shares,
+                similarities=similarities,
+                grids=grids_of(grids),
+            )
+        )
+    return found

@@ -104,3 +104,12 @@ def test_all_faults_of_a_request_come_together(store: EmbeddingStore) -> None:
     assert "has one vector per item" in one_vector
     assert "caption 'nobody' is not in corpus 'shapes-sample12'; " in caption
     assert "image ids begin with 'scene-" in image
+
+
+def test_failures_of_a_late_interaction_encoder_have_maps(small_demo: Path) -> None:
+    [page] = (small_demo / "reports").glob("*/report.html")
+    text = page.read_text()
+    maps = text.count('<ul class="maps">')
+    assert maps
+    assert text.count("matches the expected image") == maps
+    assert maps <= text.count("<h5>tiny-colpali")

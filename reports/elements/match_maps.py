@@ -1,0 +1,72 @@
+"""Pictures of where a caption matches an image: the image under a veil that is open where it matches."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from store.layout import Explanation
+
+SIDE = 256  # pixels of the longer side of a map; smaller pictures are enlarged
+_VEIL = 215  # of 255: how much of a patch is covered that is least similar
+
+
+def patch_map(explanation: Explanation) -> NDArray[np.float32]:
+    """Of every patch the sum of the similarities of the tokens that are closest to it among the patches.
+
+    Shape ``(n_vectors,)``; 0 for vectors of special tokens, which no token is counted for.
+    """
+    n_vectors = explanation.similarities.shape[1]
+    patches = np.concatenate([np.arange(n_vectors)[grid.vectors] for grid in explanation.grids] or [np.arange(0)])
+    if not len(patches):
+        return np.zeros(n_vectors, dtype=np.float32)
+    of_patches = explanation.similarities[:, patches]
+    best = patches[of_patches.argmax(axis=1)]
+    return np.bincount(best, weights=of_patches.max(axis=1), minlength=n_vectors).astype(np.float32)
+
+
+def draw_map(image: Image.Image, explanation: Explanation, values: NDArray[np.float32]) -> Image.Image:
+    """The image under a white veil, which is open at the patch with the highest value and closed at the lowest."""
+    scale = SIDE / max(image.size)
+    drawn = image.convert("RGB").resize(
+        (round(image.width * scale), round(image.height * scale)), Image.Resampling.BICUBIC
+    )
+    patches = [
+        (float(value), box)
+        for grid in explanation.grids
+        for value, box in zip(values[grid.vectors], grid.boxes(), strict=True)
+    ]
+    if not patches:
+        return drawn
+    lowest, highest = min(value for value, _ in patches), max(value for value, _ in patches)
+    veil = Image.new("L", drawn.size, _VEIL)
+    pen = ImageDraw.Draw(veil)
+    size = np.tile(drawn.size, 2)
+    for value, box in patches:
+        shade = 0 if highest <= lowest else round(_VEIL * (highest - value) / (highest - lowest))
+        left, top, right, bottom = np.round(box * size).astype(int).tolist()
+        pen.rectangle((left, top, right - 1, bottom - 1), fill=shade)
+    drawn.paste("white", mask=veil)
+    return drawn
+
+
+def drawn_on(picture: bytes, explanation: Explanation) -> bytes:
+    """The map of all tokens together over an encoded image, encoded."""
+    return encoded(draw_map(opened(picture), explanation, patch_map(explanation)))
+
+
+def opened(picture: bytes | None) -> Image.Image:
+    """An encoded picture; white where there is none."""
+    if picture is None:
+        return Image.new("RGB", (SIDE, SIDE), "white")
+    return Image.open(io.BytesIO(picture)).convert("RGB")
+
+
+def encoded(image: Image.Image) -> bytes:
+    """An image as PNG."""
+    target = io.BytesIO()
+    image.save(target, "PNG")
+    return target.getvalue()
