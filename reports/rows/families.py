@@ -1,7 +1,11 @@
-"""Families of comparisons: p-values are adjusted over the pairs of one request, and only these are shown together."""
+"""What is shown together of stored comparisons and rankings.
+
+P-values are adjusted over the pairs of one request, so that only these are shown beside each other; and one ranking.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Set
 
@@ -48,3 +52,29 @@ def one_family(
 
 def _encoders(rows: Iterable[Row]) -> set[str]:
     return {row[side] for row in rows for side in ("encoder_a", "encoder_b")}
+
+
+def shown_ranking(rows: Iterable[Row], encoders: Mapping[str, str], corpora: Mapping[str, str]) -> tuple[Row, ...]:
+    """The rows of the ranking of most encoders and corpora, then the newest, of those about what the report shows.
+
+    Args:
+        rows: Of ``schema.RANKINGS``.
+        encoders: Name of each encoder in the report to its fingerprint.
+        corpora: The same of the corpora.
+    """
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row["ranking"], []).append(row)
+    fitting = [
+        group
+        for group in groups.values()
+        if all(encoders.get(row["encoder"]) == row["encoder_fingerprint"] for row in group)
+        and all(corpora.get(c["corpus"]) == c["fingerprint"] for c in json.loads(group[0]["corpora"]))
+    ]
+    chosen = max(fitting, key=_size_and_age, default=[])
+    return tuple(sorted(chosen, key=lambda row: (row["estimand"], row["statistic"], row["encoder"])))
+
+
+def _size_and_age(group: list[Row]) -> tuple[object, ...]:
+    first = group[0]
+    return first["n_encoders"] * first["n_corpora"], len(group), first["created"], first["ranking"]

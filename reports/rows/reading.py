@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from reports.rows.families import one_family
+from reports.rows.families import one_family, shown_ranking
 from reports.rows.gallery_tasks import gallery_tasks
 from reports.rows.match_maps import Explain, match_maps
-from reports.rows.rankings import shown_ranking
 from reports.rows.report_data import TABLES, ReportData, Row, Source
 from reports.rows.selected_queries import LONGEST_LIST, SelectedQuery, select_queries
 from reports.rows.shareable import shareable, without_paths
