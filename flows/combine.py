@@ -12,6 +12,7 @@ from store.errors import RequestError
 from tasks.approximate import approximate
 from tasks.fuse import fuse
 from tasks.rerank import rerank
+from tasks.runtime.combining import TEXT_TO_IMAGE
 from tasks.runtime.references import EvaluationRef
 
 
@@ -67,10 +68,14 @@ def _together(config: RunConfig, encoders: tuple[str, ...]) -> list[tuple[Evalua
     for each in found:
         by_corpus.setdefault(each.sets.corpus_fingerprint, {})[each.sets.encoder] = each
     groups = [tuple(m[e] for e in encoders) for m in by_corpus.values() if all(e in m for e in encoders)]
-    groups = [group for group in groups if all("t2i/all" in member.evaluations for member in group)]
+    groups = [
+        group
+        for group in groups
+        if any(all(protocol in member.evaluations for member in group) for protocol in TEXT_TO_IMAGE)
+    ]
     if not groups:
         raise RequestError(
-            f"no corpus has t2i/all outcomes of all of {', '.join(encoders)}; "
+            f"no corpus has {' or '.join(TEXT_TO_IMAGE)} outcomes of all of {', '.join(encoders)}; "
             f"run `capim evaluate --encoders {','.join(encoders)}`"
         )
     return groups

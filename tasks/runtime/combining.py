@@ -22,20 +22,21 @@ from tasks.scoring.dense import dense_score_rows
 from tasks.scoring.fusion import scores_per_token
 from tasks.scoring.late_interaction.multivectors import Blocks, gather
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.selection import build_tasks, select_protocols
+from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.selection import build_tasks, protocols_of
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.scoring.ranks.accumulator import ScoreRows
 from tasks.scoring.two_stage import SecondScores, dense_pairs, maxsim_pairs
 from tasks.statistics.bootstrap import Interval
 from tasks.statistics.resampling import Resampling
 
-PROTOCOL = "t2i/all"
-METRICS_SHOWN = ("R@1", "R@5", "R@10")
+TEXT_TO_IMAGE = ("t2i/all", "t2i/judged")  # a corpus has one of these: captions of images, or judged documents
+METRICS_SHOWN = ("R@1", "R@5", "R@10", "nDCG@5", "nDCG@10", "recall@10")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextToImage:
-    """The protocol ``t2i/all`` on one stored corpus, for the run of that id."""
+    """The protocol ``t2i/all``, or ``t2i/judged``, on one stored corpus, for the run of that id."""
 
     store: EmbeddingStore
     corpus: Corpus
@@ -51,9 +52,9 @@ class TextToImage:
         """
         encoder, corpus = member.sets.encoder, self.corpus.name
         command = f"`capim evaluate --corpora {corpus} --encoders {encoder}`"
-        evaluation = member.evaluations.get(PROTOCOL)
+        evaluation = member.evaluations.get(self.protocol.id)
         if evaluation is None:
-            raise RequestError(f"no {PROTOCOL} outcomes of {encoder!r} on {corpus!r}; run {command}")
+            raise RequestError(f"no {self.protocol.id} outcomes of {encoder!r} on {corpus!r}; run {command}")
         outcomes = read_outcomes(self.store, evaluation, self.protocol)
         if not np.array_equal(outcomes.query_ords, self.task.queries):
             raise RequestError(f"{encoder!r} was evaluated on different queries of {corpus!r}; run {command} again")
@@ -96,7 +97,7 @@ class TextToImage:
             outcomes=Outcomes.from_arrow(ordered, self.protocol),
             metrics=metrics_of(outcomes),
             provenance=Provenance(**columns, image_tag="", caption_tag="", run=self.run),
-            n_clusters=len(self.corpus.images),
+            n_clusters=cluster_count(self.corpus, self.protocol),
         )
         rows = result_rows([evaluated], resampling)
         if keep:
@@ -122,7 +123,9 @@ def text_to_image(store_uri: str, sets: SetsRef, run: str) -> TextToImage:
     """
     store = EmbeddingStore.open(store_uri)
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
-    [protocol] = select_protocols(corpus, [PROTOCOL])
+    protocol = next((each for each in protocols_of(corpus) if each.id in TEXT_TO_IMAGE), None)
+    if protocol is None:
+        raise RequestError(f"corpus {corpus.name!r} has no retrieval queries")
     [task] = build_tasks(corpus, [protocol])
     if not isinstance(task, RetrievalTask):
         raise RequestError(f"corpus {corpus.name!r} has no retrieval queries")
@@ -146,7 +149,7 @@ def combined_spec(
 def result_slices(
     results: pa.Table, analysis: str, setting: str, detail: Mapping[str, float] | None = None
 ) -> list[Slice]:
-    """R@1, R@5 and R@10 of a combined encoder as slices; ``setting`` is their level."""
+    """The shown metrics of a combined encoder as slices; ``setting`` is their level."""
     return [
         Slice(
             encoder=row["encoder"],

@@ -6,6 +6,7 @@ The result is outcomes like those of any encoder, so intervals, comparisons and 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
@@ -19,7 +20,7 @@ from tasks.scoring.late_interaction.multivectors import Blocks, checked
 from tasks.scoring.late_interaction.products import pair_scores
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.scoring.ranks.ranking import ranks_of, relevant_in_lists
+from tasks.scoring.ranks.ranking import Ranks, ranks_of, relevant_in_lists, unjudged_share
 
 # (query ords, item ords of shape (n_queries, N)) -> float32 scores of the second encoder, same shape
 SecondScores: TypeAlias = Callable[[NDArray[np.int32], NDArray[np.int32]], NDArray[np.float32]]
@@ -119,12 +120,17 @@ def _reordered(
     n_inside = np.bincount(task.query_of_relevant[inside], minlength=len(first))
     kept = positions_within(task.n_relevant) >= n_inside[task.query_of_relevant]
     some = np.flatnonzero(n_inside)
-    ranks = ranks_of(relevant.take(inside), offsets_of(n_inside[some]))
+    ranks = ranks_of(
+        relevant.take(inside), offsets_of(n_inside[some]), None if task.grades is None else task.grades[inside]
+    )
     best, worst = (np.maximum(r, n + 1) for r in (first.relevant_rank_best, first.relevant_rank_worst))
     best[~kept], worst[~kept] = ranks.relevant_rank_best, ranks.relevant_rank_worst
     best_score, n_tied_relevant = first.best_score.copy(), first.n_tied_relevant.copy()
     best_score[some], n_tied_relevant[some] = ranks.best_score, ranks.n_tied_relevant
     order = np.argsort(-scores, axis=1, kind="stable")
+    top_ords = np.concatenate([np.take_along_axis(lists[:, :n], order, 1), lists[:, n:]], axis=1)
+    top_scores = np.concatenate([np.take_along_axis(scores, order, 1), list_scores[:, n:]], axis=1)
+    grades, tie_scores = _grades_and_scores(first, task, inside, kept, ranks)
     return replace(
         first,
         rank_best=best[first.offsets[:-1]],
@@ -133,6 +139,43 @@ def _reordered(
         best_score=best_score,
         relevant_rank_best=best,
         relevant_rank_worst=worst,
-        top_ords=np.concatenate([np.take_along_axis(lists[:, :n], order, 1), lists[:, n:]], axis=1),
-        top_scores=np.concatenate([np.take_along_axis(scores, order, 1), list_scores[:, n:]], axis=1),
+        relevant_grades=grades,
+        relevant_scores=tie_scores,
+        unjudged=unjudged_share(task, top_ords, top_scores),
+        top_ords=top_ords,
+        top_scores=top_scores,
     )
+
+
+def _grades_and_scores(
+    first: Outcomes, task: RetrievalTask, inside: NDArray[np.bool_], kept: NDArray[np.bool_], ranks: Ranks
+) -> tuple[NDArray[np.int32] | None, NDArray[np.float32] | None]:
+    """The grades in the new order of the relevant items, and scores that are equal where items are tied.
+
+    Of items beyond N the scores only say which are tied: ``-1e6`` less the first rank of the tie.
+
+    Args:
+        first: Outcomes of the first encoder.
+        task: With grades, or without: then both are None.
+        inside: Which entries of ``task.relevant`` are among the first N.
+        kept: Which entries of ``first.relevant_rank_best`` are beyond N.
+        ranks: Of the items among the first N.
+    """
+    if task.grades is None or first.relevant_grades is None or first.relevant_scores is None:
+        return None, None
+    grades, scores = first.relevant_grades.copy(), first.relevant_scores.copy()
+    new = np.ones(len(scores), dtype=np.bool_)
+    new[1:] = (task.query_of_relevant[1:] != task.query_of_relevant[:-1]) | (scores[1:] != scores[:-1])
+    tie = np.cumsum(new) - 1
+    # where N cuts a tie, those of its grades are left that are not among the first N
+    for group in np.unique(tie[kept & (tie == np.roll(np.where(kept, -1, tie), 1))]):
+        members = np.flatnonzero(tie == group)
+        query = task.query_of_relevant[members[0]]
+        left, beyond = members[kept[members]], np.flatnonzero((task.query_of_relevant == query) & (tie > group))
+        rest = Counter(task.grades[(task.query_of_relevant == query) & ~inside].tolist())
+        rest.subtract(first.relevant_grades[beyond].tolist())
+        grades[left] = sorted(rest.elements(), reverse=True)
+    grades[~kept] = np.asarray(ranks.relevant_grades)
+    scores[kept] = -1e6 - first.relevant_rank_best[np.flatnonzero(new)[tie]][kept]
+    scores[~kept] = np.asarray(ranks.relevant_scores)
+    return grades, scores

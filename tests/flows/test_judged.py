@@ -91,3 +91,15 @@ def test_a_report_of_a_judged_corpus_is_made(workspace: Path) -> None:
     assert "unjudged in the top 10" in page
     assert "By language, kind of query, relevant documents and page" in page
     assert "question query" in page  # single queries, with their relevant pages
+
+
+def test_pages_in_two_stages_and_fused_are_encoders_like_any_other(workspace: Path) -> None:
+    members = ["--corpora", "finance", *QUICK, "--workspace", str(workspace)]
+    assert main(["rerank", "--first", "random", "--second", "mirrored", "--depths", "10,80", *members]) == 0
+    assert main(["fuse", "--encoders", "random,mirrored", *members]) == 0
+    store = EmbeddingStore.open(workspace / "store")
+    value = {(row["encoder"], row["metric"]): row["value"] for row in store.results().to_pylist()}
+    for metric in ("nDCG@10", "recall@10", "AP"):  # all 80 pages ordered again: the second encoder alone
+        assert value["random-then-mirrored", metric] == pytest.approx(value["mirrored", metric], abs=1e-12), metric
+    shown = {row["metric"] for row in store.rows("slices", analysis="two-stage").to_pylist()}
+    assert shown == {"nDCG@5", "nDCG@10", "recall@10"}

@@ -25,7 +25,9 @@ from tasks.scoring.evaluate import evaluate
 from tasks.scoring.given_scores import score_given
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.layout import cluster_count
-from tasks.scoring.protocols.selection import build_task, protocols_of, select_protocols
+from tasks.scoring.protocols.selection import build_task, build_tasks, protocols_of, select_protocols
+from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.scoring.two_stage import SecondScores, two_stage
 
 TREC = {
     "nDCG@5": "ndcg_cut_5",
@@ -279,3 +281,39 @@ def test_a_sample_of_the_documents_has_the_protocols_of_the_queries_that_are_lef
     corpus = corpus_of([[1, None, 0], [None, 1, 0]], languages=["en", "fr"])
     assert [p.id for p in protocols_of(keep_images(corpus, pa.array(["d0", "d2"])))] == ["t2i/judged"]
     assert protocols_of(keep_images(corpus, pa.array(["d2"]))) == ()
+
+
+def _second(scores: NDArray[np.float32]) -> SecondScores:
+    return lambda queries, items: np.take_along_axis(scores[queries], items, axis=1)
+
+
+@pytest.mark.parametrize("levels", [3, 1000])
+def test_judged_pages_in_two_stages_are_the_first_n_by_the_second_encoder_and_then_the_rest(levels: int) -> None:
+    rng = np.random.default_rng(levels)
+    drawn = rng.choice(5, size=(9, 40), p=[0.2, 0.1, 0.1, 0.1, 0.5]).tolist()
+    grades: Grades = [[None if grade == 4 else grade for grade in row] for row in drawn]
+    [task] = build_tasks(corpus_of(grades), select_protocols(corpus_of(grades), ["t2i/judged"]))
+    assert isinstance(task, RetrievalTask)
+    scores = rng.permuted(np.tile(np.arange(40, dtype=np.float32), (9, 1)), axis=1)
+    second = rng.integers(0, levels, size=(9, 40)).astype(np.float32)
+    first = outcomes_of_scores(scores, grades)
+    for depth in two_stage(first, task, _second(second), [5, 20, 40]):
+        listed = scores >= 40 - depth.n
+        expected = outcomes_of_scores(np.where(listed, 1000 + second, scores).astype(np.float32), grades)
+        for name in (*TREC, "unjudged@10"):
+            for ties in ("lost", "expected", "won"):
+                np.testing.assert_allclose(
+                    METRICS[name].per_query(depth.outcomes, ties), METRICS[name].per_query(expected, ties), err_msg=name
+                )
+
+
+def test_where_n_cuts_a_tie_of_the_first_encoder_every_grade_counts_once() -> None:
+    grades: Grades = [[3, 1, 2, 0, 1, 2, None, 3]]
+    [task] = build_tasks(corpus_of(grades), select_protocols(corpus_of(grades), ["t2i/judged"]))
+    assert isinstance(task, RetrievalTask)
+    first = outcomes_of_scores(np.array([[2, 1, 1, 1, 1, 1, 1, 0]], np.float32), grades)
+    [depth] = two_stage(first, task, _second(np.arange(8, dtype=np.float32)[None]), [3])
+    assert depth.outcomes.relevant_grades is not None
+    assert sorted(depth.outcomes.relevant_grades.tolist()) == [1, 1, 2, 2, 3, 3]
+    assert depth.outcomes.relevant_grades.tolist()[:3] == [2, 1, 3]  # items 2, 1 and 0 by the second encoder
+    assert depth.outcomes.relevant_grades.tolist()[3:] == [2, 1, 3]
