@@ -53,7 +53,7 @@ TERMS = (  # as displayed, the pattern of its occurrences, its explanation
     ("Matryoshka", r"\bMatryoshka\b", "vectors whose first components can be used alone"),
     ("Calibration", r"\bcalibration\b", "how well scores, read as probabilities, agree with how often they are right"),
     ("p50, p95, p99", r"\bp95\b", "half, 95 % and 99 % of the batches take at most this long"),
-    ("Sealed", r"\bsealed\b", "complete, checked and never changed again"),
+    ("Sealed", r"\bsealed\b", "complete, checked and fixed for good"),
     ("Fingerprint", r"\bfingerprint\b", "a digest of the contents; another one means that something differs"),
 )  # fmt: skip
 
