@@ -43,7 +43,7 @@ def test_after_a_drop_everything_else_goes_on(
     quick = ["--quiet", "--replicates", "100", "--permutations", "1000"]
     for command in (
         ["results"],
-        ["compare", *quick, "--corpora", "shapes-sample12,shapes-multilingual-sample12"],
+        ["compare", *quick, "--corpora", "shapes-sample12"],
         ["compare", *quick, "--analyses", "complexity"],
         ["export", "results", "--to", str(tmp_path / "results.csv")],
         ["report", "--quiet"],
