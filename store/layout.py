@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import NamedTuple
 
 import numpy as np
@@ -99,7 +100,7 @@ def layout_fault(layout: str, n_vectors: int) -> str | None:
     parts = json.loads(layout) if layout else []
     if parts and isinstance(parts[0], str):
         return None if len(parts) == n_vectors else f"{len(parts)} tokens for {n_vectors} vectors"
-    for grid in grids_of(layout):
+    for grid in starmap(Grid, parts):
         if grid.first < 0 or grid.vectors.stop > n_vectors:
             return f"a grid of vectors {grid.first} to {grid.vectors.stop} for {n_vectors} vectors"
     return None

@@ -236,16 +236,13 @@ def explain(args: argparse.Namespace) -> int:
 
     Example: capim explain --encoder tiny-colpali --corpus shapes --query scene-00000-0 --item scene-00000
     """
-    from reports.explanation import SUFFIXES, token_words, write_explanation
+    from reports.explanation import token_words, write_explanation
     from tasks.runtime.explanation import explain_pair
 
     if args.to:
         refuse_unused(args, "with --to", format="--format", columns="--columns", wide="--wide")
-        if Path(args.to).suffix not in SUFFIXES:
-            raise RequestError(f"--to {args.to}: the file must end in {', '.join(SUFFIXES)}")
     store = open_store(args.workspace)
-    row = corpus_in(store, args.corpus)
-    corpus = str(row["fingerprint"])
+    corpus = str(corpus_in(store, args.corpus)["fingerprint"])
     explained = [
         explain_pair(store, encoder=encoder, corpus=corpus, caption=args.query, image=args.item)
         for encoder in args.encoder

@@ -43,7 +43,7 @@ def match_maps(
     maps: dict[str, bytes] = {}
     cases = [query for query in queries if query.direction == "t2i"][:MOST_CASES]
     for encoder, spec in specs.items():
-        for corpus in {query.corpus for query in cases}:
+        for corpus in dict.fromkeys(query.corpus for query in cases):
             if spec.vectors == "single" or (encoder, corpus) not in stored:
                 continue
             pairs = [

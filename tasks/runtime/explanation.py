@@ -15,7 +15,7 @@ from store import EmbeddingStore
 from store.errors import RequestError, did_you_mean
 from store.layout import UNKNOWN, Explanation, grids_of, tokens_of
 from store.schema import texts
-from store.types import Modality
+from store.types import Corpus, EncoderSpec, Modality
 from tasks.scoring.late_interaction.products import token_similarities
 
 
@@ -40,12 +40,11 @@ def explain_pair(store: EmbeddingStore, *, encoder: str, corpus: str, caption: s
             f"encoder {encoder!r} has one vector per item; only late-interaction encoders, with vectors of patches and "
             "tokens, can be explained"
         )
-    positions: dict[Modality, int] = {}
-    sides: tuple[tuple[Modality, str], ...] = (("caption", caption), ("image", image))
-    for modality, wanted in sides:
-        ids = texts(store.items(stored.name, modality)["id"])
+    positions = []
+    for modality, items, wanted in (("caption", stored.captions, caption), ("image", stored.images, image)):
+        ids = texts(items["id"])
         if wanted in ids:
-            positions[modality] = ids.index(wanted)
+            positions.append(ids.index(wanted))
         else:
             faults.append(
                 f"{modality} {wanted!r} is not in corpus {stored.name!r}; {did_you_mean(wanted, ids)}its {len(ids):,} "
@@ -53,7 +52,8 @@ def explain_pair(store: EmbeddingStore, *, encoder: str, corpus: str, caption: s
             )
     if faults:
         raise RequestError(faults)
-    [found] = explain_pairs(store, encoder=encoder, corpus=corpus, pairs=[(positions["caption"], positions["image"])])
+    at_caption, at_image = positions
+    [found] = _explanations(store, spec, stored, [(at_caption, at_image)])
     return found
 
 
@@ -68,14 +68,19 @@ def explain_pairs(
         corpus: Name or fingerprint.
         pairs: Positions of a caption and an image in the corpus.
     """
-    stored, spec = store.corpus(corpus), store.encoder(encoder)
+    return _explanations(store, store.encoder(encoder), store.corpus(corpus), pairs)
+
+
+def _explanations(
+    store: EmbeddingStore, spec: EncoderSpec, corpus: Corpus, pairs: Sequence[tuple[int, int]]
+) -> list[Explanation]:
     items: dict[tuple[Modality, int], tuple[NDArray[np.float32], str]] = {}
     sides: tuple[tuple[Modality, list[int]], ...] = (
         ("caption", [c for c, _ in pairs]),
         ("image", [i for _, i in pairs]),
     )
     for modality, positions in sides:
-        key = store.key(encoder=encoder, corpus=corpus, modality=modality)
+        key = store.key(encoder=spec.fingerprint, corpus=corpus.fingerprint, modality=modality)
         for rows in store.stored_blocks(key, ords=np.unique(np.array(positions, dtype=np.int32))):
             layouts = [UNKNOWN] * len(rows.ords) if rows.layouts is None else texts(rows.layouts)
             for position, vectors, layout in zip(rows.ords.tolist(), rows.vectors, layouts, strict=True):
@@ -87,11 +92,11 @@ def explain_pairs(
         found.append(
             Explanation(
                 encoder=spec.name,
-                corpus=stored.name,
-                caption_id=str(stored.captions["id"][caption]),
-                image_id=str(stored.images["id"][image]),
-                text=stored.captions["text"][caption].as_py() or "",
-                sha=stored.images["sha"][image].as_py() or "",
+                corpus=corpus.name,
+                caption_id=str(corpus.captions["id"][caption]),
+                image_id=str(corpus.images["id"][image]),
+                text=corpus.captions["text"][caption].as_py() or "",
+                sha=corpus.images["sha"][image].as_py() or "",
                 tokens=tokens_of(tokens) or tuple(f"token {n}" for n in range(1, len(shares) + 1)),
                 shares=shares,
                 similarities=similarities,

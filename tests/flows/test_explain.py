@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from flows.cli import main
+from reports.rows.match_maps import map_key, match_maps
 from store import EmbeddingStore
 from store.errors import RequestError
 from store.ragged import Ragged
-from tasks.runtime.explanation import explain_pair
+from tasks.runtime.explanation import explain_pair, explain_pairs
 from tasks.scoring.late_interaction.products import pair_scores, token_similarities
 from tests.benchmarks.pointing import pointing_game
 
@@ -113,3 +116,18 @@ def test_failures_of_a_late_interaction_encoder_have_maps(small_demo: Path) -> N
     assert maps
     assert text.count("matches the expected image") == maps
     assert maps <= text.count("<h5>tiny-colpali")
+
+
+def test_maps_are_in_the_order_of_the_cases_so_that_equal_rows_give_equal_bytes(small_demo: Path) -> None:
+    store = EmbeddingStore.open(small_demo / "store")
+    [found] = explain_pairs(store, encoder="tiny-colpali", corpus=CORPUS, pairs=[(0, 0)])
+    names = [f"corpus-{n}" for n in range(12)]
+    sealed = [SimpleNamespace(key=SimpleNamespace(encoder="late", corpus=n, modality="image")) for n in names]
+    source: Any = SimpleNamespace(sealed_sets=lambda: sealed)
+    ranked = SimpleNamespace(encoder="late", top=())
+    cases: Any = [SimpleNamespace(direction="t2i", corpus=n, query=0, image=0, lists=[ranked]) for n in names]
+    specs: Any = {"late": SimpleNamespace(vectors="multi", fingerprint="f")}
+    corpora: Any = dict.fromkeys(names, SimpleNamespace(fingerprint="c"))
+    thumbnails = {found.sha: store.thumbnails([found.sha])[found.sha]}
+    maps = match_maps(source, cases, specs, corpora, thumbnails, lambda **_: [found])
+    assert list(maps) == [map_key(name, "late", 0, 0) for name in names]
