@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -56,6 +56,7 @@ def _refuse_truth(value: object) -> object:
 Whole = Annotated[int, BeforeValidator(_refuse_truth)]
 Number = Annotated[float, BeforeValidator(_refuse_truth)]
 _NAMES = frozenset({"name", "reader", "adapter", "split", "language", "translator", "revision"})  # never paths
+_TABLES = {"corpora": "corpus", "encoders": "encoder"}  # list of a suite -> its tables, [[corpus]] and [[encoder]]
 _EXPECTED = {  # what a value should have been, by the type of pydantic's error
     "greater_than_equal": "at least {ge}",
     "less_than": "less than {lt}",
@@ -226,6 +227,7 @@ def run_config(options: Mapping[str, Any], suite: str | Path | None = None) -> R
     """
     fields = {"workspace": default_workspace(), **({} if suite is None else read_suite(suite))}
     given = {name: value for name, value in options.items() if value is not None}
+    given |= {name: _described(given[name], fields[name]) for name in _TABLES.keys() & given.keys() & fields.keys()}
     try:
         return RunConfig(**{**fields, **given})
     except ValidationError as error:
@@ -266,11 +268,19 @@ def read_suite(path: str | Path) -> dict[str, Any]:
     workspace = fields.get("workspace")
     if isinstance(workspace, str) and "://" not in workspace:
         fields["workspace"] = str(path.parent / workspace)
-    for several, one in (("corpora", "corpus"), ("encoders", "encoder")):
+    for several, one in _TABLES.items():
         entries, tables = fields.get(several, []), fields.pop(one, [])
         if isinstance(entries, list) and isinstance(tables, list):
-            fields[several] = tuple(_beside(entry, path.parent) for entry in [*entries, *tables])
+            listed = [_beside(entry, path.parent) for entry in [*entries, *tables]]
+            fields[several] = _described(listed, listed)
     return fields
+
+
+def _described(entries: Sequence[Any], among: Sequence[Any]) -> tuple[Any, ...]:
+    """The entries, each once; for a name, the table of the suite that describes it, if there is one."""
+    tables = {entry.get("name"): entry for entry in among if isinstance(entry, Mapping)}
+    found = [tables.get(entry, entry) if isinstance(entry, str) else entry for entry in entries]
+    return tuple(entry for place, entry in enumerate(found) if entry not in found[:place])
 
 
 def _beside(entry: object, folder: Path) -> object:

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+LISTED = 12  # known names that a message about an unknown one lists
 _CREDENTIALS = re.compile(r"(?<=://)(?:[^\s/@:]*:[^\s@\"]*|[^\s/@]+)(?=@)")
 
 
@@ -62,14 +63,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """The message about a name that is not known: the nearest of the known names, and all of them.
+    """The message about a name that is not known: the nearest of the known names, and the first twelve of them.
 
     Examples:
         >>> unknown("index", "IVF_PC", ["IVF_PQ", "IVF_RQ"])
         "index 'IVF_PC' is unknown; did you mean 'IVF_PQ'? known: IVF_PQ, IVF_RQ"
     """
     names = list(known)
-    return f"{what} {name!r} is unknown; {did_you_mean(name, names)}known: {', '.join(names)}"
+    rest = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return f"{what} {name!r} is unknown; {did_you_mean(name, names)}known: {', '.join(names[:LISTED])}{rest}"
 
 
 def _letters(name: str) -> str:

@@ -124,7 +124,7 @@ def reader_call(what: str | Path | Mapping[str, object], *, base: Path | None = 
     if path.is_file():
         return _from_file(path)
     if os.sep in text or text.startswith(".") or Path(text).suffix:
-        raise RequestError(f"corpus {text!r}: no such folder or file; check the path (known names: {_known()})")
+        raise RequestError(f"corpus {text!r}: no such folder or file in {base}; check the path")
     raise RequestError(
         f"corpus {text!r} is unknown; {did_you_mean(text, CORPORA)}known names: {_known()}; or give a folder of images "
         "with captions, or a TOML file that describes one"

@@ -145,12 +145,12 @@ def entry_of(name: str) -> CatalogEntry:
     """The catalog row of a name.
 
     Raises:
-        RequestError: No row has that name; the message lists the names.
+        RequestError: No row has that name.
     """
     if name in _own_rows():  # without a look at the packages
         return _own_rows()[name]
     if name not in catalog():
-        raise RequestError(unknown("encoder", name, catalog()))
+        raise RequestError(f"{unknown('encoder', name, catalog())} (capim list encoders)")
     return catalog()[name]
 
 

@@ -46,6 +46,19 @@ def test_paths_of_a_suite_count_from_the_suite_file(tmp_path: Path) -> None:
     assert fields["encoders"][0]["checkpoint"] == str(tmp_path / "model")
 
 
+def test_a_name_means_the_table_of_the_suite_that_describes_it(tmp_path: Path) -> None:
+    suite = tmp_path / "suite.toml"
+    suite.write_text(
+        'encoders = ["tiny-clip", "own"]\n[[encoder]]\nname = "own"\nadapter = "hf_dual"\ncheckpoint = "x"\ndim = 4\n'
+        '[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 20\n[[corpus]]\nname = "pairs"\nreader = "shapes"\n'
+    )
+    described = run_config({}, suite)
+    assert [entry if isinstance(entry, str) else entry["name"] for entry in described.encoders] == ["tiny-clip", "own"]
+    chosen = run_config({"encoders": ("own",), "corpora": ("few", "shapes")}, suite)
+    assert chosen.encoders == described.encoders[1:]
+    assert chosen.corpora == (described.corpora[0], "shapes")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
