@@ -169,7 +169,8 @@ def _picture(chart: Chart) -> Markup:
     )
 
 
-def _environment(**options: Any) -> jinja2.Environment:
+def environment(**options: Any) -> jinja2.Environment:
+    """Our templates, with every text escaped; a misspelt name in a template is an error."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -182,10 +183,10 @@ def _environment(**options: Any) -> jinja2.Environment:
 
 @cache
 def _html() -> jinja2.Environment:
-    environment = _environment()
-    environment.filters["markup"] = Markup
-    environment.filters["embedded_json"] = lambda text: Markup(text.replace("<", "\\u003c"))  # noqa: S704
-    return environment
+    templates = environment()
+    templates.filters["markup"] = Markup
+    templates.filters["embedded_json"] = lambda text: Markup(text.replace("<", "\\u003c"))  # noqa: S704
+    return templates
 
 
 @cache
@@ -195,7 +196,7 @@ def _markdown() -> jinja2.Environment:
     def escaped(value: object) -> Markup:
         return value if isinstance(value, Markup) else Markup(escape_markdown(value))  # noqa: S704
 
-    environment = _environment(finalize=escaped)
-    environment.filters["picture"] = _picture
-    environment.filters["figure_path"] = lambda name, kind: Markup(f"figures/{name}.{kind}")  # noqa: S704
-    return environment
+    templates = environment(finalize=escaped)
+    templates.filters["picture"] = _picture
+    templates.filters["figure_path"] = lambda name, kind: Markup(f"figures/{name}.{kind}")  # noqa: S704
+    return templates

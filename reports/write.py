@@ -70,8 +70,9 @@ def write_report(
         RequestError: The store has no results.
         WorkError: The target cannot be written.
     """
-    chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols}
-    data = read_report_data(store, run=run, **chosen, describe=describe, explain=explain)
+    data = read_report_data(
+        store, run=run, corpora=corpora, encoders=encoders, protocols=protocols, describe=describe, explain=explain
+    )
     report = report_of(data)
     files: dict[str, str | bytes] = {f"figures/{name}": text for name, text in figure_files(report).items()}
     for table, columns in LONG.items():

@@ -287,11 +287,11 @@ class EmbeddingStore:
         """Metrics with intervals (``schema.RESULTS``), by encoder, corpus, and columns such as ``metric``."""
         return self.rows("results", **self._subject(encoder, corpus), **equals)
 
-    def sql(self, statement: str) -> pa.Table:
-        """The answer to a SELECT (DuckDB) over all tables of the store; cannot write. See ``store.query.sql``."""
+    def sql(self, statement: str, parameters: Sequence[object] = ()) -> pa.Table:
+        """The answer to a SELECT (DuckDB; ``?`` for parameters) over all tables; cannot write. See ``store.query``."""
         from store.query.sql import select
 
-        return select(self.connection, statement)
+        return select(self.connection, statement, parameters)
 
     def _subject(self, encoder: str | None, corpus: str | None) -> dict[str, str]:
         columns = {} if encoder is None else {"encoder_fingerprint": self.encoder(encoder).fingerprint}

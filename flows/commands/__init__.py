@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add every command to the parser."""
-    from flows.commands import combine, completion, exchange, exports, maintenance, models, rows, runs
+    from flows.commands import combine, completion, exchange, exports, maintenance, models, rows, runs, serving
 
-    for module in (runs, rows, exchange, exports, combine, models, maintenance, completion):
+    for module in (runs, rows, serving, exchange, exports, combine, models, maintenance, completion):
         module.add_commands(commands, common)

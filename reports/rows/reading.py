@@ -42,6 +42,7 @@ def read_report_data(
     protocols: Sequence[str] = (),
     describe: Describe | None = None,
     explain: Explain | None = None,
+    gallery: bool = True,
 ) -> ReportData:
     """All rows that a report of this store shows.
 
@@ -54,6 +55,7 @@ def read_report_data(
         describe: Gives the features of English captions (``tasks.diagnosis.content.caption_features.caption_features``)
             for the filter of the gallery; reports import no diagnosis.
         explain: Gives the maps of late-interaction encoders (``tasks.runtime.explanation.explain_pairs``).
+        gallery: Whether to select queries for the gallery, which reads outcomes and thumbnails.
 
     Returns:
         Per encoder and corpus only the rows of the newest fingerprint, so that a table never mixes two states of one
@@ -116,7 +118,7 @@ def read_report_data(
     runs = sorted((r for r in tables["runs"] if r["run"] in named), key=lambda r: (r["started"], r["run"]))
     metrics = {r["metric"] for r in kept}
     contents = {name: source.corpus(name, fingerprint) for name, fingerprint in sorted(corpus_of.items())}
-    queries, totals = select_queries([*gallery_tasks(source, kept, slices, contents)])
+    queries, totals = select_queries([*gallery_tasks(source, kept, slices, contents)] if gallery else [])
     specs = {name: source.encoder(fingerprint) for name, fingerprint in sorted(encoder_of.items())}
     thumbnails = _thumbnails(source, queries, contents)
     maps = {} if explain is None else match_maps(source, queries, specs, contents, thumbnails, explain)

@@ -17,7 +17,7 @@ DuckDB has no 16-bit ones.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -106,8 +106,10 @@ class Stream:
         return reader.__arrow_c_stream__(requested_schema)
 
 
-def select(connection: Connection, statement: str) -> pa.Table:
+def select(connection: Connection, statement: str, parameters: Sequence[object] = ()) -> pa.Table:
     """The answer to one SELECT (or DESCRIBE, SUMMARIZE, EXPLAIN) over the store's tables.
+
+    ``parameters`` are the values of the ``?`` in the statement.
 
     Raises:
         RequestError: The statement is not a SELECT, or DuckDB refuses it, with the message of DuckDB.
@@ -123,7 +125,7 @@ def select(connection: Connection, statement: str) -> pa.Table:
             _refuse_changes(database, statement)
             for name in _needed(words):
                 _offer(connection, database, name, wanted, everything=_selects_all(statement), faults=faults)
-            return cast(pa.Table, database.sql(statement).to_arrow_table())
+            return cast(pa.Table, database.sql(statement, params=list(parameters)).to_arrow_table())
         except duckdb.Error as fault:
             if faults:
                 raise faults[0] from fault

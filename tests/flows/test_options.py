@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shlex
 import shutil
 import webbrowser
@@ -17,12 +18,15 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import uvicorn
 
 import flows.commands.searching
+import flows.commands.serving
 import flows.execution
 import tasks.encoders.conformance.suite
 from flows import cli, set_environment
@@ -118,6 +122,7 @@ CASES: dict[str, dict[str, Case]] = {
         "compare": Case("report", "--compare {report} {report}"),
         "suite": Case("report", SUITE),
     },
+    "serve": _configured("serve", port="1", open=""),
     "results": {
         **_configured("results", encoder="tiny-clip", corpus=PAIRS, protocol="t2i/all", metric="R@1"),
         **_configured("results", against="published", format="csv"),
@@ -385,6 +390,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         watched(task, "fn", lambda *_, returned=returned, **__: returned)
     watched(tasks.encoders.conformance.suite, "check_encoder", lambda *_, **__: [])
     watched(webbrowser, "open", lambda *_: True)
+    watched(uvicorn.Server, "run", lambda *_, **__: None)
+    here = SimpleNamespace(getsockname=lambda: ("127.0.0.1", 0))
+    watched(flows.commands.serving, "_listening", lambda _: nullcontext(here))
+    monkeypatch.setattr(secrets, "token_urlsafe", lambda _: "token")
     watched(flows.commands.searching, "choose_device")
     return seen
 

@@ -1,0 +1,64 @@
+"""`serve`: the pages of one store in a browser on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import socket
+import sys
+import webbrowser
+from typing import TYPE_CHECKING
+
+from flows.commands.declare import declare
+from flows.commands.output import link
+from flows.commands.workspace import open_store
+from store.errors import RequestError
+
+if TYPE_CHECKING:
+    from flows.commands import Commands
+
+HOST = "127.0.0.1"
+
+
+def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
+    """Add the command that serves pages."""
+    parser = declare(commands, common, "serve", serve)
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="port (default: any that is free)")
+    parser.add_argument("--open", action="store_true", help="open the first page in the browser")
+
+
+def serve(args: argparse.Namespace) -> None:
+    """Look through a store in the browser: results, single queries, what one encoder misses and another finds.
+
+    Prints an address that works on this machine only; it carries a token, so that others on the machine cannot use it.
+    The pages read the store and never change it. Stop with Ctrl-C.
+
+    Example: capim serve --workspace ./workspace --open
+    """
+    import uvicorn
+
+    from flows.commands.services import StoreServices
+    from reports.app.application import create_app
+
+    store = open_store(args.workspace)
+    token = secrets.token_urlsafe(24)
+    app = create_app(store, token=token, services=StoreServices(store))
+    with _listening(args.port) as listener:
+        address = f"http://{HOST}:{listener.getsockname()[1]}/?token={token}"
+        sys.stdout.write(f"{link(address, sys.stdout)}\n")
+        sys.stdout.flush()
+        if args.open:
+            webbrowser.open(address)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, server_header=False))
+        server.run(sockets=[listener])
+
+
+def _listening(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except (OSError, OverflowError) as fault:
+        listener.close()
+        raise RequestError(f"port {port} cannot be used ({fault}); give another, or 0 for any free one") from fault
+    return listener

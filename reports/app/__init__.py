@@ -1,0 +1,1 @@
+"""The pages of ``capim serve``: one store, read-only, on this machine."""

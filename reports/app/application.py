@@ -1,0 +1,72 @@
+"""The application of ``capim serve``: a table of pages over one store."""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from reports.app.pages import grid
+from reports.app.rendering import STATIC, View, media_type, rendered, style
+from reports.app.safety import MOST_BYTES, OnlyThisBrowser
+from reports.app.services import Services
+from reports.app.state import State, Statement, state_of
+from store import EmbeddingStore
+from store.errors import RequestError, WorkError, without_credentials
+
+
+def create_app(store: EmbeddingStore, *, token: str, services: Services) -> Starlette:
+    """The application over a store.
+
+    Args:
+        store: Read only.
+        token: A request without it, in the address or in the cookie, is refused.
+        services: Computations that reports may not import.
+    """
+    app = Starlette(
+        routes=[
+            Route("/", grid.page),
+            Route("/picture/{sha}", _picture),
+            Route("/style.css", _style),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ],
+        middleware=[Middleware(OnlyThisBrowser, token=token)],
+        exception_handlers={RequestError: _wrong, WorkError: _failed, 404: _nowhere},
+        max_body_size=MOST_BYTES,
+    )
+    app.state.capim = State(store, services)
+    return app
+
+
+def _picture(request: Request) -> Response:
+    sha = request.path_params["sha"]
+    found = state_of(request).store.thumbnails([sha]).get(sha)
+    if found is None:
+        return PlainTextResponse("no thumbnail of this image\n", status_code=404)
+    kept = {"Cache-Control": "private, max-age=86400, immutable"}  # the address is the hash of the image
+    return Response(found, media_type=media_type(found), headers=kept)
+
+
+def _style(_: Request) -> Response:
+    return Response(style(), media_type="text/css")
+
+
+def _wrong(request: Request, fault: Exception) -> Response:
+    return _problem(request, "This cannot be shown", str(fault), 400)
+
+
+def _failed(request: Request, fault: Exception) -> Response:
+    return _problem(request, "The store could not be read", str(fault), 500)
+
+
+def _nowhere(request: Request, _: Exception) -> Response:
+    return _problem(request, "There is no such page", f"{request.url.path} is none of the pages above", 404)
+
+
+def _problem(request: Request, title: str, reason: str, status: int) -> Response:
+    lines = without_credentials(reason).splitlines()
+    view = View(template="problem.html", title=title, statement=Statement(sql="SELECT 1"), values={"lines": lines})
+    return HTMLResponse(rendered(request, view), status_code=status)

@@ -1,0 +1,269 @@
+"""Which queries are shown: a filter, its address, and its SQL over the tables of the store.
+
+One row per query: its text and language, and of every encoder the rank of the best relevant item, at best and at worst
+among equal scores. A query is missed if something scores above the best relevant item, and found if that item is
+first alone; a tie at the top is neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.datastructures import QueryParams
+
+from reports.app.state import Evaluated, Snapshot, Statement
+from store.errors import RequestError, unknown
+
+PAGE = 50  # queries that are shown at a time
+SORTS = {
+    "": "as in the corpus",
+    "gap": "rank gap, largest first",
+    "rank": "rank, worst first",
+    "margin": "score margin, smallest first",
+}
+"""What a list can be sorted by. The gap is the rank of the first chosen encoder less that of the second."""
+SLICES = {"shows": "image shows", "type": "type of query", "tag": "tag", "ambiguous": "ambiguous miss"}
+_LISTS = {"encoders", "wrong", "right"}
+_NUMBERS = {"low", "high", "page"}
+
+_QUERY = "i.corpus_fingerprint = ? AND i.ord = o.query_ord"
+_CAPTION = "LEFT JOIN captions {0} ON {0}.corpus_fingerprint = i.corpus_fingerprint AND {0}.id = i."
+_ITEMS = {
+    "t2i": ("i.text", "i.language", f"captions i ON {_QUERY}"),
+    "i2t": (
+        "i.id",
+        "CASE WHEN o.protocol LIKE '%/%/%' THEN split_part(o.protocol, '/', 2) END",
+        f"images i ON {_QUERY}",
+    ),
+    "quadruples": (
+        "c0.text || ' / ' || c1.text",
+        "c0.language",
+        f"quadruples i ON {_QUERY}\n  {_CAPTION.format('c0')}caption_0\n  {_CAPTION.format('c1')}caption_1",
+    ),
+    "pairs": ("c0.text", "c0.language", f"pairs i ON {_QUERY}\n  {_CAPTION.format('c0')}caption_id"),
+}
+"""Direction -> text of a query, its language, and the table of queries (alias ``i``)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryFilter:
+    """A choice of queries; its fields are the parameters of an address.
+
+    Attributes:
+        corpus: Name; empty in an address: the first of the grid.
+        protocol: Id, or ``t2i/*/*`` for the protocols of all languages; empty in an address: the headline.
+        encoders: Those whose ranks are shown; empty: all.
+        wrong: Encoders that miss the query.
+        right: Encoders that find it.
+        slice: ``shows:dog``, ``type:…``, ``tag:…``, ``ambiguous:annotation``; empty: all.
+        language: Of the query.
+        text: That the query contains, without case.
+        of: The encoder that ``low``, ``high`` and the sorting by rank or margin are about; empty: the first of
+            ``wrong``, else the first shown.
+        low: Least rank of the best relevant item.
+        high: Greatest rank of it.
+        sort: A key of ``SORTS``.
+        page: From 1.
+    """
+
+    corpus: str = ""
+    protocol: str = ""
+    encoders: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+    right: tuple[str, ...] = ()
+    slice: str = ""
+    language: str = ""
+    text: str = ""
+    of: str = ""
+    low: int | None = None
+    high: int | None = None
+    sort: str = ""
+    page: int = 1
+
+    @property
+    def query(self) -> str:
+        """The parameters of an address of this filter; what is not chosen is left out.
+
+        Examples:
+            >>> QueryFilter(corpus="shapes", protocol="t2i/all", wrong=("a", "b"), low=2).query
+            'corpus=shapes&protocol=t2i/all&wrong=a,b&low=2'
+        """
+        given = []
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value != each.default:
+                given.append((each.name, ",".join(value) if isinstance(value, tuple) else str(value)))
+        return urlencode(given, safe="/*,:")
+
+    def but(self, **changed: Any) -> QueryFilter:
+        """This filter with other values; from its first page."""
+        return replace(self, **{"page": 1, **changed})
+
+
+def read_filter(parameters: QueryParams, snapshot: Snapshot) -> tuple[QueryFilter, Evaluated]:
+    """The filter of an address, with corpus and protocol filled in, and what was evaluated there.
+
+    Names of encoders may be given with commas or several times.
+
+    Raises:
+        RequestError: A name that the store does not have, with the nearest; a number that is none; all faults.
+    """
+    given: dict[str, Any] = {}
+    faults = []
+    for each in fields(QueryFilter):
+        texts = [text for text in parameters.getlist(each.name) if text]
+        if each.name in _LISTS:
+            given[each.name] = tuple(dict.fromkeys(name for text in texts for name in text.split(",") if name))
+        elif texts and each.name in _NUMBERS:
+            if not texts[-1].isdecimal() or not 1 <= int(texts[-1]) < 2**31:
+                faults.append(f"{each.name}={texts[-1]}: expected a whole number from 1")
+            else:
+                given[each.name] = int(texts[-1])
+        elif texts:
+            given[each.name] = texts[-1]
+    wanted = QueryFilter(**given)
+    evaluated = snapshot.chosen(wanted.corpus, wanted.protocol)
+    known = list(evaluated.evaluations)
+    of = (wanted.of,) * bool(wanted.of)
+    named = {"encoders": wanted.encoders, "wrong": wanted.wrong, "right": wanted.right, "of": of}
+    for what, names in named.items():
+        faults += [unknown(f"{what}: encoder", name, known) for name in names if name not in known]
+    if wanted.sort not in SORTS:
+        faults.append(unknown("sort", wanted.sort, [*filter(None, SORTS)]))
+    kind, colon, _ = wanted.slice.partition(":")
+    if wanted.slice and (kind not in SLICES or not colon):
+        faults.append(f"slice={wanted.slice}: expected {', '.join(f'{name}:…' for name in SLICES)}")
+    if faults:
+        raise RequestError(faults)
+    return replace(wanted, corpus=evaluated.corpus, protocol=evaluated.protocol), evaluated
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Clauses:
+    """The condition of a statement, with its values."""
+
+    conditions: list[str]
+    values: list[object]
+
+    def add(self, condition: str, *values: object) -> None:
+        self.conditions.append(condition)
+        self.values.extend(values)
+
+
+def shown(wanted: QueryFilter, evaluated: Evaluated) -> list[str]:
+    """The encoders whose ranks are shown: those that were chosen, in the order of the filter, else all."""
+    chosen = wanted.encoders or tuple(evaluated.evaluations)
+    return list(dict.fromkeys([*wanted.wrong, *wanted.right, *([wanted.of] if wanted.of else []), *chosen]))
+
+
+def focus(wanted: QueryFilter, evaluated: Evaluated) -> str:
+    """The encoder that the range of ranks and the sorting are about."""
+    return wanted.of or shown(wanted, evaluated)[0]
+
+
+def all_of(wanted: QueryFilter, evaluated: Evaluated) -> Statement:
+    """Every query of a filter, in order: protocol, id, position, text, language, and the ranks of each encoder.
+
+    Columns of ranks are called by the encoder: ``tiny-clip`` at best, ``tiny-clip (worst)`` with ties against it.
+    """
+    text, language, items = _ITEMS[evaluated.direction]
+    names = shown(wanted, evaluated)
+    values: list[object] = []
+    ranks, columns = [], []
+    number = {name: at for at, name in enumerate(names, 1)}
+    margin = focus(wanted, evaluated) if wanted.sort == "margin" else ""
+    for name, at in number.items():
+        of = "FILTER (encoder = ?)"
+        ranks += [f"max(rank_best) {of} AS best_{at}", f"max(rank_worst) {of} AS worst_{at}"]
+        values += [name, name]
+        if name == margin:
+            ranks.append(f"max({_MARGIN}) {of} AS margin")
+            values.append(name)
+        columns += [f'o.best_{at} AS "{name}"', f'o.worst_{at} AS "{name} (worst)"']
+    every = [one for name in names for one in evaluated.evaluations[name]]
+    where = _conditions(wanted, evaluated, number)
+    ranks_sql = ",\n         ".join(ranks)
+    condition = "\n  AND ".join(where.conditions) or "TRUE"
+    sql = f"""WITH o AS (
+  SELECT protocol, query_ord, any_value(query_id) AS query_id, any_value(cluster) AS cluster,
+         {ranks_sql}
+  FROM outcomes
+  WHERE evaluation IN ({", ".join("?" for _ in every)})
+  GROUP BY protocol, query_ord
+)
+SELECT o.protocol, o.query_id, o.query_ord, {text} AS text, {language} AS language,
+       {", ".join(columns)}
+FROM o
+  LEFT JOIN {items}
+WHERE {condition}
+ORDER BY {_order(wanted, evaluated, number)}o.query_ord, o.protocol"""  # noqa: S608 - only placeholders, our own names
+    parameters = (*values, *every, evaluated.corpus_fingerprint, *where.values)
+    return Statement(sql=sql, parameters=parameters)
+
+
+_MARGIN = (
+    "best_score - top_scores[1 + CASE WHEN rank_worst > 1 THEN 0 WHEN relevant_rank_best IS NULL THEN 1"
+    " ELSE len(list_filter(relevant_rank_best, lambda x: x = 1)) END]"
+)
+"""The best relevant score less the best irrelevant one (``tasks.diagnosis.score_margins``)."""
+
+
+def some_of(wanted: QueryFilter, evaluated: Evaluated) -> Statement:
+    """The queries of one page of a filter."""
+    every = all_of(wanted, evaluated)
+    limits = (PAGE, PAGE * (wanted.page - 1))
+    return Statement(sql=f"{every.sql}\nLIMIT ? OFFSET ?", parameters=(*every.parameters, *limits))
+
+
+def count_of(wanted: QueryFilter, evaluated: Evaluated) -> Statement:
+    """How many queries a filter has: the same statement, counted."""
+    every = all_of(wanted.but(sort=""), evaluated)
+    return Statement(sql=f"SELECT count(*) AS n FROM (\n{every.sql}\n)", parameters=every.parameters)  # noqa: S608
+
+
+def _conditions(wanted: QueryFilter, evaluated: Evaluated, number: Mapping[str, int]) -> _Clauses:
+    text, language, _ = _ITEMS[evaluated.direction]
+    where = _Clauses(conditions=[], values=[])
+    for name in wanted.wrong:
+        where.add(f"o.best_{number[name]} > 1")
+    for name in wanted.right:
+        where.add(f"o.worst_{number[name]} = 1")
+    if wanted.language:
+        where.add(f"{language} = ?", wanted.language)
+    if wanted.text:
+        where.add(f"contains(lower({text}), lower(?))", wanted.text)
+    for limit, sign in ((wanted.low, ">="), (wanted.high, "<=")):
+        if limit is not None:
+            where.add(f"o.best_{number[focus(wanted, evaluated)]} {sign} ?", limit)
+    if wanted.slice:
+        kind, _, value = wanted.slice.partition(":")
+        _in_slice(where, kind, value, evaluated)
+    return where
+
+
+def _in_slice(where: _Clauses, kind: str, value: str, evaluated: Evaluated) -> None:
+    direction = evaluated.direction
+    if kind == "shows":
+        of_image = "SELECT ord FROM images WHERE corpus_fingerprint = ? AND list_contains(objects, ?)"
+        where.add(f"o.cluster IN ({of_image})", evaluated.corpus_fingerprint, value)
+    elif kind == "type" and direction == "t2i":
+        where.add("list_contains(i.query_types, ?)", value)
+    elif kind == "tag" and direction in ("quadruples", "pairs"):
+        where.add("list_contains(i.tags, ?)" if direction == "quadruples" else "i.category = ?", value)
+    elif kind == "ambiguous":
+        missed = "SELECT query_id FROM ambiguous_misses WHERE corpus_fingerprint = ? AND protocol = o.protocol"
+        where.add(f"o.query_id IN ({missed} AND cause = ?)", evaluated.corpus_fingerprint, value)
+    else:
+        raise RequestError(f"slice {kind}:{value}: queries of {evaluated.protocol} have no {SLICES[kind]}")
+
+
+def _order(wanted: QueryFilter, evaluated: Evaluated, number: Mapping[str, int]) -> str:
+    """What a list is sorted by before the position in the corpus, with a comma behind it."""
+    first = number[focus(wanted, evaluated)]
+    if wanted.sort == "gap":
+        others = [at for at in number.values() if at != first]
+        return f"o.best_{first} - o.best_{others[0]} DESC, " if others else ""
+    return {"rank": f"o.best_{first} DESC, ", "margin": "o.margin, "}.get(wanted.sort, "")

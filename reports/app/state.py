@@ -1,0 +1,175 @@
+"""What the pages share: the store, what was read from its present version, and the address of everything shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Lock
+
+import pyarrow as pa
+from starlette.requests import Request
+
+from reports.app.services import Services
+from reports.rows.conclusion import Conclusion, conclusions
+from reports.rows.reading import read_report_data
+from reports.rows.report_data import ReportData
+from store import EmbeddingStore
+from store.errors import RequestError, unknown
+from store.query.snapshots import version_of
+from store.types import Direction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """A SELECT over the store's tables, and the values of the ``?`` in it."""
+
+    sql: str
+    parameters: tuple[object, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The statement with its values written in, for ``capim query``.
+
+        Examples:
+            >>> Statement(sql="SELECT 1 WHERE a = ? AND b > ?", parameters=("it's", 2)).text
+            "SELECT 1 WHERE a = 'it''s' AND b > 2"
+        """
+        values = iter(self.parameters)
+        return "".join(_literal(next(values)) if part == "?" else part for part in _parted(self.sql))
+
+
+def _parted(sql: str) -> list[str]:
+    return [piece for at, part in enumerate(sql.split("?")) for piece in (("?", part) if at else (part,))]
+
+
+def _literal(value: object) -> str:
+    if value is None:
+        return "NULL"
+    return str(value) if isinstance(value, int | float) else "'" + str(value).replace("'", "''") + "'"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    """One protocol of one corpus whose queries can be listed.
+
+    Attributes:
+        corpus: Name of the corpus.
+        corpus_fingerprint: The state of it that was evaluated.
+        protocol: Its id; ``t2i/*/*`` stands for the protocols of all languages.
+        direction: What a query is: ``t2i`` a caption, ``i2t`` an image, ``quadruples``, ``pairs``.
+        evaluations: Encoder to the evaluations that hold its outcomes, one per protocol that is meant.
+    """
+
+    corpus: str
+    corpus_fingerprint: str
+    protocol: str
+    direction: Direction
+    evaluations: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(kw_only=True)
+class Snapshot:
+    """What was read from one version of the store."""
+
+    version: str
+    data: ReportData
+    kept: dict[object, object] = field(default_factory=dict)
+
+    @cached_property
+    def conclusions(self) -> list[Conclusion]:
+        """What the tests conclude for each corpus, in the order of the grid."""
+        return conclusions(self.data)
+
+    @cached_property
+    def evaluated(self) -> Mapping[tuple[str, str], Evaluated]:
+        """Corpus and protocol to what was evaluated there; the headline protocols of a corpus first."""
+        found: dict[tuple[str, str], Evaluated] = {}
+        for corpus in dict.fromkeys([*(each.corpus for each in self.conclusions), *self.data.corpus_names()]):
+            protocols = [p for p in self.data.protocols(corpus) if not set("*+") & set(p)]
+            groups = {p: [p] for p in protocols}
+            for direction in ("t2i", "i2t"):
+                if of_languages := [p for p in protocols if p.startswith(f"{direction}/") and p.count("/") == 2]:
+                    groups[f"{direction}/*/*"] = [p for p in of_languages if "@" not in p]
+            for protocol in sorted(groups, key=lambda p: (_place(p), p)):
+                evaluations: dict[str, list[str]] = {}
+                rows = [row for p in groups[protocol] for row in self.data.of(corpus, p)]
+                for row in rows:
+                    known = evaluations.setdefault(row["encoder"], [])
+                    if row["evaluation"] not in known:
+                        known.append(row["evaluation"])
+                if rows:
+                    found[corpus, protocol] = Evaluated(
+                        corpus=corpus,
+                        corpus_fingerprint=str(rows[0]["corpus_fingerprint"]),
+                        protocol=protocol,
+                        direction=_direction(protocol, {row["metric"] for row in rows}),
+                        evaluations={name: tuple(of) for name, of in sorted(evaluations.items())},
+                    )
+        return found
+
+    def protocols(self, corpus: str) -> list[str]:
+        """The protocols of a corpus whose queries can be listed, the headline first."""
+        return [protocol for name, protocol in self.evaluated if name == corpus]
+
+    def chosen(self, corpus: str, protocol: str) -> Evaluated:
+        """What was evaluated under a corpus and a protocol; an empty name means the first.
+
+        Raises:
+            RequestError: There is none, with the nearest name.
+        """
+        corpora = list(dict.fromkeys(name for name, _ in self.evaluated))
+        if protocol and not corpus:
+            corpus = next((name for name, known in self.evaluated if known == protocol), "")
+        if not corpora:
+            raise RequestError("the store has no outcomes of single queries; run `capim run` first")
+        corpus = corpus or corpora[0]
+        if corpus not in corpora:
+            raise RequestError(unknown("corpus", corpus, corpora))
+        protocol = protocol or self.protocols(corpus)[0]
+        if (corpus, protocol) not in self.evaluated:
+            raise RequestError(unknown("protocol", protocol, self.protocols(corpus)))
+        return self.evaluated[corpus, protocol]
+
+
+_FIRST = ("t2i/judged", "t2i/all", "t2i/*/*", "i2t/any", "i2t/*/*", "winoground")
+
+
+def _place(protocol: str) -> int:
+    return _FIRST.index(protocol) if protocol in _FIRST else len(_FIRST)
+
+
+def _direction(protocol: str, metrics: set[str]) -> Direction:
+    if "winoground_group" in metrics:
+        return "quadruples"
+    if "pair_accuracy" in metrics:
+        return "pairs"
+    return "i2t" if protocol.startswith("i2t") else "t2i"
+
+
+class State:
+    """The store behind the pages; what was read is kept until the store changes."""
+
+    def __init__(self, store: EmbeddingStore, services: Services) -> None:
+        self.store = store
+        self.services = services
+        self._lock = Lock()
+        self._snapshot: Snapshot | None = None
+
+    def snapshot(self) -> Snapshot:
+        """What the present version of the store says; read again only after a change."""
+        with self._lock:
+            version = version_of(self.store)
+            if self._snapshot is None or self._snapshot.version != version:
+                self._snapshot = Snapshot(version=version, data=read_report_data(self.store, gallery=False))
+            return self._snapshot
+
+    def rows(self, statement: Statement) -> pa.Table:
+        """The answer of the store to a statement."""
+        return self.store.sql(statement.sql, statement.parameters)
+
+
+def state_of(request: Request) -> State:
+    """The state of the application that a request is for."""
+    state: State = request.app.state.capim
+    return state
