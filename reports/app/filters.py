@@ -180,28 +180,34 @@ def all_of(wanted: QueryFilter, evaluated: Evaluated) -> Statement:
         ranks += [f"max(rank_best) {of} AS best_{at}", f"max(rank_worst) {of} AS worst_{at}"]
         values += [name, name]
         if name == margin:
-            ranks.append(f"max({_MARGIN}) {of} AS margin")
+            ranks.append(f"max(CASE WHEN encoder = ? THEN {_MARGIN} END) AS margin")
             values.append(name)
         columns += [f'o.best_{at} AS "{name}"', f'o.worst_{at} AS "{name} (worst)"']
     every = [one for name in names for one in evaluated.evaluations[name]]
     where = _conditions(wanted, evaluated, number)
     ranks_sql = ",\n         ".join(ranks)
     condition = "\n  AND ".join(where.conditions) or "TRUE"
+    several = "*" in evaluated.protocol
     sql = f"""WITH o AS (
-  SELECT protocol, query_ord, any_value(query_id) AS query_id, any_value(cluster) AS cluster,
+  SELECT {"protocol" if several else "? AS protocol"}, query_ord, any_value(cluster) AS cluster,
          {ranks_sql}
   FROM outcomes
   WHERE evaluation IN ({", ".join("?" for _ in every)})
-  GROUP BY protocol, query_ord
+  GROUP BY {"protocol, query_ord" if several else "query_ord"}
 )
-SELECT o.protocol, o.query_id, o.query_ord, {text} AS text, {language} AS language,
+SELECT o.protocol, i.id AS query_id, o.query_ord, o.cluster, {text} AS text, {language} AS language,
        {", ".join(columns)}
 FROM o
   LEFT JOIN {items}
 WHERE {condition}
 ORDER BY {_order(wanted, evaluated, number)}o.query_ord, o.protocol"""  # noqa: S608 - only placeholders, our own names
-    parameters = (*values, *every, evaluated.corpus_fingerprint, *where.values)
-    return Statement(sql=sql, parameters=parameters)
+    protocol = () if several else (evaluated.protocol,)
+    parameters = (*protocol, *values, *every, evaluated.corpus_fingerprint, *where.values)
+    corpus = (evaluated.corpus_fingerprint,)
+    only = {"outcomes": tuple(one for of in evaluated.evaluations.values() for one in of), "captions": corpus}
+    only |= {"images": corpus, "quadruples": corpus, "pairs": corpus}
+    lists = evaluated.evaluations[margin] if margin else ()
+    return Statement(sql=sql, parameters=parameters, only=only, lists=lists)
 
 
 _MARGIN = (
@@ -215,13 +221,14 @@ def some_of(wanted: QueryFilter, evaluated: Evaluated) -> Statement:
     """The queries of one page of a filter."""
     every = all_of(wanted, evaluated)
     limits = (PAGE, PAGE * (wanted.page - 1))
-    return Statement(sql=f"{every.sql}\nLIMIT ? OFFSET ?", parameters=(*every.parameters, *limits))
+    return replace(every, sql=f"{every.sql}\nLIMIT ? OFFSET ?", parameters=(*every.parameters, *limits))
 
 
 def count_of(wanted: QueryFilter, evaluated: Evaluated) -> Statement:
-    """How many queries a filter has: the same statement, counted."""
-    every = all_of(wanted.but(sort=""), evaluated)
-    return Statement(sql=f"SELECT count(*) AS n FROM (\n{every.sql}\n)", parameters=every.parameters)  # noqa: S608
+    """How many queries a filter has: the same statement without the encoders that it says nothing of, counted."""
+    named = tuple(dict.fromkeys([*wanted.wrong, *wanted.right, focus(wanted, evaluated)]))
+    every = all_of(wanted.but(sort="", encoders=named), evaluated)
+    return replace(every, sql=f"SELECT count(*) AS n FROM (\n{every.sql}\n)")  # noqa: S608 - our own statement
 
 
 def _conditions(wanted: QueryFilter, evaluated: Evaluated, number: Mapping[str, int]) -> _Clauses:
@@ -255,7 +262,7 @@ def _in_slice(where: _Clauses, kind: str, value: str, evaluated: Evaluated) -> N
         where.add("list_contains(i.tags, ?)" if direction == "quadruples" else "i.category = ?", value)
     elif kind == "ambiguous":
         missed = "SELECT query_id FROM ambiguous_misses WHERE corpus_fingerprint = ? AND protocol = o.protocol"
-        where.add(f"o.query_id IN ({missed} AND cause = ?)", evaluated.corpus_fingerprint, value)
+        where.add(f"i.id IN ({missed} AND cause = ?)", evaluated.corpus_fingerprint, value)
     else:
         raise RequestError(f"slice {kind}:{value}: queries of {evaluated.protocol} have no {SLICES[kind]}")
 

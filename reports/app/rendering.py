@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import jinja2
 import pyarrow as pa
@@ -18,6 +18,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
+from reports.app.filters import QueryFilter
 from reports.app.state import Statement, state_of
 from reports.render import TEMPLATES, environment
 from store.errors import RequestError
@@ -27,7 +28,6 @@ STATIC = Path(__file__).parent / "static"
 PAGES = (
     ("/", "Grid"),
     ("/queries", "Queries"),
-    ("/compare", "Compare"),
 )
 """The pages of the navigation bar: path and title."""
 
@@ -104,6 +104,12 @@ def link(path: str, **parameters: object) -> str:
     given = [(key, str(value)) for key, value in parameters.items() if value not in (None, "", ())]
     query = urlencode(given, safe="/*,:")
     return path + (f"?{query}" if query else "")
+
+
+def query_link(path: str, wanted: QueryFilter, **more: object) -> str:
+    """An address below a list of queries, which it leads back to."""
+    extra = urlencode([(key, str(value)) for key, value in more.items() if value not in (None, "")], safe="/*,:")
+    return "?".join(filter(None, [quote(path), "&".join(filter(None, [wanted.query, extra]))]))
 
 
 def as_csv(rows: pa.Table) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from starlette.requests import Request
@@ -16,16 +17,24 @@ from reports.rows.reading import read_report_data
 from reports.rows.report_data import ReportData
 from store import EmbeddingStore
 from store.errors import RequestError, unknown
+from store.query.held import HeldTables
 from store.query.snapshots import version_of
 from store.types import Direction
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """A SELECT over the store's tables, and the values of the ``?`` in it."""
+    """A SELECT over the store's tables, and the values of the ``?`` in it.
+
+    ``only`` and ``lists`` say which rows it needs (``store.query.held``): these stay in memory.
+    """
 
     sql: str
     parameters: tuple[object, ...] = ()
+    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    lists: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -74,7 +83,14 @@ class Snapshot:
 
     version: str
     data: ReportData
-    kept: dict[object, object] = field(default_factory=dict)
+    _kept: dict[object, Any] = field(default_factory=dict)
+
+    def kept(self, key: object, make: Callable[[], T]) -> T:
+        """What ``make`` gives; made once for this version of the store."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        value: T = self._kept[key]
+        return value
 
     @cached_property
     def conclusions(self) -> list[Conclusion]:
@@ -153,6 +169,7 @@ class State:
     def __init__(self, store: EmbeddingStore, services: Services) -> None:
         self.store = store
         self.services = services
+        self.held = HeldTables(store)
         self._lock = Lock()
         self._snapshot: Snapshot | None = None
 
@@ -166,7 +183,8 @@ class State:
 
     def rows(self, statement: Statement) -> pa.Table:
         """The answer of the store to a statement."""
-        return self.store.sql(statement.sql, statement.parameters)
+        held = self.held.select
+        return held(statement.sql, statement.parameters, only=statement.only, lists=statement.lists)
 
 
 def state_of(request: Request) -> State:

@@ -31,6 +31,7 @@ from store.sets.seal import sealed_sets
 from store.tables.connection import Connection, storage_faults
 from store.tables.corpora import corpus_part
 from store.tables.metadata import read
+from store.tables.rows import one_of
 from store.tables.schemas import ANALYSES, METADATA_TABLES
 
 if TYPE_CHECKING:
@@ -106,10 +107,17 @@ class Stream:
         return reader.__arrow_c_stream__(requested_schema)
 
 
-def select(connection: Connection, statement: str, parameters: Sequence[object] = ()) -> pa.Table:
+def select(
+    connection: Connection,
+    statement: str,
+    parameters: Sequence[object] = (),
+    *,
+    held: Callable[[str, pa.Schema], pa.Table | None] | None = None,
+) -> pa.Table:
     """The answer to one SELECT (or DESCRIBE, SUMMARIZE, EXPLAIN) over the store's tables.
 
-    ``parameters`` are the values of the ``?`` in the statement.
+    ``parameters`` are the values of the ``?`` in the statement. ``held`` gives the chosen columns of a table that is
+    in memory; None: the table is read.
 
     Raises:
         RequestError: The statement is not a SELECT, or DuckDB refuses it, with the message of DuckDB.
@@ -124,7 +132,7 @@ def select(connection: Connection, statement: str, parameters: Sequence[object] 
         try:
             _refuse_changes(database, statement)
             for name in _needed(words):
-                _offer(connection, database, name, wanted, everything=_selects_all(statement), faults=faults)
+                _offer(connection, database, name, wanted, everything=_selects_all(statement), faults=faults, held=held)
             return cast(pa.Table, database.sql(statement, params=list(parameters)).to_arrow_table())
         except duckdb.Error as fault:
             if faults:
@@ -201,6 +209,7 @@ def _offer(
     *,
     everything: bool,
     faults: list[WorkError],
+    held: Callable[[str, pa.Schema], pa.Table | None] | None,
 ) -> None:
     if name in VIEWS:
         database.execute(f"CREATE VIEW {name} AS {VIEWS[name][1]}")
@@ -216,12 +225,13 @@ def _offer(
     def batches() -> Iterator[pa.RecordBatch]:
         try:
             with storage_faults(f"reading {name!r}"):
-                yield from _batches(connection, name, chosen)
+                yield from batches_of(connection, name, chosen)
         except WorkError as fault:  # DuckDB would wrap it in its own error
             faults.append(fault)
             raise
 
-    database.register(name, Stream(schema=chosen, batches=batches))
+    rows = None if held is None else held(name, chosen)
+    database.register(name, Stream(schema=chosen, batches=batches) if rows is None else rows)
 
 
 def _schema_of(name: str) -> pa.Schema:
@@ -232,11 +242,16 @@ def _schema_of(name: str) -> pa.Schema:
     return {**METADATA_TABLES, **ANALYSES}[name]
 
 
-def _batches(connection: Connection, name: str, chosen: pa.Schema) -> Iterator[pa.RecordBatch]:
+def batches_of(
+    connection: Connection, name: str, chosen: pa.Schema, only: str | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a table with the chosen columns; ``only`` those of an evaluation or of a corpus."""
     if name == "embeddings":
         yield from _embedding_batches(connection, chosen)
     elif name in CORPUS_PARTS:
         for corpus in read(connection, "corpora").to_pylist():
+            if only not in (None, corpus["fingerprint"]):
+                continue
             rows = corpus_part(connection, name, corpus["name"], corpus["fingerprint"])
             constants = {"corpus": corpus["name"], "corpus_fingerprint": corpus["fingerprint"]}
             ords = pa.array(range(rows.num_rows), pa.int32())
@@ -245,7 +260,8 @@ def _batches(connection: Connection, name: str, chosen: pa.Schema) -> Iterator[p
     else:
         table = connection.find(name)
         if table is not None:
-            for batch in table.scanner(columns=chosen.names).to_batches():
+            condition = None if only is None else one_of("evaluation", [only])
+            for batch in table.scanner(columns=chosen.names, filter=condition, scan_in_order=True).to_batches():
                 yield _completed(batch, chosen, {})
 
 

@@ -33,3 +33,25 @@ document.addEventListener("htmx:configRequest", (event) => {
   const sent = event.detail.formData;
   for (const [key, value] of [...sent.entries()]) if (value === "") sent.delete(key);
 });
+
+// Another corpus or task has other encoders, languages and slices: the rest of the form starts again.
+document.addEventListener("change", (event) => {
+  if (!event.target.matches("[data-resets]")) return;
+  for (const field of event.target.form.elements) {
+    if (field === event.target || (event.target.name === "protocol" && ["corpus", "text"].includes(field.name))) continue;
+    if (field.type === "checkbox") field.checked = false;
+    else field.value = "";
+  }
+}, true);
+
+// j and k: the next and the previous query, of a list by focus, of a page of one query by its links.
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
+  const step = { j: 1, k: -1 }[event.key];
+  if (!step) return;
+  const target = document.querySelector(step > 0 ? "a[rel=next]" : "a[rel=prev]");
+  if (target) return target.click();
+  const links = [...document.querySelectorAll(".queries tbody th a")];
+  const at = links.indexOf(document.activeElement);
+  links[at < 0 ? 0 : Math.min(Math.max(at + step, 0), links.length - 1)]?.focus();
+});

@@ -1,0 +1,92 @@
+"""SELECTs whose tables stay in memory for the next statement, for pages that ask the same tables again and again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import RLock
+
+import pyarrow as pa
+
+from store.embedding_store import EmbeddingStore
+from store.query.sql import batches_of, select
+from store.schema import CORPUS_PARTS
+
+MOST_BYTES = 400 * 2**20  # of columns in memory
+
+
+@dataclass(kw_only=True)
+class _Part:
+    """The columns of some rows of a table at one version of it."""
+
+    version: int
+    n_rows: int = 0
+    columns: dict[str, pa.ChunkedArray] = field(default_factory=dict)
+
+
+class HeldTables:
+    """Reads each needed column once per version of its table; threads may share it.
+
+    Outcomes are held by evaluation, the parts of a corpus by its fingerprint; those that were not used for the longest
+    time leave first.
+    """
+
+    def __init__(self, store: EmbeddingStore) -> None:
+        self._connection = store.connection
+        self._parts: OrderedDict[tuple[str, str], _Part] = OrderedDict()
+        self._lock = RLock()
+
+    def select(
+        self,
+        statement: str,
+        parameters: Sequence[object] = (),
+        *,
+        only: Mapping[str, Sequence[str]],
+        lists: Sequence[str] = (),
+    ) -> pa.Table:
+        """The answer of the store to a statement that needs no other rows than those of ``only``.
+
+        Args:
+            statement: A SELECT, see ``store.query.sql``.
+            parameters: The values of the ``?`` in it.
+            only: Table -> the evaluations (of outcomes) or the fingerprints (of parts of a corpus) whose rows it needs;
+                other tables are read whole, and not held.
+            lists: The evaluations whose lists, such as ``top_scores``, it needs; those of others are null.
+        """
+
+        def held(name: str, chosen: pa.Schema) -> pa.Table | None:
+            if name not in only:
+                return None
+            parts = [self._rows(name, key, chosen, with_lists=key in lists) for key in only[name]]
+            return pa.concat_tables(parts) if parts else chosen.empty_table()
+
+        return select(self._connection, statement, parameters, held=held)
+
+    def _rows(self, name: str, key: str, chosen: pa.Schema, *, with_lists: bool) -> pa.Table:
+        """The chosen columns of one part; reads those that are not held at the present version of the table."""
+        left_out = {f.name for f in chosen if name == "outcomes" and pa.types.is_list(f.type) and not with_lists}
+        with self._lock:
+            table = None if name in CORPUS_PARTS else self._connection.find(name)  # parts of a corpus never change
+            version = 0 if table is None else table.version
+            part = self._parts.pop((name, key), _Part(version=version))
+            if part.version != version:
+                part = _Part(version=version)
+            missing = pa.schema([f for f in chosen if f.name not in part.columns and f.name not in left_out])
+            if missing.names:
+                found = pa.Table.from_batches(batches_of(self._connection, name, missing, key), schema=missing)
+                part.n_rows = found.num_rows
+                part.columns |= {column: found[column] for column in missing.names}
+            self._parts[name, key] = part
+            while len(self._parts) > 1 and self._n_bytes() > MOST_BYTES:
+                self._parts.popitem(last=False)
+        return pa.table(
+            [
+                pa.nulls(part.n_rows, f.type) if f.name in left_out else part.columns[f.name].cast(f.type)
+                for f in chosen
+            ],
+            schema=chosen,
+        )
+
+    def _n_bytes(self) -> int:
+        return sum(column.nbytes for part in self._parts.values() for column in part.columns.values())
