@@ -171,7 +171,7 @@ def _picture(chart: Chart) -> Markup:
 
 def environment(**options: Any) -> jinja2.Environment:
     """Our templates, with every text escaped; a misspelt name in a template is an error."""
-    return jinja2.Environment(
+    templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -179,14 +179,14 @@ def environment(**options: Any) -> jinja2.Environment:
         lstrip_blocks=True,
         **options,
     )
+    templates.filters["markup"] = Markup
+    templates.filters["embedded_json"] = lambda text: Markup(text.replace("<", "\\u003c"))  # noqa: S704
+    return templates
 
 
 @cache
 def _html() -> jinja2.Environment:
-    templates = environment()
-    templates.filters["markup"] = Markup
-    templates.filters["embedded_json"] = lambda text: Markup(text.replace("<", "\\u003c"))  # noqa: S704
-    return templates
+    return environment()
 
 
 @cache

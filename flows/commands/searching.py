@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL.Image import Image as Picture
 
 from flows.commands.workspace import corpus_in
 from reports.search import SearchHit, write_search
@@ -17,10 +19,11 @@ from store.query.search import build_index, search
 from store.rounding import unit_vectors
 from store.schema import texts
 from store.types import Embeddings, EncoderSpec, Modality
-from tasks.corpora.images.decode import UndecodableImage, decode_image, thumbnail
-from tasks.encoders import encode_captions, encode_images, load_encoder
+from tasks.corpora.images.decode import FORMATS, UndecodableImage, decode_image, thumbnail
+from tasks.encoders import Encoder, encode_captions, encode_images, load_encoder
 from tasks.encoders.device import choose_device
 
+Load: TypeAlias = Callable[[EncoderSpec, str], Encoder]  # a model, and the device that it is on
 FOUND_COLUMNS = ("rank", "score", "file", "text", "id", "objects", "language", "width", "height")
 
 
@@ -41,7 +44,7 @@ def find(
     store: EmbeddingStore,
     *,
     text: str | None,
-    image: str | Path | None,
+    image: str | Path | bytes | None,
     vector: str | Path | NDArray[np.floating] | None,
     encoder: str,
     corpus: str,
@@ -49,13 +52,14 @@ def find(
     k: int,
     use_index: bool,
     device: str,
+    load: Load | None = None,
 ) -> Search:
     """The ``k`` nearest images or captions with their files, and their texts or sizes.
 
     Args:
         store: The store.
         text: The query, with or without an image.
-        image: The query is this file; with a text the normalised sum of both unit vectors.
+        image: The query is this file, or these encoded bytes; with a text the normalised sum of both unit vectors.
         vector: The query is this vector, or that of a .npy file: shape ``(dim,)``; of a multi-vector encoder
             ``(n, dim)``.
         encoder: Name or fingerprint; of the query and of the items.
@@ -64,6 +68,7 @@ def find(
         k: Number of items.
         use_index: Search through an approximate index, which is built if missing.
         device: Encodes the query.
+        load: Gives the model of a spec on a device; by default it is loaded anew.
 
     Raises:
         RequestError: The encoder or corpus is not in the store, the file cannot be read, or there is no query.
@@ -81,8 +86,9 @@ def find(
     if vector is not None:
         queries, shown_query = _given(spec, vector)
     else:
-        queries, picture = _encoded(spec, text, Path(image) if image else None, device)
-        shown_query = " + ".join(str(part) for part in (text, image) if part)
+        queries, picture = _encoded(spec, text, image, device, load or load_encoder_on)
+        name = "a picture" if isinstance(image, bytes) else image
+        shown_query = " + ".join(str(part) for part in (text, name) if part)
     if use_index:
         build_index(store, encoder=encoder, corpus=corpus, modality=modality)
     hits = search(store, queries, encoder=encoder, corpus=corpus, modality=modality, k=k, use_index=use_index)
@@ -147,7 +153,29 @@ def _query(values: NDArray[np.float32], *, multi: bool = False) -> Embeddings:
     return Embeddings(values=values, norms=one, n_tokens=one.astype(np.int32), truncated=one == 0, offsets=offsets)
 
 
-def _encoded(spec: EncoderSpec, text: str | None, image: Path | None, device: str) -> tuple[Embeddings, bytes | None]:
+def load_encoder_on(spec: EncoderSpec, device: str) -> Encoder:
+    """The model of a spec on a device, ``auto`` for the best one."""
+    return load_encoder(spec, device=choose_device(device))
+
+
+def read_picture(image: str | Path | bytes) -> Picture:
+    """The picture in a file or in encoded bytes, upright, in RGB.
+
+    Raises:
+        RequestError: It cannot be read or decoded; names the formats.
+    """
+    name = "the picture" if isinstance(image, bytes) else f"image {str(image)!r}"
+    try:
+        return decode_image(image if isinstance(image, bytes) else Path(image).read_bytes())
+    except OSError as error:
+        raise RequestError(f"{name} cannot be read: {error.strerror}") from error
+    except UndecodableImage as error:
+        raise RequestError(f"{name} cannot be decoded: {error}; formats: {', '.join(FORMATS)}") from error
+
+
+def _encoded(
+    spec: EncoderSpec, text: str | None, image: str | Path | bytes | None, device: str, load: Load
+) -> tuple[Embeddings, bytes | None]:
     """The embedding of the query, and a thumbnail if an image is in it."""
     if text and image and spec.vectors == "multi":
         raise RequestError(
@@ -155,15 +183,8 @@ def _encoded(spec: EncoderSpec, text: str | None, image: Path | None, device: st
         )
     if spec.adapter == "imported":
         raise RequestError(f"encoder {spec.name!r} was imported without its model; give the query as --vector FILE.npy")
-    pictures = []
-    if image is not None:
-        try:
-            pictures.append(decode_image(image.read_bytes()))
-        except OSError as error:
-            raise RequestError(f"image {str(image)!r} cannot be read: {error.strerror}") from error
-        except UndecodableImage as error:
-            raise RequestError(f"image {str(image)!r} cannot be decoded: {error}") from error
-    encoder = load_encoder(spec, device=choose_device(device))
+    pictures = [read_picture(image)] if image else []
+    encoder = load(spec, device)
     encoded = [encode_images(encoder, pictures)] if pictures else []
     encoded += [encode_captions(encoder, [text])] if text else []
     small = thumbnail(pictures[0]) if pictures else None

@@ -1,24 +1,44 @@
-"""What the pages of `capim serve` ask for, by the same functions as the commands `search`, `explain` and `compare`."""
+"""What the pages of `capim serve` ask for, by the same functions as the commands `search`, `explain` and `export`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from store import EmbeddingStore
-from store.errors import RequestError
 from store.layout import Explanation
+from store.types import EncoderSpec, Modality
+from tasks.results.projection import Method
+
+if TYPE_CHECKING:
+    from flows.commands.searching import Search
+    from tasks.encoders import Encoder
+    from tasks.results.maps import Map
+
+MODELS = 3  # in memory; of more, the one that was used longest ago is dropped
 
 
 class StoreServices:
-    """The services over one store (``reports.app.services.Services``)."""
+    """The services over one store (``reports.app.services.Services``).
 
-    def __init__(self, store: EmbeddingStore) -> None:
+    Args:
+        store: Read only.
+        maps: A folder that maps are kept in, beside the store; None: nowhere.
+        device: Encodes what is searched for.
+    """
+
+    def __init__(self, store: EmbeddingStore, *, maps: Path | None = None, device: str = "auto") -> None:
         self.store = store
+        self.maps = maps
+        self.device = device
+        self._models: dict[str, Encoder] = {}
+        self._encoding = Lock()
+        self._mapping = Lock()
 
     def search(
         self,
@@ -27,23 +47,65 @@ class StoreServices:
         corpus: str,
         text: str | None = None,
         image: bytes | None = None,
-        vector: NDArray[np.float32] | None = None,
-        modality: str | None = None,
+        like: tuple[Modality, int] | None = None,
+        modality: Modality | None = None,
         k: int = 10,
-    ) -> Any:
-        """The nearest items, as ``capim search`` finds them."""
-        raise RequestError("search is not built yet")
+    ) -> Search:
+        """The nearest items, as ``capim search`` finds them; ``like``: to a stored item, by its position."""
+        from flows.commands.searching import find
 
-    def project(self, *, encoder: str, corpus: str, modality: str, method: str) -> pa.Table:
-        """Two coordinates per item."""
-        raise RequestError("the map is not built yet")
+        vector = None if like is None else self._stored(encoder, corpus, *like)
+        with self._encoding:
+            return find(
+                self.store,
+                text=text,
+                image=image,
+                vector=vector,
+                encoder=encoder,
+                corpus=corpus,
+                modality=modality,
+                k=k,
+                use_index=False,
+                device=self.device,
+                load=self._model,
+            )
 
-    def compare_runs(self, old: str, new: str) -> dict[str, Any]:
-        """What changed from one run to another."""
-        raise RequestError("the comparison of runs is not built yet")
+    def loaded(self, encoder: str) -> bool:
+        """Whether the model of an encoder is in memory."""
+        return self.store.encoder(encoder).fingerprint in self._models
+
+    def thumbnail(self, image: bytes) -> bytes:
+        """A small JPEG of an encoded image."""
+        from flows.commands.searching import read_picture
+        from tasks.corpora.images.decode import thumbnail
+
+        return thumbnail(read_picture(image))
+
+    def map(self, *, encoder: str, corpus: str, modality: Modality, method: Method) -> Map:
+        """The items of an embedding set as points of a plane."""
+        from tasks.results.maps import map_of
+
+        with self._mapping:  # two pages that ask for the same map compute it once
+            return map_of(
+                self.store, encoder=encoder, corpus=corpus, modality=modality, method=method, folder=self.maps
+            )
 
     def explain(self, *, encoder: str, corpus: str, pairs: Sequence[tuple[int, int]]) -> list[Explanation]:
         """Of every pair (position of a caption and of an image), where they match."""
         from tasks.runtime.explanation import explain_pairs
 
         return explain_pairs(self.store, encoder=encoder, corpus=corpus, pairs=pairs)
+
+    def _model(self, spec: EncoderSpec, device: str) -> Encoder:
+        from flows.commands.searching import load_encoder_on
+
+        model = self._models.pop(spec.fingerprint, None) or load_encoder_on(spec, device)
+        while len(self._models) >= MODELS:
+            del self._models[next(iter(self._models))]
+        self._models[spec.fingerprint] = model
+        return model
+
+    def _stored(self, encoder: str, corpus: str, modality: Modality, position: int) -> NDArray[np.float32]:
+        key = self.store.key(encoder=encoder, corpus=corpus, modality=modality)
+        (rows,) = self.store.stored_blocks(key, ords=np.array([position], np.int32))
+        return np.asarray(rows.vectors.values, np.float32)

@@ -7,6 +7,7 @@ import secrets
 import socket
 import sys
 import webbrowser
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.commands.declare import declare
@@ -31,7 +32,7 @@ def serve(args: argparse.Namespace) -> None:
     """Look through a store in the browser: results, single queries, what one encoder misses and another finds.
 
     Prints an address that works on this machine only; it carries a token, so that others on the machine cannot use it.
-    The pages read the store and never change it. Stop with Ctrl-C.
+    The pages read the store and never change it; maps are kept beside it, in maps/. Stop with Ctrl-C.
 
     Example: capim serve --workspace ./workspace --open
     """
@@ -42,7 +43,8 @@ def serve(args: argparse.Namespace) -> None:
 
     store = open_store(args.workspace)
     token = secrets.token_urlsafe(24)
-    app = create_app(store, token=token, services=StoreServices(store))
+    maps = None if "://" in store.uri else Path(store.uri).parent / "maps"
+    app = create_app(store, token=token, services=StoreServices(store, maps=maps))
     with _listening(args.port) as listener:
         address = f"http://{HOST}:{listener.getsockname()[1]}/?token={token}"
         sys.stdout.write(f"{link(address, sys.stdout)}\n")

@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from reports.app.pages import grid, queries
+from reports.app.pages import grid, queries, runs
 from reports.app.rendering import STATIC, View, media_type, rendered, style
 from reports.app.safety import MOST_BYTES, OnlyThisBrowser
 from reports.app.services import Services
@@ -30,6 +30,7 @@ def create_app(store: EmbeddingStore, *, token: str, services: Services) -> Star
         routes=[
             Route("/", grid.page),
             Route("/queries", queries.page),
+            Route("/runs", runs.page),
             Route("/picture/{sha}", _picture),
             Route("/style.css", _style),
             Mount("/static", StaticFiles(directory=STATIC)),

@@ -28,6 +28,7 @@ STATIC = Path(__file__).parent / "static"
 PAGES = (
     ("/", "Grid"),
     ("/queries", "Queries"),
+    ("/runs", "Runs"),
 )
 """The pages of the navigation bar: path and title."""
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from store.layout import Explanation
+from store.types import Modality
+
+Method = Literal["pca", "umap"]
 
 
 class Found(Protocol):
@@ -18,6 +20,54 @@ class Found(Protocol):
     @property
     def rows(self) -> list[dict[str, Any]]:
         """The nearest items, best first: rank, id, score, and text or hash of the picture."""
+
+    @property
+    def modality(self) -> Modality:
+        """What was searched."""
+
+
+class Plane(Protocol):
+    """Points (``tasks.results.projection.Plane``)."""
+
+    @property
+    def points(self) -> NDArray[np.float32]:
+        """Shape ``(n, 2)``, in corpus order."""
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """Of the variance, of each axis; NaN where none is known."""
+
+
+class Kept(Protocol):
+    """How much of the neighbourhood the points keep (``tasks.results.maps.Kept``)."""
+
+    @property
+    def share(self) -> float:
+        """Of the nearest items in space, those that are among the nearest in the plane."""
+
+    @property
+    def trustworthiness(self) -> float:
+        """As scikit-learn defines it."""
+
+    @property
+    def nearest(self) -> int:
+        """How many neighbours of an item."""
+
+    @property
+    def n_sampled(self) -> int:
+        """Items that both are means over."""
+
+
+class Mapped(Protocol):
+    """The map of an embedding set (``tasks.results.maps.Map``)."""
+
+    @property
+    def plane(self) -> Plane:
+        """Its points."""
+
+    @property
+    def kept(self) -> Kept:
+        """What the points keep."""
 
 
 class Services(Protocol):
@@ -30,17 +80,23 @@ class Services(Protocol):
         corpus: str,
         text: str | None = None,
         image: bytes | None = None,
-        vector: NDArray[np.float32] | None = None,
-        modality: str | None = None,
+        like: tuple[Modality, int] | None = None,
+        modality: Modality | None = None,
         k: int = 10,
     ) -> Found:
-        """The nearest items, as ``capim search`` finds them; loads the model of the encoder on its first use."""
+        """The nearest items, as ``capim search`` finds them; loads the model of the encoder on its first use.
 
-    def project(self, *, encoder: str, corpus: str, modality: str, method: str) -> pa.Table:
-        """Two coordinates per item, as ``capim export embedding-atlas`` computes them; kept in the store."""
+        ``like``: to a stored item, by its position; needs no model.
+        """
 
-    def compare_runs(self, old: str, new: str) -> dict[str, Any]:
-        """What changed from one run to another: figures with their tests, and settings."""
+    def loaded(self, encoder: str) -> bool:
+        """Whether the model of an encoder is in memory."""
+
+    def thumbnail(self, image: bytes) -> bytes:
+        """A small JPEG of an encoded image."""
+
+    def map(self, *, encoder: str, corpus: str, modality: Modality, method: Method) -> Mapped:
+        """The items of a set of single vectors as points of a plane; kept beside the store."""
 
     def explain(self, *, encoder: str, corpus: str, pairs: Sequence[tuple[int, int]]) -> list[Explanation]:
         """Of every pair (position of a caption and of an image), where they match; late-interaction encoders only."""

@@ -8,13 +8,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow.fs
 
+from reports.rows.pairs import smaller_is_better
 from reports.rows.report_data import SMALLER_IS_BETTER
-from store.errors import RequestError
+from reports.rows.shareable import shareable
+from store import EmbeddingStore
+from store.errors import RequestError, unknown
 from tasks.reference.changes import FigureChange, FigureKey, SettingChange, figure_changes, setting_changes
 
 STATISTICS = ("interval_method", "replicates", "seed")
@@ -91,6 +95,54 @@ def snapshot_of(document: Mapping[str, Any], *, name: str) -> Snapshot:
         devices=tuple(document["devices"]),
         smaller_is_better=frozenset(document["smaller_is_better"]),
     )
+
+
+def state_after(store: EmbeddingStore, run: str) -> Snapshot:
+    """The rows of a store as a run left them: of every figure the newest that was there when the run ended.
+
+    A figure that was computed again from the same embeddings has replaced the earlier one, which is in no state.
+
+    Raises:
+        RequestError: There is no such run.
+    """
+    end = end_of(store, run)
+
+    def until(table: str) -> list[dict[str, Any]]:
+        rows = sorted(store.rows(table).to_pylist(), key=lambda row: row["created"])
+        return [row for row in rows if row["created"] <= end]
+
+    results = {(row["corpus"], row["protocol"], row["metric"], row["encoder"]): row for row in until("results")}
+    versions: dict[str, str] = {}
+    runs = [row for row in store.rows("runs").to_pylist() if row["started"] <= end]
+    for row in sorted(runs, key=lambda row: row["started"]):
+        versions |= {library: str(version) for library, version in json.loads(row["versions"] or "{}").items()}
+    return Snapshot(
+        name=run,
+        results=results,
+        comparisons=until("comparisons"),
+        encoders={
+            row["encoder"]: shareable(store.encoder(row["encoder_fingerprint"]).identity()) for row in results.values()
+        },
+        corpora={row["corpus"]: {"fingerprint": row["corpus_fingerprint"]} for row in results.values()},
+        versions=versions,
+        devices=tuple(sorted({row["device"] for row in until("batches")})),
+        smaller_is_better=smaller_is_better(store),
+    )
+
+
+def end_of(store: EmbeddingStore, run: str) -> datetime:
+    """When a run ended, or last wrote a figure.
+
+    Raises:
+        RequestError: There is no such run.
+    """
+    runs = {row["run"]: row for row in store.rows("runs").to_pylist()}
+    if run not in runs:
+        raise RequestError(unknown("run", run, sorted(runs, reverse=True)))
+    written = [row["created"] for row in store.rows("results", run=run).to_pylist()]
+    times = (*written, runs[run]["started"], runs[run]["finished"])
+    end: datetime = max(time for time in times if time is not None)
+    return end
 
 
 def changed_figures(old: Snapshot, new: Snapshot) -> list[FigureChange]:

@@ -83,13 +83,11 @@ class Missing:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareRef:
-    """Comparisons of one corpus' encoders under these protocols are in the store, written by these runs."""
+    """Comparisons of one corpus' encoders are in the store."""
 
     corpus: str
     corpus_fingerprint: str
     n_comparisons: int
-    protocols: tuple[str, ...]
-    runs: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,6 +49,7 @@ def coco(
     seed: int = 0,
     texts: Sequence[str] = (),
     ids: Sequence[str] = (),
+    n_pictures: int | None = None,
 ) -> StandIn:
     """Nine models, twelve protocols, Winoground, SugarCrepe, COCO-SM, slices, ablations, outcomes, thumbnails."""
     rng = np.random.default_rng(seed)
@@ -74,7 +75,7 @@ def coco(
             seal(store, name, corpus_name)
     _comparisons(store)
     _outcomes(store, rng)
-    _pictures(store, rng)
+    _pictures(store, rng, n_pictures)
     run_row(store)
     return store
 
@@ -212,6 +213,7 @@ def _outcomes(store: StandIn, rng: np.random.Generator) -> None:
             "n_relevant": np.ones(n, np.int32),
             "n_tied_relevant": np.ones(n, np.int32),
             "n_gallery": np.full(n, n_images, np.int32),
+            "weight": np.ones(n),
             "best_score": scores[:, 0],
             "top_ords": pa.FixedSizeListArray.from_arrays(pa.array(top.ravel()), schema.TOP).cast(pa.list_(pa.int32())),
             "top_scores": pa.FixedSizeListArray.from_arrays(pa.array(scores.ravel()), schema.TOP).cast(
@@ -223,8 +225,8 @@ def _outcomes(store: StandIn, rng: np.random.Generator) -> None:
         store.arrow[constant["evaluation"]] = pa.table(columns, schema=schema.OUTCOMES)
 
 
-def _pictures(store: StandIn, rng: np.random.Generator) -> None:
-    for sha in store.contents["coco-karpathy"].images["sha"].to_pylist():
+def _pictures(store: StandIn, rng: np.random.Generator, n: int | None) -> None:
+    for sha in store.contents["coco-karpathy"].images["sha"].to_pylist()[:n]:
         store.pictures[str(sha)] = noisy_jpeg(rng)
 
 

@@ -1,0 +1,149 @@
+"""The map of an embedding set: its items as points of a plane, and how much of their neighbourhood the plane keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store import EmbeddingStore
+from store.errors import WorkError
+from store.files import replacing
+from store.types import Modality
+from tasks.results.projection import Method, Plane, project
+
+NEAREST = 10  # neighbours of an item that the plane should keep
+SAMPLE = 500  # items whose neighbours are compared
+_VERSION = 1  # of the points and the figures; a stored map of another version is not read
+_NUMBERS = 2**21  # compared at once
+
+
+class Kept(NamedTuple):
+    """How much of the neighbourhood a plane keeps; NaN of both where there are too few items.
+
+    Attributes:
+        share: Of the nearest items of an item in the space of the vectors, the mean share that are among as many
+            nearest ones in the plane.
+        trustworthiness: Venna and Kaski (2001), as scikit-learn defines it: 1 less a penalty for every item that is
+            near in the plane and not in the space, by its rank in the space.
+        nearest: How many neighbours of an item.
+        n_sampled: Items that the means are over.
+    """
+
+    share: float
+    trustworthiness: float
+    nearest: int
+    n_sampled: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Map:
+    """The items of an embedding set as points, float32, shape ``(n, 2)``, in corpus order."""
+
+    encoder: str
+    corpus: str
+    modality: Modality
+    method: Method
+    plane: Plane
+    kept: Kept
+
+
+def map_of(
+    store: EmbeddingStore,
+    *,
+    encoder: str,
+    corpus: str,
+    modality: Modality,
+    method: Method = "pca",
+    folder: Path | None = None,
+) -> Map:
+    """The map of a sealed set of single vectors.
+
+    ``folder`` keeps maps by the digest of their sets, outside the store, which stays as it is: one that is there is
+    read, one that is missing is written, and those of sets that the store no longer has are removed. None, and a folder
+    that cannot be written to: nothing is kept.
+
+    Raises:
+        RequestError: There is no such set, it has several vectors per item, or the method is not installed.
+    """
+    key = store.key(encoder=encoder, corpus=corpus, modality=modality)
+    sealed = store.sealed(key)
+    file = folder / f"{sealed.digest[:32]}-{method}.npz" if folder is not None and sealed is not None else None
+    found = _read(file) if file is not None else None
+    if found is None:
+        vectors = store.vectors(encoder=encoder, corpus=corpus, modality=modality).matrix
+        plane = project(vectors, method)
+        found = plane, neighbourhood_kept(vectors, plane.points)
+        if file is not None:
+            _write(file, *found, digests={each.digest[:32] for each in store.sealed_sets()})
+    plane, kept = found
+    return Map(encoder=key.encoder, corpus=key.corpus, modality=modality, method=method, plane=plane, kept=kept)
+
+
+def neighbourhood_kept(
+    vectors: NDArray[np.float32], points: NDArray[np.float32], *, nearest: int = NEAREST, sample: int = SAMPLE
+) -> Kept:
+    """How much of the neighbourhood of unit vectors, shape ``(n, dim)``, their points, shape ``(n, 2)``, keep.
+
+    Near is a high cosine in the space and a small distance in the plane. Both figures are over all items, or over
+    ``sample`` of them at equal steps. Of items at the same distance each counts as the nearest.
+
+    Examples:
+        >>> angles = np.linspace(0, 1.5, 40, dtype=np.float32) ** 2
+        >>> vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        >>> neighbourhood_kept(vectors, vectors, nearest=3)
+        Kept(share=1.0, trustworthiness=1.0, nearest=3, n_sampled=40)
+    """
+    n = len(vectors)
+    if n < 2 * nearest + 1:
+        return Kept(float("nan"), float("nan"), nearest, 0)
+    rows = np.unique(np.linspace(0, n - 1, min(sample, n)).round().astype(np.int64))
+    kept = penalty = 0
+    for block in _blocks(rows, n):
+        near = vectors[block] @ vectors.T
+        far = ((points[block, None, :] - points[None, :, :]) ** 2).sum(axis=2)
+        near[np.arange(len(block)), block], far[np.arange(len(block)), block] = -np.inf, np.inf
+        in_space = np.argpartition(-near, nearest - 1, axis=1)[:, :nearest]
+        in_plane = np.argpartition(far, nearest - 1, axis=1)[:, :nearest]
+        for number in range(len(block)):
+            kept += len(np.intersect1d(in_space[number], in_plane[number], assume_unique=True))
+            above = near[number] > near[number, in_plane[number]][:, None]
+            penalty += int(np.maximum(above.sum(axis=1) + 1 - nearest, 0).sum())
+    highest = len(rows) * nearest * (2 * n - 3 * nearest - 1)
+    return Kept(kept / (len(rows) * nearest), 1 - 2 * penalty / highest, nearest, len(rows))
+
+
+def _blocks(rows: NDArray[np.int64], n: int) -> Iterator[NDArray[np.int64]]:
+    size = max(1, _NUMBERS // n)
+    yield from (rows[start : start + size] for start in range(0, len(rows), size))
+
+
+def _read(file: Path) -> tuple[Plane, Kept] | None:
+    """A stored map; None where there is none of this version, or its file is damaged."""
+    try:
+        with np.load(file, allow_pickle=False) as stored:
+            if int(stored["version"]) != _VERSION:
+                return None
+            share, trust, nearest, n = stored["kept"].tolist()
+            first, second = stored["shares"].tolist()
+            return Plane(stored["points"], (first, second)), Kept(share, trust, int(nearest), int(n))
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+        return None
+
+
+def _write(file: Path, plane: Plane, kept: Kept, *, digests: set[str]) -> None:
+    """Keeps a map, and removes those of other sets than ``digests``."""
+    content: dict[str, Any] = {"version": _VERSION, "points": plane.points, "shares": plane.shares, "kept": tuple(kept)}
+    with suppress(OSError, WorkError):
+        file.parent.mkdir(exist_ok=True)
+        for old in file.parent.glob("*.npz"):
+            if old.name.partition("-")[0] not in digests:
+                old.unlink(missing_ok=True)
+        with replacing(file) as temporary, temporary.open("wb") as target:
+            np.savez(target, **content)
