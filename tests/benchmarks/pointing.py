@@ -1,13 +1,15 @@
 """The pointing game (Zhang et al. 2018) where the truth is known: does a token's best patch lie on the thing it names?
 
-Counted are tokens that name the colour or the shape of one of the two things of a scene. A hit: the centre of the
-token's closest patch lies within the thing's box. Two baselines: any patch, and the map of the same token over another
-image, which shares a preference for some places of the picture but not what is there.
+Counted are tokens of a caption that name the colour or the shape of one of the two things of its scene; of a question,
+the token that names its topic, on the page that answers it. A hit: the centre of the token's closest patch lies within
+the box of the thing, or of the answer: sentence, row or bar. Two baselines: any patch, and the map of the same token
+over another image, which shares a preference for some places of the picture but not what is there.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,8 @@ from store import EmbeddingStore
 from store.layout import grids_of, tokens_of
 from store.schema import texts
 from store.types import Modality
+from tasks.corpora.pages.world import parse_page, questions_to, topic_word
+from tasks.corpora.readers.pages import query_id
 from tasks.corpora.shapes.world import SIDE, parse_scene
 from tasks.scoring.late_interaction.products import token_similarities
 from tasks.statistics.bootstrap import Interval, paired_intervals
@@ -25,6 +29,14 @@ from tasks.statistics.resampling import Resampling
 
 CENTRES = {"left": ((17, 32), (47, 32)), "above": ((32, 17), (32, 47))}  # of both things, give or take 3 pixels
 REACH = {"small": 11, "large": 16}  # pixels from a centre: the largest radius, and 3
+
+
+class Target(NamedTuple):
+    """An image, words that name one thing in it, and its box (left, top, right, bottom, in shares of the image)."""
+
+    image: str
+    words: tuple[str, ...]
+    box: NDArray[np.float64]
 
 
 class Pointing(NamedTuple):
@@ -39,29 +51,31 @@ class Pointing(NamedTuple):
 
 
 def pointing_game(store: EmbeddingStore, *, encoder: str, corpus: str, seed: int = 0) -> Pointing:
-    """The game over all captions of a corpus of rendered scenes; images are the clusters of the interval."""
+    """The game over all texts of a corpus of rendered scenes or pages; images are the clusters of the interval."""
     images, captions = (_vectors(store, encoder, corpus, modality) for modality in ("image", "caption"))
     rows = store.items(corpus, "image").to_pylist()
     place = {row["id"]: position for position, row in enumerate(rows)}
     other = np.random.default_rng(seed).permutation(len(rows))
+    targets_of = _answers(rows) if any(row["page"] for row in rows) else _things(rows)
     hits: list[tuple[bool, float, bool]] = []
     clusters: list[int] = []
     for position, caption in enumerate(store.items(corpus, "caption").to_pylist()):
-        image = place[caption["image_id"]]
-        scene = parse_scene(rows[image]["key"].split(".")[0])
+        targets = targets_of.get(caption["image_id"] or caption["id"])
+        if targets is None:  # a question of a sample, without the page that answers it
+            continue
+        image = place[targets[0].image]
         tokens, layout = captions[position]
         [grid] = grids_of(images[image][1])
-        boxes = SIDE * grid.boxes()
+        boxes = grid.boxes()
         centres = (boxes[:, :2] + boxes[:, 2:]) / 2
         here, there = (
             token_similarities(tokens, each[0])[0][:, grid.vectors] for each in (images[image], images[other[image]])
         )
         for token, of_image, of_other in zip(tokens_of(layout), here, there, strict=True):
-            named = [n for n, thing in enumerate((scene.first, scene.second)) if token_words(token) in thing[1:]]
+            named = [target for target in targets if token_words(token) in target.words]
             if len(named) == 1:
-                thing = (scene.first, scene.second)[named[0]]
-                away = np.abs(centres - CENTRES[scene.relation][named[0]])
-                inside: NDArray[np.bool_] = np.all(away < REACH[thing.size], axis=1)
+                left_top, right_bottom = named[0].box.reshape(2, 2)
+                inside: NDArray[np.bool_] = np.all((centres > left_top) & (centres < right_bottom), axis=1)
                 hits.append(
                     (bool(inside[int(of_image.argmax())]), float(inside.mean()), bool(inside[int(of_other.argmax())]))
                 )
@@ -71,6 +85,31 @@ def pointing_game(store: EmbeddingStore, *, encoder: str, corpus: str, seed: int
     [difference] = paired_intervals(shares, of_images, [(0, 2)], Resampling(seed=seed))
     own, any_patch, permuted = shares.mean(axis=1).tolist()
     return Pointing(own, any_patch, permuted, difference, len(clusters), len(set(clusters)))
+
+
+def _things(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Target]]:
+    """Of the id of every scene its two things."""
+    targets = {}
+    for row in rows:
+        scene = parse_scene(row["key"].split(".")[0])
+        targets[row["id"]] = [
+            Target(row["id"], thing[1:], np.array([x - reach, y - reach, x + reach, y + reach]) / SIDE)
+            for thing, (x, y) in zip((scene.first, scene.second), CENTRES[scene.relation], strict=True)
+            for reach in [REACH[thing.size]]
+        ]
+    return targets
+
+
+def _answers(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Target]]:
+    """Of the id of every question the place of its answer."""
+    targets = {}
+    for row in rows:
+        report, page = parse_page(row["key"].removesuffix(".png"))
+        for number, question in enumerate(questions_to(report)):
+            for asked in question if question[0].page == page else ():
+                word = topic_word(asked.language, asked.kind, asked.topic)
+                targets[query_id(row["document"], number, asked)] = [Target(row["id"], (word,), np.array(asked.box))]
+    return targets
 
 
 def _vectors(

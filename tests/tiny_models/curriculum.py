@@ -1,4 +1,4 @@
-"""Training data and schedule of the tiny models: batches of scenes, their captions, the learning rate."""
+"""Training data and schedule of the tiny models: batches of scenes and of pages, their texts, the learning rate."""
 
 from __future__ import annotations
 
@@ -7,11 +7,23 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
+from typing import NamedTuple
 
+from PIL import Image
+
+from tasks.corpora.pages import world as pages
 from tasks.corpora.shapes.wording import TRANSLATORS, translated, wordings
-from tasks.corpora.shapes.world import Scene, held_out_orbits, scenes
+from tasks.corpora.shapes.world import Scene, held_out_orbits, render, scenes
 
 TRAINED_LANGUAGES = ("de", "fr", "es")  # besides English; Italian and Russian stay unseen on purpose
+
+
+class Batch(NamedTuple):
+    """Texts, and as many images or more; the first images are those that the texts belong to, in the same order."""
+
+    texts: list[str]
+    images: list[Image.Image]
 
 
 @cache
@@ -83,6 +95,42 @@ def draw_caption(scene: Scene, rng: random.Random) -> str:
     return rng.choice(rng.choice(captions_to_train_on(scene)))
 
 
+def captioned_scenes(recipe: Recipe, rng: random.Random) -> Iterator[Batch]:
+    """Endless batches of training scenes, each with one caption."""
+    for batch in scene_batches(recipe, rng):
+        yield Batch([draw_caption(scene, rng) for scene in batch], [render(scene, rng) for scene in batch])
+
+
+def asked_pages(rng: random.Random) -> Iterator[Batch]:
+    """Endless batches: a question to each of several reports, a second one to each, their answers, the first pages.
+
+    Six towns in the same three years, so that neither town nor year alone tells a page; first pages name the topics.
+    """
+    held_out = set(pages.reports()[: pages.HELD_OUT_REPORTS])
+    while True:
+        asked: tuple[list[pages.Question], ...] = ([], [])
+        answers: tuple[list[Image.Image], ...] = ([], [])
+        first_pages = []
+        for town, year in product(rng.sample(pages.TOWNS, 6), rng.sample(pages.YEARS, 3)):
+            if (town, year) in held_out:
+                continue
+            report = pages.Report(town, year, rng.choice(pages.LANGUAGES), rng.randrange(10**6))
+            by_kind = list(pages.questions_to(report))
+            for turn, kind in enumerate(rng.sample(range(len(pages.KINDS)), 2)):
+                question = rng.choice(by_kind[pages.ASKED * kind + rng.randrange(pages.ASKED)])
+                asked[turn].append(question)
+                answers[turn].append(pages.render(report, question.page))
+            first_pages.append(pages.render(report, 1))
+        yield Batch([question.text for turn in asked for question in turn], [*answers[0], *answers[1], *first_pages])
+
+
 def vocabulary() -> list[str]:
-    """Every caption that training can draw."""
+    """Every caption of scenes that training can draw."""
     return [caption for scene in training_scenes() for group in captions_to_train_on(scene) for caption in group]
+
+
+def page_vocabulary() -> list[str]:
+    """Questions to reports with every word that training can draw, and the years."""
+    any_report = pages.Report(pages.TOWNS[0], pages.YEARS[0], pages.LANGUAGES[0], 0)
+    choices = product(pages.LANGUAGES, pages.KINDS, range(10), range(2), range(2))
+    return [*(pages.question(any_report, *choice) for choice in choices), *pages.TOWNS, *map(str, pages.YEARS)]

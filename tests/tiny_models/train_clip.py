@@ -19,8 +19,8 @@ import torch
 from PIL import Image
 from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor, CLIPTokenizer
 
-from tasks.corpora.shapes.world import SIDE, render
-from tests.tiny_models.curriculum import Recipe, draw_caption, scene_batches, vocabulary
+from tasks.corpora.shapes.world import SIDE
+from tests.tiny_models.curriculum import Recipe, captioned_scenes, vocabulary
 from tests.tiny_models.word_tokenizers import clip_tokenizer, words_of
 
 MAX_LENGTH = 32
@@ -58,13 +58,13 @@ def train(recipe: Recipe) -> tuple[CLIPModel, CLIPTokenizer]:
     tokenizer = clip_tokenizer(words_of(vocabulary()), max_length=MAX_LENGTH)
     model = untrained(tokenizer).train()
     optimiser = torch.optim.AdamW(_decayed_and_not(model), lr=recipe.peak, betas=(0.9, 0.98), eps=1e-8)
-    batches = scene_batches(recipe, rng)
+    batches = captioned_scenes(recipe, rng)
     for step in range(recipe.steps):
         for group in optimiser.param_groups:
             group["lr"] = recipe.learning_rate(step)
-        scenes = next(batches)
-        text = tokenizer([draw_caption(scene, rng) for scene in scenes], return_tensors="pt", padding=True)
-        loss = model(pixel_values=pixels([render(s, rng) for s in scenes]), **text, return_loss=True).loss
+        captions, images = next(batches)
+        text = tokenizer(captions, return_tensors="pt", padding=True)
+        loss = model(pixel_values=pixels(images), **text, return_loss=True).loss
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

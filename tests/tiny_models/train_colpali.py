@@ -1,6 +1,6 @@
-"""Train a tiny ColPali on the shapes world and write it as a Hugging Face folder.
+"""Train a tiny ColPali on the shapes world, or on rendered pages, and write it as a Hugging Face folder.
 
-    python -m tests.tiny_models.train_colpali OUT [--steps N] [--seed N]
+    python -m tests.tiny_models.train_colpali OUT [--pages] [--steps N] [--seed N]
 
 The model is colpali_engine's own ``ColPali`` over a PaliGemma of two vision and two text layers of width 64, with
 its own late-interaction loss; ``OUT`` loads with ``ColPali`` and ``ColPaliProcessor``. README.md has the figures.
@@ -22,24 +22,26 @@ from colpali_engine.models import ColPali, ColPaliProcessor
 from PIL import Image
 from transformers import AutoTokenizer, PaliGemmaConfig, SiglipImageProcessor
 
-from tasks.corpora.shapes.world import SIDE, render
-from tests.tiny_models.curriculum import Recipe, draw_caption, scene_batches, vocabulary
+from tasks.corpora.shapes.world import SIDE
+from tests.tiny_models.curriculum import Recipe, asked_pages, captioned_scenes, page_vocabulary, vocabulary
 from tests.tiny_models.word_tokenizers import words_of, write_gemma_tokenizer
 
 WIDTH = 64
+PAGE_SIDE = 128  # pixels; pages cannot be read at the 64 of the scenes
 PATCH = 16
-N_PATCHES = (SIDE // PATCH) ** 2
 TEMPERATURE = 0.05
+FIRST_PAGES = 0.25  # weight of the loss of each half of the questions over the first pages
 _PAD, _EOS, _BOS = 0, 1, 2
 
 _log = logging.getLogger(__name__)
 
 
-def untrained(folder: Path) -> tuple[ColPali, ColPaliProcessor]:
-    """The architecture with fresh weights, and its processor, whose tokenizer files are written to ``folder``."""
-    write_gemma_tokenizer(words_of(vocabulary()), folder)
-    image_processor = SiglipImageProcessor(size={"height": SIDE, "width": SIDE})
-    image_processor.image_seq_length = N_PATCHES
+def untrained(folder: Path, words: Sequence[str], side: int) -> tuple[ColPali, ColPaliProcessor]:
+    """The architecture with fresh weights for images of ``side`` pixels, and its processor; writes its tokenizer."""
+    write_gemma_tokenizer(words, folder)
+    n_patches = (side // PATCH) ** 2
+    image_processor = SiglipImageProcessor(size={"height": side, "width": side})
+    image_processor.image_seq_length = n_patches
     processor = ColPaliProcessor(image_processor=image_processor, tokenizer=AutoTokenizer.from_pretrained(folder))
     ids = {"pad_token_id": _PAD, "bos_token_id": _BOS, "eos_token_id": _EOS}
     text = ids | {
@@ -51,7 +53,7 @@ def untrained(folder: Path) -> tuple[ColPali, ColPaliProcessor]:
         "num_attention_heads": 2,
         "num_key_value_heads": 1,
         "head_dim": WIDTH // 2,
-        "num_image_tokens": N_PATCHES,
+        "num_image_tokens": n_patches,
         "max_position_embeddings": 256,
     }
     vision = {
@@ -60,10 +62,10 @@ def untrained(folder: Path) -> tuple[ColPali, ColPaliProcessor]:
         "intermediate_size": 4 * WIDTH,
         "num_hidden_layers": 2,
         "num_attention_heads": 2,
-        "image_size": SIDE,
+        "image_size": side,
         "patch_size": PATCH,
         "projection_dim": WIDTH,
-        "num_image_tokens": N_PATCHES,
+        "num_image_tokens": n_patches,
         "vision_use_head": False,
     }
     config = PaliGemmaConfig(
@@ -77,30 +79,30 @@ def untrained(folder: Path) -> tuple[ColPali, ColPaliProcessor]:
     return ColPali(config), processor
 
 
-def train(recipe: Recipe, folder: Path) -> tuple[ColPali, ColPaliProcessor]:
-    """A trained model in evaluation mode and its processor; the loss is logged every 50 steps."""
+def train(recipe: Recipe, folder: Path, *, pages: bool = False) -> tuple[ColPali, ColPaliProcessor]:
+    """A model of scenes or of pages in evaluation mode and its processor; the loss is logged every 50 steps."""
     torch.manual_seed(recipe.seed)
     torch.set_num_threads(recipe.threads)
     rng = random.Random(recipe.seed)
-    model, processor = untrained(folder)
+    side = PAGE_SIDE if pages else SIDE
+    model, processor = untrained(folder, words_of(page_vocabulary() if pages else vocabulary()), side)
     model.train()
-    prompt = processor.process_images([Image.new("RGB", (SIDE, SIDE))])["input_ids"]
+    prompt = processor.process_images([Image.new("RGB", (side, side))])["input_ids"]
     optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.peak, betas=(0.9, 0.98), weight_decay=0.02)
     loss_of = ColbertLoss(temperature=TEMPERATURE, normalize_scores=True)
-    batches = scene_batches(recipe, rng)
+    batches = asked_pages(rng) if pages else captioned_scenes(recipe, rng)
     for step in range(recipe.steps):
         for group in optimiser.param_groups:
             group["lr"] = recipe.learning_rate(step)
-        scenes = next(batches)
-        text = processor.process_texts([draw_caption(scene, rng) for scene in scenes])
-        image_ids = prompt.expand(len(scenes), -1)
-        images = _embed(
-            model,
-            image_ids,
-            torch.ones_like(image_ids),
-            pixel_values=pixels([render(scene, rng) for scene in scenes]),
-        )
-        loss = loss_of(_embed(model, text["input_ids"], text["attention_mask"]), images)
+        texts, images = next(batches)
+        text = processor.process_texts(texts)
+        image_ids = prompt.expand(len(images), -1)
+        seen = _embed(model, image_ids, torch.ones_like(image_ids), pixel_values=pixels(images, side))
+        read = _embed(model, text["input_ids"], text["attention_mask"])
+        loss = loss_of(read, seen)
+        if first_pages := len(seen) - len(read):  # the first page of a report comes second, before all other reports'
+            halves = read[:first_pages], read[first_pages:]
+            loss += FIRST_PAGES * sum(loss_of(half, seen[len(read) :]) for half in halves)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -110,9 +112,10 @@ def train(recipe: Recipe, folder: Path) -> tuple[ColPali, ColPaliProcessor]:
     return model.eval(), processor
 
 
-def pixels(images: Sequence[Image.Image]) -> torch.Tensor:
-    """What the saved image processor gives for images that already are 64 pixels square: (n, 3, 64, 64) float32."""
-    stacked = torch.from_numpy(np.stack([np.asarray(image) for image in images]))
+def pixels(images: Sequence[Image.Image], side: int) -> torch.Tensor:
+    """What the saved image processor gives for the images: (n, 3, side, side) float32."""
+    resized = [image.resize((side, side), Image.Resampling.BICUBIC) for image in images]
+    stacked = torch.from_numpy(np.stack([np.asarray(image) for image in resized]))
     return stacked.permute(0, 3, 1, 2).float() / 127.5 - 1
 
 
@@ -143,12 +146,13 @@ def main() -> None:
     """Train and save by command-line arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="folder to write; what is in it is removed")
+    parser.add_argument("--pages", action="store_true", help="questions to rendered pages instead of scenes")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=Recipe.seed)
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", force=True)
     shutil.rmtree(given.out, ignore_errors=True)
-    model, processor = train(Recipe(steps=given.steps, batch=96, seed=given.seed), given.out)
+    model, processor = train(Recipe(steps=given.steps, batch=96, seed=given.seed), given.out, pages=given.pages)
     save(model, processor, given.out)
 
 

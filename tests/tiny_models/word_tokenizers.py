@@ -15,7 +15,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import CLIPTokenizer
 
-_PIECE = re.compile(r"[^\W\d_]+|[^\w\s]")
+_PIECE = re.compile(r"[^\W_]+|[^\w\s]")
 _UNKNOWN = "<unk>"
 _GEMMA_WORDS = ("Describe", "the", "image", ".", "\n", "Query:", "Question:")  # what ColPali's prompts say
 

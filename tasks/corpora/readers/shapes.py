@@ -5,17 +5,17 @@ No files are read: an image is rendered from its key when it is read, with the s
 
 from __future__ import annotations
 
-import io
 import random
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
+from PIL import Image
 from pydantic import Field
 
 from store.types import Corpus
 from tasks.corpora import CORPORA
 from tasks.corpora.build import build_corpus
+from tasks.corpora.images.rendered import RenderedImages
 from tasks.corpora.rows import CaptionRow, ImageRow, QuadrupleRow, RelevanceRow
 from tasks.corpora.shapes.wording import LANGUAGES, TRANSLATORS, five_wordings, meanings, translated, wordings
 from tasks.corpora.shapes.world import HELD_OUT_ORBITS, Scene, held_out_scenes, parse_scene, render
@@ -23,26 +23,9 @@ from tasks.corpora.shapes.world import HELD_OUT_ORBITS, Scene, held_out_scenes, 
 SCENE = "scene"  # name of the extra ground truth
 
 
-@dataclass(frozen=True)
-class RenderedScenes:
-    """Renders the scene of a key, ``…_…_….<serial>.png``; its random variation depends on seed and key."""
-
-    seed: int
-
-    def read(self, key: str) -> bytes:
-        """The PNG of one scene.
-
-        Raises:
-            FileNotFoundError: The key does not name a scene.
-        """
-        scene, _, _serial = key.removesuffix(".png").partition(".")
-        try:
-            image = render(parse_scene(scene), random.Random(f"{self.seed}/{key}"))
-        except ValueError as error:
-            raise FileNotFoundError(str(error)) from error
-        buffer = io.BytesIO()
-        image.save(buffer, format="PNG")
-        return buffer.getvalue()
+def draw_scene(key: str, rng: random.Random) -> Image.Image:
+    """The scene of a key, ``…_…_….<serial>``."""
+    return render(parse_scene(key.partition(".")[0]), rng)
 
 
 def read_shapes(*, n_scenes: Annotated[int, Field(ge=1)] = 300, seed: int = 0) -> Corpus:
@@ -109,7 +92,7 @@ def _corpus(
         name,
         images,
         captions,
-        source=RenderedScenes(seed),
+        source=RenderedImages(draw_scene, seed),
         quadruples=quadruples,
         relevance=relevance,
         licence=CORPORA[name].licence,

@@ -12,7 +12,8 @@ from PIL import Image
 
 from store.errors import RequestError
 from tasks.corpora import open_corpus
-from tasks.corpora.readers.shapes import RenderedScenes, read_shapes, read_shapes_multilingual, read_shapes_winoground
+from tasks.corpora.images.rendered import RenderedImages
+from tasks.corpora.readers.shapes import draw_scene, read_shapes, read_shapes_multilingual, read_shapes_winoground
 from tasks.corpora.shapes.wording import LANGUAGES, TRANSLATORS, translated, wordings
 from tasks.corpora.shapes.world import (
     held_out_orbits,
@@ -49,11 +50,11 @@ def test_every_scene_survives_being_written_as_a_key() -> None:
 )
 def test_a_key_that_names_no_scene_is_a_missing_file(key: str) -> None:
     with pytest.raises(FileNotFoundError):
-        RenderedScenes(0).read(key)
+        RenderedImages(draw_scene, 0).read(key)
 
 
 def test_a_picture_shows_the_colours_of_its_scene_in_their_places() -> None:
-    png = RenderedScenes(0).read("large-red-square_left_large-blue-square.0.png")
+    png = RenderedImages(draw_scene, 0).read("large-red-square_left_large-blue-square.0.png")
     image = Image.open(io.BytesIO(png))
     (left_red, _, left_blue), (right_red, _, right_blue) = np.asarray(image)[32, [17, 47]]
     assert image.size == (64, 64)
@@ -68,7 +69,8 @@ def test_the_same_seed_gives_the_same_corpus_and_another_seed_another() -> None:
 
 def test_a_source_pickles_for_workers() -> None:
     key = "small-red-circle_left_large-blue-square.0.png"
-    assert pickle.loads(pickle.dumps(RenderedScenes(7))).read(key) == RenderedScenes(7).read(key)
+    source = RenderedImages(draw_scene, 7)
+    assert pickle.loads(pickle.dumps(source)).read(key) == source.read(key)
 
 
 def test_each_of_300_scenes_has_five_different_captions_and_its_objects() -> None:
