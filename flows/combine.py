@@ -53,12 +53,30 @@ def fuse_flow(config: RunConfig, encoders: tuple[str, ...], weights: tuple[float
         ]
 
 
-@flow(name="approximate", flow_run_name="approximate {kinds} {config.title}", timeout_seconds=timeout_seconds(24))
-def approximate_flow(config: RunConfig, kinds: tuple[str, ...]) -> int:
-    """Measure indexes for the run's encoders and corpora; returns the number of rows."""
+@flow(name="approximate", flow_run_name="approximate {config.title}", timeout_seconds=timeout_seconds(24))
+def approximate_flow(config: RunConfig, methods: tuple[str, ...]) -> str:
+    """Measure compression and approximate search for the run's encoders and corpora; returns the id of the run.
+
+    Raises:
+        RequestError: No encoder of the run has stored vectors.
+    """
     found = evaluations_of(config)
     with recorded_run(config, "approximate") as run:
-        return sum(call(approximate, each, store_uri=config.store_uri, kinds=kinds, run=run) for each in found)
+        written = [
+            call(
+                approximate,
+                each,
+                store_uri=config.store_uri,
+                methods=methods,
+                resampling=config.resampling,
+                run=run,
+            )
+            for each in found
+        ]
+        if not sum(written):
+            names = ", ".join(dict.fromkeys(each.sets.encoder for each in found))
+            raise RequestError(f"no stored vectors of {names}; `capim store info` shows the stored embedding sets")
+    return run
 
 
 def _together(config: RunConfig, encoders: tuple[str, ...]) -> list[tuple[EvaluationRef, ...]]:

@@ -1,58 +1,64 @@
-"""Task: compare approximate indexes with exact search."""
+"""Task: what compressed vectors and approximate search cost, against exact search."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from store.errors import RequestError
-from store.query.indexes import KINDS, indexed
-from tasks.diagnosis.slices import Slice
+import numpy as np
+
+from tasks.diagnosis.ablations.forms import LATE_QUERIES, SINGLE_QUERIES, restricted, sample_queries
+from tasks.diagnosis.compression.frontier import frontier, measured
+from tasks.diagnosis.compression.methods import METHODS, methods_of
+from tasks.metrics.headline import headline_of
 from tasks.runtime.combining import text_to_image
 from tasks.runtime.progress import track
 from tasks.runtime.references import EvaluationRef
 from tasks.runtime.shell import shell
-from tasks.scoring.approximate import measure
-from tasks.statistics.bootstrap import Interval
+from tasks.runtime.stored import WITHOUT_VECTORS, has_vectors
+from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.threads import n_threads
+from tasks.statistics.clusters import Clusters
+from tasks.statistics.resampling import Resampling
 
 
 @shell("approximate", run_name="approximate-{exact.sets.encoder}-{exact.sets.corpus}")
-def approximate(exact: EvaluationRef, *, store_uri: str, kinds: Sequence[str] = KINDS, run: str) -> int:
-    """Measure what LanceDB's indexes lose in R@k and gain in speed; returns the number of slices stored.
+def approximate(
+    exact: EvaluationRef, *, store_uri: str, methods: Sequence[str] = METHODS, resampling: Resampling, run: str
+) -> int:
+    """Measure methods on the headline metric of text to image; returns the number of slices stored.
 
-    Raises:
-        RequestError: A late-interaction encoder, an unknown index, or too few images.
+    All items are in memory in the type that they are stored in, and all queries, or a sample of them, in float32. An
+    encoder without stored vectors has no slices.
     """
     retrieval = text_to_image(store_uri, exact.sets, run)
-    spec = retrieval.store.encoder(exact.sets.encoder_fingerprint)
-    if spec.vectors == "multi":
-        raise RequestError(f"encoder {spec.name!r} has many vectors per item; indexes need a single-vector encoder")
-    outcomes = retrieval.outcomes(exact)
-    images = retrieval.matrix(spec.fingerprint, "image")
-    queries = retrieval.matrix(spec.fingerprint, "caption")[retrieval.task.queries]
-    slices = []
-    with track(f"{spec.name} · {exact.sets.corpus} · indexes", total=len(kinds), unit="indexes") as advance:
-        for kind in kinds:
-            with indexed(images, kind) as search:
-                slices += [
-                    Slice(
-                        encoder=spec.name,
-                        analysis="ann",
-                        feature=kind,
-                        level_name=f"top {measured.k}",
-                        metric=f"R@{measured.k}",
-                        interval=Interval(value=measured.hit),
-                        n_queries=len(outcomes),
-                        n_clusters=len(images),
-                        detail={
-                            "queries_per_second": measured.queries_per_second,
-                            "recall": measured.recall,
-                            "exact": measured.exact_hit,
-                            "change": measured.hit_change,
-                            "p95_seconds": measured.p95_seconds,
-                            "batch": measured.batch,
-                        },
-                    )
-                    for measured in measure(search, queries, outcomes, retrieval.task, name=kind, batch=64)
-                ]
+    store, corpus, fingerprint = retrieval.store, retrieval.corpus, exact.sets.encoder_fingerprint
+    spec = store.encoder(fingerprint)
+    if spec.adapter in WITHOUT_VECTORS or not has_vectors(store, fingerprint, corpus.fingerprint):
+        return 0
+    many = spec.vectors == "multi"
+    [gallery] = retrieval.task.galleries
+    every = restricted(retrieval.task, gallery)
+    task = sample_queries(every, LATE_QUERIES if many else SINGLE_QUERIES, seed=resampling.seed)
+    items, queries = (
+        retrieval.items(fingerprint, "image", gallery),
+        retrieval.items(fingerprint, "caption", task.queries),
+    )
+    queries = queries.with_values(queries.values.astype(np.float32))
+    [(_, metric)] = headline_of([retrieval.protocol])
+    chosen = list(methods_of(items, methods, storage=spec.storage, many=many, seed=resampling.seed))
+    rows = []
+    with track(f"{spec.name} · {corpus.name} · methods", total=len(chosen), unit="methods") as advance:
+        for row in measured(chosen, queries, task, metric):
+            rows.append(row)
             advance(1)
-    return retrieval.write_slices(spec, slices)
+    clusters = Clusters.of(task.clusters, cluster_count(corpus, retrieval.protocol), task.weights)
+    found = frontier(
+        spec.name,
+        rows,
+        clusters,
+        resampling,
+        metric=metric,
+        n_all_queries=len(every.queries),
+        threads=n_threads(),
+    )
+    return retrieval.write_slices(spec, found)

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from typing import TYPE_CHECKING
 
 from flows.commands.declare import STATISTICS, config_options, declare, given_options
+from flows.commands.output import show_rows
 from flows.commands.parser import names
 from flows.commands.progress import bars
 from flows.config import run_config
-from store.errors import RequestError
+from store.errors import RequestError, unknown
 
 if TYPE_CHECKING:
     from flows.commands import Commands
 
 DEPTHS = (1, 5, 10, 20, 50, 100)
-INDEXES = ("IVF_PQ", "IVF_HNSW_SQ", "IVF_RQ")
+ANN_COLUMNS = (
+    "encoder", "corpus", "method", "setting", "metric", "value", "change", "change_low", "change_high",
+    "bytes_per_item", "seconds_per_query", "depth", "equal_at_10", "equal_at_100", "n_queries", "reason",
+)  # fmt: skip
+DETAILS = (
+    "change", "change_low", "change_high", "bytes_per_item", "seconds_per_query", "threads", "depth",
+    "equal_at_10", "equal_at_20", "equal_at_50", "equal_at_100", "n_all_queries",
+)  # fmt: skip
 
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -34,11 +43,9 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
         "--weights", type=names, default=(), metavar="U,V", help="one weight per encoder, for a weighted sum of scores"
     )
     config_options(parser, "corpora", *STATISTICS)
-    parser = declare(commands, common, "ann", ann)
-    config_options(parser, "encoders", "corpora")
-    parser.add_argument(
-        "--indexes", type=names, default=INDEXES, metavar="I,J", help=f"index types (default: {','.join(INDEXES)})"
-    )
+    parser = declare(commands, common, "ann", ann, rows=True)
+    config_options(parser, "encoders", "corpora", *STATISTICS)
+    parser.add_argument("--methods", type=names, default=(), metavar="M,N", help="only these (default: all that apply)")
 
 
 def rerank(args: argparse.Namespace) -> None:
@@ -97,14 +104,41 @@ def _weights(texts: tuple[str, ...], encoders: tuple[str, ...]) -> tuple[float, 
     return weights
 
 
-def ann(args: argparse.Namespace) -> None:
-    """Compare LanceDB's approximate indexes with exact search: loss in R@k, gain in speed.
+def ann(args: argparse.Namespace) -> int:
+    """Measure what compressed vectors and approximate search cost against exact search: one row per method and setting.
 
-    Example: capim ann --encoders tiny-clip --corpora shapes --indexes IVF_RQ
+    Methods: pooling and colpali_engine's pooling of multi-vectors, int8, binary, MUVERA's fixed dimensional encodings
+    (muvera), LanceDB's indexes (IVF_PQ, IVF_HNSW_SQ, IVF_RQ) and fast-plaid, where that is installed. Encoders with one
+    vector per item have int8, binary and the indexes.
+
+    change is that of the metric, paired by query, with its interval; depth is how many of a method's first items exact
+    scores have to order again for the ten best of exact search, for every query, and equal_at_10, 20, 50, 100 the share
+    of queries for which so many are enough. The rows are stored (table slices, analysis ann) for the next report.
+
+    Example: capim ann --encoders tiny-colpali --corpora shapes --methods pooling,muvera
     """
     from flows.combine import approximate_flow
     from flows.execution import start
+    from store import EmbeddingStore
+    from tasks.diagnosis.compression.methods import METHODS
 
+    if faults := [unknown("method", name, METHODS) for name in args.methods if name not in METHODS]:
+        raise RequestError(faults)
+    config = run_config(given_options(args))
     with bars(quiet=args.quiet):
-        written = start(approximate_flow, run_config(given_options(args)), args.indexes)
-    sys.stderr.write(f"{written} rows are stored (table slices, analysis 'ann'); the next report shows them\n")
+        run = start(approximate_flow, config, args.methods or METHODS)
+    rows = [
+        {
+            "encoder": row["encoder"],
+            "corpus": row["corpus"],
+            "protocol": row["protocol"],
+            "method": row["feature"],
+            "setting": row["level_name"],
+            "metric": row["metric"],
+            **{name: row[name] for name in ("value", "ci_low", "ci_high", "n_queries", "n_clusters", "reason")},
+            **dict.fromkeys(DETAILS),
+            **json.loads(row["detail"]),
+        }
+        for row in EmbeddingStore.open(config.store_uri).rows("slices", run=run, analysis="ann").to_pylist()
+    ]
+    return show_rows(args, rows, columns=ANN_COLUMNS, keep=("method", "setting", "value", "change"))

@@ -1,7 +1,7 @@
-"""Ablations computed from stored embeddings: precision, truncation, re-ranking, indexes and others.
+"""Ablations computed from stored embeddings: precision, truncation, re-ranking, compression and others.
 
-An ablation is a slice whose ``detail`` names its cost (``bytes_per_item``, ``seconds``, ``queries_per_second``,
-``n`` or the setting itself as ``x``). Ablations over a numeric setting are drawn as curves.
+An ablation is a slice whose ``detail`` names its cost (``bytes_per_item``, ``seconds``, ``n`` or the setting itself as
+``x``). Ablations over a numeric setting are drawn as curves.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TITLES = {
     "hardware": "Other hardware",
     "two-stage": "Retrieve with one, re-rank with another",
     "fusion": "Fused scores",
-    "ann": "Approximate search",
+    "ann": "Compressed vectors and approximate search",
     "temperature": "Temperature and calibration",
     "threshold": "Answering only above a threshold",
 }
@@ -44,14 +44,16 @@ COSTS = {
     "n": "items re-ranked",
     "seconds_per_query": "seconds per query",
     "pairs_per_query": "pairs scored per query",
-    "queries_per_second": "queries per second",
-    "p95_seconds": "95th percentile of a batch, seconds",
+    "depth": "re-ranked for the exact result",
     "seconds": "seconds for all queries",
     "x": "setting",
 }
-SHARES = {"tie_share": "tied queries", "recall": "recall of the exact list"}
-CURVES = frozenset({"truncation", "pca", "pooling", "two-stage", "ann", "temperature", "threshold"})
-COMBINED = frozenset({"two-stage", "fusion", "ann"})  # shown by R@1; the other metrics folded
+SHARES = {
+    "tie_share": "tied queries",
+    **{f"equal_at_{n}": f"exact if {n} are re-ranked" for n in (10, 20, 50, 100)},
+}
+CURVES = frozenset({"truncation", "pca", "pooling", "two-stage", "temperature", "threshold"})
+COMBINED = frozenset({"two-stage", "fusion"})  # shown by R@1; the other metrics folded
 LOGARITHMIC = 20.0  # ratio of the largest to the smallest cost above which the axis is logarithmic
 
 

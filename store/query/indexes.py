@@ -1,4 +1,4 @@
-"""LanceDB's vector indexes over a copy of some vectors, to measure their recall against exact search.
+"""LanceDB's vector indexes over a copy of some vectors, to measure what they lose against exact search.
 
 The copy is in a temporary folder: measuring never changes a sealed set.
 """
@@ -8,60 +8,77 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from store.errors import RequestError, unknown
-
-# float32 queries (n, dim) and k -> int32 positions (n, k), best first, -1 where the index returns fewer
-Search: TypeAlias = Callable[[NDArray[np.float32], int], NDArray[np.int32]]
+from store.ragged import Ragged
+from store.schema import TOP
 
 KINDS = ("IVF_PQ", "IVF_HNSW_SQ", "IVF_RQ")
-SMALLEST = 256  # rows needed to train a product quantiser
+SMALLEST = 256  # vectors needed to train a product quantiser
+NPROBES = 20
+
+
+class Index(NamedTuple):
+    """Some items, ready to be searched.
+
+    Attributes:
+        bytes_per_item: What it takes on disk or in memory, without the vectors that it was made from.
+        scores: Queries -> float32 scores of all items, shape ``(n_queries, n_items)``, higher is closer; ``-inf`` for
+            items that the search does not return.
+    """
+
+    bytes_per_item: float
+    scores: Callable[[Ragged], NDArray[np.float32]]
 
 
 @contextmanager
-def indexed(vectors: NDArray[np.float32], kind: str, *, nprobes: int = 20, refine: int = 10) -> Iterator[Search]:
-    """A function that searches an index over vectors; the index is removed when the block ends.
+def indexed(items: Ragged, kind: str, *, many: bool, nprobes: int = NPROBES, k: int = TOP) -> Iterator[Index]:
+    """An index of LanceDB with its default settings; it is removed when the block ends.
 
     Args:
-        vectors: Unit vectors, shape ``(n, dim)``; indexed as float16, as in a store.
+        items: Unit vectors; indexed as float16, as in a store.
         kind: One of :data:`KINDS`, cosine.
+        many: Whether items and queries have several vectors each. LanceDB then searches query by query, with the
+            vectors of one query at a time, and its distances are estimates.
         nprobes: Partitions that a search reads.
-        refine: Candidates per result that are scored again with the full vectors.
+        k: Items that a search returns.
 
     Raises:
         RequestError: The kind is unknown or there are too few vectors to train it.
     """
     if kind not in KINDS:
         raise RequestError(unknown("index", kind, KINDS))
-    if len(vectors) < SMALLEST:
-        raise RequestError(f"an index needs at least {SMALLEST} vectors, got {len(vectors)}; exact search is faster")
+    if len(items.values) < SMALLEST:
+        raise RequestError(f"an index needs at least {SMALLEST} vectors, got {len(items.values)}; use exact search")
     import lancedb
 
     with tempfile.TemporaryDirectory(prefix="capim-index-") as folder:
-        flat = pa.array(vectors.astype(np.float16).reshape(-1))
-        column = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
-        rows = pa.table({"ord": pa.array(np.arange(len(vectors), dtype=np.int32)), "vector": column})
+        flat = pa.array(items.values.astype(np.float16, copy=False).reshape(-1))
+        column: Any = pa.FixedSizeListArray.from_arrays(flat, items.values.shape[1])
+        if many:
+            offsets: Any = pa.array(items.offsets, pa.int32())
+            column = pa.ListArray.from_arrays(offsets, column)
+        rows = pa.table({"ord": pa.array(np.arange(len(items), dtype=np.int32)), "vector": column})
         table = lancedb.connect(folder).create_table("vectors", rows)
         table.create_index(metric="cosine", index_type=kind, vector_column_name="vector")
 
-        def search(queries: NDArray[np.float32], k: int) -> NDArray[np.int32]:
-            best = np.full((len(queries), k), -1, dtype=np.int32)
-            query = table.search(list(queries.astype(np.float16)), vector_column_name="vector").metric("cosine")
-            hits = query.nprobes(nprobes).refine_factor(refine).limit(k).select(["ord", "_distance"]).to_arrow()
-            if "query_index" in hits.column_names:
-                numbers = hits["query_index"].to_numpy()
-            else:  # there is one query
-                numbers = np.zeros(len(hits), dtype=np.int64)
-            ords, distances = hits["ord"].to_numpy(), hits["_distance"].to_numpy()
-            for number in range(len(queries)):
-                rows = np.flatnonzero(numbers == number)
-                nearest = ords[rows[np.argsort(distances[rows], kind="stable")]][:k]
-                best[number, : len(nearest)] = nearest
-            return best
+        def hits(query: Any) -> pa.Table:
+            found = table.search(query, vector_column_name="vector").metric("cosine").nprobes(nprobes).limit(k)
+            answer: pa.Table = found.select(["ord", "_distance"]).to_arrow()
+            return answer
 
-        yield search
+        def scores(queries: Ragged) -> NDArray[np.float32]:
+            found = np.full((len(queries), len(items)), -np.inf, dtype=np.float32)
+            vectors = queries.values.astype(np.float16)
+            for at, query in enumerate(queries.with_values(vectors)) if many else [(0, list(vectors))]:
+                answer = hits(query)
+                row = answer["query_index"].to_numpy() if "query_index" in answer.column_names else 0
+                found[at + row, answer["ord"].to_numpy()] = -answer["_distance"].to_numpy()
+            return found
+
+        yield Index((table.list_indices()[0].size_bytes or 0) / len(items), scores)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from store import EmbeddingStore
 from store.errors import RequestError
+from store.ragged import Ragged
 from store.tables.analysis_rows import in_order
 from store.types import Corpus, EncoderSpec, EvalProtocol, Modality, digest16
 from tasks.diagnosis.slices import Slice, slice_rows
@@ -79,6 +80,15 @@ class TextToImage:
     def matrix(self, encoder: str, modality: Modality) -> NDArray[np.float32]:
         """The vectors of a single-vector encoder, in corpus order."""
         return self.store.vectors(encoder=encoder, corpus=self.corpus.fingerprint, modality=modality).matrix
+
+    def items(self, encoder: str, modality: Modality, ords: NDArray[np.int32]) -> Ragged:
+        """The vectors of any encoder that its scores come from, at these positions, in their order, numbered from 0."""
+        if self.store.encoder(encoder).vectors == "single":
+            return Ragged.from_counts(self.matrix(encoder, modality)[ords], np.ones(len(ords)))
+        key = self.store.key(encoder=encoder, corpus=self.corpus.fingerprint, modality=modality)
+        distinct, back = np.unique(ords, return_inverse=True)
+        found = Ragged.concatenate(rows.vectors for rows in self.store.stored_blocks(key, ords=distinct))
+        return replace(found.take(back), ords=np.arange(len(ords), dtype=np.int32))
 
     def _blocks(self, encoder: str, modality: Modality) -> Blocks:
         return lambda: self.store.multivectors(encoder=encoder, corpus=self.corpus.fingerprint, modality=modality)

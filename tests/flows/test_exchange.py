@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -214,9 +215,17 @@ def test_fused_lists_are_an_encoder_like_any_other(workspace: Path, capsys: pyte
 
 
 @pytest.mark.slow
-def test_too_few_images_for_an_index_is_a_wrong_request(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["ann", "--encoders", "tiny-clip", "--corpora", CORPUS, "--workspace", str(workspace), "--quiet"]) == 2
-    assert "at least 256 vectors, got 40" in capsys.readouterr().err
+def test_a_method_that_cannot_be_built_is_a_row_with_its_reason(
+    workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fast_plaid", None)
+    ann = ["ann", "--encoders", "tiny-clip,tiny-colpali", "--corpora", CORPUS, "--methods", "int8,IVF_PQ,fast-plaid"]
+    rows = _json(capsys, workspace, *ann, "--replicates", "200", "--quiet")
+    reasons = {(row["encoder"], row["method"]): str(row["reason"]) for row in rows}
+    assert "at least 256 vectors, got 40" in reasons["tiny-clip", "IVF_PQ"]
+    assert "pip install fast-plaid" in reasons["tiny-colpali", "fast-plaid"]
+    assert {row["value"] is None for row in rows if row["reason"]} == {True}
+    assert [row["method"] for row in rows] == ["exact", "int8", "IVF_PQ", "exact", "int8", "IVF_PQ", "fast-plaid"]
 
 
 @pytest.mark.parametrize(

@@ -213,10 +213,7 @@ CASES: dict[str, dict[str, Case]] = {
         ),
     },
     "ann": _configured(
-        f"ann --corpora {SHAPES} --encoders tiny-clip,tiny-clip-plain",
-        encoders="tiny-clip",
-        corpora=PAIRS,
-        indexes="IVF_RQ",
+        f"ann {STORED} --methods int8", encoders="tiny-clip", corpora=PAIRS, methods="binary", **RESAMPLED
     ),
     "list": {
         "what": Case("list", "metrics", without="protocols"),

@@ -1,4 +1,4 @@
-"""Re-ranking, fusion, approximate search and raw blocks, each against doing it by hand."""
+"""Re-ranking, fusion and raw blocks, each against doing it by hand."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from store.ragged import Ragged
 from store.types import Corpus
-from tasks.metrics import METRICS
-from tasks.scoring.approximate import measure
 from tasks.scoring.dense import dense_score_rows, score_dense
 from tasks.scoring.evaluate import evaluate
 from tasks.scoring.fusion import reciprocal_rank_fusion, scores_per_token, weighted_sum
@@ -179,38 +177,6 @@ def test_fusing_an_encoder_with_itself_changes_no_rank_within_its_lists(
     np.testing.assert_array_equal(fused.rank_best[listed], one.rank_best[listed])
     assert (fused.rank_best[~listed] == 11).all()
     assert (fused.rank_worst[~listed] == 40).all()
-
-
-def test_an_exact_index_loses_nothing_and_a_blind_one_everything(corpus_of: Callable[[list[int]], Corpus]) -> None:
-    corpus = corpus_of([1] * 50)
-    task = judged(corpus, "t2i/all")
-    [(images, captions), _] = two_encoders(50, 1)
-    exact = score_dense(images, captions, [task])["t2i/all"]
-
-    def through(queries: NDArray[np.float32], k: int) -> NDArray[np.int32]:
-        return np.argsort(-(queries @ images.T), axis=1, kind="stable")[:, :k].astype(np.int32)
-
-    for row in measure(through, captions, exact, task, name="exact", batch=7):
-        assert (row.recall, row.hit_change) == (1, 0)
-        assert row.exact_hit == pytest.approx(METRICS[f"R@{row.k}"].value(exact))
-        assert row.queries_per_second > 0
-    blind = measure(lambda q, k: np.full((len(q), k), -1, np.int32), captions, exact, task, name="blind")
-    assert all((row.recall, row.hit) == (0, 0) for row in blind)
-    with pytest.raises(ValueError, match=r"shape \(50, 3\)"):
-        measure(lambda q, k: np.zeros((len(q), 3), np.int32), captions, exact, task, name="short")
-    with pytest.raises(ValueError, match="at least 60"):
-        measure(through, captions, exact, task, name="exact", ks=[60])
-
-
-def test_an_item_that_ties_with_the_last_of_the_list_counts_as_found(corpus_of: Callable[[list[int]], Corpus]) -> None:
-    corpus = corpus_of([1] * 3)
-    task = judged(corpus, "t2i/all")
-    images = np.array([[1, 0], [0, 1], [0, 1]], np.float32)
-    exact = score_dense(images, images, [task])["t2i/all"]
-    [row] = measure(
-        lambda q, k: np.array([[0], [2], [2]], np.int32), images, exact, task, name="other one", ks=[1], batch=3
-    )
-    assert row.recall == 1
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["single vectors", "multi-vectors"])

@@ -143,11 +143,22 @@ def truncated(vectors: Matrix, dim: int) -> Matrix:
     return normalised(vectors[:, :dim])
 
 
-def token_trees(vectors: Ragged) -> list[NDArray[np.float64]]:
-    """Ward's tree over the vectors of each item, as SciPy's linkage matrix; empty for an item with one vector."""
+def token_trees(vectors: Ragged, *, like_colpali_engine: bool = False) -> list[NDArray[np.float64]]:
+    """Ward's tree over the vectors of each item, as SciPy's linkage matrix; empty for an item with one vector.
+
+    The distance of two vectors is one minus their cosine. ``like_colpali_engine``: as colpali_engine's
+    ``HierarchicalTokenPooler`` and the code of the paper of :func:`pooled` do, it is the Euclidean distance between the
+    two rows of the matrix of these distances.
+    """
     trees = []
     for item in vectors:
-        upper = np.maximum((1 - item @ item.T)[np.triu_indices(len(item), 1)], 0)
+        wide = item.astype(np.float32)
+        apart = 1 - wide @ wide.T
+        if like_colpali_engine:
+            rows = apart.astype(np.float64)
+            squares = np.einsum("ij,ij->i", rows, rows)
+            apart = np.sqrt(np.maximum(squares[:, None] + squares - 2 * rows @ rows.T, 0))
+        upper = np.maximum(apart[np.triu_indices(len(item), 1)], 0)
         trees.append(linkage(upper, method="ward") if len(item) > 1 else np.empty((0, 4)))
     return trees
 
@@ -168,6 +179,6 @@ def pooled(vectors: Ragged, trees: Sequence[NDArray[np.float64]], factor: int) -
             continue
         label = fcluster(tree, n, criterion="maxclust") - 1
         sums = np.zeros((int(label.max()) + 1, item.shape[1]), dtype=np.float32)
-        np.add.at(sums, label, item)
+        np.add.at(sums, label, item.astype(np.float32))
         items.append(normalised(sums))
     return Ragged.of(items, vectors.ords)

@@ -1,0 +1,153 @@
+"""The table of methods: ways to keep vectors in fewer bytes, or to search them without comparing all.
+
+Every method turns the items' vectors into an :class:`Index`; queries stay as they are, in float32. Torch is loaded when
+the first one is searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.query.indexes import KINDS, NPROBES, Index, indexed
+from store.ragged import Ragged
+from tasks.diagnosis.ablations.forms import POOLING_FACTORS
+from tasks.diagnosis.ablations.transforms import BYTES, pooled, reach, token_trees
+from tasks.diagnosis.compression.fixed_encoding import FixedEncoding
+
+METHODS = ("pooling", "colpali_engine pooling", "int8", "binary", "muvera", *KINDS, "fast-plaid")
+SINGLE_METHODS = ("int8", "binary", *KINDS)
+"""Those of encoders with one vector per item."""
+ENCODINGS = (  # (repetitions, planes, inner): figure 3 of the paper; the last one also with a final projection
+    FixedEncoding(repetitions=20, planes=3, inner=8),
+    FixedEncoding(repetitions=20, planes=4, inner=8),
+    FixedEncoding(repetitions=20, planes=5, inner=16),
+    FixedEncoding(repetitions=20, planes=5, inner=16, final=2560),
+)
+_WINDOW = 64  # items that are widened to float32 at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """One method at one setting; ``open`` builds it, and raises RequestError where it cannot be built."""
+
+    name: str
+    setting: str = ""
+    open: Callable[[], AbstractContextManager[Index]]
+
+
+def methods_of(items: Ragged, names: Sequence[str], *, storage: str, many: bool, seed: int) -> Iterator[Method]:
+    """Exact search, then every setting of the methods that apply to these items.
+
+    Args:
+        items: Unit vectors, numbered from 0.
+        names: Of :data:`METHODS`.
+        storage: The type that they are stored in.
+        many: Whether an item may have several vectors; if not, methods for several are left out.
+        seed: Of random partitions.
+    """
+    yield Method(name="exact", open=partial(_kept, items, storage, many=many))
+    trees = cache(lambda like: token_trees(items, like_colpali_engine=like))
+    for name in names if many else [name for name in names if name in SINGLE_METHODS]:
+        if name in ("pooling", "colpali_engine pooling"):
+            for factor in POOLING_FACTORS[1:]:
+                of = partial(_pooled, items, partial(trees, name != "pooling"), factor, storage)
+                yield Method(name=name, setting=f"1 of {factor}", open=of)
+        elif name == "int8":
+            yield Method(name=name, open=partial(_int8, items, many=many))
+        elif name == "binary":
+            for setting, both in (("items", False), ("items and queries", True)):
+                yield Method(name=name, setting=setting, open=partial(_binary, items, many=many, both=both))
+        elif name == "muvera":
+            for encoding in ENCODINGS:
+                own = FixedEncoding(**{**vars(encoding), "seed": seed})
+                shape = f"{own.repetitions} x {2**own.planes} x {own.inner}"
+                setting = f"{shape} to {own.final}" if own.final else shape
+                yield Method(name=name, setting=setting, open=partial(_encoded, items, own))
+        elif name in KINDS:
+            of_kind = partial(indexed, items, name, many=many)
+            yield Method(name=name, setting=f"{NPROBES} partitions read", open=of_kind)
+        else:
+            yield Method(name=name, open=partial(_plaid, items, seed))
+
+
+@contextmanager
+def _kept(items: Ragged, storage: str, *, many: bool) -> Iterator[Index]:
+    n_bytes = BYTES[storage] * items.values.size / len(items)
+    yield Index(n_bytes, partial(_scores, lambda: _windows(items), len(items), many=many))
+
+
+@contextmanager
+def _pooled(
+    items: Ragged, trees: Callable[[], list[NDArray[np.float64]]], factor: int, storage: str
+) -> Iterator[Index]:
+    merged = pooled(items, trees(), factor)
+    with _kept(merged.with_values(merged.values.astype(items.values.dtype)), storage, many=True) as index:
+        yield index
+
+
+@contextmanager
+def _int8(items: Ragged, *, many: bool) -> Iterator[Index]:
+    """Each component in 255 steps up to its largest absolute value among the items; the steps scale the queries."""
+    step = np.maximum(reach(items.values, items.values[:1]).astype(np.float32), np.finfo(np.float32).tiny) / 127
+    codes = np.concatenate([np.rint(block.values / step).astype(np.int8) for block in _windows(items)])
+    stored = items.with_values(codes)  # widened to float32 by the scorer
+
+    def scores(queries: Ragged) -> NDArray[np.float32]:
+        return _scores(lambda: _windows(stored), len(items), queries.with_values(queries.values * step), many=many)
+
+    yield Index(codes.nbytes / len(items), scores)
+
+
+@contextmanager
+def _binary(items: Ragged, *, many: bool, both: bool) -> Iterator[Index]:
+    """The sign of each component, eight in a byte; they are unpacked to 1 and -1 where they are compared."""
+    dim = items.values.shape[1]
+    bits = np.packbits(items.values > 0, axis=1)
+
+    def unpacked() -> Iterator[Ragged]:
+        for block in _windows(items):
+            first = items.offsets[block.ords[0]]
+            packed = bits[first : first + len(block.values)]
+            signs = 2 * np.unpackbits(packed, axis=1, count=dim).astype(np.int8) - 1
+            yield block.with_values(signs)  # type: ignore[arg-type]  # widened to float32 by the scorer
+
+    def scores(queries: Ragged) -> NDArray[np.float32]:
+        signs = np.where(queries.values > 0, np.float32(1), np.float32(-1))
+        return _scores(unpacked, len(items), queries.with_values(signs) if both else queries, many=many)
+
+    yield Index(bits.nbytes / len(items), scores)
+
+
+@contextmanager
+def _encoded(items: Ragged, encoding: FixedEncoding) -> Iterator[Index]:
+    encodings = encoding.of_items(items)
+    yield Index(encodings.nbytes / len(items), lambda queries: encoding.of_queries(queries) @ encodings.T)
+
+
+def _plaid(items: Ragged, seed: int) -> AbstractContextManager[Index]:
+    from tasks.scoring.late_interaction.plaid import plaid
+
+    return plaid(items, seed=seed)
+
+
+def _windows(items: Ragged) -> Iterator[Ragged]:
+    return (items.slice(start, start + _WINDOW) for start in range(0, len(items), _WINDOW))
+
+
+def _scores(
+    blocks: Callable[[], Iterable[Ragged]], n_items: int, queries: Ragged, *, many: bool
+) -> NDArray[np.float32]:
+    """MaxSim of float32 queries with all items, or the dot products of single vectors."""
+    from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, score_blocks
+    from tasks.scoring.late_interaction.products import maxsim_scores
+
+    if many:
+        return maxsim_scores(blocks, queries, n_images=n_items, device="cpu", memory_bytes=DEFAULT_MEMORY_BYTES)
+    widened = np.concatenate([block.values.astype(np.float32) for block in blocks()])
+    return np.concatenate([rows.scores.numpy().copy() for rows in score_blocks(queries.values, widened)])
