@@ -13,7 +13,7 @@ from tasks.approximate import approximate
 from tasks.fuse import fuse
 from tasks.rerank import rerank
 from tasks.runtime.combining import TEXT_TO_IMAGE
-from tasks.runtime.references import EvaluationRef
+from tasks.runtime.references import EvaluationRef, SetsRef
 
 
 @flow(name="rerank", flow_run_name="rerank {first} {second}", timeout_seconds=timeout_seconds(24))
@@ -54,8 +54,8 @@ def fuse_flow(config: RunConfig, encoders: tuple[str, ...], weights: tuple[float
 
 
 @flow(name="approximate", flow_run_name="approximate {config.title}", timeout_seconds=timeout_seconds(24))
-def approximate_flow(config: RunConfig, methods: tuple[str, ...]) -> str:
-    """Measure compression and approximate search for the run's encoders and corpora; returns the id of the run.
+def approximate_flow(config: RunConfig, methods: tuple[str, ...]) -> list[SetsRef]:
+    """Measure compression and approximate search for the run's encoders and corpora; returns what was measured.
 
     Raises:
         RequestError: No encoder of the run has stored vectors.
@@ -76,7 +76,7 @@ def approximate_flow(config: RunConfig, methods: tuple[str, ...]) -> str:
         if not sum(written):
             names = ", ".join(dict.fromkeys(each.sets.encoder for each in found))
             raise RequestError(f"no stored vectors of {names}; `capim store info` shows the stored embedding sets")
-    return run
+    return [each.sets for each, n_rows in zip(found, written, strict=True) if n_rows]
 
 
 def _together(config: RunConfig, encoders: tuple[str, ...]) -> list[tuple[EvaluationRef, ...]]:

@@ -22,6 +22,7 @@ ANN_COLUMNS = (
     "encoder", "corpus", "method", "setting", "metric", "value", "change", "change_low", "change_high",
     "bytes_per_item", "seconds_per_query", "depth", "equal_at_10", "equal_at_100", "n_queries", "reason",
 )  # fmt: skip
+STORED = ("value", "ci_low", "ci_high", "n_queries", "n_clusters", "reason")
 DETAILS = (
     "change", "change_low", "change_high", "bytes_per_item", "seconds_per_query", "threads", "depth",
     "equal_at_10", "equal_at_20", "equal_at_50", "equal_at_100", "n_all_queries",
@@ -122,11 +123,22 @@ def ann(args: argparse.Namespace) -> int:
     from store import EmbeddingStore
     from tasks.diagnosis.compression.methods import METHODS
 
-    if faults := [unknown("method", name, METHODS) for name in args.methods if name not in METHODS]:
+    faults = [unknown("method", name, METHODS) for name in args.methods if name not in METHODS]
+    columns = ("encoder", "corpus", "protocol", "method", "setting", "metric", *STORED, *DETAILS)
+    faults += [unknown("column", name, columns) for name in args.columns or () if name not in columns]
+    if faults:
         raise RequestError(faults)
-    config = run_config(given_options(args))
+    config, methods = run_config(given_options(args)), args.methods or METHODS
     with bars(quiet=args.quiet):
-        run = start(approximate_flow, config, args.methods or METHODS)
+        measured = start(approximate_flow, config, methods)
+    shown = ("exact", *methods)
+    of = {(sets.encoder_fingerprint, sets.corpus_fingerprint): at for at, sets in enumerate(measured)}
+    found = [
+        ((at, shown.index(row["feature"])), row, json.loads(row["detail"]))
+        for row in EmbeddingStore.open(config.store_uri).rows("slices", analysis="ann").to_pylist()
+        if (at := of.get((row["encoder_fingerprint"], row["corpus_fingerprint"]))) is not None
+        and row["feature"] in shown
+    ]
     rows = [
         {
             "encoder": row["encoder"],
@@ -135,10 +147,10 @@ def ann(args: argparse.Namespace) -> int:
             "method": row["feature"],
             "setting": row["level_name"],
             "metric": row["metric"],
-            **{name: row[name] for name in ("value", "ci_low", "ci_high", "n_queries", "n_clusters", "reason")},
+            **{name: row[name] for name in STORED},
             **dict.fromkeys(DETAILS),
-            **json.loads(row["detail"]),
+            **detail,
         }
-        for row in EmbeddingStore.open(config.store_uri).rows("slices", run=run, analysis="ann").to_pylist()
+        for _, row, detail in sorted(found, key=lambda each: (each[0], -each[2].get("bytes_per_item", 0)))
     ]
     return show_rows(args, rows, columns=ANN_COLUMNS, keep=("method", "setting", "value", "change"))

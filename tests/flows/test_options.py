@@ -213,7 +213,7 @@ CASES: dict[str, dict[str, Case]] = {
         ),
     },
     "ann": _configured(
-        f"ann {STORED} --methods int8", encoders="tiny-clip", corpora=PAIRS, methods="binary", **RESAMPLED
+        f"ann {STORED} --methods int8", encoders="tiny-clip", corpora=PAIRS, methods="binary", format="json", **RESAMPLED
     ),
     "list": {
         "what": Case("list", "metrics", without="protocols"),
@@ -252,6 +252,7 @@ CASES: dict[str, dict[str, Case]] = {
 for command, column in {
     "compare": "encoder",
     "watch": "verdict",
+    "ann": "change",
     "results": "value",
     "query": "two",
     "search": "score",
@@ -290,6 +291,8 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = "run --corpora shapes,shapes-winoground --sample 12 --encoders tiny-clip,tiny-clip-plain,tiny-colpali"
     words = [*shlex.split(run), "--replicates", "100", "--device", "cpu", "--quiet", "--workspace", str(folder)]
     assert cli.main(words) == 0
+    words = ["ann", "--corpora", f"{SHAPES},{PAIRS}", "--encoders", "tiny-clip", "--methods", "int8", "--quiet"]
+    assert cli.main([*words, "--replicates", "100", "--workspace", str(folder)]) == 0
     return folder
 
 
@@ -381,7 +384,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         watch_metrics: WatchedFigures(findings=(), summary=(), baselines=()),
         rerank: "reranked",
         fuse: "fused",
-        approximate: 0,
+        approximate: 1,
     }
     for task, returned in nothing.items():
         watched(task, "fn", lambda *_, returned=returned, **__: returned)
