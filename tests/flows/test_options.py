@@ -212,9 +212,10 @@ CASES: dict[str, dict[str, Case]] = {
             "fuse --replicates 100 --encoders tiny-clip,tiny-colpali", weights="1,2", corpora=SHAPES, **RESAMPLED
         ),
     },
-    "ann": _configured(
-        f"ann {STORED} --methods int8", encoders="tiny-clip", corpora=PAIRS, methods="binary", format="json", **RESAMPLED
-    ),
+    "ann": {
+        **_configured(f"ann {STORED} --methods int8", encoders="tiny-clip", corpora=PAIRS, **RESAMPLED),
+        **_configured(f"ann {STORED} --methods int8", methods="binary", format="json"),
+    },
     "list": {
         "what": Case("list", "metrics", without="protocols"),
         "pin": Case("list corpora", "--pin {tmp}/pinned.toml", refused="--pin works with encoders only"),
