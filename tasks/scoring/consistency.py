@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.scoring.ranks.tied_places import Places, places_among_all, places_of
 from tasks.scoring.threads import one_thread_each
-from tasks.scoring.tied_places import Places, places_among_all, places_of
 
 DEPTH = 20
 TEMPERATURE = 100.0

@@ -8,10 +8,11 @@ device, so that an English caption written for two images ties exactly.
 
 from __future__ import annotations
 
+import itertools
+import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,23 +20,31 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from store.schema import TOP
-from store.types import Modality
 from tasks.encoders.device import full_float32
 from tasks.scoring.choices import choice_outcomes
+from tasks.scoring.device_vectors import (
+    ALIGNED,
+    DeviceVectors,
+    VectorRows,
+    check_values,
+    check_vectors,
+    loaded,
+    on_device,
+)
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
 from tasks.scoring.ranks.accumulator import BUDGET_SHARE, OutcomeAccumulator, ScoreRows
+from tasks.scoring.ranks.both_ways import BothWays
 from tasks.scoring.threads import Advance, ignore, one_thread_each
 
-_ALIGNED = 16  # rows of a block are a multiple of this: see the module's docstring
 _BLOCK_BYTES = 1 << 24  # larger blocks of scores only leave the processor's caches
-_HASHED = 1 << 15  # rows at a time, on a device other than a CPU
-DEFAULT_MEMORY_BYTES = 1 << 30
+_LEAST = 256  # vectors at once, however little memory there is
+DEFAULT_MEMORY_BYTES = 2 << 30
 
 
 def score_dense(
-    images: NDArray[np.float32],
-    captions: NDArray[np.float32],
+    images: VectorRows,
+    captions: VectorRows,
     tasks: Sequence[ScoringTask],
     *,
     device: str = "cpu",
@@ -45,16 +54,15 @@ def score_dense(
 ) -> dict[str, Outcomes]:
     """Outcomes of every task, from unit vectors in corpus order.
 
-    Where the whole score matrix fits the budget it is computed once and read both ways; else each direction computes
-    its own blocks, so that memory does not grow with the gallery.
+    The scores of a window of captions with a window of images are computed once and read both ways. One window holds
+    everything where the budget allows it; the outcomes do not depend on the windows.
 
     Args:
-        images: float32, shape ``(n_images, dim)``.
-        captions: float32, shape ``(n_captions, dim)``.
+        images: float32, shape ``(n_images, dim)``, in memory or read when they are needed.
+        captions: float32, shape ``(n_captions, dim)``, likewise.
         tasks: Of one corpus.
         device: Any torch device.
-        memory_bytes: What may be allocated beyond the embeddings (and their copy on the device); None: 1 GiB, on a
-            CUDA device a quarter of its free memory.
+        memory_bytes: For vectors and scores together; None: 2 GiB, on a CUDA device a quarter of its free memory.
         top: Length of the best lists.
         advance: Gets the shares of the work as they are done; together 1.
 
@@ -67,36 +75,67 @@ def score_dense(
     """
     if not tasks:
         return {}
-    _check(images, captions, tasks)
-    to_images = [t for t in tasks if isinstance(t, RetrievalTask) and t.protocol.direction == "t2i"]
-    to_captions = [t for t in tasks if isinstance(t, RetrievalTask) and t.protocol.direction == "i2t"]
-    outcomes: dict[str, Outcomes] = {}
-    n_rows = len(captions) * bool(to_images) + len(images) * bool(to_captions)
-
-    def ranked(rows: int) -> None:
-        advance(rows / n_rows)
-
-    with full_float32():
-        image_vectors, caption_vectors = _on_device(images, device), _on_device(captions, device)
-        memory_bytes = memory_bytes or _budget(device)
-        matrix_bytes = 4 * len(images) * len(captions)
-        block_bytes = min(memory_bytes // BUDGET_SHARE, _BLOCK_BYTES if device == "cpu" else memory_bytes)
-        by_image = None
-        if to_images and to_captions and matrix_bytes <= memory_bytes - 8 * block_bytes:
-            by_image = torch.empty((len(images), len(captions)), device=device)
-        if to_images:
-            blocks = _products(caption_vectors, image_vectors, block_bytes, keep=by_image)
-            outcomes |= _outcomes(blocks, to_images, top=top, device=device, ranked=ranked)
-        if to_captions:
-            if by_image is None:
-                blocks = _products(image_vectors, caption_vectors, block_bytes)
-            else:
-                blocks = _blocks_of(by_image, caption_vectors, block_bytes)
-            outcomes |= _outcomes(blocks, to_captions, top=top, device=device, ranked=ranked)
+    ranking = dense_part(
+        images, captions, tasks, range(len(images)), device=device, memory_bytes=memory_bytes, top=top, advance=advance
+    )
+    outcomes = ranking.outcomes()
     for task in tasks:
         if isinstance(task, ChoiceTask):
             outcomes[task.protocol.id] = choice_outcomes(task, _choice_scores(images, captions, task))
     return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
+
+
+def dense_part(
+    images: VectorRows,
+    captions: VectorRows,
+    tasks: Sequence[ScoringTask],
+    part: range,
+    *,
+    device: str = "cpu",
+    memory_bytes: int | None = None,
+    top: int = TOP,
+    advance: Advance = ignore,
+) -> BothWays:
+    """What a part of the images contributes: they are searched by all captions, and search all captions.
+
+    Arguments as for :func:`score_dense`; ``part`` has the ords of the images.
+    """
+    check_vectors(images, captions, tasks)
+    n_captions, dim = captions.shape
+    with full_float32():
+        memory_bytes = memory_bytes or _budget(device)
+        block_bytes = min(memory_bytes // BUDGET_SHARE, _BLOCK_BYTES if device == "cpu" else memory_bytes)
+        ranking = BothWays(tasks, top=top)
+        room = memory_bytes - memory_bytes // 4
+        at_once = _windows(len(part), n_captions, dim, ranking.reads_both_ways, room)
+        if at_once != (len(images), n_captions):
+            ranking.know(pair_scores(images, captions, ranking.pairs(part), device=device, memory_bytes=room // 2))
+        to_images, to_captions = ranking.to_images, ranking.to_captions
+        n_rows = n_captions * bool(to_images) + len(part) * bool(to_captions)
+        held = None
+        for start in range(part.start, part.stop, at_once[0]):
+            window = range(start, min(part.stop, start + at_once[0]))
+            of_images = loaded(images, window, "image", device)
+            turned = to_captions is not None and to_captions.has_queries(window.start, window.stop)
+            for first in range(0, n_captions, at_once[1]):
+                if held is None or at_once[1] < n_captions:
+                    held = loaded(captions, range(first, min(n_captions, first + at_once[1])), "caption", device)
+                keep = None
+                if to_images is not None:
+                    if turned:
+                        keep = torch.empty((of_images.n, held.n), device=device)
+                    blocks = _products(held, of_images, block_bytes, keep=keep)
+                    for n in _ranked(blocks, to_images, device):
+                        advance(n * len(window) / len(part) / n_rows)
+                if to_captions is not None and turned:
+                    blocks = (
+                        _products(of_images, held, block_bytes)
+                        if keep is None
+                        else _blocks_of(keep, of_images, held, block_bytes)
+                    )
+                    for n in _ranked(blocks, to_captions, device):
+                        advance(n * held.n / n_captions / n_rows)
+    return ranking
 
 
 def dense_score_rows(
@@ -111,7 +150,9 @@ def dense_score_rows(
 
     Arguments are those of :func:`score_dense`.
     """
-    _check(images, captions, [task])
+    check_vectors(images, captions, [task])
+    for modality, vectors in (("image", images), ("caption", captions)):
+        check_values(vectors, modality, 0)
     gallery, queries = (images, captions) if task.protocol.direction == "t2i" else (captions, images)
     yield from score_blocks(queries, gallery, device=device, memory_bytes=memory_bytes)
 
@@ -125,8 +166,8 @@ def score_blocks(
 ) -> Iterator[ScoreRows]:
     """The scores of all queries with all items, from unit vectors; each block is valid until the next."""
     with full_float32():
-        on_device = _on_device(queries, device), _on_device(gallery, device)
-        for block in _products(*on_device, min(memory_bytes // BUDGET_SHARE, _BLOCK_BYTES)):
+        of_queries, of_items = (on_device(vectors, 0, device) for vectors in (queries, gallery))
+        for block in _products(of_queries, of_items, min(memory_bytes // BUDGET_SHARE, _BLOCK_BYTES)):
             yield block()
 
 
@@ -136,95 +177,27 @@ def _budget(device: str) -> int:
     return DEFAULT_MEMORY_BYTES
 
 
-def _check(images: NDArray[np.float32], captions: NDArray[np.float32], tasks: Sequence[ScoringTask]) -> None:
-    for modality, vectors in (("image", images), ("caption", captions)):
-        if vectors.ndim != 2 or vectors.dtype != np.float32:
-            raise ValueError(
-                f"{modality} vectors must be float32 of shape (n, dim), got {vectors.dtype} {vectors.shape}"
-            )
-        if not len(vectors):
-            raise ValueError(f"there are no {modality} vectors; run `capim embed` first")
-        norms = torch.linalg.vector_norm(torch.from_numpy(np.ascontiguousarray(vectors)), dim=1).numpy()
-        for fault, rows in (("not finite", ~np.isfinite(norms)), ("zero", norms == 0)):
-            if rows.any():
-                raise ValueError(
-                    f"{int(rows.sum())} {modality} vectors are {fault}, first at ord {int(np.argmax(rows))}"
-                )
-    if images.shape[1] != captions.shape[1]:
-        raise ValueError(
-            f"image vectors have {images.shape[1]} dimensions, caption vectors {captions.shape[1]}: "
-            "they cannot be of one encoder"
-        )
-    check_ords(tasks, {"image": len(images), "caption": len(captions)})
+def _windows(n_images: int, n_captions: int, dim: int, both: bool, room: int) -> tuple[int, int]:
+    """How many images and how many captions are scored at once: their vectors and, if kept, their scores fit.
 
-
-def check_ords(tasks: Sequence[ScoringTask], counts: Mapping[Modality, int]) -> None:
-    """Raise ``ValueError`` if a task names an image or a caption beyond the embeddings, given how many there are."""
-    for modality, n in counts.items():
-        for task in tasks:
-            if (highest := task.highest_ord(modality)) >= n:
-                raise ValueError(
-                    f"protocol {task.protocol.id!r} needs {modality} {highest}, but there are embeddings of {n}; "
-                    "run `capim embed` to complete the corpus"
-                )
-
-
-class _DeviceVectors(NamedTuple):
-    """Vectors of one modality on the device, and which of them repeat an earlier one."""
-
-    vectors: Tensor  # padded with zero rows to at least 16
-    n: int
-    copies: Tensor  # int64, shape (n_copies,)
-    originals: Tensor  # the row that each copy repeats
-
-
-def _on_device(vectors: NDArray[np.float32], device: str) -> _DeviceVectors:
-    padded = np.ascontiguousarray(vectors)
-    if len(vectors) < _ALIGNED:
-        padded = np.concatenate([vectors, np.zeros((_ALIGNED - len(vectors), vectors.shape[1]), np.float32)])
-    moved = torch.from_numpy(padded).to(device)
-    repeated = _repeated(vectors, _hashes(moved[: len(vectors)]))
-    copies, originals = (torch.from_numpy(rows).to(device) for rows in repeated)
-    return _DeviceVectors(moved, len(vectors), copies, originals)
-
-
-def _hashes(vectors: Tensor) -> NDArray[np.int64]:
-    """An integer per row that is equal for rows that are equal bit for bit, computed where the vectors are."""
-    factors = np.random.default_rng(0).integers(1, 1 << 63, size=vectors.shape[1], dtype=np.uint64) | np.uint64(1)
-    if vectors.device.type == "cpu":
-        words = vectors.numpy().view(np.uint32)
-        products = [words[i : i + 1024].astype(np.uint64) @ factors for i in range(0, len(words), 1024)]
-        return np.concatenate(products).view(np.int64)
-    multipliers = torch.from_numpy(factors.view(np.int64)).to(vectors.device)
-    parts = torch.split(vectors.view(torch.int32), _HASHED)
-    sums = [(part.long() * multipliers).sum(dim=1) for part in parts]
-    hashes: NDArray[np.int64] = torch.cat(sums).cpu().numpy()
-    return hashes
-
-
-def _repeated(vectors: NDArray[np.float32], hashes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows that repeat an earlier row bit for bit, and those rows."""
-    words = np.ascontiguousarray(vectors).view(np.uint32)
-    _, first, code = np.unique(hashes, return_index=True, return_inverse=True)
-    copies = np.flatnonzero(first[code] != np.arange(len(words)))
-    originals = first[code][copies]
-    same = (words[copies] == words[originals]).all(axis=1)
-    return copies[same], originals[same]
-
-
-def _outcomes(
-    blocks: Iterable[Callable[[], ScoreRows]],
-    tasks: Sequence[RetrievalTask],
-    *,
-    top: int,
-    device: str,
-    ranked: Callable[[int], None],
-) -> dict[str, Outcomes]:
-    """Outcomes of one direction; on a CPU, every thread computes a block and ranks it while it is in its caches.
-
-    ``ranked`` gets the number of rows of each block that is done, in this thread.
+    Examples:
+        >>> _windows(5_000, 25_010, 1024, True, 1 << 30), _windows(1_000_000, 25_010, 768, False, 1 << 30)
+        ((5000, 25010), (325504, 25010))
     """
-    accumulator = OutcomeAccumulator(tasks, top=top)
+    numbers = room // 4
+    if dim * (n_images + n_captions) + both * n_images * n_captions <= numbers:
+        return n_images, n_captions
+    captions = max(_LEAST, math.isqrt(numbers // 2) if both else numbers // 4 // dim)
+    captions = n_captions if n_captions <= captions else captions // ALIGNED * ALIGNED
+    images = max(_LEAST, (numbers - dim * captions) // (dim + both * captions)) // ALIGNED * ALIGNED
+    return min(n_images, images), captions
+
+
+def _ranked(blocks: Iterable[Callable[[], ScoreRows]], accumulator: OutcomeAccumulator, device: str) -> Iterator[int]:
+    """Ranks all blocks and yields the number of rows of each that is done, in this thread.
+
+    On a CPU, every thread computes a block and ranks it while it is in its caches.
+    """
 
     def rank(block: Callable[[], ScoreRows]) -> int:
         with torch.inference_mode():  # a mode of the thread, not of the process
@@ -233,20 +206,18 @@ def _outcomes(
             return len(rows.scores)
 
     with one_thread_each(device) as each:
-        for n_rows in each(rank, blocks):
-            ranked(n_rows)
-    return accumulator.outcomes()
+        yield from each(rank, blocks)
 
 
 def _products(
-    queries: _DeviceVectors, gallery: _DeviceVectors, block_bytes: int, keep: Tensor | None = None
+    queries: DeviceVectors, gallery: DeviceVectors, block_bytes: int, keep: Tensor | None = None
 ) -> Iterator[Callable[[], ScoreRows]]:
     """Functions that compute the blocks of ``queries @ gallery.T``, each valid until its thread computes the next one.
 
     ``keep`` gets the blocks transposed. A block is transposed while it is still in the processor's caches, which was
     measured at six times the speed of reading columns out of the finished matrix.
     """
-    step = max(_ALIGNED, block_bytes // (4 * gallery.n) // _ALIGNED * _ALIGNED)
+    step = max(ALIGNED, block_bytes // (4 * gallery.n) // ALIGNED * ALIGNED)
     of_thread = threading.local()
 
     def block(start: int) -> ScoreRows:
@@ -254,36 +225,67 @@ def _products(
             of_thread.buffer = torch.empty((step, len(gallery.vectors)), device=gallery.vectors.device)
         vectors = queries.vectors[start : start + step]
         n_rows = min(step, queries.n - start)
-        if len(vectors) % _ALIGNED:
-            vectors = torch.nn.functional.pad(vectors, (0, 0, 0, _ALIGNED - len(vectors) % _ALIGNED))
+        if len(vectors) % ALIGNED:
+            vectors = torch.nn.functional.pad(vectors, (0, 0, 0, ALIGNED - len(vectors) % ALIGNED))
         scores = torch.mm(vectors, gallery.vectors.T, out=of_thread.buffer[: len(vectors)])[:n_rows, : gallery.n]
         if keep is not None:
             keep[:, start : start + n_rows] = scores.T
-        return ScoreRows(start, _tie_copies(scores, gallery))
+        return ScoreRows(queries.first + start, _tie_copies(scores, gallery), gallery.first)
 
     return (partial(block, start) for start in range(0, queries.n, step))
 
 
-def _blocks_of(matrix: Tensor, gallery: _DeviceVectors, block_bytes: int) -> Iterator[Callable[[], ScoreRows]]:
+def _blocks_of(
+    matrix: Tensor, queries: DeviceVectors, gallery: DeviceVectors, block_bytes: int
+) -> Iterator[Callable[[], ScoreRows]]:
     step = max(1, block_bytes // (4 * matrix.shape[1]))
 
     def block(start: int) -> ScoreRows:
-        return ScoreRows(start, _tie_copies(matrix[start : start + step], gallery))
+        scores = _tie_copies(matrix[start : start + step], gallery)
+        return ScoreRows(queries.first + start, scores, gallery.first)
 
     return (partial(block, start) for start in range(0, len(matrix), step))
 
 
-def _tie_copies(scores: Tensor, gallery: _DeviceVectors) -> Tensor:
+def _tie_copies(scores: Tensor, gallery: DeviceVectors) -> Tensor:
     """Give repeated gallery vectors the scores of their originals."""
     if len(gallery.copies):
         scores[:, gallery.copies] = scores[:, gallery.originals]
     return scores
 
 
-def _choice_scores(images: NDArray[np.float32], captions: NDArray[np.float32], task: ChoiceTask) -> NDArray[np.float32]:
+def pair_scores(
+    images: VectorRows, captions: VectorRows, pairs: NDArray[np.int64], *, device: str, memory_bytes: int
+) -> NDArray[np.float32]:
+    """Scores of some pairs, bit for bit those of the products of windows.
+
+    Args:
+        images: As for :func:`score_dense`.
+        captions: As for :func:`score_dense`.
+        pairs: Ords of a caption and an image, shape ``(n, 2)``, sorted by caption.
+        device: Any torch device.
+        memory_bytes: For the vectors that are read at once.
+    """
+    scores = np.empty(len(pairs), np.float32)
+    step = max(_LEAST, memory_bytes // (8 * images.shape[1]))
+    for start in range(0, len(pairs), step):
+        some = pairs[start : start + step]
+        (caption_ords, row), (image_ords, column) = (np.unique(ords, return_inverse=True) for ords in some.T)
+        rows, items = (torch.from_numpy(v).to(device) for v in (captions[caption_ords], images[image_ords]))
+        for low, high in itertools.pairwise([*range(0, len(rows), ALIGNED), len(rows)]):
+            within = slice(*np.searchsorted(row, (low, high)))
+            wanted, at = np.unique(column[within], return_inverse=True)
+            padded = torch.nn.functional.pad(rows[low:high], (0, 0, 0, ALIGNED - (high - low)))
+            chosen = np.resize(wanted, max(ALIGNED, len(wanted)))
+            products = padded @ items[torch.from_numpy(chosen).to(device)].T
+            scores[start + within.start : start + within.stop] = products.cpu().numpy()[row[within] - low, at]
+    return scores
+
+
+def _choice_scores(images: VectorRows, captions: VectorRows, task: ChoiceTask) -> NDArray[np.float32]:
     """Scores of small sets, shape ``(n_sets, captions * images)``; summed in float64, rounded once to float32."""
     columns = []
-    for caption in task.captions.T:
+    for caption in np.maximum(task.captions, 0).T:
         for image in task.images.T:
             pairs = captions[caption].astype(np.float64), images[image].astype(np.float64)
             columns.append(np.einsum("nd,nd->n", *pairs))

@@ -42,8 +42,8 @@ def evaluate(
         captions: Likewise; for a corpus in several languages also :class:`CaptionParts`, so that one part is in
             memory at a time.
         device: Any torch device.
-        memory_bytes: What scoring may allocate beyond the embeddings; None: 1 GiB, for single vectors on a CUDA
-            device a quarter of its free memory.
+        memory_bytes: For vectors and scores together (of captions of several vectors: beyond them); None: 2 GiB, for
+            single vectors on a CUDA device a quarter of its free memory.
         advance: Gets the shares of the work as they are done, in this thread; together at most 1.
 
     Returns:

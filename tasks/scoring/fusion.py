@@ -26,7 +26,7 @@ def scores_per_token(images: Blocks, captions: Ragged, *, n_images: int) -> Iter
     """A multi-vector encoder's scores for a weighted sum, divided by the caption's tokens: as large as cosines."""
     with full_float32():
         table = maxsim_scores(images, captions, n_images=n_images, device="cpu", memory_bytes=DEFAULT_MEMORY_BYTES)
-    for start, scores in rows_of_table(table, DEFAULT_MEMORY_BYTES):
+    for start, scores, _ in rows_of_table(table, DEFAULT_MEMORY_BYTES):
         counts = captions.counts[start : start + len(scores), None]
         yield ScoreRows(start, scores / torch.from_numpy(counts.astype(np.float32)))
 
@@ -60,7 +60,7 @@ def weighted_sum(
     table = score_table(shape, memory_bytes // 2)
     table[:] = 0
     for member, weight in zip(members, weights, strict=True):
-        for start, scores in member:
+        for start, scores, _ in member:
             table[start : start + len(scores)] += np.float32(weight) * scores.cpu().numpy()
     return retrieval_outcomes(rows_of_table(table, memory_bytes), [task], top=top)[task.protocol.id]
 

@@ -54,7 +54,7 @@ def score_blocks(
         rows_of_scores = maxsim_score_rows(images, captions, task, device=device, memory_bytes=memory_bytes)
     else:
         raise TypeError("images and captions must both be matrices (single), or both functions that yield blocks")
-    for start, scores in rows_of_scores:
+    for start, scores, _ in rows_of_scores:
         table = scores.cpu().numpy()
         inside = np.flatnonzero((task.queries >= start) & (task.queries < start + len(table)))
         for number in np.unique(task.gallery_of[inside]):

@@ -96,7 +96,7 @@ def maxsim_pairs(images: Blocks, captions: Ragged, *, device: str = "cpu") -> Se
         rows, places = np.unravel_index(order, item_ords.shape)
         ends = np.searchsorted(item_ords[rows, places], np.arange(int(item_ords.max()) + 2))
         with torch.inference_mode():
-            for block in checked(images(), "image", captions.values.shape[1], expected=len(ends) - 1):
+            for block in checked(images(), "image", captions.values.shape[1], ords=range(len(ends) - 1)):
                 for image, vectors in zip(block.ords, block, strict=True):
                     chosen = slice(ends[image], ends[image + 1])
                     some = captions.take(query_ords[rows[chosen]])

@@ -110,7 +110,7 @@ def _run(corpus: Corpus, images: NDArray[np.float32], captions: NDArray[np.float
     pages, queries = texts(corpus.images["id"]), texts(corpus.captions["id"])
     return {
         queries[start + row]: dict(zip(pages, scores, strict=True))
-        for start, block in dense_score_rows(images, captions, task)
+        for start, block, _ in dense_score_rows(images, captions, task)
         for row, scores in enumerate(block.double().tolist())
     }
 

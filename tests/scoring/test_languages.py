@@ -21,7 +21,7 @@ from tasks.scoring.languages import CaptionParts
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.layout import layout_of
 from tasks.scoring.protocols.selection import protocols_of, select_protocols
-from tasks.scoring.tied_places import Places
+from tasks.scoring.ranks.tied_places import Places
 
 N, K, DIM = 60, 5, 16
 PARTS = (("en", "google"), ("en", "bing"), ("de", "google"), ("de", "bing"), ("fr", "google"))

@@ -30,10 +30,11 @@ class Items:
             self.vectors.append((v / np.linalg.norm(v, axis=1, keepdims=True)).astype(np.float16))
         self.window = window
 
-    def __call__(self) -> Iterator[Ragged]:
-        for start in range(0, len(self.vectors), self.window):
-            part = self.vectors[start : start + self.window]
-            yield Ragged.of(part, ords=np.arange(start, start + len(part)))
+    def __call__(self, ords: NDArray[np.int32] | None = None) -> Iterator[Ragged]:
+        wanted = np.arange(len(self.vectors)) if ords is None else ords
+        for start in range(0, len(wanted), self.window):
+            part = wanted[start : start + self.window]
+            yield Ragged.of([self.vectors[ord_] for ord_ in part], ords=part)
 
 
 def by_definition(captions: Items, images: Items) -> NDArray[np.float64]:

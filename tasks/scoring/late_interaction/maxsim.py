@@ -7,21 +7,25 @@ Zaharia 2020; ColPali, Faysse et al. 2024).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from store.ragged import Ragged
 from store.schema import TOP
 from tasks.encoders.device import full_float32
 from tasks.scoring.choices import choice_outcomes
-from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, check_ords
-from tasks.scoring.late_interaction.multivectors import Blocks, gather
-from tasks.scoring.late_interaction.products import image_as_query_scores, maxsim_scores
+from tasks.scoring.dense import DEFAULT_MEMORY_BYTES
+from tasks.scoring.device_vectors import check_ords
+from tasks.scoring.late_interaction.multivectors import Blocks, checked, gather
+from tasks.scoring.late_interaction.products import image_as_query_scores, maxsim_scores, pair_scores
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.orientations import orientation_of
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
-from tasks.scoring.ranks.accumulator import ScoreRows, retrieval_outcomes, rows_of_table
+from tasks.scoring.ranks.accumulator import ScoreRows, rows_of_table
+from tasks.scoring.ranks.both_ways import BothWays
 from tasks.scoring.threads import Advance, ignore
 
 
@@ -38,12 +42,13 @@ def score_maxsim(
     """Outcomes of every task, from multi-vectors in corpus order.
 
     Args:
-        images: Called for each pass over the images: blocks in corpus order, every ord once.
-        captions: The same for captions; these are held in memory.
+        images: Called for each pass over images: blocks in corpus order, every ord once; or of the ords that it is
+            called with.
+        captions: Called for all captions; these are held in memory.
         tasks: Of one corpus. The protocol of an ``i2t`` task names its orientation.
         device: Any torch device.
-        memory_bytes: What may be allocated beyond the captions' vectors; a score matrix that takes more than half of
-            it is kept in a temporary file.
+        memory_bytes: What may be allocated beyond the captions' vectors; half of it holds the scores of as many images
+            as fit.
         top: Length of the best lists.
         advance: Gets the shares of the scores as they are computed; together 1.
 
@@ -53,26 +58,106 @@ def score_maxsim(
     Raises:
         ValueError: A vector that is zero or not finite, different dimensions, or an item without vectors.
     """
+    if not tasks:
+        return {}
+    n_images = 1 + max(task.highest_ord("image") for task in tasks)
+    whole = range(n_images)
+    ranking = maxsim_part(
+        images, captions, tasks, whole, device=device, memory_bytes=memory_bytes, top=top, advance=advance
+    )
+    outcomes = ranking.outcomes() | choices_of(images, captions, tasks, device=device)
+    return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
+
+
+def maxsim_part(
+    images: Blocks,
+    captions: Blocks,
+    tasks: Sequence[ScoringTask],
+    part: range,
+    *,
+    device: str = "cpu",
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    top: int = TOP,
+    advance: Advance = ignore,
+) -> BothWays:
+    """What a part of the images contributes: they are searched by all captions, and search all captions.
+
+    Arguments as for :func:`score_maxsim`; ``part`` has the ords of the images.
+    """
     tokens = gather(captions(), "caption")
     check_ords(tasks, {"caption": len(tokens)})
-    by_image = [task for task in tasks if orientation_of(task.protocol) == "image-as-query"]
-    by_caption = [task for task in tasks if task not in by_image]
-    outcomes: dict[str, Outcomes] = {}
-    n_passes = bool(by_caption) + bool(by_image)
-    for part, score in ((by_caption, maxsim_scores), (by_image, image_as_query_scores)):
-        if part:
-            n_images = 1 + max(task.highest_ord("image") for task in part)
-            with full_float32():
+    ranking = BothWays(tasks, top=top)
+    at_once = max(1, memory_bytes // 2 // (4 * len(tokens)))
+    whole = len(part) <= at_once and len(part) == 1 + max(task.highest_ord("image") for task in tasks)
+    with full_float32():
+        if not whole:  # captions are all at hand: only what captions search has items outside of a window
+            ranking.know(_scores_of_pairs(images, tokens, ranking.pairs(range(0)), device))
+        by_image = ranking.accumulators.get("image-as-query")
+        of_tokens = {way: each for way, each in ranking.accumulators.items() if each is not by_image}
+        scorers = [(maxsim_scores, of_tokens)] if of_tokens else []
+        scorers += [(image_as_query_scores, {"image-as-query": by_image})] if by_image else []
+        for start in range(part.start, part.stop, at_once):
+            window = range(start, min(part.stop, start + at_once))
+            for score, accumulators in scorers:
+                share = len(window) / len(part) / len(scorers)
                 scores = score(
-                    images,
+                    images if whole else partial(images, np.arange(window.start, window.stop, dtype=np.int32)),
                     tokens,
-                    n_images=n_images,
+                    n_images=len(window),
+                    first=window.start,
                     device=device,
                     memory_bytes=memory_bytes,
-                    advance=lambda share: advance(share / n_passes),
+                    advance=partial(_part_done, advance, share),
                 )
-            outcomes |= outcomes_of_scores(scores, tokens, part, memory_bytes=memory_bytes, top=top)
-    return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
+                for way, accumulator in accumulators.items():
+                    divisors = tokens.counts.astype(np.float32) if way == "transposed-per-token" else None
+                    by_rows = way == "t2i"
+                    for rows in rows_of_table(
+                        scores if by_rows else scores.T,
+                        memory_bytes,
+                        divisors,
+                        queries_from=0 if by_rows else start,
+                        items_from=start if by_rows else 0,
+                    ):
+                        accumulator.add(rows)
+    return ranking
+
+
+def choices_of(
+    images: Blocks, captions: Blocks, tasks: Sequence[ScoringTask], *, device: str = "cpu"
+) -> dict[str, Outcomes]:
+    """Outcomes of the tasks that choose within small sets; only the pairs of the sets are scored."""
+    chosen = [task for task in tasks if isinstance(task, ChoiceTask)]
+    if not chosen:
+        return {}
+    tokens = gather(captions(), "caption")
+    check_ords(chosen, {"caption": len(tokens)})
+    outcomes = {}
+    for task in chosen:
+        shape = (len(task.queries), task.captions.shape[1], task.images.shape[1])
+        of_sets = (np.maximum(task.captions, 0)[:, :, None], task.images[:, None, :])
+        caption_ords, image_ords = (np.broadcast_to(ords, shape).ravel().astype(np.int64) for ords in of_sets)
+        pairs, back = np.unique((caption_ords << 32) | image_ords, return_inverse=True)
+        with full_float32():
+            found = _scores_of_pairs(images, tokens, np.stack([pairs >> 32, pairs & 0xFFFFFFFF], axis=1), device)
+        outcomes[task.protocol.id] = choice_outcomes(task, found[back].reshape(len(task.queries), -1))
+    return outcomes
+
+
+def _scores_of_pairs(images: Blocks, captions: Ragged, pairs: NDArray[np.int64], device: str) -> NDArray[np.float32]:
+    """Scores of captions and images, shape ``(n, 2)``, bit for bit those of :func:`maxsim_scores`."""
+    scores = np.empty(len(pairs), np.float32)
+    order = np.argsort(pairs[:, 1], kind="stable")
+    wanted, starts = np.unique(pairs[order, 1], return_index=True)
+    ends = [*starts[1:], len(order)]
+    if len(wanted):
+        blocks = checked(images(wanted.astype(np.int32)), "image", captions.values.shape[1], ords=wanted)
+        with torch.inference_mode():
+            vectors = (image for block in blocks for image in block)
+            for image, start, end in zip(vectors, starts, ends, strict=True):
+                chosen = order[start:end]
+                scores[chosen] = pair_scores(captions.take(pairs[chosen, 0]), image, device)
+    return scores
 
 
 def maxsim_score_rows(
@@ -96,30 +181,5 @@ def maxsim_score_rows(
     return rows_of_table(table, memory_bytes, divisors)
 
 
-def outcomes_of_scores(
-    scores: NDArray[np.float32], captions: Ragged, tasks: Sequence[ScoringTask], *, memory_bytes: int, top: int
-) -> dict[str, Outcomes]:
-    """Outcomes of tasks that read the same scores: by row, by column, or by column and divided by caption tokens.
-
-    ``scores`` are float32, shape ``(n_captions, n_images)``; ``memory_bytes`` bounds the rows that are ranked at once.
-    """
-    to_images: list[RetrievalTask] = []
-    to_captions: list[RetrievalTask] = []
-    per_token: list[RetrievalTask] = []
-    outcomes: dict[str, Outcomes] = {}
-    for task in tasks:
-        if isinstance(task, ChoiceTask):
-            sets = scores[task.captions[:, :, None], task.images[:, None, :]]
-            outcomes[task.protocol.id] = choice_outcomes(task, sets.reshape(len(sets), -1))
-        elif task.protocol.direction == "t2i":
-            to_images.append(task)
-        else:
-            (per_token if orientation_of(task.protocol) == "transposed-per-token" else to_captions).append(task)
-    for part, table, divisors in (
-        (to_images, scores, None),
-        (to_captions, scores.T, None),
-        (per_token, scores.T, captions.counts.astype(np.float32)),
-    ):
-        if part:
-            outcomes |= retrieval_outcomes(rows_of_table(table, memory_bytes, divisors), part, top=top)
-    return outcomes
+def _part_done(advance: Advance, share: float, done: float) -> None:
+    advance(done * share)

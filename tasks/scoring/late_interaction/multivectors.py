@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from store.ragged import Ragged
 
-# each call yields the blocks of one modality from the first item on, in corpus order
-Blocks: TypeAlias = Callable[[], Iterable[Ragged]]
+# a call yields the blocks of one modality in corpus order: of all items, or of the ords that it gets
+Blocks: TypeAlias = Callable[..., Iterable[Ragged]]
 
 _CHECKED = 1 << 12  # vectors at a time, which stay in a core's caches
 
@@ -27,18 +27,24 @@ def gather(blocks: Iterable[Ragged], modality: str) -> Ragged:
 
 
 def checked(
-    blocks: Iterable[Ragged], modality: str, dim: int | None = None, *, expected: int | None = None
+    blocks: Iterable[Ragged],
+    modality: str,
+    dim: int | None = None,
+    *,
+    ords: Sequence[int] | range | NDArray[np.integer] | None = None,
 ) -> Iterator[Ragged]:
-    """The blocks, in corpus order, after a check that they can be scored; items beyond ``expected`` are left out.
+    """The blocks, in corpus order, after a check that they can be scored.
+
+    ``ords`` are those that are needed, ascending: later ones are left out; by default 0, 1, 2 … as far as they come.
 
     Raises:
         ValueError: There are fewer, an item is missing, a vector is zero or not finite, or has not ``dim`` components.
     """
-    start = 0
+    start, expected = 0, None if ords is None else len(ords)
     for block in blocks:
         if expected is not None and start >= expected:
             break
-        _check(block, modality, start)
+        _check(block, modality, range(start, start + len(block)) if ords is None else ords[start : start + len(block)])
         if dim is not None and block.values.shape[1] != dim:
             raise ValueError(
                 f"{modality} vectors have {block.values.shape[1]} dimensions, caption vectors {dim}: "
@@ -48,23 +54,23 @@ def checked(
         start += len(block)
     if not start:
         raise ValueError(f"there are no {modality} vectors; run `capim embed` first")
-    if expected is not None and start < expected:
+    if ords is not None and start < len(ords):
         raise ValueError(
-            f"the corpus has {modality} {expected - 1}, but there are embeddings of {start}; run `capim embed` first"
+            f"the corpus has {modality} {ords[-1]}, but there are embeddings of {start}; run `capim embed` first"
         )
 
 
-def _check(block: Ragged, modality: str, start: int) -> None:
-    gap = np.flatnonzero(block.ords != np.arange(start, start + len(block)))
+def _check(block: Ragged, modality: str, ords: Sequence[int] | range | NDArray[np.integer]) -> None:
+    gap = np.flatnonzero(block.ords[: len(ords)] != np.asarray(ords))
     empty = np.flatnonzero(block.counts < 1)
     if gap.size or empty.size:
-        item = start + int((gap if gap.size else empty)[0])
+        item = int(ords[int((gap if gap.size else empty)[0])])
         raise ValueError(f"{modality} {item} has no vectors; run `capim embed` to complete the corpus")
     squares = np.concatenate([_squares(block.values[i : i + _CHECKED]) for i in range(0, len(block.values), _CHECKED)])
     for fault, rows in (("not finite", ~np.isfinite(squares)), ("zero", squares == 0)):
         if rows.any():
-            item = int(np.searchsorted(block.offsets, np.argmax(rows), side="right")) - 1
-            raise ValueError(f"{int(rows.sum())} {modality} vectors are {fault}, first in {modality} {start + item}")
+            item = int(block.ords[int(np.searchsorted(block.offsets, np.argmax(rows), side="right")) - 1])
+            raise ValueError(f"{int(rows.sum())} {modality} vectors are {fault}, first in {modality} {item}")
 
 
 def _squares(vectors: NDArray[np.floating]) -> NDArray[np.float32]:

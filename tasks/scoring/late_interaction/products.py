@@ -31,19 +31,27 @@ _DEVICE_SHARE = 64  # of a CUDA device's free memory that a product takes, betwe
 
 
 def maxsim_scores(
-    images: Blocks, captions: Ragged, *, n_images: int, device: str, memory_bytes: int, advance: Advance = ignore
+    images: Blocks,
+    captions: Ragged,
+    *,
+    n_images: int,
+    device: str,
+    memory_bytes: int,
+    first: int = 0,
+    advance: Advance = ignore,
 ) -> NDArray[np.float32]:
     """Sum over a caption's tokens of the best patch of the image, shape ``(n_captions, n_images)``.
 
-    The captions are float32. Scores that take more than half of ``memory_bytes`` are kept in a temporary file.
-    ``advance`` gets the share of every few images; together 1.
+    The captions are float32; ``first`` is the ord of the first image. Scores that take more than half of
+    ``memory_bytes`` are kept in a temporary file. ``advance`` gets the share of every few images; together 1.
     """
     sums = _TokenSums(captions, device)
 
     def score(patches: Tensor) -> NDArray[np.float32]:
         return sums.of_images(patches)
 
-    return _score_images(score, images, captions, n_images, device, memory_bytes, advance)
+    part = range(first, first + n_images)
+    return _score_images(score, images, captions, part, device, memory_bytes, advance)
 
 
 def pair_scores(captions: Ragged, image: NDArray[np.floating], device: str) -> NDArray[np.float32]:
@@ -76,7 +84,14 @@ def token_similarities(
 
 
 def image_as_query_scores(
-    images: Blocks, captions: Ragged, *, n_images: int, device: str, memory_bytes: int, advance: Advance = ignore
+    images: Blocks,
+    captions: Ragged,
+    *,
+    n_images: int,
+    device: str,
+    memory_bytes: int,
+    first: int = 0,
+    advance: Advance = ignore,
 ) -> NDArray[np.float32]:
     """Sum over an image's patches of the best token of the caption; arguments as for :func:`maxsim_scores`."""
     patches_at_once = _PATCHES_AT_ONCE if device == "cpu" else _DEVICE_PATCHES
@@ -87,16 +102,16 @@ def image_as_query_scores(
         # captions is then one elementwise maximum
         of_length = np.flatnonzero(captions.counts == length)
         at_once = _CAPTIONS_AT_ONCE if device == "cpu" else max(1, at_device // int(length))
-        for first in range(0, len(of_length), at_once):
-            group = of_length[first : first + at_once]
+        for begin in range(0, len(of_length), at_once):
+            group = of_length[begin : begin + at_once]
             vectors = captions.take(group).values.reshape(len(group), length, -1).swapaxes(0, 1)
             tokens = _padded(torch.from_numpy(vectors.reshape(len(group) * length, -1)).to(device))
             groups.append((torch.from_numpy(group).to(device), int(length), tokens.T.contiguous()))
 
     def score(patches: Tensor) -> NDArray[np.float32]:
         sums = torch.zeros((len(patches), len(captions)), device=device)
-        for first in range(0, patches.shape[1], patches_at_once):
-            part = patches[:, first : first + patches_at_once]
+        for begin in range(0, patches.shape[1], patches_at_once):
+            part = patches[:, begin : begin + patches_at_once]
             rows, n_rows = _padded(part.flatten(0, 1)), part.shape[0] * part.shape[1]
             for group, length, tokens in groups:
                 products = (rows @ tokens)[:n_rows, : length * len(group)]
@@ -105,7 +120,8 @@ def image_as_query_scores(
         found: NDArray[np.float32] = sums.cpu().numpy()
         return found
 
-    return _score_images(score, images, captions, n_images, device, memory_bytes, advance, repeat=False)
+    part = range(first, first + n_images)
+    return _score_images(score, images, captions, part, device, memory_bytes, advance, repeat=False)
 
 
 def score_table(shape: tuple[int, int], memory_bytes: int) -> NDArray[np.float32]:
@@ -120,23 +136,23 @@ def _score_images(
     score: Callable[[Tensor], NDArray[np.float32]],
     images: Blocks,
     captions: Ragged,
-    n_images: int,
+    part: range,
     device: str,
     memory_bytes: int,
     advance: Advance,
     *,
     repeat: bool = True,
 ) -> NDArray[np.float32]:
-    """A column per image from ``score``, which gets the patches of images that have equally many.
+    """A column per image of a part (ords) from ``score``, which gets the patches of images that have equally many.
 
     ``score`` maps shape ``(k, n_patches, dim)`` to scores with all captions, shape ``(k, n_captions)``. ``repeat``:
     whether patches may be repeated up to 16.
     """
-    table = score_table((len(captions), n_images), memory_bytes // 2)
+    table = score_table((len(captions), len(part)), memory_bytes // 2)
     most_vectors = _PATCHES_AT_ONCE if device == "cpu" else _DEVICE_PATCHES
 
     def groups() -> Iterator[tuple[Ragged, list[int]]]:
-        for block in checked(images(), "image", captions.values.shape[1], expected=n_images):
+        for block in checked(images(), "image", captions.values.shape[1], ords=part):
             for items in groups_of_equal_count(block, most_vectors=most_vectors):
                 yield block, items
 
@@ -146,8 +162,8 @@ def _score_images(
 
     with one_thread_each(device) as each:
         for ords, columns in each(score_group, groups()):
-            table[:, ords] = columns.T
-            advance(len(ords) / n_images)
+            table[:, ords - part.start] = columns.T
+            advance(len(ords) / len(part))
     return table
 
 

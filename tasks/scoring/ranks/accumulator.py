@@ -1,4 +1,7 @@
-"""Rows of the score matrix in, outcomes out: all tasks of one direction are answered from the same rows.
+"""Blocks of the score matrix in, outcomes out: all tasks of one direction are answered from the same blocks.
+
+A block holds some queries and a window of the items. Ranks are counts, which add up over windows, and best lists merge:
+the outcomes are the same however the matrix was cut, in whatever order its blocks come, and in how many processes.
 
 A gallery that is a run of items is a view of the rows. Of other galleries (captions of one ordinal, all but the sixth)
 the best items are nearly always among the best few hundred of all items, which are selected once for all galleries;
@@ -7,8 +10,7 @@ where they are not, the columns of the gallery are gathered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,30 +22,51 @@ from store.ragged import positions_within
 from store.schema import TOP
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.scoring.ranks.ranking import RelevantScores, ranks_of, relevant_scores, unjudged_share
-from tasks.scoring.ranks.top_k import TopK, top_k
+from tasks.scoring.ranks.galleries import Gallery, Queries, galleries_of
+from tasks.scoring.ranks.ranking import RelevantScores, competitors, ranks_of, unjudged_share
+from tasks.scoring.ranks.top_k import TopK, merged, top_k
 
-_LARGE_GALLERY = 12  # times the length of a list: the best of a smaller gallery are too rarely among the best of all
 _SURPLUS = 1.5  # times as many of all items as would hold the list if the gallery were spread evenly
 _ROWS_BYTES = 1 << 24
 BUDGET_SHARE = 32  # rows of scores and what ranking them allocates stay below the memory budget by this factor
 
 
 class ScoreRows(NamedTuple):
-    """Scores of the queries ``start``, ``start + 1`` … (ords) with every item, float32, shape ``(n_rows, n_items)``."""
+    """Scores of the queries ``start``, ``start + 1`` … with the items ``first``, ``first + 1`` … (ords), float32."""
 
     start: int
     scores: Tensor
+    first: int = 0
+
+
+class PartOutcomes(NamedTuple):
+    """What some windows of the items add to the outcomes of one task; arrays as in :class:`_TaskColumns`."""
+
+    scores: NDArray[np.float32]  # of every relevant item; NaN where it is in another part
+    n_above: NDArray[np.int64]
+    n_tied: NDArray[np.int64]
+    top_ords: NDArray[np.int32]
+    top_scores: NDArray[np.float32]
 
 
 def rows_of_table(
-    table: NDArray[np.float32], memory_bytes: int, divisors: NDArray[np.float32] | None = None
+    table: NDArray[np.float32],
+    memory_bytes: int,
+    divisors: NDArray[np.float32] | None = None,
+    *,
+    queries_from: int = 0,
+    items_from: int = 0,
 ) -> Iterator[ScoreRows]:
-    """A score table, a few rows at a time; every column is divided by its divisor, if there are any."""
+    """A score table, a few rows at a time; every column is divided by its divisor, if there are any.
+
+    ``queries_from`` and ``items_from`` are the ords of its first row and column.
+    """
     step = max(1, min(memory_bytes // BUDGET_SHARE, _ROWS_BYTES) // (4 * table.shape[1]))
     for start in range(0, len(table), step):
         part = np.ascontiguousarray(table[start : start + step])
-        yield ScoreRows(start, torch.from_numpy(part if divisors is None else part / divisors))
+        yield ScoreRows(
+            queries_from + start, torch.from_numpy(part if divisors is None else part / divisors), items_from
+        )
 
 
 def retrieval_outcomes(
@@ -60,119 +83,126 @@ def retrieval_outcomes(
 
 
 class OutcomeAccumulator:
-    """Fills in the outcomes of all tasks of one direction, a few rows of scores at a time.
+    """Fills in the outcomes of all tasks of one direction, a block of scores at a time.
 
-    Rows may come in any order, and from several threads at once; every query comes once.
+    Blocks may come in any order; blocks of different queries from several threads at once. Every pair of a query and an
+    item comes once.
     """
 
-    def __init__(self, tasks: Sequence[RetrievalTask], *, top: int = TOP) -> None:
+    def __init__(
+        self, tasks: Sequence[RetrievalTask], *, top: int = TOP, known: Mapping[str, NDArray[np.float32]] | None = None
+    ) -> None:
+        """``known``: protocol id -> the scores of the task's relevant items, if no block holds all items."""
         self._top = top
-        self._columns = [_TaskColumns(task, top) for task in tasks]
-        self._galleries = _galleries_of(tasks)
+        self._columns = [_TaskColumns(task, top, known) for task in tasks]
+        self._galleries = galleries_of(tasks)
+        self._window: tuple[tuple[int, int], list[Gallery]] = ((0, 0), [])
 
     def add(self, rows: ScoreRows) -> None:
         """Fill in the outcomes of these rows' queries; the scores may be overwritten afterwards."""
-        stop = rows.start + len(rows.scores)
-        searched = [(g, queries) for g in self._galleries if (queries := g.queries_between(rows.start, stop))]
+        stop, n_items = rows.start + len(rows.scores), rows.scores.shape[1]
+        galleries = self._within(rows.first, rows.first + n_items)
+        searched = [(g, queries) for g in galleries if (queries := g.queries_between(rows.start, stop))]
         best_of_all = _best_of_all(rows.scores, [gallery for gallery, _ in searched], self._top)
         for gallery, queries in searched:
             wanted = _rows_to_search(np.concatenate([part.ords for part in queries]).astype(np.int64) - rows.start)
-            self._fill(rows.start, _search(rows.scores, wanted, gallery, best_of_all, self._top), queries)
+            self._fill(rows, _search(rows.scores, wanted, gallery, best_of_all, self._top), queries)
+
+    def has_queries(self, start: int, stop: int) -> bool:
+        """Whether any task has a query with an ord in ``[start, stop)``."""
+        return any(gallery.queries_between(start, stop) for gallery in self._galleries)
+
+    def part(self) -> dict[str, PartOutcomes]:
+        """Protocol id -> what the blocks that were added so far contribute."""
+        return {columns.task.protocol.id: columns.part() for columns in self._columns}
+
+    def merge(self, part: Mapping[str, PartOutcomes]) -> None:
+        """Add what another accumulator of the same tasks got from other blocks."""
+        for columns in self._columns:
+            columns.merge(part[columns.task.protocol.id])
 
     def outcomes(self) -> dict[str, Outcomes]:
-        """Protocol id -> outcomes, in the order of the tasks, once every query was added."""
+        """Protocol id -> outcomes, in the order of the tasks, once every pair was added."""
         return {columns.task.protocol.id: columns.outcomes() for columns in self._columns}
 
-    def _fill(self, start: int, searched: _Searched, queries: Sequence[_Queries]) -> None:
+    def _within(self, first: int, stop: int) -> list[Gallery]:
+        """The parts of all galleries in a window of the items, with ords counted from its start; kept for the next."""
+        window, galleries = self._window
+        if window != (first, stop):
+            galleries = [part for gallery in self._galleries if len((part := gallery.within(first, stop)).items)]
+            self._window = ((first, stop), galleries)
+        return galleries
+
+    def _fill(self, rows: ScoreRows, searched: _Searched, queries: Sequence[Queries]) -> None:
         """The columns of all tasks of which queries searched this gallery."""
-        n_items = searched.scores.shape[1]
-        best_ords = searched.best.positions + searched.first
-        pairs, entries = [], []
+        first, n_items = rows.first + searched.first, searched.scores.shape[1]
+        best = TopK(searched.best.scores, searched.best.positions + first)
+        pairs, entries, known = [], [], []
         for part in queries:
             columns = self._columns[part.task]
-            at = np.searchsorted(searched.rows, part.ords - start)
-            columns.top_ords[part.rows, : best_ords.shape[1]] = best_ords[at]
-            columns.top_scores[part.rows, : best_ords.shape[1]] = searched.best.scores[at]
+            at = np.searchsorted(searched.rows, part.ords - rows.start)
+            columns.add_lists(part.rows, best.of(at))
             query, entry = columns.relevant_of(part.rows)
-            pairs.append(at[query] * n_items + columns.task.relevant[entry] - searched.first)
+            pairs.append((at[query] << 32) | columns.task.relevant[entry])
             entries.append(entry)
+            known.append(columns.known[entry])
         # protocols share most of their relevant pairs: each pair is looked up once
         distinct, back = np.unique(np.concatenate(pairs), return_inverse=True)
-        relevant = relevant_scores(
-            searched.scores, *np.divmod(distinct, n_items), searched.longest, members=searched.members
-        )
+        row, column = distinct >> 32, (distinct & 0xFFFFFFFF) - first
+        inside = (column >= 0) & (column < n_items)
+        own = np.empty(len(distinct), np.float32)
+        if not inside.all():
+            own[back] = np.concatenate(known)
+        own[inside] = _looked_up(searched.scores, row[inside], column[inside])
+        relevant = competitors(searched.scores, row, own, searched.longest, searched.members)
         ends = np.cumsum([len(entry) for entry in entries])
         for part, entry, chosen in zip(queries, entries, np.split(back, ends[:-1]), strict=True):
-            target = self._columns[part.task].relevant
-            target.scores[entry], target.n_above[entry], target.n_tied[entry] = relevant.take(chosen)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Queries:
-    """The queries of one task that search one gallery, ordered by ord."""
-
-    task: int  # position among the tasks
-    rows: NDArray[np.int64]  # positions among the queries of the task
-    ords: NDArray[np.int32]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Gallery:
-    """One gallery and all queries that search it."""
-
-    items: NDArray[np.int32]
-    queries: tuple[_Queries, ...]
-
-    @property
-    def is_run(self) -> bool:
-        """Whether the gallery is a run of items without gaps."""
-        return bool(self.items[-1] - self.items[0] + 1 == len(self.items))
-
-    def is_large(self, top: int) -> bool:
-        """Whether its best items are usually among the best of all."""
-        return len(self.items) >= _LARGE_GALLERY * top
-
-    def members(self, n_items: int) -> NDArray[np.bool_]:
-        """Which items are in the gallery, shape ``(n_items,)``."""
-        members = np.zeros(n_items, dtype=np.bool_)
-        members[self.items] = True
-        return members
-
-    def queries_between(self, start: int, stop: int) -> list[_Queries]:
-        """The queries with ords in ``[start, stop)``, per task; tasks without any are left out."""
-        found = []
-        for queries in self.queries:
-            part = slice(*np.searchsorted(queries.ords, (start, stop)))
-            if part.start < part.stop:
-                found.append(_Queries(task=queries.task, rows=queries.rows[part], ords=queries.ords[part]))
-        return found
-
-
-def _galleries_of(tasks: Sequence[RetrievalTask]) -> list[_Gallery]:
-    """Every gallery with its queries; equal galleries of different tasks are one."""
-    found: dict[bytes, tuple[NDArray[np.int32], list[_Queries]]] = {}
-    for number, task in enumerate(tasks):
-        for index, items in enumerate(task.galleries):
-            rows = np.flatnonzero(task.gallery_of == index)
-            rows = rows[np.argsort(task.queries[rows], kind="stable")]
-            queries = _Queries(task=number, rows=rows, ords=task.queries[rows])
-            found.setdefault(items.tobytes(), (items, []))[1].append(queries)
-    return [_Gallery(items=items, queries=tuple(queries)) for items, queries in found.values()]
+            self._columns[part.task].add_counts(entry, relevant.take(chosen), inside[chosen])
 
 
 class _TaskColumns:
     """The outcome columns of one task while they fill up."""
 
-    def __init__(self, task: RetrievalTask, top: int) -> None:
+    def __init__(self, task: RetrievalTask, top: int, known: Mapping[str, NDArray[np.float32]] | None) -> None:
         n, n_relevant = len(task.queries), len(task.relevant)
         self.task = task
         self.sizes = np.array([len(gallery) for gallery in task.galleries], dtype=np.int32)
         width = min(top, int(self.sizes.max()))
+        self.known = np.full(n_relevant, np.nan, np.float32) if known is None else known[task.protocol.id]
         self.top_ords = np.full((n, width), -1, dtype=np.int32)
         self.top_scores = np.full((n, width), np.nan, dtype=np.float32)
         self.relevant = RelevantScores(
-            np.empty(n_relevant, np.float32), np.empty(n_relevant, np.int64), np.empty(n_relevant, np.int64)
+            np.full(n_relevant, np.nan, np.float32), np.zeros(n_relevant, np.int64), np.zeros(n_relevant, np.int64)
         )
+
+    def add_lists(self, rows: NDArray[np.int64], best: TopK) -> None:
+        """Merge the best items of another window into the lists of some queries."""
+        width = self.top_ords.shape[1]
+        if (self.top_ords[rows, 0] >= 0).any():
+            earlier = TopK(self.top_scores[rows], self.top_ords[rows].astype(np.int64))
+            best = merged([earlier, best], width)
+        n = min(width, best.scores.shape[1])
+        self.top_scores[rows, :n], self.top_ords[rows, :n] = best.scores[:, :n], best.positions[:, :n]
+
+    def add_counts(self, entries: NDArray[np.int64], found: RelevantScores, inside: NDArray[np.bool_]) -> None:
+        """Add the items of a window above and tied; ``inside``: which relevant items are in the window themselves."""
+        if np.isnan(found.scores).any():
+            raise ValueError(f"{self.task.protocol.id!r}: scores of relevant items outside the window are needed first")
+        self.relevant.scores[entries[inside]] = found.scores[inside]
+        self.relevant.n_above[entries] += found.n_above
+        self.relevant.n_tied[entries] += found.n_tied
+
+    def part(self) -> PartOutcomes:
+        """What was added so far."""
+        return PartOutcomes(*self.relevant, top_ords=self.top_ords, top_scores=self.top_scores)
+
+    def merge(self, part: PartOutcomes) -> None:
+        """Add the windows of another part."""
+        self.add_lists(np.arange(len(part.top_ords)), TopK(part.top_scores, part.top_ords.astype(np.int64)))
+        found = RelevantScores(part.scores, part.n_above, part.n_tied)
+        np.copyto(self.relevant.scores, found.scores, where=~np.isnan(found.scores))
+        self.relevant.n_above[:] += found.n_above
+        self.relevant.n_tied[:] += found.n_tied
 
     def relevant_of(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Each relevant item of some queries: its query, as a position in ``rows``, and its entry of ``relevant``."""
@@ -181,8 +211,14 @@ class _TaskColumns:
         return query, self.task.offsets[rows][query] + positions_within(counts)
 
     def outcomes(self) -> Outcomes:
-        """The finished columns."""
+        """The finished columns.
+
+        Raises:
+            ValueError: A window that holds a relevant item was not added.
+        """
         task = self.task
+        if np.isnan(self.relevant.scores).any():
+            raise ValueError(f"protocol {task.protocol.id!r}: a part of the gallery is missing")
         return Outcomes(
             protocol=task.protocol,
             query_ids=task.query_ids,
@@ -209,9 +245,13 @@ class _Searched(NamedTuple):
     longest: TopK  # the longest lists at hand, over the gallery or over all items, to count in
 
 
-def _search(
-    scores: Tensor, rows: NDArray[np.int64], gallery: _Gallery, best_of_all: TopK | None, top: int
-) -> _Searched:
+def _looked_up(scores: Tensor, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float32]:
+    pairs = torch.from_numpy(rows).to(scores.device), torch.from_numpy(columns).to(scores.device)
+    found: NDArray[np.float32] = scores[pairs].cpu().numpy()
+    return found
+
+
+def _search(scores: Tensor, rows: NDArray[np.int64], gallery: Gallery, best_of_all: TopK | None, top: int) -> _Searched:
     """The best items of one gallery for some rows of scores."""
     items = gallery.items
     if gallery.is_run:
@@ -236,7 +276,7 @@ def _search(
     return _Searched(own, 0, members, rows, best, longest)
 
 
-def _best_of_all(scores: Tensor, galleries: Sequence[_Gallery], top: int) -> TopK | None:
+def _best_of_all(scores: Tensor, galleries: Sequence[Gallery], top: int) -> TopK | None:
     """Best lists over all items, long enough for the large galleries that are no runs; None if there are none."""
     sizes = [len(gallery.items) for gallery in galleries if not gallery.is_run and gallery.is_large(top)]
     if not sizes:

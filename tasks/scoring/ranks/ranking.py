@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.scoring.ranks.tied_places import places_of
 from tasks.scoring.ranks.top_k import TopK, count_above_and_tied
-from tasks.scoring.tied_places import places_of
 
 _NEAR = 10  # items of a list whose share of unjudged ones is stored
 
@@ -31,27 +30,25 @@ class RelevantScores(NamedTuple):
         return RelevantScores(self.scores[entries], self.n_above[entries], self.n_tied[entries])
 
 
-def relevant_scores(
+def competitors(
     scores: Tensor,
     rows: NDArray[np.int64],
-    columns: NDArray[np.int64],
+    own: NDArray[np.float32],
     best: TopK,
     members: NDArray[np.bool_] | None = None,
 ) -> RelevantScores:
-    """Scores of given items for given queries, with the items above and tied, counted over the whole gallery.
+    """Given scores of some queries, with the items above and tied among those of a gallery that ``scores`` hold.
 
     An item that scores above the end of its query's best list is counted within the list; only the others cost a
     pass over the gallery.
 
     Args:
         scores: float32, shape ``(n_queries, n_items)``.
-        rows: int64, shape ``(n,)``: the query of each pair.
-        columns: int64, shape ``(n,)``: the item of each pair.
+        rows: int64, shape ``(n,)``: the query of each score.
+        own: float32, shape ``(n,)``.
         best: The best lists of all queries, over the gallery or over all items.
         members: Which items the gallery holds; all by default.
     """
-    pairs = torch.from_numpy(rows).to(scores.device), torch.from_numpy(columns).to(scores.device)
-    own = scores[pairs].cpu().numpy()
     lists = best.scores[rows]
     listed = True if members is None else members[best.positions[rows]]
     above = np.count_nonzero((lists > own[:, None]) & listed, axis=1)

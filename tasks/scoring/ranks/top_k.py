@@ -6,6 +6,7 @@ times the speed of torch's (float32, AVX-512). On other devices they are torch's
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -85,6 +86,22 @@ def top_k(scores: Tensor, k: int) -> TopK:
         table_of_keys = np.full((len(scores), counts.max()), _LAST)
         table_of_keys[rows, positions_within(counts)] = keys
     return _unpacked(np.sort(table_of_keys, axis=1)[:, : -k - 1 : -1])
+
+
+def merged(lists: Sequence[TopK], k: int) -> TopK:
+    """The ``k`` best items of several lists of the same queries that share no item; equal scores by position.
+
+    A position below 0 is beyond the end of a list, in what is given and in what is returned.
+
+    Examples:
+        >>> one, other = TopK(np.float32([[0.9, 0.5]]), np.array([[7, 8]])), TopK(np.float32([[0.5]]), np.array([[2]]))
+        >>> merged([one, other], 2).positions.tolist()
+        [[7, 2]]
+    """
+    keys = [np.where(each.positions < 0, _LAST, _keys(each.scores, each.positions)) for each in lists]
+    best = np.sort(np.concatenate(keys, axis=1), axis=1)[:, : -k - 1 : -1]
+    beyond, found = best == _LAST, _unpacked(best)
+    return TopK(np.where(beyond, np.float32(np.nan), found.scores), np.where(beyond, -1, found.positions))
 
 
 def _reached_by(table: NDArray[np.float32], k: int) -> NDArray[np.float32]:
