@@ -43,7 +43,7 @@ def render_html(report: Report) -> str:
     library = _script_text(charts.script()) if any(_charts(report)) else ""
     script = _script_text((TEMPLATES / "page.js").read_text("utf-8"))
     return (
-        _html()
+        html_templates()
         .get_template("report.html")
         .render(
             report=report,
@@ -169,9 +169,9 @@ def _picture(chart: Chart) -> Markup:
     )
 
 
-def environment(**options: Any) -> jinja2.Environment:
+def _environment(**options: Any) -> jinja2.Environment:
     """Our templates, with every text escaped; a misspelt name in a template is an error."""
-    templates = jinja2.Environment(
+    return jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -179,14 +179,15 @@ def environment(**options: Any) -> jinja2.Environment:
         lstrip_blocks=True,
         **options,
     )
-    templates.filters["markup"] = Markup
-    templates.filters["embedded_json"] = lambda text: Markup(text.replace("<", "\\u003c"))  # noqa: S704
-    return templates
 
 
 @cache
-def _html() -> jinja2.Environment:
-    return environment()
+def html_templates() -> jinja2.Environment:
+    """Templates of pages."""
+    templates = _environment()
+    templates.filters["markup"] = Markup
+    templates.filters["embedded_json"] = lambda text: Markup(text.replace("<", "\\u003c"))  # noqa: S704
+    return templates
 
 
 @cache
@@ -196,7 +197,7 @@ def _markdown() -> jinja2.Environment:
     def escaped(value: object) -> Markup:
         return value if isinstance(value, Markup) else Markup(escape_markdown(value))  # noqa: S704
 
-    templates = environment(finalize=escaped)
+    templates = _environment(finalize=escaped)
     templates.filters["picture"] = _picture
     templates.filters["figure_path"] = lambda name, kind: Markup(f"figures/{name}.{kind}")  # noqa: S704
     return templates

@@ -43,8 +43,9 @@ def serve(args: argparse.Namespace) -> None:
 
     store = open_store(args.workspace)
     token = secrets.token_urlsafe(24)
-    maps = None if "://" in store.uri else Path(store.uri).parent / "maps"
-    app = create_app(store, token=token, services=StoreServices(store, maps=maps))
+    workspace = None if "://" in store.uri else Path(store.uri).parent
+    services = StoreServices(store, maps=workspace and workspace / "maps")
+    app = create_app(store, token=token, services=services, judgements=workspace and workspace / "judgements.csv")
     with _listening(args.port) as listener:
         address = f"http://{HOST}:{listener.getsockname()[1]}/?token={token}"
         sys.stdout.write(f"{link(address, sys.stdout)}\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -9,7 +11,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from reports.app.pages import grid, queries, runs
+from reports.app.pages import compare, grid, match, queries, query, runs
 from reports.app.rendering import STATIC, View, media_type, rendered, style
 from reports.app.safety import MOST_BYTES, OnlyThisBrowser
 from reports.app.services import Services
@@ -18,18 +20,25 @@ from store import EmbeddingStore
 from store.errors import RequestError, WorkError, without_credentials
 
 
-def create_app(store: EmbeddingStore, *, token: str, services: Services) -> Starlette:
+def create_app(store: EmbeddingStore, *, token: str, services: Services, judgements: Path | None = None) -> Starlette:
     """The application over a store.
 
     Args:
         store: Read only.
         token: A request without it, in the address or in the cookie, is refused.
         services: Computations that reports may not import.
+        judgements: The user's file to which "also right" adds lines; None: there is no such button.
     """
     app = Starlette(
         routes=[
             Route("/", grid.page),
             Route("/queries", queries.page),
+            Route("/query/{id:path}", query.page),
+            Route("/judge", query.judge, methods=["POST"]),
+            Route("/compare", compare.page),
+            Route("/compare/points", compare.points),
+            Route("/match", match.page),
+            Route("/match.png", match.picture),
             Route("/runs", runs.page),
             Route("/picture/{sha}", _picture),
             Route("/style.css", _style),
@@ -39,7 +48,7 @@ def create_app(store: EmbeddingStore, *, token: str, services: Services) -> Star
         exception_handlers={RequestError: _wrong, WorkError: _failed, 404: _nowhere},
         max_body_size=MOST_BYTES,
     )
-    app.state.capim = State(store, services)
+    app.state.capim = State(store, services, judgements)
     return app
 
 

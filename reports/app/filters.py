@@ -7,7 +7,8 @@ first alone; a tie at the top is neither.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 from urllib.parse import urlencode
@@ -26,7 +27,7 @@ SORTS = {
 }
 """What a list can be sorted by. The gap is the rank of the first chosen encoder less that of the second."""
 SLICES = {"shows": "image shows", "type": "type of query", "tag": "tag", "ambiguous": "ambiguous miss"}
-_LISTS = {"encoders", "wrong", "right"}
+_LISTS = {"encoders", "wrong", "right", "ranks"}
 _NUMBERS = {"low", "high", "page"}
 
 _QUERY = "i.corpus_fingerprint = ? AND i.ord = o.query_ord"
@@ -48,6 +49,9 @@ _ITEMS = {
 """Direction -> text of a query, its language, and the table of queries (alias ``i``)."""
 
 
+_RANGE = re.compile(r"([^:]+):([1-9]\d{0,8})-([1-9]\d{0,8})")
+
+
 @dataclass(frozen=True, kw_only=True)
 class QueryFilter:
     """A choice of queries; its fields are the parameters of an address.
@@ -65,6 +69,7 @@ class QueryFilter:
             ``wrong``, else the first shown.
         low: Least rank of the best relevant item.
         high: Greatest rank of it.
+        ranks: Further ranges of ranks, such as ``tiny-clip:2-9``.
         sort: A key of ``SORTS``.
         page: From 1.
     """
@@ -80,6 +85,7 @@ class QueryFilter:
     of: str = ""
     low: int | None = None
     high: int | None = None
+    ranks: tuple[str, ...] = ()
     sort: str = ""
     page: int = 1
 
@@ -126,11 +132,7 @@ def read_filter(parameters: QueryParams, snapshot: Snapshot) -> tuple[QueryFilte
             given[each.name] = texts[-1]
     wanted = QueryFilter(**given)
     evaluated = snapshot.chosen(wanted.corpus, wanted.protocol)
-    known = list(evaluated.evaluations)
-    of = (wanted.of,) * bool(wanted.of)
-    named = {"encoders": wanted.encoders, "wrong": wanted.wrong, "right": wanted.right, "of": of}
-    for what, names in named.items():
-        faults += [unknown(f"{what}: encoder", name, known) for name in names if name not in known]
+    faults += _unknown_encoders(wanted, list(evaluated.evaluations))
     if wanted.sort not in SORTS:
         faults.append(unknown("sort", wanted.sort, [*filter(None, SORTS)]))
     kind, colon, _ = wanted.slice.partition(":")
@@ -139,6 +141,22 @@ def read_filter(parameters: QueryParams, snapshot: Snapshot) -> tuple[QueryFilte
     if faults:
         raise RequestError(faults)
     return replace(wanted, corpus=evaluated.corpus, protocol=evaluated.protocol), evaluated
+
+
+def _unknown_encoders(wanted: QueryFilter, known: Sequence[str]) -> list[str]:
+    """What is wrong with the names of encoders in a filter, and with its ranges of ranks."""
+    named = {"encoders": [*wanted.encoders], "wrong": [*wanted.wrong], "right": [*wanted.right], "ranks": list[str]()}
+    named["of"] = [wanted.of] if wanted.of else []
+    faults = []
+    for text in wanted.ranks:
+        found = _RANGE.fullmatch(text)
+        if found is None or int(found[3]) < int(found[2]):
+            faults.append(f"ranks={text}: expected an encoder with two ranks, such as {known[0]}:2-9")
+        else:
+            named["ranks"].append(found[1])
+    return faults + [
+        unknown(f"{what}: encoder", name, known) for what, names in named.items() for name in names if name not in known
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +174,14 @@ class _Clauses:
 def shown(wanted: QueryFilter, evaluated: Evaluated) -> list[str]:
     """The encoders whose ranks are shown: those that were chosen, in the order of the filter, else all."""
     chosen = wanted.encoders or tuple(evaluated.evaluations)
-    return list(dict.fromkeys([*wanted.wrong, *wanted.right, *([wanted.of] if wanted.of else []), *chosen]))
+    of = [wanted.of] if wanted.of else []
+    return list(dict.fromkeys([*wanted.wrong, *wanted.right, *of, *_with_ranges(wanted), *chosen]))
+
+
+def _with_ranges(wanted: QueryFilter) -> dict[str, tuple[int, int]]:
+    """Encoder to its range of ranks, of those of ``QueryFilter.ranks``."""
+    found = map(_RANGE.fullmatch, wanted.ranks)
+    return {each[1]: (int(each[2]), int(each[3])) for each in found if each is not None}
 
 
 def focus(wanted: QueryFilter, evaluated: Evaluated) -> str:
@@ -226,7 +251,7 @@ def some_of(wanted: QueryFilter, evaluated: Evaluated) -> Statement:
 
 def count_of(wanted: QueryFilter, evaluated: Evaluated) -> Statement:
     """How many queries a filter has: the same statement without the encoders that it says nothing of, counted."""
-    named = tuple(dict.fromkeys([*wanted.wrong, *wanted.right, focus(wanted, evaluated)]))
+    named = tuple(dict.fromkeys([*wanted.wrong, *wanted.right, *_with_ranges(wanted), focus(wanted, evaluated)]))
     every = all_of(wanted.but(sort="", encoders=named), evaluated)
     return replace(every, sql=f"SELECT count(*) AS n FROM (\n{every.sql}\n)")  # noqa: S608 - our own statement
 
@@ -245,6 +270,8 @@ def _conditions(wanted: QueryFilter, evaluated: Evaluated, number: Mapping[str, 
     for limit, sign in ((wanted.low, ">="), (wanted.high, "<=")):
         if limit is not None:
             where.add(f"o.best_{number[focus(wanted, evaluated)]} {sign} ?", limit)
+    for name, (low, high) in _with_ranges(wanted).items():
+        where.add(f"o.best_{number[name]} BETWEEN ? AND ?", low, high)
     if wanted.slice:
         kind, _, value = wanted.slice.partition(":")
         _in_slice(where, kind, value, evaluated)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-import jinja2
 import pyarrow as pa
 import pyarrow.csv
 from markupsafe import Markup
@@ -20,7 +19,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from reports.app.filters import QueryFilter
 from reports.app.state import Statement, state_of
-from reports.render import TEMPLATES, environment
+from reports.render import TEMPLATES, html_templates
 from store.errors import RequestError
 from store.types import digest16
 
@@ -28,6 +27,7 @@ STATIC = Path(__file__).parent / "static"
 PAGES = (
     ("/", "Grid"),
     ("/queries", "Queries"),
+    ("/compare", "Compare"),
     ("/runs", "Runs"),
 )
 """The pages of the navigation bar: path and title."""
@@ -75,7 +75,7 @@ def rendered(request: Request, view: View, *, saved: bool = False) -> str:
         return "" if found is None else f"data:{media_type(found)};base64,{base64.b64encode(found).decode()}"
 
     return (
-        _templates()
+        html_templates()
         .get_template(f"app/{view.template}")
         .render(
             view=view,
@@ -135,10 +135,3 @@ def media_type(picture: bytes) -> str:
 def style() -> str:
     """The style of a report, and what the pages add."""
     return (TEMPLATES / "page.css").read_text("utf-8") + (STATIC / "app.css").read_text("utf-8")
-
-
-@cache
-def _templates() -> jinja2.Environment:
-    templates = environment()
-    templates.globals["link"] = link
-    return templates

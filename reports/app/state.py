@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from functools import cached_property
+from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from reports.rows.reading import read_report_data
 from reports.rows.report_data import ReportData
 from store import EmbeddingStore
 from store.errors import RequestError, unknown
+from store.judgements import read_judgements
 from store.query.held import HeldTables
 from store.query.snapshots import version_of
 from store.types import Direction
@@ -75,6 +77,30 @@ class Evaluated:
     protocol: str
     direction: Direction
     evaluations: Mapping[str, tuple[str, ...]]
+
+
+class _Shas(Mapping[str, str]):
+    """Every image hash to itself: a live page has a picture of each at its own address."""
+
+    def __getitem__(self, key: str | None) -> str:
+        if not key or "/" in key:  # keys with a slash are those of maps
+            raise KeyError(key)
+        return key
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+class LiveData(ReportData):
+    """The data of a report without a gallery, whose pictures are read when they are shown."""
+
+    @cached_property
+    def picture_keys(self) -> Mapping[str, str]:
+        """Image hash to itself."""
+        return _Shas()
 
 
 @dataclass(kw_only=True)
@@ -166,7 +192,8 @@ def _direction(protocol: str, metrics: set[str]) -> Direction:
 class State:
     """The store behind the pages; what was read is kept until the store changes."""
 
-    def __init__(self, store: EmbeddingStore, services: Services) -> None:
+    def __init__(self, store: EmbeddingStore, services: Services, judgements: Path | None = None) -> None:
+        self.judgements = judgements
         self.store = store
         self.services = services
         self.held = HeldTables(store)
@@ -178,8 +205,17 @@ class State:
         with self._lock:
             version = version_of(self.store)
             if self._snapshot is None or self._snapshot.version != version:
-                self._snapshot = Snapshot(version=version, data=read_report_data(self.store, gallery=False))
+                data = read_report_data(self.store, gallery=False)
+                live = LiveData(**{each.name: getattr(data, each.name) for each in fields(data)})
+                self._snapshot = Snapshot(version=version, data=live)
             return self._snapshot
+
+    def judgements_of(self, corpus: str, direction: str, query_id: str) -> set[str]:
+        """The items that the user judged to be right for a query."""
+        if self.judgements is None or not self.judgements.exists():
+            return set()
+        wanted = (corpus, direction, query_id)
+        return {each.item_id for each in read_judgements(self.judgements) if each[:3] == wanted}
 
     def rows(self, statement: Statement) -> pa.Table:
         """The answer of the store to a statement."""
