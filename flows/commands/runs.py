@@ -12,7 +12,7 @@ from flows.commands.progress import bars
 from flows.commands.rows import print_ranking
 from flows.config import RunConfig, demo_config
 from flows.steps import run_benchmark, run_compare, run_embed, run_evaluate, run_metric, step_config
-from store.errors import WorkError
+from store.errors import RequestError, WorkError
 
 if TYPE_CHECKING:
     from flows.commands import Commands
@@ -32,6 +32,9 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     _suite_options(parser, "evaluate")
     parser.set_defaults(format=None)
     _metric_option(parser, "evaluate a metric of your own instead, compare and slice by it, and print its results")
+    parser.add_argument(
+        "--judgements", metavar="FILE.csv", help="evaluate R@1 instead with further right items (docs/serve.md)"
+    )
     parser = declare(commands, common, "compare", compare, rows=True)
     _suite_options(parser, "compare")
     parser.set_defaults(format=None)
@@ -97,15 +100,20 @@ def evaluate(args: argparse.Namespace) -> None:
     Figures that the store has are kept; a metric that is new in the table is computed from stored outcomes.
 
     A metric of your own (--metric) is a function in a Python file. It takes `outcomes`, or a score `block`, and returns
-    one number per query. Its results, comparisons and slices are stored, and its results printed.
+    one number per query. Its results, comparisons and slices are stored, and its results printed. So are those of R@1
+    with your judgements (--judgements), such as `capim serve` keeps in judgements.csv in the workspace.
 
     Example: capim evaluate --corpora shapes --protocols t2i/all,i2t/any --replicates 2000
     """
     config = _config(args)
-    if args.metric:
+    if args.metric and args.judgements:
+        raise RequestError("--metric and --judgements are two metrics; give one at a time")
+    if args.metric or args.judgements:
         from reports.rows.pairs import AGAINST_BEST
+        from tasks.metrics.own_judgements import with_judgements
 
-        rows = run_metric(config, args.metric, quiet=args.quiet, results=True)
+        metric = args.metric or with_judgements(args.judgements)
+        rows = run_metric(config, metric, quiet=args.quiet, results=True)
         show_rows(args, rows, columns=(*RESULT_COLUMNS, *AGAINST_BEST))
         return
     refuse_unused(args, "without --metric", format="--format", columns="--columns", wide="--wide")

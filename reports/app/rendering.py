@@ -86,6 +86,7 @@ def rendered(request: Request, view: View, *, saved: bool = False) -> str:
             path=request.url.path,
             here=address(request),
             address=lambda **changed: address(request, **changed),
+            link=link,
             store=state_of(request).store.uri,
             **view.values,
         )

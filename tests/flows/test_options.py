@@ -103,6 +103,7 @@ CASES: dict[str, dict[str, Case]] = {
     "evaluate": {
         **_configured(f"evaluate {STORED}", corpora=PAIRS, encoders="tiny-clip", device="cpu:0", protocols="t2i/all"),
         **_configured(f"evaluate {STORED}", **RESAMPLED, keep_replicates="", metric="{metric}:hit"),
+        "judgements": Case(f"evaluate {STORED}", "--judgements {judgements}"),
         "format": Case(f"evaluate {STORED}", "--format json", refused="--format has no effect without --metric"),
         "suite": Case(f"evaluate {STORED}", SUITE),
     },
@@ -327,6 +328,9 @@ def files(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     (folder / "own.toml").write_text(
         '[[encoder]]\nname = "own"\nadapter = "hf_dual"\ncheckpoint = "nowhere"\ndim = 4\n'
     )
+    ids = [texts(table["id"])[0] for table in (store.corpus(SHAPES).captions, store.corpus(SHAPES).images)]
+    (folder / "judgements.csv").write_text(f"corpus,direction,query_id,item_id\n{SHAPES},t2i,{ids[0]},{ids[1]}\n")
+    named["judgements"] = str(folder / "judgements.csv")
     named["scores"] = str(folder / "scores.npy")
     scores = np.random.default_rng(0).standard_normal((store.corpus(SHAPES).captions.num_rows, 12))
     np.save(named["scores"], scores.astype(np.float32))
