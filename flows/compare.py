@@ -21,9 +21,8 @@ PROTOCOLS_AT_ONCE = 4  # in one task: enough that opening the store is little of
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """What a run wrote: comparisons, one reference per corpus and a few of its protocols, and the ranking."""
+    """What a run compared: one reference per corpus and a few of its protocols, and the ranking."""
 
-    run: str
     comparisons: tuple[CompareRef, ...]
     ranking: RankingRef
 
@@ -53,7 +52,7 @@ def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, 
     compared += call_each(compare_combined, [{"evaluations": group, **arguments} for group in groups])
     call_each(diagnose_corpus, [{"evaluations": group, "analyses": config.analyses, **arguments} for group in groups])
     ranking = call(rank_suite, evaluations, **arguments)
-    return Compared(run=run, comparisons=tuple(compared), ranking=ranking)
+    return Compared(comparisons=tuple(compared), ranking=ranking)
 
 
 def _families(evaluations: tuple[EvaluationRef, ...]) -> list[tuple[str, ...]]:

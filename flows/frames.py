@@ -22,6 +22,7 @@ from reports.rows.pairs import AGAINST_BEST, PAIR_COLUMNS, pair_rows, smaller_is
 from reports.rows.snapshot import answer_lines
 from store import EmbeddingStore, Vectors
 from tasks.metrics.custom import CustomMetric
+from tasks.runtime.figures.families import compared_rows
 
 AnyMetric: TypeAlias = str | CustomMetric | Callable[..., object]
 _SHOWN = ("display.float_format", cell, "display.expand_frame_repr", False, "display.max_columns", 30)
@@ -104,7 +105,7 @@ def compared(config: RunConfig, first: str | None, metric: AnyMetric | None, *, 
     if metric is not None:
         return frame_of(run_metric(config, metric, quiet=quiet, results=False, first=first), PAIR_COLUMNS)
     done, store = run_compare(config, quiet=quiet), EmbeddingStore.open(config.store_uri)
-    rows = store.rows("comparisons", run=done.run).to_pylist()
+    rows = compared_rows(store, done.comparisons)
     return frame_of(pair_rows(rows, smaller_is_better(store), first), PAIR_COLUMNS)
 
 

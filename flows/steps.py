@@ -214,12 +214,13 @@ def run_compare(config: RunConfig, *, quiet: bool) -> Compared:
     from flows.execution import start
     from reports.rows.pairs import summary
     from store import EmbeddingStore
+    from tasks.runtime.figures.families import compared_rows
 
     with bars(quiet=quiet, steps={name: STEPS[name] for name in ("compare", "diagnose")}):
         done = start(compare, config)
     of_some = f"; p-values are adjusted over the pairs of {' and '.join(map(encoder_name, config.encoders))} alone"
     stored = sum(reference.n_comparisons for reference in done.comparisons)
-    for line in summary(EmbeddingStore.open(config.store_uri).rows("comparisons", run=done.run).to_pylist()):
+    for line in summary(compared_rows(EmbeddingStore.open(config.store_uri), done.comparisons)):
         sys.stderr.write(f"{plain(line)}\n")
     sys.stderr.write(f"{stored} comparisons stored{of_some if config.encoders else ''}\n")
     return done

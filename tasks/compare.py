@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
+
 from store import EmbeddingStore
 from tasks.metrics.headline import planned_figures
 from tasks.results.comparison import EncoderOutcomes, compared_metrics, comparison_rows
 from tasks.runtime.figures.combined import combined_rows
-from tasks.runtime.figures.families import write_family
+from tasks.runtime.figures.families import family_of, write_family
 from tasks.runtime.figures.headlines import suite_rows
 from tasks.runtime.progress import track
 from tasks.runtime.references import CompareRef, EvaluationRef, RankingRef
@@ -33,7 +35,8 @@ def compare_corpus(
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     headline = planned_figures(protocols_of(corpus))
-    written = 0
+    tables: list[pa.Table] = []
+    runs: set[str] = set()
     with track(f"{sets.corpus} · comparing", total=len(protocols), unit="protocols") as advance:
         for protocol in select_protocols(corpus, protocols):
             encoders = [
@@ -55,9 +58,10 @@ def compare_corpus(
                 resampling=resampling,
                 headline=headline,
             )
-            written += write_family(store, rows)
+            runs.update(write_family(store, rows))
+            tables.append(rows)
             advance(1)
-    return CompareRef(corpus=sets.corpus, corpus_fingerprint=sets.corpus_fingerprint, n_comparisons=written)
+    return family_of(sets.corpus, sets.corpus_fingerprint, tables, runs)
 
 
 @shell("compare-combined", run_name="compare-combined-{evaluations[0].sets.corpus}")
@@ -69,8 +73,7 @@ def compare_combined(
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     rows = combined_rows(store, corpus, evaluations, resampling=resampling, run=run)
-    written = write_family(store, rows)
-    return CompareRef(corpus=sets.corpus, corpus_fingerprint=sets.corpus_fingerprint, n_comparisons=written)
+    return family_of(sets.corpus, sets.corpus_fingerprint, [rows], write_family(store, rows))
 
 
 @shell("rank")

@@ -21,6 +21,7 @@ from store.keys import spec_from_json
 from store.schema import texts
 from store.tables.compaction import compact
 from store.tables.connection import Connection, storage_faults
+from store.tables.renewal import is_stored
 from store.tables.rows import merge, one_of, read
 from store.tables.schemas import ANALYSES, CHECKSUM, METADATA_TABLES, primary_key
 
@@ -40,6 +41,8 @@ def write_rows(connection: Connection, table: str, rows: pa.Table, replace: str 
         _check_columns(table, [replace])
     if not rows.num_rows:
         return 0
+    if replace is not None and is_stored(connection, table, rows, replace):
+        return rows.num_rows
     replaced = None
     if replace is not None and [replace] != primary_key(schema):
         replaced = one_of(replace, sorted(texts(pc.unique(rows.column(replace)))))

@@ -25,7 +25,7 @@ from store.schema import (
     optional,
     required,
 )
-from store.tables.connection import with_primary_key
+from store.tables.connection import with_key, with_primary_key
 from store.types import EncoderSpec, SetKey, VectorKind, canonical_json
 
 
@@ -80,11 +80,11 @@ ANALYSES = {
     "comparisons": with_primary_key(COMPARISONS, "comparison"),
     "rankings": with_primary_key(RANKINGS, "ranking", "encoder_fingerprint", "estimand", "statistic"),
     "slices": with_primary_key(SLICES, "slice"),
-    "batches": with_primary_key(BATCHES, "batch_id"),
+    "batches": with_key(BATCHES, "batch_id"),
     "canaries": with_primary_key(CANARIES, "encoder_fingerprint", "item"),
     "metrics": with_primary_key(METRICS, "metric"),
-    "runs": with_primary_key(RUNS, "run"),
-    "watched": with_primary_key(WATCHED, "run", "encoder", "corpus", "protocol"),
+    "runs": with_key(RUNS, "run"),
+    "watched": with_key(WATCHED, "run", "encoder", "corpus", "protocol"),
 }
 """Tables that ``EmbeddingStore.write_rows`` writes, with the primary key of each."""
 
@@ -93,7 +93,7 @@ ANALYSES = {
 
 
 def primary_key(schema: pa.Schema) -> list[str]:
-    """The columns declared as primary key.
+    """The columns declared as the key.
 
     Examples:
         >>> primary_key(ANALYSES["outcomes"])

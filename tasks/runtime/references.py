@@ -83,11 +83,13 @@ class Missing:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareRef:
-    """Comparisons of one corpus' encoders are in the store."""
+    """Comparisons of one corpus' encoders under these protocols are in the store, written by these runs."""
 
     corpus: str
     corpus_fingerprint: str
     n_comparisons: int
+    protocols: tuple[str, ...]
+    runs: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -379,8 +379,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for task in (embed_corpora, embed_shard, embed_on_devices, score):
         watched(task, "fn")
     nothing: dict[Any, Any] = {
-        compare_corpus: CompareRef(corpus="", corpus_fingerprint="", n_comparisons=0),
-        compare_combined: CompareRef(corpus="", corpus_fingerprint="", n_comparisons=0),
+        compare_corpus: CompareRef(corpus="", corpus_fingerprint="", n_comparisons=0, protocols=(), runs=()),
+        compare_combined: CompareRef(corpus="", corpus_fingerprint="", n_comparisons=0, protocols=(), runs=()),
         custom_metric: MetricRef(results=(), comparisons=(), left_out=()),
         diagnose_corpus: 0,
         publish_report: "report.html",

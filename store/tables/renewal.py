@@ -1,0 +1,71 @@
+"""Whether rows that a run computed again are stored already, so that a run that changes nothing writes nothing."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from store.checksums import column_checksums
+from store.schema import texts
+from store.tables.connection import Connection
+from store.tables.rows import one_of, read
+from store.tables.schemas import ANALYSES, CHECKSUM, primary_key
+
+_SHOWN_FOR: dict[str, tuple[str, ...]] = {
+    "results": ("corpus", "protocol", "metric", "encoder"),
+    "comparisons": ("corpus_fingerprint", "protocol", "metric"),
+    "slices": ("slice",),
+    "rankings": (),
+}
+"""Table -> the columns of what a row is shown for; of several rows for the same, the newest is shown."""
+
+_NAMES = {"results": {"corpus": "corpus_fingerprint", "encoder": "encoder_fingerprint"}}
+"""Table -> names of which the newest row decides what fingerprint they mean."""
+
+
+def is_stored(connection: Connection, table: str, rows: pa.Table, replace: str) -> bool:
+    """Whether the stored rows with these values of ``replace`` equal ``rows``, apart from run, time and order.
+
+    False where a newer row is shown instead of one of them, so that a request that is repeated is shown again.
+    """
+    if table not in _SHOWN_FOR:
+        return False
+    schema, keys = ANALYSES[table], primary_key(ANALYSES[table])
+    values = sorted({*texts(rows.column(replace))})
+    stored = read(connection, table, schema.append(CHECKSUM), one_of(replace, values))
+    if len(stored) != len(rows):
+        return False
+    order: list[tuple[str, Literal["ascending", "descending"]]] = [(name, "ascending") for name in keys]
+    old, new = stored.sort_by(order), rows.sort_by(order)
+    intact = old.column(CHECKSUM.name).to_numpy() == column_checksums(old.drop_columns([CHECKSUM.name]))
+    if not intact.all() or not np.array_equal(_sums(old.drop_columns([CHECKSUM.name])), _sums(new)):
+        return False
+    return not _is_superseded(connection, table, old, replace)
+
+
+def _sums(rows: pa.Table) -> NDArray[np.uint64]:
+    """Checksums of what does not change from run to run: all but run, time, and how long an analysis took."""
+    kept = rows.drop_columns(["run", "created"])
+    if "detail" in kept.column_names:
+        untimed = pc.replace_substring_regex(kept.column("detail"), pattern='"seconds":[^,}]*', replacement="")
+        kept = kept.set_column(kept.column_names.index("detail"), "detail", untimed)
+    return column_checksums(kept)
+
+
+def _is_superseded(connection: Connection, table: str, old: pa.Table, replace: str) -> bool:
+    """Whether a newer row of the table is shown instead of one of these."""
+    names, shown_for = _NAMES.get(table, {}), _SHOWN_FOR[table]
+    columns = list(dict.fromkeys([replace, "created", *shown_for, *names, *names.values()]))
+    every = read(connection, table, pa.schema([ANALYSES[table].field(name) for name in columns])).to_pylist()
+    mine = old.select(columns).to_pylist()
+    oldest, values = min(row["created"] for row in mine), {row[replace] for row in mine}
+    newer = [row for row in every if row["created"] > oldest and row[replace] not in values]
+    shown = {tuple(row[name] for name in shown_for) for row in mine}
+    meanings = [(name, {row[name]: row[fingerprint] for row in mine}) for name, fingerprint in names.items()]
+    return any(tuple(row[name] for name in shown_for) in shown for row in newer) or any(
+        meaning.get(row[name], row[names[name]]) != row[names[name]] for row in newer for name, meaning in meanings
+    )

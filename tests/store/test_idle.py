@@ -1,0 +1,87 @@
+"""A run that finds everything as it was writes its own record and nothing else."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from store import EmbeddingStore
+from store.maintenance.inventory import disk_bytes
+from store.schema import RESULTS, RUNS, SLICES
+from store.tables.schemas import ANALYSES
+
+BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def result(run: str, day: int = 0, **changes: Any) -> dict[str, Any]:
+    """A row of ``results`` as a run writes it on a day."""
+    row: dict[str, Any] = {field.name: "" for field in RESULTS if field.type == pa.string()}
+    row |= {"result": "r0", "encoder": "a", "encoder_fingerprint": "a0", "corpus": "c", "corpus_fingerprint": "c0"}
+    row |= {"metric": "R@1", "value": 0.5, "n_queries": 4, "n_clusters": 4, "level": 0.95, "replicates": 100, "seed": 0}
+    return {**row, "run": run, "created": BEGUN + timedelta(days=day), **changes}
+
+
+def write(store: EmbeddingStore, *rows: dict[str, Any]) -> None:
+    assert store.write_rows("results", pa.Table.from_pylist(list(rows), schema=RESULTS), replace="result") == len(rows)
+
+
+def run_of(store: EmbeddingStore, result: str = "r0") -> str:
+    return str(store.rows("results", result=result)["run"][0])
+
+
+def test_equal_rows_are_written_once(store: EmbeddingStore) -> None:
+    write(store, result("first"))
+    table = store.connection.find("results")
+    assert table is not None
+    write(store, result("second", 1))
+    assert run_of(store) == "first"
+    assert store.connection.find("results").version == table.version  # type: ignore[union-attr]
+    write(store, result("third", 2, value=0.6))
+    assert run_of(store) == "third"
+
+
+@pytest.mark.parametrize(
+    "newer",
+    [
+        {"result": "r1", "replicates": 200},  # another request, whose figure is shown since
+        {"result": "r1", "corpus_fingerprint": "c1"},  # the name of the corpus means another one
+        {"result": "r1", "encoder_fingerprint": "a1", "corpus": "d"},  # the name of the encoder means another one
+    ],
+)
+def test_rows_that_are_not_shown_any_more_are_written_again(store: EmbeddingStore, newer: dict[str, Any]) -> None:
+    write(store, result("first"))
+    write(store, result("between", 1, **newer))
+    write(store, result("second", 2))
+    assert run_of(store) == "second"
+
+
+def test_rows_of_other_encoders_do_not_count(store: EmbeddingStore) -> None:
+    write(store, result("first"))
+    write(store, result("other", 1, result="r1", encoder="b", encoder_fingerprint="b0"))
+    write(store, result("second", 2))
+    assert run_of(store) == "first"
+
+
+def test_the_time_that_an_analysis_took_is_no_change(store: EmbeddingStore) -> None:
+    row: dict[str, Any] = {field.name: "x" for field in SLICES if field.type == pa.string()}
+    row |= {"n_queries": 1, "n_clusters": 1}
+    for day, detail in enumerate(('{"n":1,"seconds":0.5}', '{"n":1,"seconds":0.25}')):
+        row |= {"run": f"run{day}", "created": BEGUN + timedelta(days=day), "detail": detail}
+        store.write_rows("slices", pa.Table.from_pylist([row], schema=SLICES), replace="slice")
+    assert store.rows("slices")["run"].to_pylist() == ["run0"]
+
+
+def test_twenty_records_of_runs_take_less_than_a_megabyte(store: EmbeddingStore) -> None:
+    row: dict[str, Any] = {field.name: "x" * 300 for field in RUNS if field.type == pa.string()}
+    row["started"] = BEGUN
+    before = disk_bytes(store.connection.folder("runs").parent)  # type: ignore[union-attr]
+    for number in range(20):
+        for state in ("running", "completed"):
+            rows = pa.Table.from_pylist([{**row, "run": f"run{number}", "state": state}], schema=RUNS)
+            store.write_rows("runs", rows, replace="run")
+    assert store.rows("runs").num_rows == 20
+    assert disk_bytes(store.connection.folder("runs").parent) - before < 400_000  # type: ignore[union-attr]
+    assert ANALYSES["runs"].field("run").metadata
