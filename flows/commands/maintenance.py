@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from flows.commands.declare import declare, declare_group
 from flows.commands.output import show_rows
 from flows.commands.workspace import corpus_in, open_store
-from store.errors import without_credentials
+from store.errors import RequestError, without_credentials
 
 if TYPE_CHECKING:
     from flows.commands import Commands
@@ -34,7 +34,8 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     parser.add_argument("b", help="the embedding set to compare with")
     parser.add_argument("--other", metavar="WORKSPACE", help="workspace of the second set (default: the same)")
     parser = declare(parts, common, "repair", repair)
-    parser.add_argument("name", help=f"{_SET}; or another table, such as results")
+    parser.add_argument("name", nargs="?", help=f"{_SET}; or another table, such as results")
+    parser.add_argument("--all", action="store_true", help="everything that `capim store verify` finds damaged")
     parser = declare(parts, common, "drop", drop)
     parser.add_argument("--encoder", help="drop sets of this encoder (name or fingerprint)")
     parser.add_argument("--corpus", help="drop sets of this corpus (name, path or fingerprint)")
@@ -69,10 +70,10 @@ def info(args: argparse.Namespace) -> None:
 
 
 def verify(args: argparse.Namespace) -> int:
-    """Read everything and check rows, ids, checksums, digests and tags; changes nothing.
+    """Compare every file with its digest, and read every set and corpus: sound, incomplete, damaged or lost.
 
-    Exit code 1 if anything is damaged; the table then names the command that repairs it. What is incomplete is
-    completed by the same command that began it.
+    Exit code 1 if anything is damaged, or lost, which no run makes again; the table names the files and the command
+    that repairs them. What is incomplete is completed by the same command that began it.
 
     Example: capim store verify
     """
@@ -80,8 +81,9 @@ def verify(args: argparse.Namespace) -> int:
 
     checks = [asdict(check) for check in health.verify(open_store(args.workspace))]
     show_rows(args, checks)
-    damaged = sum(check["state"] == "damaged" for check in checks)
-    sys.stderr.write(f"{len(checks)} parts checked, {damaged} damaged\n")
+    damaged = sum(check["state"] in ("damaged", "lost") for check in checks)
+    remedy = ": `capim store repair --all` and the same run again heal what can be made again" if damaged else ""
+    sys.stderr.write(f"{len(checks)} parts checked, {damaged} damaged or lost{remedy}\n")
     return 1 if damaged else 0
 
 
@@ -110,25 +112,24 @@ def diff(args: argparse.Namespace) -> None:
     show_rows(args, [asdict(found)])
 
 
-def repair(args: argparse.Namespace) -> None:
-    """Remove damaged rows from an embedding set or another table, so that the next run makes only these again.
+def repair(args: argparse.Namespace) -> int:
+    """Put back damaged files of which there is a copy, and remove what else is damaged: the next run makes it again.
 
-    Example: capim store repair single-shapes-image-0a1b
+    With --all, everything that `capim store verify` finds damaged. Exit code 1 if something cannot be repaired.
+
+    Example: capim store repair --all
     """
     from store.maintenance import repair as repairs
-    from store.maintenance.inventory import find_set
-    from store.tables.schemas import ANALYSES, METADATA_TABLES
 
+    if bool(args.name) == args.all:
+        raise RequestError("give one table (capim store verify names those that are damaged), or --all")
     store = open_store(args.workspace)
-    if args.name in {*ANALYSES, *METADATA_TABLES}:
-        files, rows = repairs.repair_table(store, args.name)
-        sys.stderr.write(
-            f"removed {files} unreadable files and {rows:,} changed rows from {args.name}; run the same `capim run` to "
-            "make their contents again\n"
-        )
-        return
-    missing = repairs.repair(store, find_set(store, args.name))
-    sys.stderr.write(f"{missing:,} items are missing now; run the same `capim embed` or `capim import`\n")
+    done = dict(repairs.repair_all(store)) if args.all else {args.name: repairs.repair_one(store, args.name)}
+    for name, words in done.items():
+        sys.stderr.write(f"{name}: {words}\n")
+    failed = sum(repairs.FAILED in words for words in done.values())
+    sys.stderr.write(f"{len(done) - failed} tables repaired; run the same commands again to make what was removed\n")
+    return 1 if failed else 0
 
 
 def drop(args: argparse.Namespace) -> None:

@@ -38,16 +38,16 @@ def compact_store(
     connection, freed = store.connection, {}
     sealed = set(read(connection, "sets").column("set_name").to_pylist())
     for name in connection.names():
-        table = connection.find(name)
-        if table is None:
+        if connection.find(name) is None:
             continue
         if name in sealed:
             # A process that did not know of the seal may have appended rows again, beside the sealed version.
             retrying(f"removing repeated rows of {name!r}", partial(_drop_repeats_of, connection, name))
         elif name in ANALYSES or name in METADATA_TABLES or name.startswith(SET_PREFIXES):
             compact(connection, name, free=False)
-        table.checkout_latest()
-        freed[name] = drop_old_versions(table, history)
+        table = connection.find(name)
+        if table is not None:
+            freed[name] = drop_old_versions(table, history)
     freed["temporary files"] = remove_temporary_files(connection, temporary_age)
     freed["unfinished corpora"] = _drop_unfinished_corpora(connection, temporary_age)
     return {name: size for name, size in freed.items() if size}

@@ -10,24 +10,25 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from store.embedding_store import EmbeddingStore
 from store.errors import RequestError, WorkError
-from store.keys import SET_PREFIXES, table_of
+from store.keys import SET_PREFIXES, corpus_table, table_of
 from store.maintenance.inventory import stored_key
+from store.schema import CORPUS_PARTS
 from store.sets.decoding import refuse_damage, scan
 from store.sets.reading import open_set
 from store.sets.seal import SealedSet, drop_remedy, examine, missing_table
-from store.tables.analysis_rows import refuse_changed_rows
 from store.tables.compaction import temporary_files
 from store.tables.connection import storage_faults
 from store.tables.corpora import ItemIndex
 from store.tables.schemas import ANALYSES, METADATA_TABLES
 from store.types import SetKey
 
-State: TypeAlias = Literal["ok", "incomplete", "damaged"]
+State: TypeAlias = Literal["sound", "incomplete", "damaged", "lost"]
+HISTORY = ("runs", "batches", "watched", "canaries")
+"""Tables whose rows say what happened: no run makes them again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +37,9 @@ class StoreCheck:
 
     Attributes:
         what: A table, a corpus, or ``temporary files``.
-        state: ``incomplete``: nothing is lost, and the same command run again completes it.
-        detail: Counts; or what is wrong, and the command to run.
+        state: ``damaged``: a repair and a run make it again. ``lost``: changed or gone, and nothing makes it again.
+            ``incomplete``: nothing is wrong, and the same command run again completes it.
+        detail: Counts; or what is wrong, with the file, and the command to run.
     """
 
     what: str
@@ -50,18 +52,18 @@ class _CorpusError(Exception):
 
 
 def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
-    """Reads everything and gives one check per corpus, set and table, as it goes; changes nothing."""
+    """Compares every file with its digest and reads every set and corpus; gives one check per part, as it goes."""
     yield from _corpora(store)
     registered: dict[str, SealedSet] = {}
     with suppress(WorkError):  # the check of table 'sets', below, names the fault
         registered = {table_of(sealed.key): sealed for sealed in store.sealed_sets()}
     for name, sealed in sorted(registered.items()):
-        yield _checked(name, partial(_sealed_set, store, sealed), _repair(name))
+        yield _checked(store, name, partial(_sealed_set, store, sealed), repair_remedy(name))
     for name in store.connection.names():
         if name.startswith(SET_PREFIXES) and name not in registered:
-            yield _checked(name, partial(_unsealed_set, store, name), _repair(name))
+            yield _checked(store, name, partial(_unsealed_set, store, name), repair_remedy(name))
         elif name in ANALYSES or name in METADATA_TABLES:
-            yield _checked(name, partial(_table, store, name), _repair(name))
+            yield _checked(store, name, partial(_table, store, name), repair_remedy(name))
     with suppress(WorkError):
         yield from _sets_of_results(store, {sealed.tag for sealed in registered.values()})
     files = temporary_files(store.connection, timedelta(0))
@@ -74,19 +76,33 @@ def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
         yield StoreCheck(what="temporary files", state="incomplete", detail=detail)
 
 
-def _checked(what: str, check: Callable[[], StoreCheck], remedy: str) -> StoreCheck:
+def _checked(store: EmbeddingStore, what: str, check: Callable[[], StoreCheck], remedy: str) -> StoreCheck:
     """The result of a check; if it raises, the problem with the command that repairs this part of the store."""
     try:
         return check()
     except _CorpusError as fault:
-        return StoreCheck(what=what, state="damaged", detail=str(fault))
+        return StoreCheck(what=what, state="incomplete", detail=str(fault))
     except (RequestError, WorkError) as fault:
         problem = fault.problem if isinstance(fault, WorkError) else str(fault)
-        return StoreCheck(what=what, state="damaged", detail=f"{problem}. {remedy}")
+        if isinstance(fault, WorkError) and "capim store repair" in fault.remedy:
+            remedy = fault.remedy
+    files = store.connection.digests.faults(what)
+    problem += "".join(f"; {what}.lance/{path} {words}" for path, words, _ in files[:3] if path not in problem)
+    if what in HISTORY and not all(file.copied for file in files):
+        remedy = f"Restore the table from a backup, or run `capim store repair {what}`, which removes what is damaged"
+        return StoreCheck(what=what, state="lost", detail=f"{problem}; no run makes its rows again. {remedy}")
+    return StoreCheck(what=what, state="damaged", detail=f"{problem}. {remedy}")
 
 
-def _repair(table: str) -> str:
+def repair_remedy(table: str) -> str:
+    """What to do about a table that is damaged."""
     return f"Run `capim store repair {table}`, which removes what is damaged, then the same command that made it"
+
+
+def _compare_files(store: EmbeddingStore, name: str) -> None:
+    digests = store.connection.digests
+    with storage_faults(f"reading table {name!r}"):
+        digests.refuse(name, digests.faults(name))
 
 
 def _corpora(store: EmbeddingStore) -> Iterator[StoreCheck]:
@@ -95,6 +111,7 @@ def _corpora(store: EmbeddingStore) -> Iterator[StoreCheck]:
         rows = store.corpora().to_pylist()
     for row in rows:
         yield _checked(
+            store,
             f"corpus {row['name']}",
             partial(_corpus, store, row["name"], row["fingerprint"]),
             f"Restore its tables from a backup, or run `capim store drop --corpus {row['name']} --yes`, then the same "
@@ -103,14 +120,14 @@ def _corpora(store: EmbeddingStore) -> Iterator[StoreCheck]:
 
 
 def _corpus(store: EmbeddingStore, name: str, fingerprint: str) -> StoreCheck:
+    for part in CORPUS_PARTS:
+        _compare_files(store, corpus_table(part, name, fingerprint))
     corpus = store.corpus(name, fingerprint)
     vars(corpus).pop("fingerprint")
     if corpus.fingerprint != fingerprint:
-        raise WorkError(
-            f"rows were changed on disk: the fingerprint is {corpus.fingerprint}, it was stored as {fingerprint}"
-        )
+        raise WorkError(f"rows were changed: the fingerprint is {corpus.fingerprint}, it was stored as {fingerprint}")
     detail = f"{fingerprint}: {corpus.images.num_rows} images, {corpus.captions.num_rows} captions"
-    return StoreCheck(what=f"corpus {name}", state="ok", detail=detail)
+    return StoreCheck(what=f"corpus {name}", state="sound", detail=detail)
 
 
 def _items(store: EmbeddingStore, key: SetKey) -> ItemIndex:
@@ -126,12 +143,13 @@ def _items(store: EmbeddingStore, key: SetKey) -> ItemIndex:
 def _sealed_set(store: EmbeddingStore, sealed: SealedSet) -> StoreCheck:
     name, items = table_of(sealed.key), _items(store, sealed.key)
     if store.connection.find(name) is None:
-        return StoreCheck(what=name, state="damaged", detail=str(missing_table(store.connection, sealed.key)))
+        raise missing_table(store.connection, sealed.key)
     contents = examine(open_set(store.connection, sealed.key, sealed), sealed.key, items)
     if contents.digest != sealed.digest:
         problem = f"digest {contents.digest[:16]} differs from {sealed.digest[:16]}, with which it was sealed"
         return StoreCheck(what=name, state="damaged", detail=f"{problem}. {drop_remedy(sealed.key)}")
-    return StoreCheck(what=name, state="ok", detail=f"{sealed.n_rows} rows, {sealed.tag}")
+    _compare_files(store, name)
+    return StoreCheck(what=name, state="sound", detail=f"{sealed.n_rows} rows, {sealed.tag}")
 
 
 def _unsealed_set(store: EmbeddingStore, name: str) -> StoreCheck:
@@ -142,21 +160,20 @@ def _unsealed_set(store: EmbeddingStore, name: str) -> StoreCheck:
         for rows in scan(open_set(store.connection, key, None), key):
             refuse_damage(rows, name, items.ids)
             present[rows.ords] = True
+    _compare_files(store, name)
     detail = f"{int(present.sum())} of {len(items)} items, not sealed. Run `capim embed` to complete it"
     return StoreCheck(what=name, state="incomplete", detail=detail)
 
 
 def _table(store: EmbeddingStore, name: str) -> StoreCheck:
-    """Reads every column of every row."""
+    _compare_files(store, name)
     table = store.connection.find(name)
     if table is None:
-        raise WorkError(f"the folder of table {name!r} has no manifest: restore it from a backup")
-    n_rows = 0
+        raise WorkError(f"the folder of table {name!r} has no manifest")
+    if name == "encoders":
+        store.encoders()  # compares every spec with its fingerprint
     with storage_faults(f"reading table {name!r}"):
-        for batch in table.scanner(batch_size=4096).to_batches():
-            refuse_changed_rows(name, pa.Table.from_batches([batch]))
-            n_rows += batch.num_rows
-    return StoreCheck(what=name, state="ok", detail=f"{n_rows} rows")
+        return StoreCheck(what=name, state="sound", detail=f"{table.count_rows()} rows")
 
 
 def _sets_of_results(store: EmbeddingStore, tags: set[str]) -> Iterator[StoreCheck]:

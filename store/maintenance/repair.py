@@ -1,9 +1,9 @@
-"""Removing damaged rows, so that the next run makes them again."""
+"""Putting back files of which there is a copy, and removing what else is damaged: the next run makes it again."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,12 +12,16 @@ import pyarrow.compute as pc
 
 from store.embedding_store import EmbeddingStore
 from store.errors import RequestError, WorkError
-from store.keys import table_of
+from store.keys import CORPUS_PREFIX, corpus_table, table_of
+from store.maintenance.health import HISTORY, verify
+from store.maintenance.inventory import find_set
+from store.maintenance.removal import drop_set
+from store.schema import CORPUS_PARTS
 from store.sets.decoding import columns_of, unpack
-from store.sets.seal import delete_rows, drop_remedy, missing_table
-from store.tables.analysis_rows import changed_rows
-from store.tables.connection import LANCE_FAULTS, NEWEST, load_lance, retrying
+from store.sets.seal import delete_rows, missing_table
+from store.tables.connection import load_lance, retrying, storage_faults
 from store.tables.corpora import ItemIndex
+from store.tables.metadata import is_spec_of
 from store.tables.rows import delete, one_of
 from store.tables.schemas import ANALYSES, METADATA_TABLES
 from store.types import SetKey
@@ -25,124 +29,195 @@ from store.types import SetKey
 if TYPE_CHECKING:
     import lance
 
-_BACKUP = "Restore it from a backup"
+FAILED = "cannot be repaired"
+_HASH = "^([0-9a-f]{32})?$"
 
 
 class Repaired(NamedTuple):
-    """What a repair removed from a table.
+    """What a repair did to a table.
 
     Attributes:
-        files: Files that cannot be read.
-        rows: Rows with a wrong checksum, and the other rows of their evaluations.
+        restored: Files that were put back.
+        files: Files that were removed because they cannot be put back.
+        rows: Rows that went with them, and encoders whose spec was changed.
     """
 
+    restored: int
     files: int
     rows: int
+
+    def __str__(self) -> str:
+        return f"{self.restored} files restored, {self.files} removed with {self.rows:,} rows"
+
+
+def repair_all(store: EmbeddingStore) -> Iterator[tuple[str, str]]:
+    """Repairs everything that `capim store verify` finds damaged; gives every table with what was done, as it goes."""
+    tried = set[str]()
+    while damaged := [name for name in _damaged(store) if name not in tried]:
+        for name in damaged:  # sets after their corpora, which they are checked against
+            tried.add(name)
+            try:
+                yield name, repair_one(store, name)
+            except (RequestError, WorkError) as fault:
+                yield name, f"{FAILED}: {fault}"
+
+
+def repair_one(store: EmbeddingStore, name: str) -> str:
+    """Repairs one table, or the embedding set that a reference finds; returns what was done."""
+    if name in {*ANALYSES, *METADATA_TABLES} or name.startswith(CORPUS_PREFIX):
+        done = repair_table(store, name)
+        return f"{done}{'; no run makes these again' if name in HISTORY and done.rows else ''}"
+    return f"{repair(store, find_set(store, name)):,} items are missing now"
+
+
+def _damaged(store: EmbeddingStore) -> list[str]:
+    """The damaged tables; of a corpus those of its parts."""
+    found = [check.what for check in verify(store) if check.state in ("damaged", "lost")]
+    corpora: list[dict[str, str]] = []
+    with suppress(WorkError):
+        corpora = store.corpora().to_pylist()
+    names = []
+    for row in corpora:
+        if f"corpus {row['name']}" in found:
+            parts = [corpus_table(part, row["name"], row["fingerprint"]) for part in CORPUS_PARTS]
+            names += [part for part in parts if store.connection.digests.faults(part)]
+    return [*names, *(what for what in found if not what.startswith("corpus "))]
 
 
 def repair(store: EmbeddingStore, key: SetKey) -> int:
     """Removes the rows of a set that cannot be read or do not match their checksum, and those of the same batches.
 
     Batches are removed whole because the last bits of an embedding depend on its neighbours: the same batches give the
-    same set again, and with it the same results. A sealed set that lost rows is no longer sealed; `capim embed` encodes
-    what is missing and seals it again.
+    same set again, and with it the same results. Of a file that was changed anywhere else all rows go. A sealed set
+    that lost rows is no longer sealed; `capim embed` encodes what is missing and seals it again.
 
     Returns:
         Items that have no row now; 0 if nothing was damaged.
     """
-    name = table_of(key)
-    items = store.item_index(key)
-    try:
-        table = store.connection.find(name)
-    except WorkError as fault:  # a sealed set has one version, so that there is none to go back to
-        raise WorkError(fault.problem, remedy=drop_remedy(key)) from fault
-    if table is None:
-        raise missing_table(store.connection, key)
+    name, connection = table_of(key), store.connection
+    items, digests = store.item_index(key), connection.digests
+    faults = digests.faults(name)
+    digests.restore(name, faults)
+    changed = {fault.path for fault in faults if not fault.copied}
     state = store.sealed(key)
-    unreadable, row_ids = _damage(table, key, items)
-    if not unreadable and not row_ids and (state is None or table.count_rows() >= state.n_rows):
+    try:
+        table = connection.open(name)
+    except WorkError:  # a sealed set has one version, so that there is none to go back to
+        drop_set(store, key)
+        return len(items)
+    if table is None:
+        if state is None:
+            raise missing_table(connection, key)
+        drop_set(store, key)
+        return len(items)
+    unreadable, row_ids = _damage(table, key, items, changed)
+    if not changed and not unreadable and not row_ids and (state is None or table.count_rows() >= state.n_rows):
+        if state is not None:
+            store.seal(key, n_items=len(items))  # its tag may be gone
         return 0
     if state is not None:
         # Before the rows are removed: after a crash in between the set is incomplete, not damaged.
-        delete(store.connection, "sets", "set_name", [name])
+        delete(connection, "sets", "set_name", [name])
         if state.tag in table.tags.list():
             table.tags.delete(state.tag)
     retrying(f"removing damaged rows of {name!r}", lambda: _remove(table, unreadable, row_ids))
-    remaining = store.connection.find(name)
-    ords = remaining.to_table(columns=["ord"]).column("ord").to_numpy() if remaining is not None else []
+    for index in table.list_indices():
+        if any(index["uuid"] in path for path in changed):
+            table.drop_index(index["name"])
+    digests.record(name, table, anew=True)
+    ords = table.to_table(columns=["ord"]).column("ord").to_numpy()
     return len(items) - len(np.unique(ords))
 
 
 def repair_table(store: EmbeddingStore, name: str) -> Repaired:
-    """Removes the unreadable files of a table, and rows that do not match their checksum.
+    """Puts back what a table has a copy of, and removes its other changed, missing or unreadable files.
 
-    A version that cannot be opened is set aside, and with it what was written last: the one before is the newest then.
-    With a changed row go all rows of the evaluations beside it, because the changed bit may be in the name of the
-    evaluation, and evaluations are written as a whole. The next run makes again what was removed; of ``runs`` and
-    ``batches`` that history is lost.
+    A version that cannot be opened is removed, and with it what was written last: the one before is the newest then.
+    Of a corpus a part goes as a whole, and its row in ``corpora``: the next run reads the corpus and writes it again.
+    The next run makes again what was removed; of ``runs`` and ``batches`` that history is lost.
 
     Raises:
         RequestError: There is no table of this name.
     """
-    if name not in {*ANALYSES, *METADATA_TABLES}:
+    if name not in {*ANALYSES, *METADATA_TABLES} and not name.startswith(CORPUS_PREFIX):
         tables = ", ".join(sorted({*ANALYSES, *METADATA_TABLES}))
         raise RequestError(f"there is no table {name!r} to repair; the tables are {tables}")
-    table, set_aside = _opened(store, name)
-    unreadable, row_ids, evaluations = [], [], set[str]()
+    digests = store.connection.digests
+    faults = digests.faults(name)
+    digests.restore(name, faults)
+    changed = {fault.path for fault in faults if not fault.copied}
+    restored = len(faults) - len(changed)
+    table, n_removed = _opened(store, name)
+    if table is None:
+        store.connection.drop(name)
+        return Repaired(restored, n_removed, 0)
     n_rows = table.count_rows()
-    for part in table.get_fragments():
-        try:
-            for batch in part.to_batches(with_row_id=True, batch_size=4096):
-                rows = pa.Table.from_batches([batch])
-                changed = changed_rows(rows.drop_columns(["_rowid"]))
-                row_ids += batch.column("_rowid").to_numpy()[changed].tolist()
-                if changed.any() and "evaluation" in batch.schema.names:
-                    evaluations |= {*batch.column("evaluation").to_pylist()}
-        except LANCE_FAULTS:
-            unreadable.append(part.fragment_id)
-            n_rows -= part.count_rows()
+    unreadable = [part.fragment_id for part in table.get_fragments() if _is_damaged(part, changed)]
+    if name.startswith(CORPUS_PREFIX):
+        if unreadable or n_removed:
+            delete(store.connection, "corpora", "fingerprint", [name.rsplit("-", 1)[-1]])
+            store.connection.drop(name)
+            return Repaired(restored, len(unreadable) + n_removed, n_rows)
+        return Repaired(restored, 0, 0)
+    row_ids = []
+    if name == "encoders" and not unreadable:
+        rows = table.to_table(with_row_id=True).to_pylist()
+        row_ids = [row["_rowid"] for row in rows if not is_spec_of(**row)]
     if unreadable or row_ids:
         retrying(f"removing damaged rows of {name!r}", lambda: _remove(table, unreadable, row_ids))
-        delete(store.connection, name, "evaluation", sorted(evaluations))
-        table.checkout_latest()
-    return Repaired(set_aside + len(unreadable), n_rows - table.count_rows())
+    if changed or n_removed or row_ids:
+        digests.record(name, table, anew=True)
+    return Repaired(restored, n_removed + len(unreadable), n_rows - table.count_rows())
 
 
-def _opened(store: EmbeddingStore, name: str) -> tuple[lance.LanceDataset, int]:
-    """A table, and how many of its newest versions had to be set aside because they cannot be opened."""
-    find, manifests = store.connection.find, store.connection.manifests(name)
-    damaged: list[Path] = []
+def _opened(store: EmbeddingStore, name: str) -> tuple[lance.LanceDataset | None, int]:
+    """A table, and how many of its newest versions had to be removed because they cannot be opened."""
+    n_removed = 0
+    for version, path in store.connection.digests.manifests(name):
+        with suppress(WorkError):
+            store.connection.open(name, version)
+            break
+        store.connection.digests.remove(path)
+        n_removed += 1
+    return store.connection.open(name), n_removed
+
+
+def _is_damaged(part: lance.LanceFragment, changed: set[str]) -> bool:
+    if any(f"data/{file.path}" in changed for file in part.metadata.files):
+        return True
     try:
-        table = find(name)
-    except WorkError as fault:
-        for manifest in manifests:
-            with suppress(WorkError):
-                find(name, version=NEWEST - int(manifest.stem))
-                break
-            damaged.append(manifest)
-        else:
-            raise WorkError(f"{fault.problem}, and so does every older version", remedy=_BACKUP) from fault
-        for manifest in damaged:
-            manifest.rename(manifest.parent.parent / f"damaged-{manifest.name}")
-        table = find(name)
-    if table is None:
-        raise WorkError(f"table {name!r} is missing from {store.uri}", remedy=_BACKUP)
-    return table, len(damaged)
+        with storage_faults("reading"):
+            for _ in part.to_batches(batch_size=4096):
+                pass
+    except WorkError:
+        return True
+    return False
 
 
-def _damage(table: lance.LanceDataset, key: SetKey, items: ItemIndex) -> tuple[list[int], list[int]]:
-    """Fragments that cannot be read, and the ids of the rows in the others that share a batch with a changed row."""
+def _damage(table: lance.LanceDataset, key: SetKey, items: ItemIndex, changed: set[str]) -> tuple[list[int], list[int]]:
+    """Fragments that cannot be read or were changed nobody knows where, and the ids of the other rows to remove.
+
+    These share a batch with a row that was changed.
+    """
     unreadable, batches = [], set[str]()
     for part in table.get_fragments():
+        n_wrong = 0
         try:
-            columns = [*columns_of(key), "item_id", "batch_id"]
-            for batch in part.to_batches(columns=columns, batch_size=64, batch_readahead=1):
-                rows = unpack(batch)
-                wrong = (rows.ords < 0) | (rows.ords >= len(items)) | rows.damaged()
-                expected = items.ids.take(np.clip(rows.ords, 0, len(items) - 1))
-                wrong |= pc.not_equal(expected, batch.column("item_id")).to_numpy(zero_copy_only=False)
-                batches |= {*batch.column("batch_id").filter(pa.array(wrong)).to_pylist()}
-        except LANCE_FAULTS:
+            with storage_faults("reading"):
+                columns = [*columns_of(key), "item_id", "batch_id", "input_sha"]
+                for batch in part.to_batches(columns=columns, batch_size=64, batch_readahead=1):
+                    rows = unpack(batch)
+                    wrong = (rows.ords < 0) | (rows.ords >= len(items)) | rows.damaged()
+                    expected = items.ids.take(np.clip(rows.ords, 0, len(items) - 1))
+                    wrong |= pc.not_equal(expected, batch.column("item_id")).to_numpy(zero_copy_only=False)
+                    hashes = pc.match_substring_regex(batch.column("input_sha"), _HASH)
+                    wrong |= ~hashes.to_numpy(zero_copy_only=False)
+                    batches |= {*batch.column("batch_id").filter(pa.array(wrong)).to_pylist()}
+                    n_wrong += int(wrong.sum())
+        except WorkError:
+            unreadable.append(part.fragment_id)
+            continue
+        if not n_wrong and any(f"data/{file.path}" in changed for file in part.metadata.files):
             unreadable.append(part.fragment_id)
     row_ids: list[int] = []
     for part in table.get_fragments():

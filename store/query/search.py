@@ -122,6 +122,7 @@ def build_index(store: EmbeddingStore, *, encoder: str, corpus: str, modality: M
         table.create_index(
             metric="cosine", index_type="IVF_RQ", vector_column_name=vector_column(key.vectors), replace=True
         )
+        store.connection.record(name)
 
 
 def _is_indexed(table: lancedb.table.Table, key: SetKey) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from store.embedding_store import EmbeddingStore
 from store.types import digest16
 
@@ -18,9 +20,7 @@ def version_of(store: EmbeddingStore) -> str:
         True
     """
     connection = store.connection
-    if connection.is_local:
-        newest = [next(iter(connection.manifests(name)), None) for name in _TABLES]
-        # the time too: a table that was dropped and made again counts its versions from the start
-        return digest16([path and (path.name, path.stat().st_mtime_ns) for path in newest])
-    tables = [connection.find(name) for name in _TABLES]
-    return digest16([None if table is None else table.version for table in tables])
+    newest = [next(iter(connection.digests.manifests(name)), (0, "")) for name in _TABLES]
+    # the time too: a table that was dropped and made again counts its versions from the start
+    times = [Path(path).stat().st_mtime_ns if path and connection.is_local else 0 for _, path in newest]
+    return digest16([newest, times])

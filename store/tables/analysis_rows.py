@@ -1,7 +1,6 @@
 """Rows that analyses write: outcomes, results, comparisons, slices, batches, metrics of users, runs, watches.
 
-A write is one commit: the rows that it replaces are deleted and the new ones added, or nothing changes. Every row is
-stored with a checksum of its columns, which is compared when the row is read.
+A write is one commit: the rows that it replaces are deleted and the new ones added, or nothing changes.
 """
 
 from __future__ import annotations
@@ -10,20 +9,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from store.checksums import column_checksums
-from store.errors import RequestError, WorkError
-from store.keys import spec_from_json
+from store.errors import RequestError
 from store.schema import texts
 from store.tables.compaction import compact
 from store.tables.connection import Connection, storage_faults
 from store.tables.renewal import is_stored
 from store.tables.rows import merge, one_of, read
-from store.tables.schemas import ANALYSES, CHECKSUM, METADATA_TABLES, primary_key
+from store.tables.schemas import ANALYSES, primary_key
 
 _MOST_FILES = 64
 _ORDER = {
@@ -46,8 +41,7 @@ def write_rows(connection: Connection, table: str, rows: pa.Table, replace: str 
     replaced = None
     if replace is not None and [replace] != primary_key(schema):
         replaced = one_of(replace, sorted(texts(pc.unique(rows.column(replace)))))
-    rows = rows.append_column(CHECKSUM, pa.array(column_checksums(rows)))
-    written = merge(connection, table, schema.append(CHECKSUM), rows, update=replace is not None, replaced=replaced)
+    written = merge(connection, table, schema, rows, update=replace is not None, replaced=replaced)
     # Every write adds a file, and every read opens all of them.
     current = connection.find(table)
     if current is not None and len(current.get_fragments()) > _MOST_FILES:
@@ -59,10 +53,8 @@ def read_rows(connection: Connection, table: str, equals: Mapping[str, str | Seq
     """Rows whose columns hold the given texts (any of them, where several are given)."""
     schema = _schema(table)
     _check_columns(table, equals)
-    rows = read(connection, table, schema.append(CHECKSUM), _condition(equals))
-    refuse_changed_rows(table, rows)
-    rows = rows.drop_columns([CHECKSUM.name]).cast(pa.schema([field.remove_metadata() for field in schema]))
-    return in_order(table, rows)
+    rows = read(connection, table, schema, _condition(equals))
+    return in_order(table, rows.cast(pa.schema([field.remove_metadata() for field in schema])))
 
 
 def in_order(table: str, rows: pa.Table) -> pa.Table:
@@ -74,43 +66,6 @@ def in_order(table: str, rows: pa.Table) -> pa.Table:
         (name, "ascending") for name in _ORDER.get(table, ()) if len(pc.unique(rows.column(name))) > 1
     ]
     return rows.sort_by(keys) if keys else rows
-
-
-def changed_rows(rows: pa.Table) -> NDArray[np.bool_]:
-    """Which rows, as read with their checksums, are not what was written; none in a table without checksums.
-
-    The spec of an encoder has its fingerprint for a checksum.
-    """
-    if "spec" in rows.column_names:
-        return np.array(
-            [not _is_spec_of(**row) for row in rows.select(["name", "fingerprint", "spec"]).to_pylist()], bool
-        )
-    if CHECKSUM.name not in rows.column_names:
-        return np.zeros(len(rows), dtype=bool)
-    stored = rows.column(CHECKSUM.name).to_numpy()
-    changed: NDArray[np.bool_] = stored != column_checksums(rows.drop_columns([CHECKSUM.name]))
-    return changed
-
-
-def _is_spec_of(*, name: str, fingerprint: str, spec: str) -> bool:
-    try:
-        stored = spec_from_json(spec)
-        return (stored.name, stored.fingerprint) == (name, fingerprint)
-    except (TypeError, ValueError):  # not JSON, or not the fields of a spec
-        return False
-
-
-def refuse_changed_rows(table: str, rows: pa.Table) -> None:
-    """Raises :class:`WorkError` if the checksum of a row is wrong, with their number and the key of the first."""
-    changed = rows.filter(pa.array(changed_rows(rows)))
-    if len(changed):
-        first = changed.select(primary_key({**METADATA_TABLES, **ANALYSES}[table])).slice(0, 1).to_pylist()[0]
-        raise WorkError(
-            f"table {table!r}: checksum mismatch in {len(changed)} rows (changed on disk), first "
-            f"{', '.join(f'{name} {value!r}' for name, value in first.items())}; none of these rows is used",
-            remedy=f"Run `capim store repair {table}`, which removes them, then the same `capim run`, which makes them "
-            "again",
-        )
 
 
 def count_rows(

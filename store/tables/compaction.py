@@ -29,7 +29,12 @@ def compact(connection: Connection, name: str, *, free: bool) -> None:
     """Rewrites small files of a table as files of about :data:`FILE_BYTES`; reading and writing may go on.
 
     With ``free`` the small files are removed after each step; otherwise they stay until old versions are removed.
+
+    Raises:
+        WorkError: A file was changed on disk: the digests of the new files would be those of what it holds now.
     """
+    with storage_faults(f"compacting {name!r}"):
+        connection.digests.refuse(name, connection.digests.faults(name))
     size = retrying(f"measuring {name!r}", lambda: row_bytes(_latest(connection, name)))
     rows = max(1, min(_MOST_ROWS, FILE_BYTES // size))
     batch = max(1, min(8192, _BATCH_BYTES // size))
@@ -40,8 +45,10 @@ def compact(connection: Connection, name: str, *, free: bool) -> None:
             target_rows_per_fragment=rows, max_source_rows=rows, batch_size=batch, num_threads=1
         )
         removed: int = done.fragments_removed
-        if removed and free:
-            drop_old_versions(table, timedelta(0))
+        if removed:
+            connection.digests.record(name, table)
+            if free:
+                drop_old_versions(table, timedelta(0))
         return removed
 
     while retrying(f"compacting {name!r}", step):

@@ -25,6 +25,7 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 
 from store.errors import RequestError, WorkError
+from store.tables.digests import Digests
 
 if TYPE_CHECKING:
     import lance
@@ -36,7 +37,6 @@ T = TypeVar("T")
 STORAGE_VERSION = "2.2"  # 2.3 cannot be read across releases; 2.0 to 2.2 can
 _PRIMARY_KEY: dict[bytes | str, bytes | str] = {b"lance-schema:unenforced-primary-key": b"true"}
 _SOURCE = re.compile(r",? ?(?:/home/|/rustc/|/root/\.cargo/|rust/)\S*\.rs")  # a position in the source code of Lance
-NEWEST = 2**64 - 1  # the manifest of a version has this less the version as its name, so that the newest comes first
 LANCE_FAULTS = (OSError, RuntimeError, ValueError)
 
 
@@ -172,8 +172,35 @@ class Connection:
         """The folder of a table; None in object storage."""
         return Path(f"{self.uri}/{name}.lance") if self.is_local else None
 
+    @cached_property
+    def digests(self) -> Digests:
+        """The digests of the files of all tables."""
+        with storage_faults(f"opening {self.uri}"):
+            return Digests(self.uri)
+
     def find(self, name: str, version: int | str | None = None) -> lance.LanceDataset | None:
-        """The table at a version or tag, or its latest version; None if there is no such table."""
+        """The table at a version or tag, or its latest version; None if there is no such table.
+
+        Raises:
+            WorkError: The table cannot be opened, or a file of it is not what was written.
+        """
+        with storage_faults(f"opening table {name!r}"):
+            if self.digests.version(name) is None:  # before Lance reads them: on some damaged files it panics
+                self.digests.compare(name)
+            table = self.open(name, version)
+            if table is not None and version is None and table.version != self.digests.version(name):
+                self.digests.compare(name)
+                self.digests.record(name, table)
+        return table
+
+    def record(self, name: str) -> None:
+        """Writes the digests of the newest version of a table; to be called after each commit."""
+        table = self.open(name)
+        if table is not None:
+            self.digests.record(name, table)
+
+    def open(self, name: str, version: int | str | None = None) -> lance.LanceDataset | None:
+        """The same, whatever its files hold."""
         lance = load_lance()
         try:
             with _panics_as_errors():
@@ -181,13 +208,8 @@ class Connection:
         except LANCE_FAULTS as fault:
             if isinstance(fault, ValueError) and "was not found" in str(fault):
                 return None
-            which = f"at {version}" if version else f"({', '.join(map(str, self.manifests(name)[:1])) or 'latest'})"
+            which = f"at {version}" if version else "at its newest version"
             raise _explained(f"opening table {name!r} {which} failed", fault) from fault
-
-    def manifests(self, name: str) -> list[Path]:
-        """The files of a table's versions, newest first; none in object storage."""
-        folder = self.folder(name)
-        return [] if folder is None else sorted((folder / "_versions").glob("*.manifest"))
 
     def latest(self, name: str, table: lance.LanceDataset | None) -> lance.LanceDataset | None:
         """An open table moved to its latest version, or opened if None is given; None if the table does not exist."""
@@ -207,7 +229,7 @@ class Connection:
         lance = load_lance()
         with storage_faults(f"creating table {name!r}"):
             try:
-                return lance.write_dataset(
+                table = lance.write_dataset(
                     schema.empty_table() if rows is None else rows,
                     self.table_uri(name),
                     schema=schema,
@@ -220,6 +242,9 @@ class Connection:
                 if existing is None:
                     raise
                 return existing
+        self.digests.forget(name)  # of a table of this name that was dropped
+        self.digests.record(name, table)
+        return table
 
     def append(self, table: lance.LanceDataset, parts: Sequence[Callable[[], pa.RecordBatch]]) -> lance.LanceDataset:
         """Adds rows in one commit: all of them or none. Appends of several processes never conflict.
@@ -244,13 +269,15 @@ class Connection:
             self._remove_files(table, [part for one in running if not one.exception() for part in one.result()])
             raise
         operation = lance.LanceOperation.Append(fragments)
-        return lance.LanceDataset.commit(
+        table = lance.LanceDataset.commit(
             table, operation, read_version=table.version, storage_options=self.options or None
         )
+        self.digests.record(_name(table), table)
+        return table
 
     def _remove_files(self, table: lance.LanceDataset, fragments: Sequence[FragmentMetadata]) -> None:
         """Removes the files of a write that failed in part; object storage is cleaned by `capim store compact`."""
-        folder = self.folder(unquote(table.uri.rsplit("/", 1)[-1]).removesuffix(".lance"))
+        folder = self.folder(_name(table))
         if folder is not None:
             for fragment in fragments:
                 for file in fragment.files:
@@ -279,5 +306,10 @@ class Connection:
 
     def drop(self, name: str) -> None:
         """Removes a table with all versions and tags."""
+        self.digests.forget(name)
         with storage_faults(f"dropping table {name!r}"):
             self.database.drop_table(name)
+
+
+def _name(table: lance.LanceDataset) -> str:
+    return unquote(table.uri.rsplit("/", 1)[-1]).removesuffix(".lance")

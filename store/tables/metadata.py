@@ -12,11 +12,10 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store.errors import RequestError, did_you_mean
+from store.errors import RequestError, WorkError, did_you_mean
 from store.keys import is_fingerprint, spec_from_json, spec_to_json
 from store.schema import texts
 from store.tables import rows as table_rows
-from store.tables.analysis_rows import refuse_changed_rows
 from store.tables.connection import Connection, storage_faults
 from store.tables.rows import now, one_of, quoted
 from store.tables.schemas import METADATA_TABLES
@@ -36,11 +35,27 @@ def write(connection: Connection, table: str, rows: Iterable[dict[str, object]],
 def read(connection: Connection, table: str, condition: str | None = None) -> pa.Table:
     """Rows that meet an SQL condition; an empty table if nothing was ever written."""
     rows = table_rows.read(connection, table, METADATA_TABLES[table], condition)
-    refuse_changed_rows(table, rows)
+    for row in rows.to_pylist() if table == "encoders" else ():
+        if not is_spec_of(**row):
+            raise WorkError(
+                f"table 'encoders': another spec stands beside name {row['name']!r}, fingerprint "
+                f"{row['fingerprint']!r}",
+                remedy="Run `capim store repair encoders`, then the same `capim run`, which registers the encoder "
+                "again",
+            )
     return rows
 
 
 # --- encoders ---------------------------------------------------------------------------------------------------
+def is_spec_of(*, name: str, fingerprint: str, spec: str, **_: object) -> bool:
+    """Whether a spec, as JSON, has this name and fingerprint: a model is loaded with what it says."""
+    try:
+        stored = spec_from_json(spec)
+        return (stored.name, stored.fingerprint) == (name, fingerprint)
+    except (TypeError, ValueError):  # not JSON, or not the fields of a spec
+        return False
+
+
 def write_encoder(connection: Connection, spec: EncoderSpec) -> None:
     """Registers a spec; from then on its name means this spec."""
     namesakes = read(connection, "encoders", f"name = {quoted(spec.name)}").to_pylist()

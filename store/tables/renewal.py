@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from store.checksums import column_checksums
 from store.schema import texts
 from store.tables.connection import Connection
 from store.tables.rows import one_of, read
-from store.tables.schemas import ANALYSES, CHECKSUM, primary_key
+from store.tables.schemas import ANALYSES, primary_key
 
 _SHOWN_FOR: dict[str, tuple[str, ...]] = {
     "results": ("corpus", "protocol", "metric", "encoder"),
@@ -36,24 +33,22 @@ def is_stored(connection: Connection, table: str, rows: pa.Table, replace: str) 
         return False
     schema, keys = ANALYSES[table], primary_key(ANALYSES[table])
     values = sorted({*texts(rows.column(replace))})
-    stored = read(connection, table, schema.append(CHECKSUM), one_of(replace, values))
+    stored = read(connection, table, schema, one_of(replace, values))
     if len(stored) != len(rows):
         return False
     order: list[tuple[str, Literal["ascending", "descending"]]] = [(name, "ascending") for name in keys]
     old, new = stored.sort_by(order), rows.sort_by(order)
-    intact = old.column(CHECKSUM.name).to_numpy() == column_checksums(old.drop_columns([CHECKSUM.name]))
-    if not intact.all() or not np.array_equal(_sums(old.drop_columns([CHECKSUM.name])), _sums(new)):
-        return False
-    return not _is_superseded(connection, table, old, replace)
+    equal = bool(_lasting(old).equals(_lasting(new)))
+    return equal and not _is_superseded(connection, table, old, replace)
 
 
-def _sums(rows: pa.Table) -> NDArray[np.uint64]:
-    """Checksums of what does not change from run to run: all but run, time, and how long an analysis took."""
+def _lasting(rows: pa.Table) -> pa.Table:
+    """What does not change from run to run: all but run, time, and how long an analysis took."""
     kept = rows.drop_columns(["run", "created"])
     if "detail" in kept.column_names:
         untimed = pc.replace_substring_regex(kept.column("detail"), pattern='"seconds":[^,}]*', replacement="")
         kept = kept.set_column(kept.column_names.index("detail"), "detail", untimed)
-    return column_checksums(kept)
+    return kept
 
 
 def _is_superseded(connection: Connection, table: str, old: pa.Table, replace: str) -> bool:

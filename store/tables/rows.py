@@ -49,7 +49,9 @@ def merge(
         done = builder.execute(rows)
         return int(done["num_inserted_rows"]) + int(done["num_updated_rows"])
 
-    return retrying(f"writing table {name!r}", commit)
+    written = retrying(f"writing table {name!r}", commit)
+    connection.record(name)
+    return written
 
 
 def delete(connection: Connection, name: str, column: str, values: Sequence[str]) -> None:
@@ -57,10 +59,12 @@ def delete(connection: Connection, name: str, column: str, values: Sequence[str]
 
     def commit() -> None:
         table = connection.find(name)
-        if table is not None and values:
+        if table is not None:
             table.delete(one_of(column, values))
 
-    retrying(f"writing table {name!r}", commit)
+    if values:
+        retrying(f"writing table {name!r}", commit)
+        connection.record(name)
 
 
 def quoted(text: str) -> str:

@@ -88,9 +88,6 @@ ANALYSES = {
 }
 """Tables that ``EmbeddingStore.write_rows`` writes, with the primary key of each."""
 
-(CHECKSUM,) = required(pa.uint64(), "checksum")
-"""One more column of every table of ``ANALYSES``: ``store.checksums.column_checksums`` of the row."""
-
 
 def primary_key(schema: pa.Schema) -> list[str]:
     """The columns declared as the key.

@@ -67,10 +67,7 @@ def heal(scene: Scene, found: dict[str, str]) -> str:
     """Do what the messages say, one thing after the other; the run that follows is the last of it."""
     said = []
     for what, detail in found.items():
-        if "store repair" in detail:
-            scene.run("store", "repair", what).must(0)
-            said.append(f"repaired {what}")
-        elif command := re.search(r"`capim (store drop [^`]+)`", detail):
+        if command := re.search(r"`capim (store (?:repair|drop) [^`]+)`", detail):
             scene.run(*command[1].split()).must(0)
             said.append(command[1])
         elif "run" not in detail:
@@ -86,21 +83,19 @@ def _faults(table: str, hurts: tuple[str, ...] = tuple(HURTS), part: str = "data
     ]
 
 
-# Registers have no checksums: of their files, what cannot be read is noticed.
-UNREADABLE = ("a truncated file", "a deleted file")
 FAULTS = [
     *_faults("single-", what="vectors"),
     *_faults("multi-", what="multi-vectors"),
     *_faults("corpus-captions-", what="captions"),
-    *_faults("corpus-images-", UNREADABLE, what="images"),
+    *_faults("corpus-images-", what="images"),
     *_faults("outcomes"),
     *_faults("results"),
-    *_faults("comparisons", ("a flipped bit", "an emptied file")),
-    *_faults("slices", ("a flipped bit", "a deleted file")),
-    *_faults("sets", UNREADABLE),
-    *_faults("encoders", ("a truncated file",)),
-    *_faults("corpora", ("a deleted file",)),
-    *_faults("image_index", ("an emptied file",)),
+    *_faults("comparisons"),
+    *_faults("slices"),
+    *_faults("sets"),
+    *_faults("encoders"),
+    *_faults("corpora"),
+    *_faults("image_index"),
     *_faults("single-", ("a deleted file",), "_refs/tags/*", "the tag of a set"),
-    *_faults("single-", ("a truncated file", "a deleted file"), "_versions/*", "a manifest of a set"),
+    *_faults("single-", tuple(HURTS), "_versions/*", "a manifest of a set"),
 ]

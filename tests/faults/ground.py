@@ -83,12 +83,12 @@ def findings(capim: Capim, workspace: str | Path) -> list[dict[str, str]]:
 
 def damaged(found: list[dict[str, str]]) -> dict[str, str]:
     """What is damaged, and how."""
-    return {finding["what"]: finding["detail"] for finding in found if finding["state"] == "damaged"}
+    return {finding["what"]: finding["detail"] for finding in found if finding["state"] in ("damaged", "lost")}
 
 
 def refuse_damage(capim: Capim, workspace: str | Path) -> None:
     """``capim store verify`` finds all sound; temporary files of killed writers may lie about."""
-    wrong = [f for f in findings(capim, workspace) if f["state"] != "ok" and f["what"] != "temporary files"]
+    wrong = [f for f in findings(capim, workspace) if f["state"] != "sound" and f["what"] != "temporary files"]
     expect(not wrong, f"the store is not clean: {wrong}")
 
 

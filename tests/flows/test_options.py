@@ -243,7 +243,10 @@ CASES: dict[str, dict[str, Case]] = {
         "other": Case("store diff {set} {set}", "--other {tmp}"),
         "format": Case("store diff {set} {set}", "--format csv"),
     },
-    "store repair": {"name": Case("store repair", "results", without="outcomes", writes=True)},
+    "store repair": {
+        "name": Case("store repair", "results", without="outcomes", writes=True),
+        "all": Case("store repair", "--all", without="outcomes", writes=True),
+    },
     "store drop": {
         "encoder": Case("store drop --corpus " + SHAPES, "--encoder tiny-clip"),
         "corpus": Case("store drop --encoder tiny-clip", f"--corpus {SHAPES}"),

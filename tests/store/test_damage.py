@@ -19,7 +19,7 @@ from store.maintenance.cleaning import compact_store
 from store.maintenance.disk_space import check_disk_space
 from store.maintenance.health import verify
 from store.maintenance.removal import drop
-from store.maintenance.repair import repair, repair_table
+from store.maintenance.repair import repair, repair_all, repair_table
 from store.schema import OUTCOMES, RUNS, texts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -101,21 +101,22 @@ def test_no_flipped_byte_anywhere_gives_wrong_vectors(sealed):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda file: file.write_bytes(file.read_bytes()[:-2000]), "reading set .* failed"),
-        (lambda file: file.write_bytes(b""), "reading set .* failed"),
-        (lambda file: file.unlink(), r"reading set .* failed.*(?i:not found).*capim store verify"),
+        (lambda file: file.write_bytes(file.read_bytes()[:-2000]), r"lance has \d+ bytes, \d+ were written"),
+        (lambda file: file.write_bytes(b""), r"lance has 0 bytes, \d+ were written"),
+        (lambda file: file.unlink(), r"lance is missing.*capim store repair"),
     ],
 )
 def test_a_truncated_or_deleted_file_is_named(sealed, damage, message):
     store, key, folder = sealed
     damage(only_file(folder))
-    with pytest.raises(WorkError, match=message):
+    with pytest.raises(WorkError, match=message) as caught:
         read(store)
+    assert str(folder / "data") in str(caught.value)
     check = state_of(store, table_of(key))
     assert check.state == "damaged"
     assert f"capim store repair {table_of(key)}" in check.detail
     assert "store verify" not in check.detail
-    assert state_of(store, "sets").state == "ok"
+    assert state_of(store, "sets").state == "sound"
 
 
 def embed_again(store, key, make_corpus, make_spec, make_block):
@@ -180,46 +181,60 @@ def test_after_a_repair_the_rows_of_a_lost_file_are_made_again(
     assert repair(fresh, key) == 100
     assert fresh.missing(key, 300).tolist() == list(range(100, 200))
     assert embed_again(fresh, key, make_corpus, make_spec, make_block) == 100
-    assert {finding.state for finding in verify(fresh)} == {"ok"}
+    assert {finding.state for finding in verify(fresh)} == {"sound"}
 
 
-@pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(file.read_bytes()[:50])])
-def test_of_a_table_only_the_unreadable_files_go(store, damage):
-    for run in ("r1", "r2", "r3"):
-        rows = {"run": run, "started": datetime.now(UTC), "name": "n", "config": "{}", "command": "c"}
-        rows |= {"versions": "{}", "host": "h", "state": "completed"}
-        store.write_rows("runs", pa.Table.from_pylist([rows], schema=RUNS))
+def write_runs(store, *runs):
+    rows = {"started": datetime.now(UTC), "name": "n", "config": "{}", "command": "c", "versions": "{}", "host": "h"}
+    for run in runs:
+        row = {"run": run, "state": f"completed {run}", **rows}
+        store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS))
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda file: file.unlink(), "is missing"),
+        (lambda file: file.write_bytes(file.read_bytes()[:50]), "has 50 bytes"),
+        (lambda file: file.write_bytes(file.read_bytes().replace(b"completed r2", b"completed r7")), "was changed"),
+        (lambda file: file.write_bytes(bytes(file.stat().st_size)), "was changed"),
+    ],
+)
+def test_a_damaged_file_of_a_register_or_of_history_is_named_never_read_and_put_back(store, damage, words):
+    """No run makes these rows again, so that a copy of small files stands in the record of the table."""
+    write_runs(store, "r1", "r2", "r3")
     files = sorted((Path(store.uri) / "runs.lance" / "data").iterdir(), key=lambda file: file.stat().st_mtime_ns)
     damage(files[1])
+    fresh = EmbeddingStore.open(store.uri)
+    with pytest.raises(WorkError, match=rf"{files[1]} {words}.*capim store repair runs"):
+        fresh.rows("runs")
     finding = state_of(store, "runs")
     assert finding.state == "damaged"
+    assert f"{files[1]} {words}" in finding.detail
     assert "capim store repair runs" in finding.detail
-    fresh = EmbeddingStore.open(store.uri)
-    assert repair_table(fresh, "runs") == (1, 0)
-    assert repair_table(fresh, "runs") == (0, 0)
-    assert sorted(texts(fresh.rows("runs")["run"])) == ["r1", "r3"]
-    assert state_of(store, "runs").state == "ok"
+    assert repair_table(fresh, "runs") == (1, 0, 0)
+    assert repair_table(fresh, "runs") == (0, 0, 0)
+    assert sorted(texts(fresh.rows("runs")["state"])) == ["completed r1", "completed r2", "completed r3"]
+    assert state_of(store, "runs").state == "sound"
     with pytest.raises(RequestError, match="no table 'rums' to repair; the tables are batches,"):
         repair_table(fresh, "rums")
 
 
-def test_a_figure_that_was_changed_on_disk_is_named_never_read_and_repaired(store):
-    rows = {"started": datetime.now(UTC), "name": "n", "config": "{}", "command": "c", "versions": "{}", "host": "h"}
-    for run in ("r1", "r2", "r3"):
-        row = {"run": run, "state": f"completed {run}", **rows}
-        store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS))
-    for file in (Path(store.uri) / "runs.lance" / "data").iterdir():
-        file.write_bytes(file.read_bytes().replace(b"completed r2", b"completed r7"))
-    fresh = EmbeddingStore.open(store.uri)
-    finding = state_of(fresh, "runs")
-    assert finding.state == "damaged"
-    assert "checksum mismatch in 1 rows (changed on disk), first run 'r2'" in finding.detail
-    assert "capim store repair runs" in finding.detail
-    with pytest.raises(WorkError, match="table 'runs': checksum mismatch in 1 rows"):
-        fresh.rows("runs")
-    assert fresh.rows("runs", run="r1")["state"].to_pylist() == ["completed r1"]
-    assert repair_table(fresh, "runs") == (0, 1)
-    assert sorted(texts(fresh.rows("runs")["run"])) == ["r1", "r3"]
+def test_history_of_which_there_is_no_copy_is_lost_and_the_rest_stays(store, monkeypatch):
+    monkeypatch.setattr("store.tables.digests._COPIED_BYTES", 0)
+    write_runs(store, "r1", "r2", "r3")
+    files = sorted((Path(store.uri) / "runs.lance" / "data").iterdir(), key=lambda file: file.stat().st_mtime_ns)
+    files[1].unlink()
+    finding = state_of(store, "runs")
+    assert finding.state == "lost"
+    assert "no run makes its rows again. Restore the table from a backup, or run `capim store repair runs`" in (
+        finding.detail
+    )
+    assert dict(repair_all(EmbeddingStore.open(store.uri))) == {
+        "runs": "0 files restored, 1 removed with 1 rows; no run makes these again"
+    }
+    assert sorted(texts(EmbeddingStore.open(store.uri).rows("runs")["run"])) == ["r1", "r3"]
+    assert state_of(store, "runs").state == "sound"
 
 
 def test_with_a_changed_outcome_goes_its_whole_evaluation(store):
@@ -230,7 +245,7 @@ def test_with_a_changed_outcome_goes_its_whole_evaluation(store):
     for file in (Path(store.uri) / "outcomes.lance" / "data").iterdir():
         file.write_bytes(file.read_bytes().replace(b"e2-17", b"e2-71"))
     fresh = EmbeddingStore.open(store.uri)
-    assert repair_table(fresh, "outcomes") == (0, 30)
+    assert repair_table(fresh, "outcomes") == (0, 1, 30)
     assert fresh.counts("outcomes", "evaluation") == {"e1": 30}
 
 
@@ -240,9 +255,23 @@ def test_of_a_corpus_that_cannot_be_read_only_the_corpus_is_to_be_repaired(seale
         for file in (folder / "data").iterdir():
             file.unlink()
     advice = {finding.what: finding.detail for finding in verify(EmbeddingStore.open(store.uri))}
-    assert f"run `capim store drop --corpus {key.corpus} --yes`" in advice[f"corpus {key.corpus}"]
+    assert f"Run `capim store repair corpus-images-{key.corpus}" in advice[f"corpus {key.corpus}"]
     assert "Follow the advice for that corpus, or for table 'corpora'" in advice[table_of(key)]
     assert "store repair" not in advice[table_of(key)]
+
+
+def test_a_damaged_corpus_is_written_again_and_its_embeddings_stay(sealed, make_corpus):
+    store, key, _ = sealed
+    before = read(store)
+    (folder,) = Path(store.uri).glob("corpus-images-*")
+    only_file(folder).write_bytes(b"")
+    fresh = EmbeddingStore.open(store.uri)
+    assert dict(repair_all(fresh)) == {folder.stem: "0 files restored, 1 removed with 300 rows"}
+    assert {finding.state for finding in verify(EmbeddingStore.open(store.uri))} == {"sound", "incomplete"}
+    fresh.write_corpus(make_corpus(300))
+    assert {finding.state for finding in verify(EmbeddingStore.open(store.uri))} == {"sound"}
+    assert len(fresh.missing(key, 300)) == 0
+    np.testing.assert_array_equal(read(store).matrix, before.matrix)
 
 
 def test_a_missing_tag_is_named_and_comes_back_with_the_next_seal(sealed):
@@ -289,7 +318,7 @@ def test_a_copy_of_the_folder_is_a_backup(sealed, tmp_path):
     store, _, _ = sealed
     shutil.copytree(store.uri, tmp_path / "copy")
     copy = EmbeddingStore.open(tmp_path / "copy")
-    assert {finding.state for finding in verify(copy)} == {"ok"}
+    assert {finding.state for finding in verify(copy)} == {"sound"}
     np.testing.assert_array_equal(
         copy.vectors(encoder="enc", corpus="toy", modality="image").matrix, read(store).matrix
     )
@@ -303,7 +332,9 @@ def test_a_changed_caption_is_noticed_by_verify(store, make_corpus):
     file.write_bytes(data.replace(b"en text 17 1", b"en text 17 9", 1))
     finding = state_of(store, "corpus toy")
     assert finding.state == "damaged"
-    assert "rows were changed on disk" in finding.detail
+    assert f"{file} was changed on disk" in finding.detail
+    with pytest.raises(WorkError, match=f"{file} was changed on disk"):
+        EmbeddingStore.open(store.uri).corpus("toy")
 
 
 @pytest.fixture
@@ -389,25 +420,82 @@ def break_manifest(folder: Path) -> Path:
     return manifest
 
 
-def test_a_flipped_byte_in_a_manifest_is_an_error_with_the_file_and_the_command_that_heals(store):
+@pytest.mark.parametrize("copied", [True, False])
+def test_a_flipped_byte_in_a_manifest_is_an_error_with_the_file_and_the_command_that_heals(store, capfd, copied):
     """Lance panics; a panic is no ``Exception``, so that every command ended with a traceback."""
-    for run in ("r1", "r2", "r3"):
-        rows = {"run": run, "started": datetime.now(UTC), "name": "n", "config": "{}", "command": "c"}
-        rows |= {"versions": "{}", "host": "h", "state": "completed"}
-        store.write_rows("runs", pa.Table.from_pylist([rows], schema=RUNS))
+    write_runs(store, "r1", "r2", "r3")
     manifest = break_manifest(Path(store.uri) / "runs.lance")
-    with pytest.raises(WorkError, match=r"damaged file.*capim store verify") as caught:
+    with pytest.raises(WorkError, match=r"was changed on disk.*capim store repair runs") as caught:
         EmbeddingStore.open(store.uri).rows("runs")
     assert str(manifest) in str(caught.value)
+    assert "panicked" not in capfd.readouterr().err, "Lance does not come to read it"
     finding = state_of(store, "runs")
     assert finding.state == "damaged"
     assert "capim store repair runs" in finding.detail
     fresh = EmbeddingStore.open(store.uri)
-    assert repair_table(fresh, "runs") == (1, 0), "the newest version is set aside"
-    assert sorted(texts(fresh.rows("runs")["run"])) == ["r1", "r2"]
-    assert state_of(store, "runs").state == "ok"
-    fresh.write_rows("runs", pa.Table.from_pylist([rows], schema=RUNS))
+    if not copied:
+        shutil.rmtree(manifest.parent.parent / "_digests")
+        with pytest.raises(WorkError, match=r"damaged file|was changed on disk"):
+            EmbeddingStore.open(store.uri).rows("runs")
+        assert state_of(store, "runs").state == "damaged"
+    assert repair_table(fresh, "runs") == ((1, 0, 0) if copied else (0, 1, 0))
+    kept = ["r1", "r2", "r3"] if copied else ["r1", "r2"]
+    assert sorted(texts(fresh.rows("runs")["run"])) == kept
+    assert state_of(store, "runs").state == "sound"
+    write_runs(fresh, "r3")
     assert sorted(texts(EmbeddingStore.open(store.uri).rows("runs")["run"])) == ["r1", "r2", "r3"]
+
+
+def test_a_deleted_newest_version_is_not_taken_for_the_one_before(store):
+    write_runs(store, "r1", "r2")
+    manifest = min((Path(store.uri) / "runs.lance" / "_versions").glob("*.manifest"))
+    manifest.unlink()
+    with pytest.raises(WorkError, match=f"{manifest} is missing.*capim store repair runs"):
+        EmbeddingStore.open(store.uri).rows("runs")
+    with pytest.raises(WorkError, match=f"{manifest} is missing"):
+        write_runs(EmbeddingStore.open(store.uri), "r3")
+    assert state_of(store, "runs").state == "damaged"
+    assert repair_table(EmbeddingStore.open(store.uri), "runs") == (1, 0, 0)
+    assert sorted(texts(EmbeddingStore.open(store.uri).rows("runs")["run"])) == ["r1", "r2"]
+
+
+def test_a_commit_whose_record_was_never_written_is_no_damage(store, monkeypatch):
+    """A process was killed in between, or the disk was full: whoever opens the table next writes it."""
+    write_runs(store, "r1")
+    with monkeypatch.context() as killed:
+        killed.setattr("store.tables.digests.Digests._record", lambda *_: (_ for _ in ()).throw(OSError("full")))
+        write_runs(store, "r2")
+    folder = Path(store.uri) / "runs.lance"
+    before = {path.name for path in (folder / "_digests").iterdir()}
+    assert sorted(texts(EmbeddingStore.open(store.uri).rows("runs")["run"])) == ["r1", "r2"]
+    assert {path.name for path in (folder / "_digests").iterdir()} != before
+    min((folder / "_versions").glob("*.manifest")).unlink()
+    with pytest.raises(WorkError, match="manifest is missing"):
+        EmbeddingStore.open(store.uri).rows("runs")
+
+
+@pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(bytes(20))])
+def test_a_damaged_record_is_written_again(store, damage):
+    write_runs(store, "r1", "r2")
+    (record,) = (Path(store.uri) / "runs.lance" / "_digests").iterdir()
+    before = record.read_bytes()
+    damage(record)
+    assert sorted(texts(EmbeddingStore.open(store.uri).rows("runs")["run"])) == ["r1", "r2"]
+    assert record.read_bytes() == before
+
+
+def test_compaction_does_not_give_damaged_rows_new_digests(store, make_corpus, make_spec, make_key, make_block):
+    corpus, spec = make_corpus(30), make_spec()
+    store.write_corpus(corpus)
+    store.write_encoder(spec)
+    key = make_key(corpus, spec)
+    for start in (0, 10, 20):
+        store.put(key, spec, make_block(corpus, spec, range(start, start + 10)))
+    for file in (store.connection.folder(table_of(key)) / "data").iterdir():
+        file.write_bytes(file.read_bytes().replace(b"abab", b"abac"))
+    with pytest.raises(WorkError, match=rf"was changed on disk.*capim store repair {table_of(key)}"):
+        EmbeddingStore.open(store.uri).seal(key, n_items=30)
+    assert repair(EmbeddingStore.open(store.uri), key) == 30
 
 
 def test_no_table_with_a_damaged_manifest_stops_the_check_of_the_store(sealed):
@@ -419,9 +507,11 @@ def test_no_table_with_a_damaged_manifest_stops_the_check_of_the_store(sealed):
         assert finding.state == "damaged"
         assert str(manifest) in finding.detail
         if damaged == folder:
-            with pytest.raises(WorkError, match="capim store drop"):
-                repair(EmbeddingStore.open(store.uri), key)
-        manifest.write_bytes(before)
+            assert repair(EmbeddingStore.open(store.uri), key) == 0
+        else:
+            assert repair_table(EmbeddingStore.open(store.uri), damaged.stem) == (1, 0, 0)
+        assert manifest.read_bytes() == before
+        assert state_of(store, damaged.stem).state == "sound"
 
 
 @pytest.mark.parametrize(
@@ -446,10 +536,10 @@ def test_a_changed_spec_of_an_encoder_is_found_and_healed(sealed, make_spec, spe
     finding = state_of(store, "encoders")
     assert finding.state == "damaged"
     assert "capim store repair encoders" in finding.detail
-    assert repair_table(EmbeddingStore.open(store.uri), "encoders") == (0, 1)
+    assert repair_table(EmbeddingStore.open(store.uri), "encoders") == (0, 0, 1)
     store.write_encoder(make_spec(dim=64))
     assert EmbeddingStore.open(store.uri).encoder("enc").fingerprint == key.encoder_fingerprint
-    assert {finding.state for finding in verify(store)} == {"ok"}
+    assert {finding.state for finding in verify(store)} == {"sound"}
 
 
 @pytest.mark.parametrize("folder", ["Fotos für José", "a#b", "100%25", "a?b", "a[b]", "a*b", "~me", "a b"])
@@ -464,7 +554,7 @@ def test_a_store_writes_nothing_beside_itself_whatever_its_path(
     (tmp_path / folder).rename(moved)
     fresh = EmbeddingStore.open(moved / "store")
     assert fresh.sealed(key) is not None
-    assert {finding.state for finding in verify(fresh)} == {"ok"}
+    assert {finding.state for finding in verify(fresh)} == {"sound"}
     moved.rename(tmp_path / folder)
     again = EmbeddingStore.open(tmp_path / folder / "store")
     assert again.vectors(encoder="enc", corpus="toy", modality="image").matrix.shape == (60, 64)

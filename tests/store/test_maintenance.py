@@ -67,9 +67,9 @@ def test_verify_tells_ok_from_incomplete(store, make_corpus, make_spec, make_key
     result = filler | {"image_tag": store.sealed(key).tag, "caption_tag": "sealed-gone", "created": datetime.now(UTC)}
     store.write_rows("results", pa.Table.from_pylist([result], schema=RESULTS))
     findings = {finding.what: finding for finding in verify(store)}
-    assert findings[table_of(key)].state == "ok"
+    assert findings[table_of(key)].state == "sound"
     assert findings[table_of(make_key(corpus, other))].detail.startswith("3 of 20 items, not sealed")
-    assert findings["corpus toy"].state == "ok"
+    assert findings["corpus toy"].state == "sound"
     assert findings["encoders"].detail == "1 rows"
     tags = [finding for finding in verify(store) if finding.what == "results" and finding.state == "incomplete"]
     assert "1 embedding sets" in tags[0].detail
@@ -198,7 +198,7 @@ def test_rows_added_again_beside_a_sealed_state_are_removed_and_it_stays(
     assert len(store.vectors(encoder="enc", corpus="toy", modality="image")) == 20
     compact_store(store, history=NOTHING)
     assert store.connection.find(table_of(key)).count_rows() == 20
-    assert {finding.state for finding in verify(store)} == {"ok"}
+    assert {finding.state for finding in verify(store)} == {"sound"}
 
 
 def test_temporary_files_are_swept_when_they_are_old(store, make_corpus, make_spec, fill):

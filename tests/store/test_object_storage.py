@@ -59,7 +59,7 @@ def test_everything_works_in_a_bucket(bucket, tmp_path, make_corpus, make_spec, 
     np.testing.assert_array_equal(again.vectors(encoder="enc", corpus="toy", modality="image").matrix, given)
     assert sum(map(len, again.multivectors(encoder="late", corpus="toy", modality="image"))) == 20
     assert again.missing(key, 20).tolist() == []
-    assert {finding.state for finding in verify(again)} == {"ok"}
+    assert {finding.state for finding in verify(again)} == {"sound"}
     assert again.sql("SELECT count(*) AS n FROM embeddings").to_pylist() == [{"n": 40}]
     assert info(again).sets.num_rows == 2
     compact_store(again)
