@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from reports.app.pages import compare, grid, match, queries, query, runs
+from reports.app.pages import compare, grid, match, plane, queries, query, runs, search
 from reports.app.rendering import STATIC, View, media_type, rendered, style
 from reports.app.safety import MOST_BYTES, OnlyThisBrowser
 from reports.app.services import Services
@@ -39,6 +39,12 @@ def create_app(store: EmbeddingStore, *, token: str, services: Services, judgeme
             Route("/compare/points", compare.points),
             Route("/match", match.page),
             Route("/match.png", match.picture),
+            Route("/search", search.page),
+            Route("/search", search.upload, methods=["POST"]),
+            Route("/search/column", search.column),
+            Route("/map", plane.page),
+            Route("/map/figure", plane.figure),
+            Route("/map/item", plane.item),
             Route("/runs", runs.page),
             Route("/picture/{sha}", _picture),
             Route("/style.css", _style),

@@ -26,6 +26,7 @@ SORTS = {
     "margin": "score margin, smallest first",
 }
 """What a list can be sorted by. The gap is the rank of the first chosen encoder less that of the second."""
+MOST_ITEMS = 1_000_000  # of a selection
 SLICES = {"shows": "image shows", "type": "type of query", "tag": "tag", "ambiguous": "ambiguous miss"}
 _LISTS = {"encoders", "wrong", "right", "ranks"}
 _NUMBERS = {"low", "high", "page"}
@@ -65,6 +66,7 @@ class QueryFilter:
         slice: ``shows:dog``, ``type:…``, ``tag:…``, ``ambiguous:annotation``; empty: all.
         language: Of the query.
         text: That the query contains, without case.
+        items: ``caption:3-5.9``, queries at these positions; ``image:7``, those of the image at this one; empty: all.
         of: The encoder that ``low``, ``high`` and the sorting by rank or margin are about; empty: the first of
             ``wrong``, else the first shown.
         low: Least rank of the best relevant item.
@@ -82,6 +84,7 @@ class QueryFilter:
     slice: str = ""
     language: str = ""
     text: str = ""
+    items: str = ""
     of: str = ""
     low: int | None = None
     high: int | None = None
@@ -272,10 +275,31 @@ def _conditions(wanted: QueryFilter, evaluated: Evaluated, number: Mapping[str, 
             where.add(f"o.best_{number[focus(wanted, evaluated)]} {sign} ?", limit)
     for name, (low, high) in _with_ranges(wanted).items():
         where.add(f"o.best_{number[name]} BETWEEN ? AND ?", low, high)
+    if wanted.items:
+        _among(where, wanted.items, evaluated)
     if wanted.slice:
         kind, _, value = wanted.slice.partition(":")
         _in_slice(where, kind, value, evaluated)
     return where
+
+
+def _among(where: _Clauses, items: str, evaluated: Evaluated) -> None:
+    """The queries of a selection; of one of images also the captions of these."""
+    kind, _, listed = items.partition(":")
+    ends = [part.partition("-") for part in listed.split(".")]
+    if not all(one.isdecimal() and len(one) < 10 for low, _, high in ends for one in (low, high or low)):
+        raise RequestError(f"items={items[:60]}: expected caption:3-5.9 or image:7, positions in the corpus")
+    ranges = [range(int(low), int(high or low) + 1) for low, _, high in ends]
+    if sum(map(len, ranges)) > MOST_ITEMS:
+        raise RequestError(f"items={items[:60]}: more than {MOST_ITEMS:,} items; select fewer")
+    positions = [position for each in ranges for position in each]
+    if (kind, evaluated.direction) in (("caption", "t2i"), ("image", "i2t")):
+        where.add("o.query_ord IN (SELECT unnest(?))", positions)
+    elif (kind, evaluated.direction) == ("image", "t2i"):
+        of_images = "SELECT id FROM images WHERE corpus_fingerprint = ? AND ord IN (SELECT unnest(?))"
+        where.add(f"i.image_id IN ({of_images})", evaluated.corpus_fingerprint, positions)
+    else:
+        raise RequestError(f"items={items[:60]}: queries of {evaluated.protocol} are no {kind}s")
 
 
 def _in_slice(where: _Clauses, kind: str, value: str, evaluated: Evaluated) -> None:

@@ -28,6 +28,8 @@ PAGES = (
     ("/", "Grid"),
     ("/queries", "Queries"),
     ("/compare", "Compare"),
+    ("/search", "Search"),
+    ("/map", "Map"),
     ("/runs", "Runs"),
 )
 """The pages of the navigation bar: path and title."""
@@ -41,22 +43,27 @@ class View:
         template: File below ``templates/app/``.
         title: Heading and title of the window.
         values: What the template reads.
-        statement: Gives the rows of the view, for CSV and SQL.
+        statement: Gives the rows of the view, for CSV and SQL; None where no SELECT does.
+        table: The rows, where a statement does not give them.
     """
 
     template: str
     title: str
-    statement: Statement
+    statement: Statement | None = None
+    table: pa.Table | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
 def respond(request: Request, view: View) -> Response:
     """The view in the form that the address asks for: ``as=csv``, ``as=sql``, ``as=html`` (one file), else a page."""
     form = request.query_params.get("as", "")
-    if form == "sql":
+    if form == "sql" and view.statement is not None:
         return PlainTextResponse(view.statement.text + "\n")
-    if form == "csv":
-        return PlainTextResponse(as_csv(state_of(request).rows(view.statement)), media_type="text/csv")
+    table = view.table
+    if form == "csv" and table is None and view.statement is not None:
+        table = state_of(request).rows(view.statement)
+    if form == "csv" and table is not None:
+        return PlainTextResponse(as_csv(table), media_type="text/csv")
     if form not in ("", "html"):
         raise RequestError(f"as={form}: expected csv, sql or html")
     page = rendered(request, view, saved=form == "html")

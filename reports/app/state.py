@@ -57,6 +57,8 @@ def _parted(sql: str) -> list[str]:
 def _literal(value: object) -> str:
     if value is None:
         return "NULL"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
     return str(value) if isinstance(value, int | float) else "'" + str(value).replace("'", "''") + "'"
 
 

@@ -54,3 +54,11 @@ def client(served_store: EmbeddingStore) -> Iterator[TestClient]:
     with TestClient(app, base_url="http://127.0.0.1:8000") as made:
         assert made.get(f"/?token={TOKEN}").status_code == 200
         yield made
+
+
+@pytest.fixture(scope="session")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> EmbeddingStore:
+    """What searches and maps are asked of."""
+    from tests.reports.app.asked import asked_store
+
+    return asked_store(tmp_path_factory.mktemp("asked"))

@@ -1,0 +1,106 @@
+"""Search by text, by picture and by a stored item; several encoders side by side."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from PIL import Image
+from starlette.testclient import TestClient
+
+from flows.commands.searching import find
+from store import EmbeddingStore
+from store.schema import texts
+from tasks.corpora.readers.shapes import read_shapes
+from tests.reports.app.asked import MANY, A, B, asking
+
+
+@pytest.fixture(scope="module")
+def client(asked: EmbeddingStore) -> Iterator[TestClient]:
+    with asking(asked) as made:
+        yield made
+
+
+def rows(client: TestClient, address: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(client.get(f"{address}&as=csv").text)))
+
+
+def test_a_model_is_loaded_when_it_searches_first_and_finds_what_the_command_finds(
+    client: TestClient, asked: EmbeddingStore
+) -> None:
+    assert "Type a text" in client.get("/search").text
+    text = texts(asked.items("shapes", "caption")["text"])[0]
+    address = f"/search?corpus=shapes&text={text}&encoders={A},{B}&k=3"
+    page = client.get(address).text
+    assert f"Loading the model of {A} …" in page
+    later = re.findall(r'hx-get="(/search/column[^"]*)"', page)
+    assert len(later) == 2  # one column for each encoder
+    column = client.get(later[0].replace("&amp;", "&")).text
+    assert column.count("<li>") == 3
+    assert "Loading" not in column
+    page = client.get(address).text  # the model is in memory now
+    assert f"Loading the model of {A} …" not in page
+    assert f"Loading the model of {B} …" in page
+    how: dict[str, Any] = {"image": None, "vector": None, "modality": None, "k": 3, "use_index": False, "device": "cpu"}
+    expected = find(asked, text=text, encoder=A, corpus="shapes", **how).rows
+    assert [row["id"] for row in rows(client, address) if row["encoder"] == A] == [row["id"] for row in expected]
+    assert f"capim search '{text}' --encoder {A} --corpus shapes -k 3" in client.get(address).text.replace("&#39;", "'")
+    saved = client.get(f"{address}&as=html").text
+    assert "data:image/" in saved
+    assert "<form" not in saved
+
+
+def test_a_picture_stays_in_memory_and_finds_captions(client: TestClient) -> None:
+    corpus = read_shapes(n_scenes=12)
+    assert corpus.source is not None
+    data = corpus.source.read(texts(corpus.images["key"])[3])
+    sent = client.post("/search", data={"corpus": "shapes", "encoders": [A, B]}, files={"file": ("own.png", data)})
+    assert sent.url.params["encoders"] == f"{A},{B}"
+    assert re.fullmatch(r"[0-9a-f]{16}", sent.url.params["picture"])
+    assert "own.png" not in sent.text  # the name of the file is nobody's business
+    assert "Items like this picture" in sent.text
+    found = rows(client, f"{sent.url.path}?{sent.url.query.decode()}&modality=image&k=1")
+    assert {row["id"] for row in found} == {texts(corpus.images["id"])[3]}  # by both encoders
+    assert client.get("/search?picture=0123456789abcdef").status_code == 400
+    for wrong in (b"no picture", b""):
+        answer = client.post("/search", data={"corpus": "shapes"}, files={"file": ("x.png", wrong)})
+        assert answer.status_code == 400
+    assert "formats: JPEG, PNG" in client.post("/search", files={"file": ("x.png", b"no picture")}).text
+    bomb = io.BytesIO()
+    Image.new("1", (20_000, 20_000)).save(bomb, "PNG")
+    assert "more than the" in client.post("/search", files={"file": ("x.png", bomb.getvalue())}).text
+    assert client.post("/search", files={"file": ("x.png", bytes(21 * 2**20))}).status_code == 413
+
+
+def test_more_like_this_needs_no_model(client: TestClient, asked: EmbeddingStore) -> None:
+    address = f"/search?corpus=shapes&like=image:3&encoders={A},{MANY.name}&k=2"
+    found = rows(client, address)
+    own = texts(asked.items("shapes", "image")["id"])[3]
+    assert [row["id"] for row in found if row["rank"] == "1"] == [own, own]
+    more = re.findall(r'href="(/search\?[^"]*like=image:\d+)"', client.get(address).text)
+    assert len(more) == 4
+    assert client.get(more[1].replace("&amp;", "&")).status_code == 200
+    by_text = client.get(f"/search/column?corpus=shapes&text=x&encoders={MANY.name}").text
+    assert 'class="fault"' in by_text  # its checkpoint is nowhere: the column says so
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ("corpus=shapse", "did you mean 'shapes'"),
+        ("encoders=tiny-clap", "did you mean"),
+        ("k=0", "from 1 to 100"),
+        ("like=image", "image:POSITION"),
+        ("like=image:99999", "has 12 images"),
+        ("like=image:1&text=x", "searched for alone"),
+        ("modality=pixels", "known: image, caption"),
+    ],
+)
+def test_a_wrong_address_says_what_is_wrong(client: TestClient, parameters: str, message: str) -> None:
+    answer = client.get(f"/search?{parameters}")
+    assert answer.status_code == 400
+    assert message in answer.text.replace("&#39;", "'")
