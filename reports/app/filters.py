@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
+from reports.app.conditions import SLICES, Clauses, among, in_slice
 from reports.app.state import Evaluated, Snapshot, Statement
 from store.errors import RequestError, unknown
 
@@ -26,8 +27,6 @@ SORTS = {
     "margin": "score margin, smallest first",
 }
 """What a list can be sorted by. The gap is the rank of the first chosen encoder less that of the second."""
-MOST_ITEMS = 1_000_000  # of a selection
-SLICES = {"shows": "image shows", "type": "type of query", "tag": "tag", "ambiguous": "ambiguous miss"}
 _LISTS = {"encoders", "wrong", "right", "ranks"}
 _NUMBERS = {"low", "high", "page"}
 
@@ -162,18 +161,6 @@ def _unknown_encoders(wanted: QueryFilter, known: Sequence[str]) -> list[str]:
     ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Clauses:
-    """The condition of a statement, with its values."""
-
-    conditions: list[str]
-    values: list[object]
-
-    def add(self, condition: str, *values: object) -> None:
-        self.conditions.append(condition)
-        self.values.extend(values)
-
-
 def shown(wanted: QueryFilter, evaluated: Evaluated) -> list[str]:
     """The encoders whose ranks are shown: those that were chosen, in the order of the filter, else all."""
     chosen = wanted.encoders or tuple(evaluated.evaluations)
@@ -259,9 +246,9 @@ def count_of(wanted: QueryFilter, evaluated: Evaluated) -> Statement:
     return replace(every, sql=f"SELECT count(*) AS n FROM (\n{every.sql}\n)")  # noqa: S608 - our own statement
 
 
-def _conditions(wanted: QueryFilter, evaluated: Evaluated, number: Mapping[str, int]) -> _Clauses:
+def _conditions(wanted: QueryFilter, evaluated: Evaluated, number: Mapping[str, int]) -> Clauses:
     text, language, _ = _ITEMS[evaluated.direction]
-    where = _Clauses(conditions=[], values=[])
+    where = Clauses(conditions=[], values=[])
     for name in wanted.wrong:
         where.add(f"o.best_{number[name]} > 1")
     for name in wanted.right:
@@ -276,46 +263,11 @@ def _conditions(wanted: QueryFilter, evaluated: Evaluated, number: Mapping[str, 
     for name, (low, high) in _with_ranges(wanted).items():
         where.add(f"o.best_{number[name]} BETWEEN ? AND ?", low, high)
     if wanted.items:
-        _among(where, wanted.items, evaluated)
+        among(where, wanted.items, evaluated)
     if wanted.slice:
         kind, _, value = wanted.slice.partition(":")
-        _in_slice(where, kind, value, evaluated)
+        in_slice(where, kind, value, evaluated)
     return where
-
-
-def _among(where: _Clauses, items: str, evaluated: Evaluated) -> None:
-    """The queries of a selection; of one of images also the captions of these."""
-    kind, _, listed = items.partition(":")
-    ends = [part.partition("-") for part in listed.split(".")]
-    if not all(one.isdecimal() and len(one) < 10 for low, _, high in ends for one in (low, high or low)):
-        raise RequestError(f"items={items[:60]}: expected caption:3-5.9 or image:7, positions in the corpus")
-    ranges = [range(int(low), int(high or low) + 1) for low, _, high in ends]
-    if sum(map(len, ranges)) > MOST_ITEMS:
-        raise RequestError(f"items={items[:60]}: more than {MOST_ITEMS:,} items; select fewer")
-    positions = [position for each in ranges for position in each]
-    if (kind, evaluated.direction) in (("caption", "t2i"), ("image", "i2t")):
-        where.add("o.query_ord IN (SELECT unnest(?))", positions)
-    elif (kind, evaluated.direction) == ("image", "t2i"):
-        of_images = "SELECT id FROM images WHERE corpus_fingerprint = ? AND ord IN (SELECT unnest(?))"
-        where.add(f"i.image_id IN ({of_images})", evaluated.corpus_fingerprint, positions)
-    else:
-        raise RequestError(f"items={items[:60]}: queries of {evaluated.protocol} are no {kind}s")
-
-
-def _in_slice(where: _Clauses, kind: str, value: str, evaluated: Evaluated) -> None:
-    direction = evaluated.direction
-    if kind == "shows":
-        of_image = "SELECT ord FROM images WHERE corpus_fingerprint = ? AND list_contains(objects, ?)"
-        where.add(f"o.cluster IN ({of_image})", evaluated.corpus_fingerprint, value)
-    elif kind == "type" and direction == "t2i":
-        where.add("list_contains(i.query_types, ?)", value)
-    elif kind == "tag" and direction in ("quadruples", "pairs"):
-        where.add("list_contains(i.tags, ?)" if direction == "quadruples" else "i.category = ?", value)
-    elif kind == "ambiguous":
-        missed = "SELECT query_id FROM ambiguous_misses WHERE corpus_fingerprint = ? AND protocol = o.protocol"
-        where.add(f"i.id IN ({missed} AND cause = ?)", evaluated.corpus_fingerprint, value)
-    else:
-        raise RequestError(f"slice {kind}:{value}: queries of {evaluated.protocol} have no {SLICES[kind]}")
 
 
 def _order(wanted: QueryFilter, evaluated: Evaluated, number: Mapping[str, int]) -> str:
