@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from reports import format as show
+from reports.app.conditions import SLICES
 from reports.app.filters import (
     PAGE,
-    SLICES,
     SORTS,
     QueryFilter,
     all_of,
