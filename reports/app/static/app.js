@@ -46,7 +46,7 @@ document.addEventListener("change", (event) => {
 
 // j and k: the next and the previous query, of a list by focus, of a page of one query by its links.
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=checkbox]), select, textarea")) return;
   const step = { j: 1, k: -1 }[event.key];
   if (!step) return;
   const target = document.querySelector(step > 0 ? "a[rel=next]" : "a[rel=prev]");

@@ -1,0 +1,181 @@
+"""The pages in Chromium: counts, addresses, keys, accessibility, quiet and offline, whatever a caption says.
+
+``CAPIM_SCREENSHOTS=folder`` keeps pictures of every size for the eye; they never go into git.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from importlib.resources import files
+from itertools import product
+from typing import TYPE_CHECKING
+
+import pytest
+import uvicorn
+
+from reports.app.application import create_app
+from store import EmbeddingStore
+from tests.reports.app.conftest import TOKEN, NoServices
+from tests.reports.test_browser import SCHEMES, WIDTHS, Watched
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+A_FEW_ROWS = """() => {
+  for (const extra of document.querySelectorAll("tbody tr ~ tr ~ tr ~ tr, .hits li ~ li ~ li")) extra.remove()
+}"""
+
+
+@pytest.fixture(scope="module")
+def address(served_store: EmbeddingStore) -> Iterator[str]:
+    """A server of the hostile store."""
+    app = create_app(served_store, token=TOKEN, services=NoServices())
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def watched(browser: Browser, address: str) -> Iterator[Watched]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, bypass_csp=False)
+    page = context.new_page()
+    page.goto(f"{address}/?token={TOKEN}")
+    assert page.url == f"{address}/", "the token leaves the address"
+    yield Watched(page)
+    context.close()
+
+
+def _count(page: Page) -> int:
+    return int(page.locator("#count").inner_text().split(" of ")[0].replace(",", ""))
+
+
+def test_missed_by_one_and_found_by_another_by_keyboard_alone_then_back_reload_and_a_shared_address(
+    watched: Watched, address: str, served_store: EmbeddingStore
+) -> None:
+    page = watched.page
+    a, b, _ = sorted(served_store.counts("outcomes", "encoder"))
+    page.goto(f"{address}/queries?protocol=t2i/all")
+    every = _count(page)
+    for box in (f"missed by {a}", f"found by {b}"):
+        with page.expect_response(lambda answer: "/queries?" in answer.url):
+            page.get_by_label(box, exact=True).focus()
+            page.keyboard.press("Space")
+        page.wait_for_function("text => document.querySelector('#count').textContent.includes(text)", arg=box)
+    joined = f"""SELECT count(*) AS n FROM outcomes a JOIN outcomes b USING (corpus_fingerprint, protocol, query_id)
+        WHERE a.encoder = '{a}' AND b.encoder = '{b}' AND protocol = 't2i/all'
+        AND a.rank_best > 1 AND b.rank_worst = 1"""
+    n = _count(page)
+    assert n == served_store.sql(joined)["n"][0].as_py() < every
+    shared = page.url
+    page.locator("body").press("j")
+    first = page.locator(".queries tbody th a").first.inner_text()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/query/**")
+    page.keyboard.press("j")
+    page.wait_for_url("**at=1&**")
+    page.keyboard.press("k")
+    page.wait_for_url("**at=0&**")
+    assert " ".join(first.split())[:40] in " ".join(page.locator("h1").inner_text().split())
+    page.go_back()
+    page.go_back()
+    page.go_back()
+    assert (page.url, _count(page)) == (shared, n)
+    page.reload()
+    assert _count(page) == n
+    page.goto(f"{address}/")
+    page.goto(shared)
+    assert _count(page) == n
+    assert page.get_by_label(f"missed by {a}", exact=True).is_checked()
+    page.go_back()
+    page.wait_for_selector("#grid")
+
+
+def test_a_list_goes_on_while_one_scrolls_and_ends(watched: Watched, address: str) -> None:
+    page = watched.page
+    page.goto(f"{address}/queries?protocol=t2i/all")
+    assert page.locator(".queries tbody th a").count() == 50
+    page.locator(".more").scroll_into_view_if_needed()
+    page.wait_for_function("() => document.querySelectorAll('.queries tbody th a').length === 80")
+    assert page.locator(".more").count() == 0
+    assert "page=" not in page.url
+
+
+def test_the_text_filter_keeps_what_is_typed_and_the_box_of_ranks_lists_its_queries(
+    watched: Watched, address: str
+) -> None:
+    page = watched.page
+    page.goto(f"{address}/queries?protocol=t2i/all")
+    page.locator("#text").press_sequentially("fox")
+    page.wait_for_url("**text=fox**")
+    page.wait_for_function("() => document.querySelector('#count').textContent.startsWith('10 ')")
+    assert page.locator("#text").input_value() == "fox"
+    page.goto(f"{address}/compare?protocol=t2i/all")
+    page.wait_for_selector("#scatter[data-drawn]")
+    page.wait_for_load_state("networkidle")
+    box = page.locator("#scatter").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 5, box["y"] + box["height"] - 5)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 5, box["y"] + 5)
+    page.mouse.up()
+    page.wait_for_selector("#brushed .queries")
+    assert _count(page) == 80, "the box around everything"
+
+
+def test_what_is_copied_is_the_sql_of_the_view(watched: Watched, address: str, served_store: EmbeddingStore) -> None:
+    page = watched.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(f"{address}/queries?protocol=t2i/all&text=fox")
+    page.get_by_role("button", name="Copy as SQL").click()
+    page.wait_for_function("() => document.querySelector('.view-tools output').textContent === 'Copied'")
+    assert served_store.sql(page.evaluate("navigator.clipboard.readText()")).num_rows == _count(page) == 10
+
+
+def test_axe_finds_nothing_and_nothing_runs_over_the_edge(watched: Watched, browser: Browser, address: str) -> None:
+    axe = files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
+    context = browser.new_context(bypass_csp=True, storage_state=watched.page.context.storage_state())
+    page = context.new_page()
+    found = []
+    page.goto(f"{address}/queries?protocol=t2i/all&text=fox")
+    one = str(page.locator(".queries tbody th a").first.get_attribute("href"))
+    for path in ("/", "/queries?protocol=t2i/all", one, "/compare?protocol=t2i/all"):
+        page.set_viewport_size({"width": WIDTHS[-1], "height": 900})
+        page.goto(f"{address}{path}")
+        if folder := os.environ.get("CAPIM_SCREENSHOTS"):
+            for width, scheme in product(WIDTHS, SCHEMES):
+                page.set_viewport_size({"width": width, "height": 900})
+                page.emulate_media(color_scheme=scheme)
+                page.screenshot(path=f"{folder}/serve{path.split('?')[0][:8].replace('/', '-')}-{width}-{scheme}.png")
+        page.evaluate(A_FEW_ROWS)
+        page.evaluate(axe)
+        for width, scheme in product(WIDTHS, SCHEMES):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=scheme)
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            violations = page.evaluate("axe.run().then((found) => found.violations)")
+            found += [(path, width, scheme, v["id"], v["nodes"][0]["html"][:300]) for v in violations]
+            found += [(path, width, scheme, "wider than the window", wide)] * (wide > width)
+    context.close()
+    assert found == []
+
+
+def test_hostile_captions_did_nothing_and_nothing_was_asked_of_anybody_else(watched: Watched, address: str) -> None:
+    page = watched.page
+    page.goto(f"{address}/queries?protocol=t2i/all&text=script")
+    page.locator(".queries tbody th a").first.click()
+    page.wait_for_url("**/query/**")
+    assert page.locator("h1").inner_text().startswith("<")
+    page.wait_for_load_state("networkidle")
+    assert watched.complaints == []
+    outside = {url for url in watched.requests if not url.startswith((f"{address}/", "data:"))}
+    assert outside == set()
