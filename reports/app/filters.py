@@ -207,7 +207,7 @@ def all_of(wanted: QueryFilter, evaluated: Evaluated) -> Statement:
   SELECT {"protocol" if several else "? AS protocol"}, query_ord, any_value(cluster) AS cluster,
          {ranks_sql}
   FROM outcomes
-  WHERE evaluation IN ({", ".join("?" for _ in every)})
+  WHERE evaluation IN ({_holes(every)})
   GROUP BY {"protocol, query_ord" if several else "query_ord"}
 )
 SELECT o.protocol, i.id AS query_id, o.query_ord, o.cluster, {text} AS text, {language} AS language,
@@ -232,18 +232,37 @@ _MARGIN = (
 """The best relevant score less the best irrelevant one (``tasks.diagnosis.score_margins``)."""
 
 
-def some_of(wanted: QueryFilter, evaluated: Evaluated) -> Statement:
-    """The queries of one page of a filter."""
-    every = all_of(wanted, evaluated)
-    limits = (PAGE, PAGE * (wanted.page - 1))
-    return replace(every, sql=f"{every.sql}\nLIMIT ? OFFSET ?", parameters=(*every.parameters, *limits))
+def some_of(wanted: QueryFilter, evaluated: Evaluated, *, first: int, most: int = PAGE) -> Statement:
+    """At most so many queries of a filter from a place on (from 0), with the ranks of the encoders that it names."""
+    every = all_of(_narrow(wanted, evaluated), evaluated)
+    return replace(every, sql=f"{every.sql}\nLIMIT ? OFFSET ?", parameters=(*every.parameters, most, first))
 
 
 def count_of(wanted: QueryFilter, evaluated: Evaluated) -> Statement:
-    """How many queries a filter has: the same statement without the encoders that it says nothing of, counted."""
-    named = tuple(dict.fromkeys([*wanted.wrong, *wanted.right, *_with_ranges(wanted), focus(wanted, evaluated)]))
-    every = all_of(wanted.but(sort="", encoders=named), evaluated)
+    """How many queries a filter has: the same statement, counted."""
+    every = all_of(_narrow(wanted.but(sort=""), evaluated), evaluated)
     return replace(every, sql=f"SELECT count(*) AS n FROM (\n{every.sql}\n)")  # noqa: S608 - our own statement
+
+
+def ranks_of(evaluated: Evaluated, queries: Sequence[int]) -> Statement:
+    """The ranks of every encoder for the queries at these positions."""
+    evaluations = tuple(one for of in evaluated.evaluations.values() for one in of)
+    sql = f"""SELECT protocol, query_ord, encoder, rank_best, rank_worst
+FROM outcomes
+WHERE evaluation IN ({_holes(evaluations)}) AND query_ord IN ({_holes(queries)})"""  # noqa: S608 - only placeholders
+    return Statement(sql=sql, parameters=(*evaluations, *queries), only={"outcomes": evaluations})
+
+
+def _holes(values: Sequence[object]) -> str:
+    return ", ".join("?" for _ in values) or "NULL"
+
+
+def _narrow(wanted: QueryFilter, evaluated: Evaluated) -> QueryFilter:
+    """The filter with only the encoders that it names: all others change nothing, and take most of the time."""
+    named = [*wanted.wrong, *wanted.right, *_with_ranges(wanted), focus(wanted, evaluated)]
+    if wanted.sort == "gap":
+        named += shown(wanted, evaluated)[:2]
+    return replace(wanted, encoders=tuple(dict.fromkeys(named)))
 
 
 def _conditions(wanted: QueryFilter, evaluated: Evaluated, number: Mapping[str, int]) -> Clauses:

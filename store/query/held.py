@@ -58,17 +58,17 @@ class HeldTables:
         def held(name: str, chosen: pa.Schema) -> pa.Table | None:
             if name not in only:
                 return None
-            parts = [self._rows(name, key, chosen, with_lists=key in lists) for key in only[name]]
+            table = None if name in CORPUS_PARTS else self._connection.find(name)  # parts of a corpus never change
+            version = 0 if table is None else table.version
+            parts = [self._rows(name, key, chosen, version, with_lists=key in lists) for key in only[name]]
             return pa.concat_tables(parts) if parts else chosen.empty_table()
 
         return select(self._connection, statement, parameters, held=held)
 
-    def _rows(self, name: str, key: str, chosen: pa.Schema, *, with_lists: bool) -> pa.Table:
-        """The chosen columns of one part; reads those that are not held at the present version of the table."""
+    def _rows(self, name: str, key: str, chosen: pa.Schema, version: int, *, with_lists: bool) -> pa.Table:
+        """The chosen columns of one part; reads those that are not held at this version of the table."""
         left_out = {f.name for f in chosen if name == "outcomes" and pa.types.is_list(f.type) and not with_lists}
         with self._lock:
-            table = None if name in CORPUS_PARTS else self._connection.find(name)  # parts of a corpus never change
-            version = 0 if table is None else table.version
             part = self._parts.pop((name, key), _Part(version=version))
             if part.version != version:
                 part = _Part(version=version)
@@ -78,7 +78,7 @@ class HeldTables:
                 part.n_rows = found.num_rows
                 part.columns |= {column: found[column] for column in missing.names}
             self._parts[name, key] = part
-            while len(self._parts) > 1 and self._n_bytes() > MOST_BYTES:
+            while missing.names and len(self._parts) > 1 and self._n_bytes() > MOST_BYTES:
                 self._parts.popitem(last=False)
         return pa.table(
             [

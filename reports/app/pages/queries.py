@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from reports.app.filters import (
     all_of,
     count_of,
     focus,
+    ranks_of,
     read_filter,
     shown,
     some_of,
@@ -85,7 +86,11 @@ def _sentence(wanted: QueryFilter, total: int, every: int) -> str:
 def _rows(state: State, snapshot: Snapshot, wanted: QueryFilter, evaluated: Evaluated) -> Iterator[dict[str, Any]]:
     """The queries of one page, as the template shows them."""
     shas = snapshot.data.corpora[wanted.corpus].images["sha"]
-    for at, row in enumerate(state.rows(some_of(wanted, evaluated)).to_pylist(), PAGE * (wanted.page - 1)):
+    first = PAGE * (wanted.page - 1)
+    rows = state.rows(some_of(wanted, evaluated, first=first)).to_pylist()
+    found = state.rows(ranks_of(evaluated, [row["query_ord"] for row in rows])).to_pylist()
+    ranks = {(row["protocol"], row["query_ord"], row["encoder"]): row for row in found}
+    for at, row in enumerate(rows, first):
         sha = shas[row["cluster"]].as_py() if evaluated.direction in ("t2i", "i2t") and len(shas) else None
         yield {
             "id": row["query_id"],
@@ -93,19 +98,22 @@ def _rows(state: State, snapshot: Snapshot, wanted: QueryFilter, evaluated: Eval
             "language": row["language"],
             "sha": sha,
             "target": query_link(f"/query/{row['query_id']}", wanted.but(), at=at, within=row["protocol"]),
-            "ranks": [rank_cell(row[name], row[f"{name} (worst)"]) for name in shown(wanted, evaluated)],
+            "ranks": [
+                rank_cell(ranks.get((row["protocol"], row["query_ord"], name))) for name in shown(wanted, evaluated)
+            ],
         }
 
 
-def rank_cell(best: int | None, worst: int | None) -> tuple[str, str, str]:
+def rank_cell(row: Mapping[str, Any] | None) -> tuple[str, str, str]:
     """A rank as text, its mark, and what it means in words.
 
     Examples:
-        >>> rank_cell(1, 1), rank_cell(7, 7), rank_cell(1, 3), rank_cell(None, None)
-        (('1', 'good', 'found'), ('7', 'bad', 'missed'), ('1–3', 'warn', 'tied'), ('–', 'muted', 'not evaluated'))
+        >>> rank_cell({"rank_best": 7, "rank_worst": 7}), rank_cell({"rank_best": 1, "rank_worst": 3}), rank_cell(None)
+        (('7', 'bad', 'missed'), ('1–3', 'warn', 'tied'), ('–', 'muted', 'not evaluated'))
     """
-    if best is None or worst is None:
+    if row is None:
         return show.ABSENT, "muted", "not evaluated"
+    best, worst = int(row["rank_best"]), int(row["rank_worst"])
     text = f"{best:,}" if best == worst else f"{best:,}–{worst:,}"
     if best > 1:
         return text, "bad", "missed"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -13,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from reports.app.filters import QueryFilter, all_of, read_filter, shown
+from reports.app.filters import QueryFilter, read_filter, shown, some_of
 from reports.app.rendering import View, link, query_link, respond
 from reports.app.state import Evaluated, Snapshot, State, Statement, state_of
 from reports.rows.selected_queries import RankedList, SelectedQuery
@@ -155,12 +154,8 @@ def _neighbours(request: Request, state: State, wanted: QueryFilter, evaluated: 
     if not at.isdecimal():
         return "", ""
     place = int(at)
-    every = all_of(wanted, evaluated)
-    limits = (3, max(0, place - 1))
-    rows = state.rows(
-        replace(every, sql=f"{every.sql}\nLIMIT ? OFFSET ?", parameters=(*every.parameters, *limits))
-    ).to_pylist()
-    found = dict(enumerate(rows, max(0, place - 1)))
+    first = max(0, place - 1)
+    found = dict(enumerate(state.rows(some_of(wanted, evaluated, first=first, most=3)).to_pylist(), first))
 
     def target(of: int) -> str:
         row = found.get(of)
