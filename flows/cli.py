@@ -7,6 +7,7 @@ Heavy libraries are imported by the commands that need them, so that ``capim --h
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 import traceback
@@ -16,6 +17,7 @@ from flows import set_environment
 from flows.commands import add_commands
 from flows.commands.parser import WRONG_REQUEST, Parser
 from store.errors import RequestError, WorkError, without_credentials
+from store.safe_text import plain, shortened
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 
@@ -80,11 +82,14 @@ def _explain(error: Exception) -> tuple[int, str]:
         return WRONG_REQUEST, str(error)
     if isinstance(error, WorkError):
         return FAILED, str(error)
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return WRONG_REQUEST, f"a name is too long for a file: {error.filename}"
     return FAILED, f"unexpected {type(error).__name__}: {error}\nrun the command again with --debug for the traceback"
 
 
 def _print_error(message: str) -> None:
-    sys.stderr.write(f"capim: {without_credentials(message)}\n")
+    lines = without_credentials(message).split("\n")
+    sys.stderr.write("capim: " + "".join(f"{plain(shortened(line, 2000))}\n" for line in lines))
 
 
 if __name__ == "__main__":

@@ -60,6 +60,7 @@ _TABLES = {"corpora": "corpus", "encoders": "encoder"}  # list of a suite -> its
 _EXPECTED = {  # what a value should have been, by the type of pydantic's error
     "greater_than_equal": "at least {ge}",
     "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
     "literal_error": "{expected}",
     "value_error": "{error}",
     "int_type": "a whole number",
@@ -120,7 +121,7 @@ class RunConfig:
         bool, Field(strict=True, description="compile the model with torch.compile first; pays in long encodes")
     ] = False
     replicates: Annotated[Whole, Field(ge=100, description="bootstrap replicates per interval")] = 10_000
-    seed: Annotated[Whole, Field(ge=0, description="random seed")] = 0
+    seed: Annotated[Whole, Field(ge=0, le=2**63 - 1, description="random seed")] = 0
     level: Annotated[Number, Field(ge=0.5, lt=1, description="confidence level of the intervals")] = 0.95
     interval: Annotated[
         IntervalMethod,
@@ -263,7 +264,7 @@ def read_suite(path: str | Path) -> dict[str, Any]:
         raise RequestError(f"suite file {path} does not exist")
     try:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RequestError(f"suite file {path} is not valid TOML: {error}") from error
     workspace = fields.get("workspace")
     if isinstance(workspace, str) and "://" not in workspace:

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import pandas as pd
 import pyarrow as pa
 
-from flows.commands.output import RESULT_COLUMNS, cell, plain, print_answer
+from flows.commands.output import RESULT_COLUMNS, cell, print_answer
 from flows.commands.parser import PLURALS
 from flows.commands.searching import FOUND_COLUMNS, find
 from flows.commands.workspace import corpus_in, found_results, in_order, unknown_texts, wanted_rows
@@ -21,6 +21,7 @@ from flows.steps import listed, run_benchmark, run_compare, run_embed, run_evalu
 from reports.rows.pairs import AGAINST_BEST, PAIR_COLUMNS, pair_rows, smaller_is_better
 from reports.rows.snapshot import answer_lines
 from store import EmbeddingStore, Vectors
+from store.safe_text import plain
 from tasks.metrics.custom import CustomMetric
 from tasks.runtime.figures.families import compared_rows
 

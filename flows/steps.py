@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from flows.commands.declare import STEP_FIELDS
-from flows.commands.output import plain, print_embedded
+from flows.commands.output import print_embedded
 from flows.commands.parser import names
 from flows.commands.progress import STEPS, bars
 from flows.config import FIELDS, RunConfig, missing_names, read_suite, run_config
 from store.errors import RequestError, unknown
+from store.safe_text import plain
 from tasks.runtime.references import encoder_name
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from reports.elements import charts
 from reports.elements.gallery import Cases
 from reports.elements.page import Chart, Report, Table
 from reports.exports.plain import csv_bytes
+from store.safe_text import plain
 
 TEMPLATES = Path(__file__).parent / "templates"
 IN_THE_PAGE = (  # sections that markdown can do without: those before the gap always, then as many as are too long
@@ -153,7 +154,7 @@ def escape_markdown(value: object) -> str:
         >>> escape_markdown("two\nlines at t2i/all, 46.3 (45.5–47.1)")
         'two lines at t2i/all, 46.3 (45.5–47.1)'
     """
-    text = " ".join(str(value).split())
+    text = plain(" ".join(str(value).split()))
     text = re.sub(r"([\\`*_\[\]#|~$!])", r"\\\1", text)
     text = html.escape(text, quote=False).replace("://", "&#58;//")
     return re.sub(r"(?<!\w)@(?=\w)", "&#64;", text)

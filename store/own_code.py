@@ -24,7 +24,10 @@ def run_file(file: Path) -> ModuleType:
     loader = SourceFileLoader(name, str(file))
     code = loader.source_to_code(loader.get_data(str(file)), str(file))
     sys.modules[name] = module  # dataclasses look their module up
-    exec(code, module.__dict__)  # noqa: S102 - the user's own code
+    try:
+        exec(code, module.__dict__)  # noqa: S102 - the user's own code
+    except SystemExit as left:
+        raise RuntimeError(f"the file leaves Python (SystemExit: {left.code}) when it is run") from left
     return module
 
 

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.commands.declare import config_options, declare, refuse_unused
-from flows.commands.output import link, plain, show_rows
+from flows.commands.output import link, show_rows
 from flows.commands.parser import names
 from flows.commands.workspace import corpus_in, open_store, unknown_texts
 from store.errors import RequestError
+from store.safe_text import plain
 
 if TYPE_CHECKING:
     from flows.commands import Commands

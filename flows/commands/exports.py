@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.commands.declare import Command, declare, refuse_unused
-from flows.commands.output import plain
 from flows.commands.parser import names
 from flows.commands.workspace import corpus_in, open_store, wanted_rows
 from store.errors import RequestError
+from store.safe_text import plain
 
 if TYPE_CHECKING:
     from flows.commands import Commands

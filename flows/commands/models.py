@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.commands.declare import config_options, declare, declare_group
-from flows.commands.output import plain, show_rows
+from flows.commands.output import show_rows
 from flows.commands.parser import spelt
 from flows.commands.workspace import open_store
 from store.errors import RequestError
+from store.safe_text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 import textwrap
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from store.errors import RequestError, unknown, without_credentials
 from store.exchange.row_files import write_csv, write_json
+from store.safe_text import plain, shortened
 
 if TYPE_CHECKING:
     from tasks.runtime.references import EmbedRef
@@ -25,16 +25,6 @@ _NAMED = 8  # columns without room that are named
 RESULT_COLUMNS = (
     "encoder", "corpus", "protocol", "metric", "value", "ci_low", "ci_high", "n_queries", "n_clusters", "tie_share",
 )  # fmt: skip
-
-
-def plain(text: str) -> str:
-    r"""Text that cannot drive a terminal: control and escape characters replaced, the rest as it is.
-
-    Examples:
-        >>> plain("red\x1b[31m bus")
-        'red�[31m bus'
-    """
-    return "".join("�" if unicodedata.category(c) in ("Cc", "Cf") and c not in "\u200c\u200d" else c for c in text)
 
 
 def cell(value: object) -> str:
@@ -54,7 +44,7 @@ def cell(value: object) -> str:
         return ", ".join(cell(v) for v in value)
     if isinstance(value, datetime):
         return value.isoformat(timespec="seconds")
-    return plain(str(value))
+    return plain(shortened(str(value)))
 
 
 def print_embedded(references: tuple[EmbedRef, ...]) -> None:
@@ -67,7 +57,7 @@ def print_embedded(references: tuple[EmbedRef, ...]) -> None:
             sys.stderr.write(f"corpus {corpus.name} changed since it was stored; it was encoded again:{lines}\n")
         if corpus.n_skipped:
             more = ["…"] if corpus.n_skipped > len(corpus.skipped) else []
-            reasons = plain("; ".join([*corpus.skipped, *more]))
+            reasons = plain("; ".join([*map(shortened, corpus.skipped), *more]))
             sys.stderr.write(f"corpus {corpus.name}: {corpus.n_skipped} items skipped: {reasons}\n")
     for reference in references:
         n_stored = reference.n_items - reference.n_encoded
@@ -174,6 +164,8 @@ def print_rows(
     if listed and (faults := [unknown("column", name, known) for name in chosen if name not in known]):
         raise RequestError(faults)
     names = list(chosen) or known
+    if form != "table" and out.isatty():  # files and programs get the text as it is
+        listed = [{name: plain(v) if isinstance(v, str) else v for name, v in row.items()} for row in listed]
     if form == "json":
         write_json([{name: row[name] for name in chosen} for row in listed] if chosen else listed, out)
     elif form == "csv":

@@ -7,12 +7,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from flows.commands.declare import STEP_FIELDS, config_options, declare, given_options, refuse_unused
-from flows.commands.output import RESULT_COLUMNS, link, plain, print_report, show_rows
+from flows.commands.output import RESULT_COLUMNS, link, print_report, show_rows
 from flows.commands.progress import bars
 from flows.commands.rows import print_ranking
 from flows.config import RunConfig, demo_config
 from flows.steps import run_benchmark, run_compare, run_embed, run_evaluate, run_metric, step_config
 from store.errors import RequestError, WorkError
+from store.safe_text import plain
 
 if TYPE_CHECKING:
     from flows.commands import Commands
@@ -106,13 +107,13 @@ def evaluate(args: argparse.Namespace) -> None:
     Example: capim evaluate --corpora shapes --protocols t2i/all,i2t/any --replicates 2000
     """
     config = _config(args)
-    if args.metric and args.judgements:
+    if args.metric is not None and args.judgements:
         raise RequestError("--metric and --judgements are two metrics; give one at a time")
-    if args.metric or args.judgements:
+    if args.metric is not None or args.judgements:
         from reports.rows.pairs import AGAINST_BEST
         from tasks.metrics.own_judgements import with_judgements
 
-        metric = args.metric or with_judgements(args.judgements)
+        metric = with_judgements(args.judgements) if args.metric is None else args.metric
         rows = run_metric(config, metric, quiet=args.quiet, results=True)
         show_rows(args, rows, columns=(*RESULT_COLUMNS, *AGAINST_BEST))
         return
@@ -131,7 +132,7 @@ def compare(args: argparse.Namespace) -> None:
     Example: capim compare --corpora shapes
     """
     config = _config(args)
-    if args.metric:
+    if args.metric is not None:
         refuse_unused(args, "with --metric", format="--format", columns="--columns", wide="--wide")
         run_metric(config, args.metric, quiet=args.quiet, results=False)
         return

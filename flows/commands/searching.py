@@ -15,6 +15,7 @@ from flows.commands.workspace import corpus_in
 from reports.search import SearchHit, write_search
 from store import EmbeddingStore
 from store.errors import RequestError
+from store.files import existing_file
 from store.query.search import build_index, search
 from store.rounding import unit_vectors
 from store.schema import texts
@@ -77,6 +78,8 @@ def find(
         raise RequestError("a vector is searched for alone; leave out the text and the image")
     if vector is None and not (text or image):
         raise RequestError("give what to search for: a text, or --image FILE, or both, or --vector FILE.npy")
+    if text and any(0xD800 <= ord(character) < 0xE000 for character in text):
+        raise RequestError(f"the text {text!r} is not UTF-8; give it in UTF-8")
     spec = store.encoder(encoder)
     row = corpus_in(store, corpus)
     corpus = str(row["fingerprint"])
@@ -134,7 +137,7 @@ def _given(spec: EncoderSpec, vector: str | Path | NDArray[np.floating]) -> tupl
     """A vector as a query, and the name of its file."""
     name = "a vector" if isinstance(vector, np.ndarray) else str(vector)
     try:
-        values = vector if isinstance(vector, np.ndarray) else np.load(vector, allow_pickle=False)
+        values = vector if isinstance(vector, np.ndarray) else np.load(existing_file(Path(vector)), allow_pickle=False)
         values = np.atleast_2d(np.asarray(values, dtype=np.float32))
     except (OSError, ValueError, TypeError) as error:
         raise RequestError(f"{name} cannot be read as a .npy file with numbers: {error}") from error
@@ -166,7 +169,7 @@ def read_picture(image: str | Path | bytes) -> Picture:
     """
     name = "the picture" if isinstance(image, bytes) else f"image {str(image)!r}"
     try:
-        return decode_image(image if isinstance(image, bytes) else Path(image).read_bytes())
+        return decode_image(image if isinstance(image, bytes) else existing_file(Path(image)).read_bytes())
     except OSError as error:
         raise RequestError(f"{name} cannot be read: {error.strerror}") from error
     except UndecodableImage as error:

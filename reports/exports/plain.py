@@ -12,6 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from reports.rows.report_data import ReportData, plain
+from store.safe_text import csv_text
 from store.schema import RESULTS
 
 SCHEMA_ID = "capim-results/1"
@@ -25,7 +26,12 @@ def results_table(data: ReportData) -> pa.Table:
 def csv_files(data: ReportData, name: str) -> dict[str, bytes]:
     """One CSV; nulls are empty, texts quoted."""
     target = io.BytesIO()
-    pyarrow.csv.write_csv(results_table(data), target)
+    rows = results_table(data)
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_string(field.type):
+            texts = [None if text is None else csv_text(text) for text in rows.column(place).to_pylist()]
+            rows = rows.set_column(place, field, pa.array(texts, pa.string()))
+    pyarrow.csv.write_csv(rows, target)
     return {name: target.getvalue()}
 
 
@@ -104,5 +110,5 @@ def csv_bytes(rows: Sequence[Mapping[str, str]]) -> bytes:
     target = io.StringIO()
     writer = csv.DictWriter(target, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: csv_text(text) for name, text in row.items()} for row in rows)
     return target.getvalue().encode()

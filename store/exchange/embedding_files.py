@@ -27,7 +27,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from store.errors import RequestError, unknown
-from store.files import replacing
+from store.exchange.npz import read_npz
+from store.files import NOT_ITS_FORMAT, existing_file, replacing
 from store.ragged import offsets_of
 
 SUFFIXES = (".npy", ".npz", ".safetensors", ".parquet", ".csv")
@@ -75,13 +76,12 @@ def read_embedding_file(path: Path) -> EmbeddingFile:
     }
     if path.suffix not in readers:
         raise RequestError(unknown(f"{path}: suffix", path.suffix, SUFFIXES))
-    if not path.is_file():
-        raise RequestError(f"{path}: no such file")
+    existing_file(path)
     try:
         contents = readers[path.suffix](path)
-    except (ValueError, TypeError, KeyError, OSError, zipfile.BadZipFile, pa.ArrowException) as fault:
-        if isinstance(fault, RequestError):
-            raise
+    except RequestError:
+        raise
+    except (*NOT_ITS_FORMAT, zipfile.BadZipFile, pa.ArrowException) as fault:
         raise RequestError(f"{path} cannot be read as {path.suffix}: {fault}") from fault
     faults = list(_faults(path, contents))
     if faults:
@@ -149,6 +149,10 @@ def _from_named(columns: Mapping[str, NDArray[Any]], ids: list[str] | None) -> E
     if len(names) != 1:
         raise ValueError(f"expected an array named 'embeddings', got {', '.join(columns) or 'none'}")
     others: dict[str, Any] = {name: columns[name].astype(kind) for name, kind in _TYPES.items() if name in columns}
+    if flat := [name for name, column in others.items() if column.ndim != 1]:
+        raise ValueError(f"expected one {flat[0]} per item, got shape {others[flat[0]].shape}")
+    if ids is not None and not (isinstance(ids, list) and all(isinstance(one, str) for one in ids)):
+        raise ValueError("expected ids to be a list of texts")
     return EmbeddingFile(values=columns[names[0]], ids=ids, **others)
 
 
@@ -159,8 +163,7 @@ def _read_npy(path: Path) -> EmbeddingFile:
 
 
 def _read_npz(path: Path) -> EmbeddingFile:
-    with np.load(path, allow_pickle=False) as file:
-        columns = {name: file[name] for name in file.files}
+    columns = read_npz(path)
     ids = columns.pop("ids").astype(str).tolist() if "ids" in columns else None
     return _from_named(columns, ids)
 

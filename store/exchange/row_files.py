@@ -12,7 +12,8 @@ from typing import Any, TextIO
 import pyarrow as pa
 
 from store.errors import RequestError, unknown
-from store.files import replacing
+from store.files import NOT_ITS_FORMAT, existing_file, replacing
+from store.safe_text import csv_text, text_of_csv
 
 SUFFIXES = (".parquet", ".csv", ".json")
 READ_SUFFIXES = (*SUFFIXES, ".tsv", ".jsonl")
@@ -46,11 +47,10 @@ def read_row_file(path: Path) -> list[dict[str, Any]]:
     """
     if path.suffix not in READ_SUFFIXES:
         raise RequestError(unknown(f"{path}: suffix", path.suffix, READ_SUFFIXES))
-    if not path.is_file():
-        raise RequestError(f"{path}: no such file")
+    existing_file(path)
     try:
         rows = list(_read(path))
-    except (ValueError, OSError, RecursionError, csv.Error, pa.ArrowException) as fault:
+    except (*NOT_ITS_FORMAT, csv.Error, pa.ArrowException) as fault:
         if isinstance(fault, RequestError):
             raise
         raise RequestError(f"{path} cannot be read as {path.suffix}: {fault}") from fault
@@ -77,7 +77,7 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
             for number, row in enumerate(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",")):
                 if None in row or None in row.values():
                     raise RequestError(f"{path}: row {number + 1} has more or fewer cells than the header")
-                yield {name: cell if cell != "" else None for name, cell in row.items()}
+                yield {name: text_of_csv(cell) if cell != "" else None for name, cell in row.items()}
 
 
 def _objects(path: Path, contents: object) -> Iterator[dict[str, Any]]:
@@ -97,7 +97,7 @@ def write_json(rows: Sequence[Mapping[str, Any]], out: TextIO) -> None:
 
 
 def write_csv(rows: Sequence[Mapping[str, Any]], names: Sequence[str], out: TextIO) -> None:
-    """Writes rows under a header; null is empty, lists and objects are JSON, times are ISO 8601."""
+    """Writes rows under a header; null is empty, lists and objects are JSON, times are ISO 8601, no formulas."""
     writer = csv.DictWriter(out, names, lineterminator="\n")
     writer.writeheader()
     writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
@@ -112,4 +112,6 @@ def _text(value: object) -> str:
 def _cell(value: object) -> object:
     if isinstance(value, (list, dict)):
         return json.dumps(value, ensure_ascii=False, default=_text)
+    if isinstance(value, str):
+        return csv_text(value)
     return value.isoformat() if isinstance(value, datetime) else value

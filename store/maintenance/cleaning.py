@@ -7,6 +7,7 @@ from functools import partial
 
 from store.embedding_store import EmbeddingStore
 from store.keys import CORPUS_PREFIX, SET_PREFIXES
+from store.maintenance.inventory import disk_bytes
 from store.schema import texts
 from store.sets.seal import drop_repeats
 from store.tables.compaction import (
@@ -33,24 +34,34 @@ def compact_store(
         temporary_age: Younger temporary files and unfinished corpora are kept: a process may be writing them.
 
     Returns:
-        Bytes freed by table, and under ``temporary files`` and ``unfinished corpora``.
+        Bytes freed by table, and under ``temporary files`` and ``unfinished corpora``. Analyses, which a run can make
+        again, keep no history: their old versions are removed first, so that this also helps on a full disk.
     """
     connection, freed = store.connection, {}
     sealed = set(read(connection, "sets").column("set_name").to_pylist())
     for name in connection.names():
-        if connection.find(name) is None:
+        table = connection.find(name)
+        if table is None:
+            continue
+        folder = connection.folder(name)
+        before = disk_bytes(folder) if folder else 0
+        if name in ANALYSES:
+            removed = drop_old_versions(table, timedelta(0))
+            compact(connection, name, free=True)
+            freed[name] = before - disk_bytes(folder) if folder else removed
             continue
         if name in sealed:
             # A process that did not know of the seal may have appended rows again, beside the sealed version.
             retrying(f"removing repeated rows of {name!r}", partial(_drop_repeats_of, connection, name))
-        elif name in ANALYSES or name in METADATA_TABLES or name.startswith(SET_PREFIXES):
+        elif name in METADATA_TABLES or name.startswith(SET_PREFIXES):
             compact(connection, name, free=False)
         table = connection.find(name)
         if table is not None:
-            freed[name] = drop_old_versions(table, history)
+            removed = drop_old_versions(table, history)
+            freed[name] = before - disk_bytes(folder) if folder else removed
     freed["temporary files"] = remove_temporary_files(connection, temporary_age)
     freed["unfinished corpora"] = _drop_unfinished_corpora(connection, temporary_age)
-    return {name: size for name, size in freed.items() if size}
+    return {name: size for name, size in freed.items() if size > 0}
 
 
 def _drop_repeats_of(connection: Connection, name: str) -> None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from store.checksums import digest
 from store.errors import RequestError, WorkError
+from store.files import sync
 from store.keys import key_columns, key_of_row, table_of
 from store.sets.decoding import refuse_damage, scan
 from store.tables.compaction import compact, data_bytes, drop_old_versions
@@ -106,8 +107,10 @@ def seal(connection: Connection, key: SetKey, items: ItemIndex, n_items: int) ->
             existing.tag,
             existing.tag,
         )
+    sync(connection.folder(name))
     columns = {field.name: getattr(result, field.name) for field in fields(SealedSet) if field.name != "key"}
     write(connection, "sets", [key_columns(key) | columns], update=True)
+    sync(connection.folder("sets"))
     drop_old_versions(table, timedelta(0))
     return result
 

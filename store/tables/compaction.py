@@ -7,10 +7,14 @@ needs disk space for one file, not for a second copy of the table.
 
 from __future__ import annotations
 
+import logging
+import os
 import time
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from store.errors import WorkError
 from store.tables.connection import Connection, retrying, storage_faults
@@ -18,11 +22,14 @@ from store.tables.connection import Connection, retrying, storage_faults
 if TYPE_CHECKING:
     import lance
 
+log = logging.getLogger(__name__)
+
 FILE_BYTES = 256 << 20  # of vectors per file, about
 _BATCH_BYTES = 8 << 20
 _MOST_ROWS = 1_000_000
+_MOST_AHEAD = 3600.0  # seconds
 TEMPORARY_AGE = timedelta(days=1)  # a younger temporary file may belong to a running process
-HISTORY_AGE = timedelta(days=14)  # `capim store compact` keeps younger versions without a tag
+HISTORY_AGE = timedelta(days=14)  # of registers and unfinished sets, `capim store compact` keeps younger versions
 
 
 def compact(connection: Connection, name: str, *, free: bool) -> None:
@@ -67,10 +74,28 @@ def drop_old_versions(table: lance.LanceDataset, older_than: timedelta) -> int:
 
     Files that another process is writing are not touched.
     """
+    if _clock_is_ahead(table):
+        return 0
     with storage_faults("removing old versions"):
         stats = table.cleanup_old_versions(older_than, error_if_tagged_old_versions=False)
     freed: int = stats.bytes_removed
     return freed
+
+
+def _clock_is_ahead(table: lance.LanceDataset) -> bool:
+    """Whether this machine's clock is ahead of that of the storage, such as a network mount.
+
+    Lance removes files without a version that are a week old: by such a clock, files that another host is writing.
+    """
+    folder = Path(unquote(urlsplit(table.uri).path))
+    if not folder.is_dir():
+        return False
+    with TemporaryFile(dir=folder) as file:
+        ahead = time.time() - os.fstat(file.fileno()).st_mtime
+    if ahead < _MOST_AHEAD:
+        return False
+    log.warning("the clock of this machine is %.1f hours ahead of %s: nothing is removed there", ahead / 3600, folder)
+    return True
 
 
 def data_bytes(table: lance.LanceDataset) -> int:

@@ -106,6 +106,8 @@ def _explained(problem: str, fault: Exception) -> WorkError:
         remedy = "Nothing of this write was kept; free space and run the same command again to continue"
     elif "permission denied" in lower or "read-only file system" in lower:
         remedy = "The folder is not writable: check its owner and mode, or give another workspace (--workspace)"
+    elif re.search("operation not (permitted|supported)", lower):
+        remedy = "This file system makes no hard links, by which tables are written: give a workspace on another one"
     elif re.search("nosuchbucket|bucket does not exist", lower):
         remedy = "There is no bucket of this name: check the address, or make the bucket"
     elif damaged := re.search("not found|no such file|invalid range|damaged file|file size is too small", lower):

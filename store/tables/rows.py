@@ -7,18 +7,25 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from store.errors import WorkError
 from store.tables.connection import Connection, retrying, storage_faults
 from store.tables.schemas import primary_key
 
 
 def read(connection: Connection, name: str, schema: pa.Schema, condition: str | None = None) -> pa.Table:
     """The rows that meet an SQL condition, with the columns of ``schema``; no rows if the table does not exist."""
-    table = connection.find(name)
-    if table is None:
-        return schema.empty_table()
-    with storage_faults(f"reading table {name!r}"):
-        rows: pa.Table = table.to_table(columns=schema.names, filter=condition)
-        return rows.cast(schema)
+    while True:
+        table = connection.find(name)
+        if table is None:
+            return schema.empty_table()
+        try:
+            with storage_faults(f"reading table {name!r}"):
+                rows: pa.Table = table.to_table(columns=schema.names, filter=condition)
+                return rows.cast(schema)
+        except WorkError:
+            latest = connection.find(name)
+            if latest is None or latest.version == table.version:
+                raise  # else another process has just compacted the version that was being read
 
 
 def merge(

@@ -9,6 +9,7 @@ from types import UnionType
 from typing import Any
 
 from store.errors import RequestError
+from store.files import existing_file
 
 _SUFFIXES = {".toml", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".token", ".parquet", ".tar"}
 
@@ -25,14 +26,7 @@ def require_folder(path: str | Path, what: str) -> Path:
 def require_file(path: str | Path, what: str) -> Path:
     """The file, made absolute; raises ``RequestError`` if it does not exist."""
     file = Path(path).expanduser().absolute()
-    if not file.is_file():
-        reason = (
-            f"is {'a folder' if file.is_dir() else 'a pipe or device'}, not a file"
-            if file.exists()
-            else "does not exist"
-        )
-        raise RequestError(f"{what} {file} {reason}; check the path")
-    return file
+    return existing_file(file, what)
 
 
 def require_known(where: object, what: str, names: Collection[str], known: Collection[str]) -> None:

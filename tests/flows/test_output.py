@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from flows.cli import main
-from flows.commands.output import link, plain, print_rows
+from flows.commands.output import link, print_rows
 from flows.config import RunConfig
 from flows.runs import recorded_run
 from store import EmbeddingStore
+from store.safe_text import plain
 
 ROWS = [
     {"encoder": "a", "value": 0.5, "ci_low": None, "when": datetime(2026, 1, 2, tzinfo=UTC)},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 from store import EmbeddingStore
+from store.maintenance.cleaning import compact_store
 from store.maintenance.inventory import disk_bytes
 from store.schema import RESULTS, RUNS, SLICES
+from store.tables.compaction import drop_old_versions
 from store.tables.schemas import ANALYSES
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -72,6 +75,46 @@ def test_the_time_that_an_analysis_took_is_no_change(store: EmbeddingStore) -> N
         row |= {"run": f"run{day}", "created": BEGUN + timedelta(days=day), "detail": detail}
         store.write_rows("slices", pa.Table.from_pylist([row], schema=SLICES), replace="slice")
     assert store.rows("slices")["run"].to_pylist() == ["run0"]
+
+
+def test_compacting_frees_old_versions_of_analyses_at_once(store: EmbeddingStore) -> None:
+    for day in range(12):
+        write(store, result("again", day, value=day / 100))
+    folder = store.connection.folder("results")
+    assert folder is not None
+    before = disk_bytes(folder)
+    freed = compact_store(store)["results"]
+    assert disk_bytes(folder) == before - freed < before / 5
+    assert store.rows("results")["value"].to_pylist() == [0.11]
+
+
+def test_a_read_of_a_version_that_was_just_compacted_is_repeated(
+    store: EmbeddingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(store, result("first"))
+    write(store, result("second", 1, value=0.6))
+    old = store.connection.find("results")
+    write(store, result("third", 2, value=0.7))
+    compact_store(store)
+    latest = store.connection.find
+    handed_out = [old]
+    monkeypatch.setattr(store.connection, "find", lambda name: handed_out.pop() if handed_out else latest(name))
+    assert store.rows("results")["value"].to_pylist() == [0.7]
+
+
+def test_a_clock_that_is_ahead_of_the_storage_removes_nothing(
+    store: EmbeddingStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for day in range(3):
+        write(store, result("again", day, value=day / 100))
+    true = time.time
+    monkeypatch.setattr("store.tables.compaction.time.time", lambda: true() + 8 * 86_400)
+    table = store.connection.find("results")
+    assert table is not None
+    assert drop_old_versions(table, timedelta(0)) == 0
+    assert "192.0 hours ahead" in caplog.text
+    monkeypatch.undo()
+    assert drop_old_versions(table, timedelta(0)) > 0
 
 
 def test_twenty_records_of_runs_take_less_than_a_megabyte(store: EmbeddingStore) -> None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store.errors import RequestError
+from store.files import NOT_ITS_FORMAT
 from tasks.corpora.files import choose_split
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def _saved_split(folder: Path, split: str | None) -> Dataset:
 
     try:
         saved = load_from_disk(str(folder))
-    except (OSError, ValueError, KeyError) as error:
+    except NOT_ITS_FORMAT as error:
         raise RequestError(
             f"{folder}: not a whole data set of save_to_disk ({_first_line(error)}); save it again"
         ) from error

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import RequestError
+from store.exchange.npz import read_npz
+from store.files import NOT_ITS_FORMAT, existing_file
 from store.types import Corpus
 from tasks.results.imported.tables import Found
 from tasks.scoring.dense import DEFAULT_MEMORY_BYTES
@@ -42,21 +44,19 @@ def read_matrix(path: Path) -> ScoreMatrix:
     """
     if path.suffix not in SUFFIXES:
         raise RequestError(f"{path}: suffix {path.suffix!r} is unknown; a matrix of scores is {' or '.join(SUFFIXES)}")
-    if not path.is_file():
-        raise RequestError(f"{path}: no such file")
+    existing_file(path)
     try:
         if path.suffix == ".npy":
             ids = [path.with_suffix(f".{side}.txt") for side in ("rows", "columns")]
             lines = [beside.read_text(encoding="utf-8").splitlines() if beside.is_file() else None for beside in ids]
             matrix = ScoreMatrix(np.load(path, mmap_mode="r", allow_pickle=False), *lines)
         else:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
+            arrays = read_npz(path)
             if "scores" not in arrays:
                 raise RequestError(f"{path}: expected an array named 'scores', got {', '.join(arrays) or 'none'}")
             lists = [arrays[name].astype(str).tolist() if name in arrays else None for name in ("queries", "items")]
             matrix = ScoreMatrix(arrays["scores"], *lists)
-    except (ValueError, OSError, zipfile.BadZipFile) as fault:
+    except (*NOT_ITS_FORMAT, zipfile.BadZipFile) as fault:
         if isinstance(fault, RequestError):
             raise
         raise RequestError(f"{path} cannot be read as {path.suffix}: {fault}") from fault

@@ -16,6 +16,7 @@ from urllib.parse import quote
 import numpy as np
 
 from store.errors import RequestError
+from store.files import existing_file
 from store.schema import TOP
 from store.types import Corpus
 from tasks.results.imported.ranges import gallery_sizes
@@ -37,11 +38,10 @@ def read_run(path: Path) -> Run:
     Raises:
         RequestError: There is no such file, or a line has another form; the first lines at fault are named.
     """
-    if not path.is_file():
-        raise RequestError(f"{path}: no such file")
+    existing_file(path)
     lists: Run = {}
     faults = []
-    with path.open(encoding="utf-8") as lines:
+    with path.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, start=1):
             words = line.split()
             if not words:

@@ -1,0 +1,217 @@
+"""Files that hold something else than their name says: each is a wrong request (exit code 2), and none hangs."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flows.cli import main
+from flows.commands.output import print_rows
+from reports.exports.plain import csv_bytes
+from reports.render import escape_markdown
+from store import EmbeddingStore, EncoderSpec
+from store.exchange import npz as npz_files
+from store.exchange.npz import read_npz
+from store.exchange.row_files import read_row_file, write_row_file
+from tests.store.conftest import _corpus
+
+VECTORS = np.ones((20, 4), np.float32)
+Write = Callable[[Path], object]
+
+
+def text(contents: str | bytes) -> Write:
+    return lambda path: path.write_bytes(contents if isinstance(contents, bytes) else contents.encode())
+
+
+def npy(values: Any) -> Write:
+    return lambda path: np.save(path, values)
+
+
+def npz(**arrays: Any) -> Write:
+    return lambda path: np.savez(path, **arrays)
+
+
+def parquet(**columns: Any) -> Write:
+    return lambda path: pq.write_table(pa.table({"id": ["a"], **columns}), path)
+
+
+def safetensors(dtype: str, ids: str) -> Write:
+    about = {"embeddings": {"dtype": dtype, "shape": [1, 4], "data_offsets": [0, 16]}, "__metadata__": {"ids": ids}}
+    header = json.dumps(about).encode()
+    return text(len(header).to_bytes(8, "little") + header + bytes(16))
+
+
+def folder(**files: str) -> Write:
+    def write(path: Path) -> None:
+        path.mkdir()
+        for name, contents in files.items():
+            (path / name.replace("_dot_", ".")).write_text(contents)
+
+    return write
+
+
+def bomb(path: Path) -> None:
+    """A header of an array of 20 GB, and nothing after it."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (5_000_000, 1000)})
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("embeddings.npy", header.getvalue())
+
+
+IMPORTS: dict[str, Write] = {
+    "no-array.npz": npz(),
+    "two-arrays.npz": npz(a=VECTORS, b=VECTORS),
+    "offsets-2d.npz": npz(embeddings=VECTORS, offsets=np.zeros((2, 2), int)),
+    "ids-2d.npz": npz(embeddings=VECTORS, ids=np.zeros((20, 2))),
+    "norm-text.npz": npz(embeddings=VECTORS, norm=np.array(["x"] * 20)),
+    "bomb.npz": bomb,
+    "scalar.npy": npy(np.float32(1)),
+    "text.npy": npy(np.array(["a"])),
+    "complex.npy": npy(np.zeros((20, 4), np.complex64)),
+    "cut.npy": text(b"\x93NUMPY\x01\x00v\x00{"),
+    "scalars.parquet": parquet(embedding=[1.0]),
+    "texts.parquet": parquet(embedding=[["x"]]),
+    "null.parquet": parquet(embedding=pa.array([None], pa.list_(pa.float32()))),
+    "ids-number.safetensors": safetensors("F32", "7"),
+    "ids-broken.safetensors": safetensors("F32", "{"),
+    "blank.csv": text("\n\n"),
+    "latin.csv": text(b"id,a\n\xe9,1\n"),
+    "letters.csv": text("a,b\nc,d\n"),
+    "pipe.npy": os.mkfifo,
+    "pipe.csv": os.mkfifo,
+    "folder.npy": Path.mkdir,
+}
+OUTCOMES: dict[str, Write] = {
+    "deep.json": text("[" * 100_000),
+    "number.json": text("3"),
+    "blank.csv": text("\n\n"),
+    "latin.csv": text(b"query,rank\n\xe9,1\n"),
+    "pipe.json": os.mkfifo,
+    "scalar.parquet": text("PAR1"),
+}
+RUNS: dict[str, Write] = {"latin.trec": text(b"\xe9 Q0 a 1 2 t\n"), "pipe.trec": os.mkfifo, "short.trec": text("a b\n")}
+CORPORA: dict[str, Write] = {
+    "saved-list": folder(dataset_dict_dot_json="[]"),
+    "saved-numbers": folder(dataset_info_dot_json='{"features": 3}', state_dot_json='{"_data_files": 3}'),
+    "no-rows": folder(captions_dot_json='{"images": 3, "annotations": []}'),
+    "toml-number": folder(corpus_dot_toml="name = 5\nreader = 3\n"),
+    "toml-nul": folder(corpus_dot_toml="\0"),
+    "configs": folder(README_dot_md="---\nconfigs: 3\n---\n"),
+    "a" * 5000: lambda path: None,
+    "pipe.csv": os.mkfifo,
+    "pipe.tar": os.mkfifo,
+}
+SUITES: dict[str, Write] = {
+    "utf16.toml": text(b"\xff\xfea\x00"),
+    "pipe.toml": os.mkfifo,
+    **{
+        f"{number}.toml": text(f'corpora = ["shapes"]\nencoders = ["tiny-clip"]\n{line}\n')
+        for number, line in enumerate(
+            ('sample = "x"', "sample = true", "seed = -1", "seed = 99999999999999999999", "level = nan", "margin = inf")
+        )
+    },
+    "table.toml": text('encoders = ["tiny-clip"]\n[[corpus]]\nname = "s"\nreader = "shapes"\nn_scenes = -4\n'),
+    "encoder.toml": text('corpora = ["shapes"]\n[[encoder]]\nname = 3\nadapter = 4\n'),
+}
+METRICS: dict[str, Write] = {
+    "leaves.py": text("raise SystemExit(3)\n"),
+    "number.py": text("f = 3\n"),
+    "broken.py": text("def f(:\n"),
+    "bytes.py": text(b"\xff\xfe\0"),
+    "pipe.py": os.mkfifo,
+}
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with a corpus of twenty images and an encoder, without embeddings."""
+    path = tmp_path_factory.mktemp("malformed")
+    store = EmbeddingStore.open(path / "store", create=True)
+    store.write_corpus(_corpus())
+    store.write_encoder(EncoderSpec(name="enc", adapter="none", checkpoint="none", revision="r1", dim=4))
+    return path
+
+
+CASES = [
+    *(
+        (("import", "--encoder", "new", "--corpus", "toy", "--images", "{}"), name, make)
+        for name, make in IMPORTS.items()
+    ),
+    *((("import", "--encoder", "new", "--corpus", "toy", "--outcomes", "{}"), n, make) for n, make in OUTCOMES.items()),
+    *((("import", "--encoder", "new", "--corpus", "toy", "--run", "{}"), name, make) for name, make in RUNS.items()),
+    *((("corpora", "check", "{}"), name, make) for name, make in CORPORA.items()),
+    *((("run", "{}"), name, make) for name, make in SUITES.items()),
+    *((("evaluate", "--metric", "{}:f", "--corpora", "toy"), name, make) for name, make in METRICS.items()),
+    (("search", "--encoder", "enc", "--corpus", "toy", "--image", "{}"), "pipe.png", os.mkfifo),
+    (("search", "--encoder", "enc", "--corpus", "toy", "--vector", "{}"), "pipe.npy", os.mkfifo),
+    (("search", "--encoder", "enc", "--corpus", "toy", "\ud800"), "unused", Path.mkdir),
+    (("evaluate", "--metric", ""), "unused", Path.mkdir),
+    (("store", "info", "--workspace", "{}"), "file", text("")),
+    (("store", "info", "--workspace", "gopher://x"), "unused", Path.mkdir),
+    (("store", "info", "--workspace", "s3://"), "unused", Path.mkdir),
+    (("store", "info", "--workspace", "/tmp/\x1b[31m"), "unused", Path.mkdir),
+    (("export", "embeddings", "--encoder", "enc", "--corpus", "toy", "--to", "{}"), "folder.npy", Path.mkdir),
+]
+
+
+@pytest.mark.parametrize(("words", "name", "make"), CASES, ids=[f"{words[0]}-{name[:30]}" for words, name, _ in CASES])
+def test_a_malformed_input_is_a_wrong_request(
+    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], name: str, make: Write
+) -> None:
+    make(tmp_path / name)
+    given = [word.replace("{}", str(tmp_path / name)) for word in words]
+    place = [] if words[:2] in {("corpora", "check"), ("store", "info")} else ["--workspace", str(workspace)]
+    assert main([*given, *place]) == 2
+    message = capsys.readouterr().err
+    assert "unexpected" not in message
+    assert len(message) < 6000
+
+
+def test_arrays_that_expand_a_thousand_times_are_not_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez_compressed(tmp_path / "zeros.npz", embeddings=np.zeros((1000, 1000), np.float32))
+    assert len(read_npz(tmp_path / "zeros.npz")["embeddings"]) == 1000  # small
+    monkeypatch.setattr(npz_files, "_SMALL", 1 << 20)
+    with pytest.raises(ValueError, match="would expand to 4,000,000"):
+        read_npz(tmp_path / "zeros.npz")
+
+
+def test_formulas_of_captions_reach_no_spreadsheet_and_come_back_as_they_were(tmp_path: Path) -> None:
+    rows = [{"text": "=cmd|' /C calc'!A0", "n": -1.5}, {"text": "@SUM(1)", "n": 2.0}, {"text": "'-quoted", "n": 0.0}]
+    out = io.StringIO()
+    print_rows(rows, form="csv", out=out)
+    assert out.getvalue().splitlines()[1:] == ["'=cmd|' /C calc'!A0,-1.5", "'@SUM(1),2.0", "''-quoted,0.0"]
+    write_row_file(tmp_path / "rows.csv", pa.Table.from_pylist(rows))
+    assert [row["text"] for row in read_row_file(tmp_path / "rows.csv")] == [row["text"] for row in rows]
+    assert csv_bytes([{"a": "=x", "b": "-0.5"}]).decode().splitlines()[1] == "'=x,-0.5"
+
+
+def test_control_characters_reach_neither_the_terminal_nor_markdown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["corpora", "check", "/tmp/\x1b[31mnowhere"]) == 2
+    assert "\x1b" not in capsys.readouterr().err
+    assert "\x1b" not in escape_markdown("a\x1b[31m")
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    print_rows([{"text": "a\x1b[31m\x9b"}], form="csv", out=terminal)
+    assert not {"\x1b", "\x9b"} & {*terminal.getvalue()}
+
+
+def test_a_caption_of_a_hundred_thousand_characters_is_not_shown_whole() -> None:
+    out = io.StringIO()
+    print_rows([{"text": "a" * 100_000}], form="table", out=out)
+    assert "99,600 more characters" in out.getvalue()
+    assert len(out.getvalue()) < 2000
+    out = io.StringIO()
+    print_rows([{"text": "a" * 100_000}], form="json", out=out)
+    assert "a" * 100_000 in out.getvalue()
