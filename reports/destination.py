@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,9 +25,8 @@ def write_files(target: str | Path, files: Mapping[str, str | bytes], *, replace
         WorkError: The disk is full, the folder cannot be written, or the address does not answer.
     """
     try:
-        root = str(target)
-        local = "://" not in root
-        system, root = (pyarrow.fs.LocalFileSystem(), root) if local else pyarrow.fs.FileSystem.from_uri(root)
+        local = "://" not in str(target)
+        system, root = _opened(str(target))
         for name, contents in files.items():
             path = f"{root}/{name}"
             data = contents.encode() if isinstance(contents, str) else contents
@@ -46,3 +46,22 @@ def write_files(target: str | Path, files: Mapping[str, str | bytes], *, replace
         raise WorkError(
             f"cannot write to {target}: {fault}; no result is lost; make the target writable and repeat the command"
         ) from fault
+
+
+def folders_of(target: str) -> list[str]:
+    """The folders of runs below the reports of a workspace, by name, which sorts by time; empty if there are none."""
+    system, root = _opened(target)
+    found = system.get_file_info(pyarrow.fs.FileSelector(root, allow_not_found=True))
+    return sorted(one.base_name for one in found if re.match(r"\d{8}T\d{6}-", one.base_name))
+
+
+def remove_folder(target: str) -> None:
+    """Removes a folder with everything in it."""
+    system, root = _opened(target)
+    system.delete_dir(root)
+
+
+def _opened(target: str) -> tuple[pyarrow.fs.FileSystem, str]:
+    """The file system of a folder or an address, and the path there."""
+    local = pyarrow.fs.LocalFileSystem(), target
+    return pyarrow.fs.FileSystem.from_uri(target) if "://" in target else local

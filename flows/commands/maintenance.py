@@ -29,6 +29,9 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     declare(parts, common, "info", info, rows=True)
     declare(parts, common, "verify", verify, rows=True)
     declare(parts, common, "compact", compact, rows=True)
+    parser = declare(parts, common, "prune", prune, rows=True)
+    parser.add_argument("--keep", type=int, default=30, metavar="N", help="newest runs that are kept (default: 30)")
+    parser.add_argument("--yes", action="store_true", help="remove it; without it, only list what would be removed")
     parser = declare(parts, common, "diff", diff, rows=True)
     parser.add_argument("a", help=_SET)
     parser.add_argument("b", help="the embedding set to compare with")
@@ -44,11 +47,11 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def show(args: argparse.Namespace) -> int:
-    """Inspect and maintain the store: info, verify, compact, diff, repair, drop.
+    """Inspect and maintain the store: info, verify, compact, prune, diff, repair, drop.
 
     Example: capim store info
     """
-    sys.stderr.write("capim: choose a command: capim store info|verify|compact|diff|repair|drop\n")
+    sys.stderr.write("capim: choose a command: capim store info|verify|compact|prune|diff|repair|drop\n")
     return 2
 
 
@@ -96,6 +99,29 @@ def compact(args: argparse.Namespace) -> None:
 
     freed = compact_store(open_store(args.workspace))
     show_rows(args, ({"table_name": name, "bytes_freed": size} for name, size in sorted(freed.items())))
+
+
+def prune(args: argparse.Namespace) -> None:
+    """List what older runs left and no report shows, and with --yes remove it: rows, embeddings, reports of these runs.
+
+    Kept are the newest --keep runs with their reports, all results that a report of the store shows, and the baselines
+    of watches. Embeddings of earlier revisions of an encoder, or of earlier states of a corpus, go with their results.
+
+    Example: capim store prune --keep 30
+    """
+    from flows.config import run_config
+    from flows.execution import start
+    from flows.prune import prune as flow
+
+    open_store(args.workspace)
+    done = start(flow, run_config({"name": "prune", "workspace": args.workspace}), keep=args.keep, done=args.yes)
+    rows = [{"what": table, "rows": n, "bytes_freed": done.freed.get(table)} for table, n in done.rows.items()]
+    rows += [{"what": name, "rows": None, "bytes_freed": None} for name in (*done.tables, *done.reports)]
+    show_rows(args, rows, none=lambda: "nothing to remove")
+    freed = f"; {sum(done.freed.values()) / 1e6:,.1f} MB of the store freed" if args.yes else ""
+    hint = "" if args.yes else "; nothing was changed: add --yes to remove them"
+    n_rows = sum(done.rows.values())
+    sys.stderr.write(f"{n_rows:,} rows, {len(done.tables)} tables, {len(done.reports)} reports{freed}{hint}\n")
 
 
 def diff(args: argparse.Namespace) -> None:

@@ -71,7 +71,14 @@ def begun(installation: Any, run: str, corpus: str) -> int:
 
 def test_all_deployments_are_registered_and_the_nights_ahead_are_scheduled(installation: Any) -> None:
     names = {found["name"] for found in installation.post("/deployments/filter", {})}
-    assert {"nightly-benchmark", "weekly-watch", "encode-on-gpu", "report-after-encode", "evaluate"} <= names
+    assert {
+        "nightly-benchmark",
+        "weekly-watch",
+        "weekly-prune",
+        "encode-on-gpu",
+        "report-after-encode",
+        "evaluate",
+    } <= names
     ahead = installation.until("runs are scheduled", lambda: installation.runs("benchmark/nightly-benchmark"))
     assert {run["expected_start_time"][11:16] for run in ahead} == {"02:00"}
 

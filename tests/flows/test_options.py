@@ -237,6 +237,11 @@ CASES: dict[str, dict[str, Case]] = {
     "store info": _configured("store info", format="csv"),
     "store verify": _configured("store verify", format="csv"),
     "store compact": {"format": Case("store compact", "--format json", writes=True)},
+    "store prune": {
+        "keep": Case("store prune", "--keep 1"),
+        "yes": Case("store prune --keep 1", "--yes", writes=True),
+        "format": Case("store prune --keep 1", "--format json"),
+    },
     "store diff": {
         "a": Case("store diff", "{set} {set}", without="{other} {set}"),
         "b": Case("store diff {set}", "{other}", without="{set}"),
@@ -268,6 +273,7 @@ for command, column in {
     "store info": "state",
     "store verify": "state",
     "store compact": "bytes_freed",
+    "store prune": "what",
     "store diff": "equal",
 }.items():
     case = CASES[command]["format"]

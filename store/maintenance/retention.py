@@ -1,0 +1,147 @@
+"""What a store keeps of its history, for `capim store prune`: the newest runs, and all that reports show.
+
+Kept are the results that a report shows (for every encoder, corpus, protocol and metric the newest, of the newest state
+of the encoder and the corpus), all that the newest runs wrote, and the baselines of watches. Of the rest go: results,
+outcomes, replicates, comparisons, slices and rankings; embedding sets of earlier states of an encoder or a corpus,
+whose results all go; earlier states of a corpus without sets; records of older runs that no kept row names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from store.embedding_store import EmbeddingStore
+from store.errors import RequestError
+from store.keys import SET_PREFIXES, corpus_table, table_of
+from store.maintenance.inventory import stored_key
+from store.schema import CORPUS_PARTS, texts
+from store.tables.rows import delete
+from store.types import SetKey
+
+Row: TypeAlias = Mapping[str, Any]
+_EVALUATED = ("outcomes", "replicates")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pruning:
+    """What a store does not keep.
+
+    Attributes:
+        rows: Table -> the column that rows are chosen by, the values of what goes, and the number of rows.
+        tables: Of embedding sets and corpora, whole.
+        runs: Ids of all kept runs, oldest first; reports of other runs go too.
+    """
+
+    rows: Mapping[str, tuple[str, tuple[str, ...], int]]
+    tables: tuple[str, ...]
+    runs: tuple[str, ...]
+
+
+def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
+    """What :func:`prune` removes, if the newest ``keep`` runs are kept, at least one; changes nothing."""
+    if keep < 1:
+        raise RequestError(f"--keep {keep}: keep at least the newest run (--keep 1)")
+    newest = sorted(texts(store.rows("runs")["run"]))[-keep:]
+    watched = _newest(store.rows("watched").to_pylist(), ("encoder", "corpus", "protocol"))
+    pinned = {row[name] for row in watched for name in ("evaluation", "baseline_evaluation")}
+    every = store.rows("results").to_pylist()
+    shown = {row["result"] for row in _shown(every)}
+    kept = [r for r in every if r["result"] in shown or r["run"] in newest or r["evaluation"] in pinned]
+    evaluations = {row["evaluation"] for row in kept} | pinned
+    pairs = {(row["encoder_fingerprint"], row["corpus_fingerprint"]) for row in kept}
+    corpora = {corpus for _, corpus in pairs}
+
+    def lives(row: Row) -> bool:
+        """Whether a comparison or a slice is about kept results, or of a kept run."""
+        sides = [row[name] for name in ("encoder_fingerprint", "fingerprint_a", "fingerprint_b") if name in row]
+        return row["run"] in newest or all((side, row["corpus_fingerprint"]) in pairs for side in sides)
+
+    def ranks(row: Row) -> bool:
+        return row["run"] in newest or any(row["encoder_fingerprint"] == encoder for encoder, _ in pairs)
+
+    rows = {"results": _left_out(every, "result", {row["result"] for row in kept})}
+    for table, key, stays in (
+        ("comparisons", "comparison", lives),
+        ("slices", "slice", lives),
+        ("rankings", "ranking", ranks),
+    ):
+        rows[table] = _unless(stays, store.rows(table).to_pylist(), key)
+    for table in _EVALUATED:
+        counted = store.counts(table, "evaluation")
+        gone = tuple(sorted(counted.keys() - evaluations))
+        rows[table] = ("evaluation", gone, sum(counted[each] for each in gone))
+    sets, left = _superseded_sets(store, {(r["encoder_fingerprint"], r["corpus_fingerprint"]) for r in every}, pairs)
+    batches = store.rows("batches").to_pylist()
+    rows["batches"] = _left_out(batches, "set_name", {row["set_name"] for row in batches} - {*sets})
+    current = {row["fingerprint"] for row in _newest(store.corpora().to_pylist(), ("name",), time="written")}
+    old = [row for row in store.corpora().to_pylist() if row["fingerprint"] not in current | corpora | left]
+    rows["corpora"] = ("fingerprint", tuple(row["fingerprint"] for row in old), len(old))
+    named = {row["baseline"] for row in watched} | {row["run"] for row in kept}
+    for table in ("comparisons", "slices", "rankings", "batches"):
+        key, gone, _ = rows[table]
+        named |= {row["run"] for row in store.rows(table).to_pylist() if row[key] not in gone}
+    stay = {*newest, *named}
+    rows["runs"] = _left_out(store.rows("runs").to_pylist(), "run", stay)
+    rows["watched"] = _left_out(store.rows("watched").to_pylist(), "run", stay | {row["run"] for row in watched})
+    names = {*store.connection.names()}
+    parts = [corpus_table(part, row["name"], row["fingerprint"]) for row in old for part in CORPUS_PARTS]
+    return Pruning(
+        rows={table: found for table, found in rows.items() if found[2]},
+        tables=(*sets, *(name for name in parts if name in names)),
+        runs=tuple(newest),
+    )
+
+
+def prune(store: EmbeddingStore, plan: Pruning) -> None:
+    """Removes what a plan names; `capim store compact` then frees the space."""
+    connection = store.connection
+    delete(connection, "sets", "set_name", [name for name in plan.tables if name.startswith(SET_PREFIXES)])
+    for table, (column, values, _) in plan.rows.items():
+        delete(connection, table, column, values)
+    for name in plan.tables:
+        connection.drop(name)
+
+
+def _shown(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The results that a report shows: as ``reports.rows.reading`` chooses them."""
+    corpus_of = {row["corpus"]: row["corpus_fingerprint"] for row in sorted(results, key=_age)}
+    current = [row for row in results if corpus_of[row["corpus"]] == row["corpus_fingerprint"]]
+    encoder_of = {row["encoder"]: row["encoder_fingerprint"] for row in sorted(current, key=_age)}
+    current = [row for row in current if encoder_of[row["encoder"]] == row["encoder_fingerprint"]]
+    return _newest(current, ("corpus", "protocol", "metric", "encoder"))
+
+
+def _age(row: Row) -> tuple[object, str]:
+    return row["created"], row["run"]
+
+
+def _newest(rows: list[dict[str, Any]], key: tuple[str, ...], *, time: str = "created") -> list[dict[str, Any]]:
+    """Of several rows with the same values of these columns the newest."""
+    return [*{tuple(row[name] for name in key): row for row in sorted(rows, key=lambda row: row[time])}.values()]
+
+
+def _left_out(rows: list[dict[str, Any]], key: str, kept: set[str]) -> tuple[str, tuple[str, ...], int]:
+    return _unless(lambda row: row[key] in kept, rows, key)
+
+
+def _unless(stays: Callable[[Row], bool], rows: list[dict[str, Any]], key: str) -> tuple[str, tuple[str, ...], int]:
+    gone = [row[key] for row in rows if not stays(row)]
+    return key, tuple(sorted({*gone})), len(gone)
+
+
+def _superseded_sets(
+    store: EmbeddingStore, evaluated: set[tuple[str, str]], kept: set[tuple[str, str]]
+) -> tuple[list[str], set[str]]:
+    """Sets whose results all go, and the fingerprints of the corpora of the others."""
+    keys: dict[str, SetKey] = {table_of(sealed.key): sealed.key for sealed in store.sealed_sets()}
+    for name in store.connection.names():
+        if name.startswith(SET_PREFIXES) and name not in keys:
+            keys[name] = stored_key(store.connection, name)
+    gone = [
+        name
+        for name, key in sorted(keys.items())
+        if (key.encoder_fingerprint, key.corpus_fingerprint) in evaluated - kept
+    ]
+    return gone, {key.corpus_fingerprint for name, key in keys.items() if name not in gone}
