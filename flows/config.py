@@ -60,7 +60,6 @@ _TABLES = {"corpora": "corpus", "encoders": "encoder"}  # list of a suite -> its
 _EXPECTED = {  # what a value should have been, by the type of pydantic's error
     "greater_than_equal": "at least {ge}",
     "less_than": "less than {lt}",
-    "less_than_equal": "at most {le}",
     "literal_error": "{expected}",
     "value_error": "{error}",
     "int_type": "a whole number",

@@ -1,4 +1,4 @@
-"""The record of a run: its configuration, library versions and how it ended."""
+"""The record of a run: its configuration, library versions and how it ended; and flow `prune`: how many are kept."""
 
 from __future__ import annotations
 
@@ -10,16 +10,23 @@ import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+from prefect import flow
 from prefect.runtime import deployment
 
 from flows.config import RunConfig
+from flows.execution import timeout_seconds
+from reports.destination import folders_of, remove_folder
 from store import EmbeddingStore
 from store.errors import RequestError, WorkError, without_credentials
+from store.maintenance.cleaning import compact_store
 from store.maintenance.removal import discard_if_empty
+from store.maintenance.retention import plan_pruning
+from store.maintenance.retention import prune as remove
 from store.schema import RUNS
 from tasks.runtime.references import Missing
 from tasks.runtime.versions import library_versions
@@ -125,3 +132,43 @@ def _check_workspace(workspace: str) -> None:
             f"workspace {workspace!r} is relative, but a deployment runs in a temporary folder; give an absolute path "
             "or a URI in the parameters of the deployment (config.workspace)"
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pruned:
+    """What went, or would go.
+
+    Attributes:
+        rows: Table -> number of rows.
+        tables: Embedding sets and corpora.
+        reports: Folders of older runs' reports.
+        freed: Table -> bytes; empty for a plan.
+    """
+
+    rows: dict[str, int]
+    tables: tuple[str, ...]
+    reports: tuple[str, ...]
+    freed: dict[str, int]
+
+
+@flow(name="prune", flow_run_name="prune {config.title}", timeout_seconds=timeout_seconds(24))
+def prune(config: RunConfig, keep: int = 30, done: bool = True) -> Pruned:
+    """Keep what reports show, the newest runs and the baselines of watches; remove the rest and compact.
+
+    Args:
+        config: The workspace; nothing else of it counts.
+        keep: How many of the newest runs are kept, with their reports.
+        done: False: only say what would go.
+    """
+    store = EmbeddingStore.open(config.store_uri)
+    plan = plan_pruning(store, keep=keep)
+    reports = tuple(name for name in folders_of(config.reports_uri) if name < plan.runs[0]) if plan.runs else ()
+    freed: dict[str, int] = {}
+    if done:
+        remove(store, plan)
+        for name in reports:
+            remove_folder(f"{config.reports_uri}/{name}")
+        freed = compact_store(store)
+    return Pruned(
+        rows={table: n for table, (_, _, n) in plan.rows.items()}, tables=plan.tables, reports=reports, freed=freed
+    )

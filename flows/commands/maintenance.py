@@ -111,7 +111,7 @@ def prune(args: argparse.Namespace) -> None:
     """
     from flows.config import run_config
     from flows.execution import start
-    from flows.prune import prune as flow
+    from flows.runs import prune as flow
 
     open_store(args.workspace)
     done = start(flow, run_config({"name": "prune", "workspace": args.workspace}), keep=args.keep, done=args.yes)
