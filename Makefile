@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 UV     := $(or $(shell command -v uv),$(BIN)/uv)
 ONLY   ?=
+CLICKS ?=
 TORCH  ?=
 
 .PHONY: demo test check docs bench faults newcomer sample deploy requirements clean
@@ -27,9 +28,10 @@ docs: $(VENV)/.ready
 bench: $(VENV)/.ready
 	$(BIN)/python -m tests.benchmarks $(ONLY)
 
-# kills, full disks, cut networks, damaged files, hostile input: about eight minutes
+# kills, full disks, cut networks, damaged files, hostile input: about eight minutes; CLICKS=3600 clicks through the
+# pages of `capim serve` for so many seconds instead (needs make demo)
 faults: $(VENV)/.ready
-	$(BIN)/python -m tests.faults
+	$(BIN)/python -m $(if $(CLICKS),tests.faults.clicking workspace --seconds $(CLICKS),tests.faults)
 
 # the pages' commands in a fresh clone with an empty home
 newcomer: $(VENV)/.ready

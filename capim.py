@@ -56,13 +56,14 @@ if TYPE_CHECKING:
     from flows.config import RunConfig
     from flows.frames import ReportPath
     from flows.steps import Comparison, Embedding, Evaluation, Run
+    from reports.app.inline import Shown
     from store import EmbeddingStore, Modality, Vectors
     from tasks.encoders import Encoder
     from tasks.metrics.custom import CustomMetric as Metric
 
 __all__ = [
     "CapimError", "Encoder", "Metric", "RequestError", "WorkError", "Workspace", "compare", "embed", "evaluate", "open",
-    "outcomes", "report", "results", "run", "search", "sql", "vectors",
+    "outcomes", "report", "results", "run", "search", "show", "sql", "vectors",
 ]  # fmt: skip
 CapimError = (RequestError, WorkError)
 Names = str | Sequence[Any]  # "a,b" or ["a", "b"]; an encoder or a corpus may be a dict, a table of a suite file
@@ -252,6 +253,15 @@ class Workspace:
 
         return frames.selected(self.store, statement)
 
+    def show(self, page: str = "/", **parameters: Names | int) -> Shown:
+        """A page of `capim serve` inline, without a server: ``show("queries", wrong="a", right="b")``.
+
+        An address that was copied from the browser shows the same view. ``.save(path)`` writes it as one HTML file.
+        """
+        from flows import frames
+
+        return frames.shown(self.store, page, **parameters)
+
     def _config(self, step: str, suite: str | Path | None, **options: Any) -> RunConfig:
         from flows.steps import step_config
 
@@ -296,4 +306,5 @@ results = _default.results
 outcomes = _default.outcomes
 vectors = _default.vectors
 search = _default.search
+show = _default.show
 sql = _default.sql

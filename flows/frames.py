@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pandas as pd
 import pyarrow as pa
@@ -24,6 +24,9 @@ from store import EmbeddingStore, Vectors
 from store.safe_text import plain
 from tasks.metrics.custom import CustomMetric
 from tasks.runtime.figures.families import compared_rows
+
+if TYPE_CHECKING:
+    from reports.app.inline import Shown
 
 AnyMetric: TypeAlias = str | CustomMetric | Callable[..., object]
 _SHOWN = ("display.float_format", cell, "display.expand_frame_repr", False, "display.max_columns", 30)
@@ -139,6 +142,14 @@ def selected(store: EmbeddingStore, statement: str) -> Frame:
     if not rows.num_rows:
         _explain(unknown_texts(store, statement))
     return frame_of(rows)
+
+
+def shown(store: EmbeddingStore, page: str, **parameters: object) -> Shown:
+    """One view of `capim serve`, as :func:`reports.app.inline.show`."""
+    from flows.commands.services import StoreServices
+    from reports.app.inline import show
+
+    return show(store, StoreServices(store), page, **parameters)
 
 
 def _filters(names: Mapping[str, Any]) -> dict[str, tuple[str, ...] | None]:
