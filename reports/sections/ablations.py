@@ -7,7 +7,7 @@ An ablation is a slice whose ``detail`` names its cost (``bytes_per_item``, ``se
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import altair as alt
@@ -19,6 +19,7 @@ from reports.elements.page import Block, Cell, Chart, Section, Table
 from reports.elements.tables import ColumnOf, anchor, measures, numbers, pivot, texts, value
 from reports.rows.names import named
 from reports.rows.report_data import ReportData, Row, detail_of
+from reports.sections.frontier import cost_of_compression
 from reports.sections.gate import ANALYSIS as REFERENCE
 from reports.sections.leaderboard import headlines, retrieval_corpora
 from reports.sections.parts import TITLES as SLICES
@@ -54,6 +55,7 @@ SHARES = {
 }
 CURVES = frozenset({"truncation", "pca", "pooling", "two-stage", "temperature", "threshold"})
 COMBINED = frozenset({"two-stage", "fusion"})  # shown by R@1; the other metrics folded
+COMPRESSION = "ann"
 LOGARITHMIC = 20.0  # ratio of the largest to the smallest cost above which the axis is logarithmic
 
 
@@ -69,6 +71,9 @@ def section(data: ReportData) -> Section:
                 position = titles.index(r["analysis"]) if r["analysis"] in titles else len(titles)
                 groups.setdefault((position, r["analysis"], r["protocol"], r["metric"]), []).append(r)
         for (_, analysis, protocol, metric), rows in sorted(groups.items(), key=lambda item: item[0]):
+            if analysis == COMPRESSION:
+                blocks += _compression(data, corpus, protocol, metric, rows)
+                continue
             table = _table(data, corpus, analysis, protocol, metric, rows)
             if analysis in COMBINED and metric != "R@1":
                 blocks.append(dataclasses.replace(table, folded=table.caption))
@@ -81,6 +86,31 @@ def section(data: ReportData) -> Section:
         "stored, paired by query, in percentage points.",
         blocks=tuple(blocks),
     )
+
+
+def _compression(
+    data: ReportData, corpus: str, protocol: str, metric: str, rows: Sequence[Row]
+) -> Iterator[Table | Chart]:
+    """A chart with its table per encoder."""
+    for encoder in order(data, corpus, protocol, metric, rows):
+        # the exact search first, then from many bytes to few
+        own = sorted(
+            (r for r in rows if r["encoder"] == encoder),
+            key=lambda r: (r["feature"] != "exact", -detail_of(r).get("bytes_per_item", 0.0)),
+        )
+        table = _table(data, corpus, COMPRESSION, protocol, metric, own)
+        threads = {detail_of(r).get("threads") for r in own}
+        missing = [f"{_label(r)}: {r['reason']}" for r in own if r["value"] is None]
+        table = dataclasses.replace(
+            table,
+            id=anchor(table.id, encoder),
+            caption=f"{table.caption} · {encoder}",
+            note=f"{table.note} Seconds per query: all queries at once, in one process on "
+            f"{show.listing([show.count(int(n), 'thread') for n in threads])}; LanceDB answers queries of several "
+            "vectors one by one. Bytes do not count the vectors that re-ranking reads. "
+            f"{'. '.join(missing)}".strip(),
+        )
+        yield cost_of_compression(table, own, metric_title(metric)) or table
 
 
 def rounding_cost(data: ReportData, encoder: str) -> str:
@@ -101,8 +131,16 @@ def rounding_cost(data: ReportData, encoder: str) -> str:
     return ""
 
 
+def _count(number: float | None) -> str:
+    return show.number(number, 0)
+
+
 def _label(row: Row) -> str:
-    return row["level_name"] if row["feature"] in ("", row["level_name"]) else f"{row['feature']} {row['level_name']}"
+    return (
+        row["level_name"]
+        if row["feature"] in ("", row["level_name"])
+        else f"{row['feature']} {row['level_name']}".strip()
+    )
 
 
 def _table(data: ReportData, corpus: str, analysis: str, protocol: str, metric: str, rows: Sequence[Row]) -> Table:
@@ -141,7 +179,7 @@ def _table(data: ReportData, corpus: str, analysis: str, protocol: str, metric: 
             if any(d.get(key) for d in details.values())
         ),
         *(
-            detail(key, heading, show.significant)
+            detail(key, heading, _count if key == "depth" else show.significant)
             for key, heading in COSTS.items()
             if key != "x" and any(key in d for d in details.values())
         ),

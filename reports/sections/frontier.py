@@ -1,7 +1,8 @@
-"""Accuracy against speed, with the Pareto frontier."""
+"""Accuracy against speed, and what compression costs, with the Pareto frontier of each."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -11,10 +12,10 @@ import altair as alt
 from reports import format as show
 from reports.elements import charts
 from reports.elements.cells import result_column
-from reports.elements.page import Cell, Chart
+from reports.elements.page import Cell, Chart, Table
 from reports.elements.tables import absent, numbers, pivot, texts, value
 from reports.rows.names import named, plain_title
-from reports.rows.report_data import ReportData, Row
+from reports.rows.report_data import ReportData, Row, detail_of
 from reports.rows.speed import Rate, Speed, image_rate
 
 
@@ -142,3 +143,63 @@ def _picture(points: list[dict[str, Any]], y_title: str, metric: str, everyone: 
             if any(p["label"] == f"{side} {level}" for p in points)
         ),
     ).properties(width=charts.WIDTH, height=320)
+
+
+def cost_of_compression(table: Table, rows: Sequence[Row], metric: str) -> Chart | None:
+    """The change of a metric over bytes per item and over seconds per query, of one encoder's methods.
+
+    ``rows`` are slices of the analysis ``ann``, of which ``table`` is made. None unless two methods were measured.
+    """
+    points = []
+    for r in rows:
+        own = detail_of(r)
+        if own.get("change") is not None:
+            change = {"value": own["change"], "ci_low": own["change_low"], "ci_high": own["change_high"]}
+            span = show.percent_range(change["ci_low"], change["ci_high"])
+            text = f"{show.points(change['value'])} points" + (f" ({span})" if span else "")
+            costs = {"bytes": own["bytes_per_item"], "seconds": own["seconds_per_query"]}
+            name = f"{r['feature']} {r['level_name']}".strip()
+            points.append(charts.interval_point({**r, **change}, unit="points", text=text, name=name, **costs))
+            points[-1]["method"] = r["feature"]
+    if len(points) < 2:
+        return None
+    methods = list(dict.fromkeys(p["method"] for p in points))
+    y_title = f"change of {metric}, percentage points"
+    by_point = (
+        f"{p['name']}: {p['text']}, {show.size(p['bytes'])}, {show.significant(p['seconds'])} s" for p in points
+    )
+    for cost in ("bytes", "seconds"):
+        best = pareto([(-p[cost], p["value"]) for p in points])
+        for p, on_frontier in zip(points, best, strict=True):
+            p[f"frontier_{cost}"] = on_frontier
+    return charts.finish(
+        alt.hconcat(
+            _over_cost(methods, "bytes", "bytes per item", y_title),
+            _over_cost(methods, "seconds", "seconds per query", ""),
+            data=alt.Data(values=points),
+        ),
+        name=f"{table.id}-cost",
+        title=table.caption,
+        alt_text=f"{y_title} over bytes per item and over seconds per query. {'; '.join(by_point)}.",
+        data=dataclasses.replace(table, note=""),
+        note=f"Dashed lines: Pareto frontiers; up and to the left is better. {table.note}",
+    )
+
+
+def _over_cost(methods: list[str], cost: str, x_title: str, y_title: str) -> alt.LayerChart:
+    colours, shapes = (
+        [kinds[at % len(kinds)] for at in range(len(methods))] for kinds in (charts.PALETTE, charts.SHAPES)
+    )
+    base = alt.Chart().encode(
+        x=alt.X(f"{cost}:Q", title=f"{x_title} (logarithmic)", scale=alt.Scale(type="log", nice=False, padding=15)),
+        color=alt.Color("method:N", scale=alt.Scale(domain=methods, range=colours), legend=charts.legend()),
+        tooltip=charts.tooltips("name", "text"),
+    )
+    shape = alt.Shape("method:N", scale=alt.Scale(domain=methods, range=shapes), legend=charts.legend())
+    return alt.layer(
+        alt.Chart()
+        .transform_filter(f"datum.frontier_{cost}")
+        .mark_line(interpolate="step-after", strokeDash=[4, 4], color="currentColor", opacity=0.5)
+        .encode(x=f"{cost}:Q", y="value:Q"),
+        *charts.intervals(base, alt.Y("ci_low:Q", title=y_title or None), size=60, opacity=0.6, shape=shape),
+    ).properties(width=(charts.WIDTH - 90) // 2, height=300)

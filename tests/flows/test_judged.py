@@ -83,6 +83,33 @@ def test_judgements_are_a_table_of_sql(workspace: Path, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out) == [{"n": 120, "low": 1, "high": 2}]
 
 
+def test_compression_is_measured_by_the_headline_and_reported(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ann = ["ann", "--corpora", "finance", "--encoders", "random", "--methods", "binary,IVF_PQ", "--format", "json"]
+    assert main([*ann, *QUICK, "--workspace", str(workspace)]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["method"], row["setting"]) for row in rows] == [
+        ("exact", ""), ("binary", "items"), ("binary", "items and queries"), ("IVF_PQ", "20 partitions read"),
+    ]  # fmt: skip
+    exact, one, both, index = rows
+    stored = {
+        row["metric"]: row["value"]
+        for row in EmbeddingStore.open(workspace / "store").results().to_pylist()
+        if row["encoder"] == "random"
+    }
+    assert {row["metric"] for row in rows} == {"nDCG@10"}
+    assert exact["value"] == pytest.approx(stored["nDCG@10"], abs=1e-12)
+    assert one["change"] == pytest.approx(one["value"] - exact["value"])
+    assert one["change_low"] < one["change"] < one["change_high"]
+    assert exact["bytes_per_item"] == 32 * one["bytes_per_item"] == 32 * both["bytes_per_item"]
+    assert 10 < one["depth"] <= 80
+    assert "at least 256 vectors, got 80" in index["reason"]
+    query = "SELECT value FROM slices WHERE analysis = 'ann' AND level_name = 'items'"
+    assert main(["query", query, "--format", "json", "--workspace", str(workspace)]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"value": one["value"]}]
+
+
 def test_a_report_of_a_judged_corpus_is_made(workspace: Path) -> None:
     assert main(["report", "--workspace", str(workspace)]) == 0
     page = max((workspace / "reports").rglob("report.html"), key=lambda file: file.stat().st_mtime).read_text()
@@ -91,6 +118,8 @@ def test_a_report_of_a_judged_corpus_is_made(workspace: Path) -> None:
     assert "unjudged in the top 10" in page
     assert "By language, kind of query, relevant documents and page" in page
     assert "question query" in page  # single queries, with their relevant pages
+    assert 'id="ablation-ann-finance-t2i-judged-nDCG10-random-cost"' in page  # the chart, with its table
+    assert "an index needs at least 256 vectors, got 80" in page
 
 
 def test_pages_in_two_stages_and_fused_are_encoders_like_any_other(workspace: Path) -> None:
