@@ -18,7 +18,7 @@ from tests.encoders.families.table import CASES
 IMAGES = [Image.new("RGB", size, "red") for size in ((56, 56), (112, 56), (90, 140))]
 
 
-@pytest.mark.parametrize("name", [n for n, c in CASES.items() if c.adapter == "colvision" and c.vectors == "multi"])
+@pytest.mark.parametrize("name", [n for n, c in CASES.items() if c.vectors == "multi"])
 def test_layouts_fit_the_vectors_and_cover_the_image(name: str, family: Callable[[str], EncoderSpec]) -> None:
     encoder: Any = load_encoder(family(name), device="cpu")
     embeddings = encode_images(encoder, IMAGES)
@@ -39,6 +39,22 @@ def test_layouts_fit_the_vectors_and_cover_the_image(name: str, family: Callable
         tokens = tokens_of(layout)
         assert len(tokens) == count
         assert "bus" in "".join(tokens), text
+
+
+def test_layouts_follow_the_mask_of_a_multi_vector_encoder(family: Callable[[str], EncoderSpec]) -> None:
+    """keep_only_token_ids leaves the patches of an image alone; a model that merges vectors has no layout."""
+    from sentence_transformers.multi_vector_encoder.modules import HierarchicalTokenPooling
+
+    encoder: Any = load_encoder(family("multi-vector"), device="cpu")
+    [model] = encoder.modules
+    model[2].keep_only_token_ids = [model.tokenizer.convert_tokens_to_ids(model.processor.image_token)]
+    embeddings = encode_images(encoder, IMAGES)
+    assert embeddings.layouts is not None
+    for layout, count in zip(embeddings.layouts, embeddings.counts.tolist(), strict=True):
+        [grid] = grids_of(layout)
+        assert (grid.first, grid.rows * grid.columns) == (0, count)
+    model.append(HierarchicalTokenPooling(2))
+    assert encoder.prepare_images(IMAGES).layouts is None
 
 
 @pytest.mark.peers

@@ -24,7 +24,7 @@ from store.layout import layout_of_tokens
 from store.types import EncoderSpec, Modality
 from tasks.encoders.adapters.late_interaction import FAMILIES, KINDS, LateInteractionFamily
 from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
-from tasks.encoders.adapters.patch_layout import image_layout
+from tasks.encoders.adapters.patch_layout import image_layout, patch_grids
 from tasks.encoders.captions import max_length_of
 from tasks.encoders.checkpoints.checkpoint import base_folder, json_file
 from tasks.encoders.checkpoints.complete import complete_folder
@@ -100,9 +100,7 @@ class ColVision(LoadedEncoder):
         tokens = [self._processor.tokenizer.convert_ids_to_tokens(ids[mask].tolist()) for ids, mask in kept]
         if modality == "caption":
             return tuple(layout_of_tokens(each) for each in tokens)
-        merge = getattr(self._processor.image_processor, "merge_size", 1)
-        sizes = batch.get("image_grid_thw")
-        grids = [None] * len(tokens) if sizes is None else [(h // merge, w // merge) for _, h, w in sizes.tolist()]
+        grids = patch_grids(inputs, self._processor, len(tokens))
         # in a conversation, the processor's own image token stands for a whole image
         token = str((self._processor.tokenizer if self._family.chat else self._processor).image_token)
         return tuple(image_layout(each, token, grid=grid) for each, grid in zip(tokens, grids, strict=True))

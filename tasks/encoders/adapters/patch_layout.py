@@ -7,10 +7,11 @@ where a row and a column are named before it (Idefics3, SmolVLM) or of the whole
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isqrt
+from typing import Any
 
-from store.layout import UNKNOWN, Grid, layout_of_grids
+from store.layout import UNKNOWN, Grid, grids_of, layout_of_grids
 
 _TILE = re.compile(r"row_(\d+)_col_(\d+)")
 
@@ -41,6 +42,27 @@ def image_layout(tokens: Sequence[str], image_token: str, *, grid: tuple[int, in
         box = ((column - 1) / wide, (row - 1) / high, 1 / wide, 1 / high) if tile else (0.0, 0.0, 1.0, 1.0)
         grids.append(Grid(first, rows, columns, *box))
     return layout_of_grids(grids)
+
+
+def moved(layout: str, kept: Sequence[bool]) -> str:
+    """The layout of an image where only some of the tokens that it was made of have a vector.
+
+    Not known where a patch has none.
+
+    Examples:
+        >>> moved('[[1,1,2,0.0,0.0,1.0,1.0]]', [False, True, True])
+        '[[0,1,2,0.0,0.0,1.0,1.0]]'
+    """
+    grids = grids_of(layout)
+    if not all(all(kept[grid.vectors]) for grid in grids):
+        return UNKNOWN
+    return layout_of_grids([grid._replace(first=sum(kept[: grid.first])) for grid in grids])
+
+
+def patch_grids(inputs: Mapping[str, Any], processor: Any, n: int) -> list[tuple[int, int] | None]:
+    """Rows and columns of patches of each of ``n`` images, after merging; None where the inputs do not say them."""
+    sizes, merge = inputs.get("image_grid_thw"), getattr(processor.image_processor, "merge_size", 1)
+    return [None] * n if sizes is None else [(h // merge, w // merge) for _, h, w in sizes.tolist()]
 
 
 def _runs(tokens: Sequence[str], image_token: str) -> list[tuple[int, int]]:

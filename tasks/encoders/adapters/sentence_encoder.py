@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 
 from store.errors import RequestError
+from store.layout import layout_of_tokens
 from store.types import EncoderSpec, Modality
 from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
+from tasks.encoders.adapters.patch_layout import image_layout, moved, patch_grids
 from tasks.encoders.checkpoints.checkpoint import json_file
 from tasks.encoders.checkpoints.complete import complete_folder
 from tasks.encoders.checkpoints.weights import loaded_quietly
@@ -57,6 +59,38 @@ class SentenceTransformers(LoadedEncoder):
         mask = features.get("attention_mask")
         n_tokens = mask.sum(dim=1).numpy() if torch.is_tensor(mask) else np.zeros(len(texts), dtype=np.int32)
         return features, n_tokens, n_tokens >= self._limit
+
+    def layouts(self, modality: Modality, inputs: Inputs) -> tuple[str, ...] | None:
+        """The grids of patches of images, the tokens of captions, of those that the model's mask leaves.
+
+        Not known where the model has no token ids, merges vectors, or names no token for a patch.
+        """
+        from sentence_transformers.multi_vector_encoder.modules import BaseTokenPooling, MultiVectorMask
+
+        batch: Any = inputs
+        tokenizer, processor = self._model.tokenizer, self._model.processor
+        if self.spec.vectors == "single" or "input_ids" not in batch or not hasattr(tokenizer, "convert_ids_to_tokens"):
+            return None
+        read, mask = batch["attention_mask"].bool(), dict(batch)
+        for module in self._model:
+            if isinstance(module, BaseTokenPooling):
+                return None
+            if isinstance(module, MultiVectorMask):
+                mask = module(mask, task=_task(self.spec, modality))
+        kept = mask["attention_mask"].bool()
+        if modality == "caption":
+            chosen = [ids[has].tolist() for ids, has in zip(batch["input_ids"], kept, strict=True)]
+            return tuple(layout_of_tokens(tokenizer.convert_ids_to_tokens(ids)) for ids in chosen)
+        token = getattr(tokenizer, "image_token", None) or getattr(processor, "image_token", None)
+        if token is None or not hasattr(processor, "image_processor"):
+            return None
+        found = []
+        for ids, real, has, grid in zip(
+            batch["input_ids"], read, kept, patch_grids(batch, processor, len(read)), strict=True
+        ):
+            tokens = tokenizer.convert_ids_to_tokens(ids[real].tolist())
+            found.append(moved(image_layout(tokens, str(token), grid=grid), has[real].tolist()))
+        return tuple(found)
 
     def _preprocessed(self, items: list[Any], modality: Modality) -> Inputs:
         prompt, task = str(self.spec.options[f"{modality}_prompt"]), _task(self.spec, modality)
