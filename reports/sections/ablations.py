@@ -99,14 +99,14 @@ def _compression(
             key=lambda r: (r["feature"] != "exact", -detail_of(r).get("bytes_per_item", 0.0)),
         )
         table = _table(data, corpus, COMPRESSION, protocol, metric, own)
-        threads = {detail_of(r).get("threads") for r in own}
+        threads = {int(detail_of(r).get("threads") or 1) for r in own}
         missing = [f"{_label(r)}: {r['reason']}" for r in own if r["value"] is None]
         table = dataclasses.replace(
             table,
             id=anchor(table.id, encoder),
             caption=f"{table.caption} · {encoder}",
             note=f"{table.note} Seconds per query: all queries at once, in one process on "
-            f"{show.listing([show.count(int(n), 'thread') for n in threads])}; LanceDB answers queries of several "
+            f"{show.listing([show.count(n, 'thread') for n in sorted(threads)])}; LanceDB answers queries of several "
             "vectors one by one. Bytes do not count the vectors that re-ranking reads. "
             f"{'. '.join(missing)}".strip(),
         )
