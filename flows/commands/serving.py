@@ -7,6 +7,7 @@ import secrets
 import socket
 import sys
 import webbrowser
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,8 @@ def serve(args: argparse.Namespace) -> None:
         if args.open:
             webbrowser.open(address)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, server_header=False))
-        server.run(sockets=[listener])
+        with suppress(KeyboardInterrupt):  # the way to stop it
+            server.run(sockets=[listener])
 
 
 def _listening(port: int) -> socket.socket:

@@ -1,0 +1,47 @@
+"""`capim serve`: the address that it prints, how it ends, and ports that it cannot have."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from starlette.testclient import TestClient
+
+from flows.cli import main
+from store import EmbeddingStore
+
+
+def test_the_printed_address_opens_the_pages_of_this_store_and_ctrl_c_is_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    EmbeddingStore.open(tmp_path / "store", create=True)
+    answers: list[Any] = []
+
+    def run(server: uvicorn.Server, sockets: list[socket.socket]) -> None:
+        [listener] = sockets
+        host, port = listener.getsockname()
+        assert host == "127.0.0.1", "no other machine"
+        client = TestClient(server.config.app, base_url=f"http://{host}:{port}")  # type: ignore[arg-type]
+        [address] = re.findall(r"http://\S+", capsys.readouterr().out)
+        answers.extend([client.get("/"), client.get(address)])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(uvicorn.Server, "run", run)
+    assert main(["serve", "--workspace", str(tmp_path)]) == 0
+    refused, shown = answers
+    assert refused.status_code == 403
+    assert (shown.status_code, "run `capim run`" in shown.text) == (400, True), "an empty store says what to do"
+    assert str(tmp_path) in shown.text
+
+
+def test_a_port_that_cannot_be_had_is_a_wrong_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    EmbeddingStore.open(tmp_path / "store", create=True)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for wrong in (str(port), "70000"):
+            assert main(["serve", "--port", wrong, "--workspace", str(tmp_path)]) == 2
+            assert f"port {wrong} cannot be used" in capsys.readouterr().err
