@@ -10,8 +10,7 @@ from flows.request import evaluations_of
 from flows.runs import recorded_run
 from store.errors import RequestError
 from tasks.approximate import approximate
-from tasks.fuse import fuse
-from tasks.rerank import rerank
+from tasks.combine import fuse, rerank
 from tasks.runtime.combining import TEXT_TO_IMAGE
 from tasks.runtime.references import EvaluationRef, SetsRef
 

@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, ByteSize, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
@@ -58,6 +58,8 @@ Number = Annotated[float, BeforeValidator(_refuse_truth)]
 _NAMES = frozenset({"name", "reader", "adapter", "split", "language", "translator", "revision"})  # never paths
 _TABLES = {"corpora": "corpus", "encoders": "encoder"}  # list of a suite -> its tables, [[corpus]] and [[encoder]]
 _EXPECTED = {  # what a value should have been, by the type of pydantic's error
+    "byte_size": "a size such as 2GiB",
+    "byte_size_unit": "a size such as 2GiB",
     "greater_than_equal": "at least {ge}",
     "less_than": "less than {lt}",
     "literal_error": "{expected}",
@@ -119,6 +121,16 @@ class RunConfig:
     compile: Annotated[
         bool, Field(strict=True, description="compile the model with torch.compile first; pays in long encodes")
     ] = False
+    parts: Annotated[
+        Whole, Field(ge=1, description="score every gallery in N parts, in parallel on Prefect's task runner")
+    ] = 1
+    memory: Annotated[
+        ByteSize | None,
+        Field(description="memory for the vectors and scores of each part, such as 500MB (default: 2GiB)"),
+    ] = None
+    distractors: Annotated[
+        tuple[str, ...], Field(description="stored corpora of which images are added to every gallery, as a curve")
+    ] = ()
     replicates: Annotated[Whole, Field(ge=100, description="bootstrap replicates per interval")] = 10_000
     seed: Annotated[Whole, Field(ge=0, le=2**63 - 1, description="random seed")] = 0
     level: Annotated[Number, Field(ge=0.5, lt=1, description="confidence level of the intervals")] = 0.95
@@ -202,21 +214,6 @@ def missing_names(config: RunConfig) -> list[str]:
 def default_workspace() -> str:
     """``$CAPIM_WORKSPACE``, else ``workspace`` in the current folder."""
     return os.environ.get(WORKSPACE_VARIABLE) or DEFAULT_WORKSPACE
-
-
-def demo_config(workspace: str | None) -> tuple[RunConfig, list[str]]:
-    """A run of the embedded corpora and models, and why a model is left out: an extra that is not installed."""
-    from tasks.encoders import require_libraries, spec_of
-
-    encoders, left_out = [], []
-    for name in DEMO_ENCODERS:
-        try:
-            require_libraries(spec_of(name))
-            encoders.append(name)
-        except RequestError as missing:
-            left_out.append(str(missing))
-    options = {"corpora": DEMO_CORPORA, "encoders": encoders, "replicates": 2000, "device": "cpu"}
-    return run_config({"name": "demo", "workspace": workspace, **options}), left_out
 
 
 def run_config(options: Mapping[str, Any], suite: str | Path | None = None) -> RunConfig:

@@ -17,7 +17,8 @@ from tasks.diagnosis.table import BY_PART, check_analyses
 from tasks.discover import find_sets
 from tasks.metrics.custom import CustomMetric, load_metric
 from tasks.runtime.references import EvaluationRef, MetricRef, Missing, SetsRef, by_corpus
-from tasks.score import check_protocols, score
+from tasks.score import score
+from tasks.score_part import check_protocols, score_distractors, score_part
 
 
 @flow(
@@ -68,11 +69,22 @@ def evaluate_step(
     Raises:
         WorkError: All pairs failed.
     """
-    settings = {"device": config.device.partition(",")[0], **_settings(config, run)}
+    how: dict[str, Any] = {"device": config.device.partition(",")[0], "memory_bytes": config.memory}
+    n_parts = config.parts
+    if n_parts > 1:  # a part that fails is scored again by `score`, which says why
+        where = {"store_uri": config.store_uri, "protocols": config.protocols}
+        numbers = range(1, n_parts + 1)
+        pieces = [{"sets": pair, "part": part, "n_parts": n_parts} for pair in sets for part in numbers]
+        attempt_each(score_part, [{**piece, **where, **how} for piece in pieces])
+    settings = {"n_parts": n_parts, **how, **_settings(config, run)}
     attempts = attempt_each(score, [{"sets": pair, **settings} for pair in sets])
     failed = {pair: one for pair, one in zip(sets, attempts, strict=True) if isinstance(one, Failed)}
     if failed and len(failed) == len(sets):
         refuse_all(list(failed.values()))
+    if config.distractors:
+        how |= {"corpora": config.distractors, "resampling": config.resampling, "run": run}
+        scored = [pair for pair in sets if pair not in failed and pair.corpus not in config.distractors]
+        call_each(score_distractors, [{"sets": pair, "store_uri": config.store_uri, **how} for pair in scored])
     missing = [Missing(subject=f"{pair.encoder} on {pair.corpus}", reason=one.reason) for pair, one in failed.items()]
     return tuple(one for one in attempts if not isinstance(one, Failed)), tuple(missing)
 

@@ -11,7 +11,7 @@ from flows.commands.declare import STEP_FIELDS
 from flows.commands.output import print_embedded
 from flows.commands.parser import names
 from flows.commands.progress import STEPS, bars
-from flows.config import FIELDS, RunConfig, missing_names, read_suite, run_config
+from flows.config import DEMO_CORPORA, DEMO_ENCODERS, FIELDS, RunConfig, missing_names, read_suite, run_config
 from store.errors import RequestError, unknown
 from store.safe_text import plain
 from tasks.runtime.references import encoder_name
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tasks.runtime.references import EmbedRef, EvaluationRef
 
 _EVERYWHERE = ("name", "sample", "seed")  # fields of a suite file that every step uses; a sample has its own name
-_NAMES = ("corpora", "encoders", "protocols", "analyses")
+_NAMES = ("corpora", "encoders", "protocols", "analyses", "distractors")
 
 
 class Statistics(TypedDict, total=False):
@@ -68,12 +68,18 @@ class Evaluation(Statistics, total=False):
 
     device: str
     keep_replicates: bool
+    memory: int | str
+    parts: int
+    distractors: str | Sequence[str]
 
 
 class Run(Encoding, Comparison, total=False):
     """Options of `run`."""
 
     keep_replicates: bool
+    memory: int | str
+    parts: int
+    distractors: str | Sequence[str]
 
 
 def step_config(step: str, options: Mapping[str, Any], suite: str | Path | None = None) -> RunConfig:
@@ -248,3 +254,18 @@ def _run(
         raise
     show(done)
     return done
+
+
+def demo_config(workspace: str | None) -> tuple[RunConfig, list[str]]:
+    """A run of the embedded corpora and models, and why a model is left out: an extra that is not installed."""
+    from tasks.encoders import require_libraries, spec_of
+
+    encoders, left_out = [], []
+    for name in DEMO_ENCODERS:
+        try:
+            require_libraries(spec_of(name))
+            encoders.append(name)
+        except RequestError as missing:
+            left_out.append(str(missing))
+    options = {"corpora": DEMO_CORPORA, "encoders": encoders, "replicates": 2000, "device": "cpu"}
+    return run_config({"name": "demo", "workspace": workspace, **options}), left_out

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from store import EmbeddingStore
-from store.errors import RequestError
 from store.maintenance.removal import drop_superseded
 from store.types import Corpus, EvalProtocol
 from tasks.metrics.crosslingual import language_part
@@ -32,8 +32,10 @@ def score(
     resampling: Resampling,
     run: str,
     keep_replicates: bool = False,
+    memory_bytes: int | None = None,
+    n_parts: int = 1,
 ) -> EvaluationRef:
-    """Outcomes and results of one encoder on one corpus.
+    """Outcomes and results of one encoder on one corpus; of ``n_parts`` parts, those that `score_part` stored merge.
 
     Stored outcomes are read instead of scored again, and of stored results only what is missing of the table's metrics
     is computed.
@@ -58,7 +60,8 @@ def score(
         def ranked(n_protocols: float) -> None:
             advance(RANKING * n_protocols)
 
-        for scored_together, is_fresh in outcomes_of(scored, todo, stored, device=device, advance=ranked):
+        how: dict[str, Any] = {"device": device, "memory_bytes": memory_bytes, "n_parts": n_parts, "advance": ranked}
+        for scored_together, is_fresh in outcomes_of(scored, todo, stored, **how):
             n_scored += len(scored_together) * is_fresh
             kept = {} if is_fresh else present
             for outcomes in scored_together:
@@ -73,24 +76,6 @@ def score(
         writer.write_languages(languages, parts)
     drop_superseded(store, encoder_fingerprint=sets.encoder_fingerprint, corpus_fingerprint=scored.corpus.fingerprint)
     return EvaluationRef(sets=sets, evaluations=dict(evaluations), n_scored=n_scored, n_added=n_added)
-
-
-@shell("check-protocols")
-def check_protocols(sets: Sequence[SetsRef], *, store_uri: str, protocols: Sequence[str]) -> None:
-    """Check that protocols fit the corpora of these sets, before anything is written.
-
-    Raises:
-        RequestError: A protocol is unknown or does not fit; all faults together.
-    """
-    store = EmbeddingStore.open(store_uri)
-    faults: list[str] = []
-    for corpus, fingerprint in dict.fromkeys((pair.corpus, pair.corpus_fingerprint) for pair in sets):
-        try:
-            select_protocols(store.corpus(corpus, fingerprint), protocols)
-        except RequestError as error:
-            faults += error.faults
-    if faults:
-        raise RequestError(faults)
 
 
 def _all_languages(corpus: Corpus, protocols: Sequence[EvalProtocol]) -> list[EvalProtocol]:

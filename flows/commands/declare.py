@@ -22,11 +22,12 @@ Command = Callable[[argparse.Namespace], int | None]
 ENCODING = ("sample", "batch_size", "device", "shards", "precision", "storage", "compile", "trust_remote_code")
 STATISTICS = ("replicates", "level", "interval", "seed")
 TESTS = ("adjustment", "permutations", "margin")
-_EVERYTHING = (*ENCODING, "protocols", *STATISTICS, "keep_replicates", *TESTS)
+SCORING = ("protocols", "memory", "parts", "distractors")
+_EVERYTHING = (*ENCODING, *SCORING, *STATISTICS, "keep_replicates", *TESTS)
 STEP_FIELDS: dict[str, tuple[str, ...]] = {
     "run": (*_EVERYTHING, "analyses"),
     "embed": (*ENCODING, "seed"),
-    "evaluate": ("device", "protocols", *STATISTICS, "keep_replicates"),
+    "evaluate": ("device", *SCORING, *STATISTICS, "keep_replicates"),
     "compare": ("protocols", *STATISTICS, *TESTS, "analyses"),
     # a watch adjusts over its own findings
     "watch": (*(field for field in _EVERYTHING if field not in {"adjustment", "margin"}), "baseline"),
@@ -42,6 +43,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "protocols": {"type": names, "metavar": "P,Q"},
     "analyses": {"type": names, "metavar": "A,B"},
     "device": {"metavar": "D"},
+    "memory": {"metavar": "SIZE"},
+    "distractors": {"type": names, "metavar": "A,B"},
     "precision": {"choices": get_args(Precision)},
     "storage": {"choices": get_args(Storage)},
     "compile": {"action": "store_true", "default": None},

@@ -10,8 +10,8 @@ from flows.commands.declare import STEP_FIELDS, config_options, declare, given_o
 from flows.commands.output import RESULT_COLUMNS, link, print_report, show_rows
 from flows.commands.progress import bars
 from flows.commands.rows import print_ranking
-from flows.config import RunConfig, demo_config
-from flows.steps import run_benchmark, run_compare, run_embed, run_evaluate, run_metric, step_config
+from flows.config import RunConfig
+from flows.steps import demo_config, run_benchmark, run_compare, run_embed, run_evaluate, run_metric, step_config
 from store.errors import RequestError, WorkError
 from store.safe_text import plain
 

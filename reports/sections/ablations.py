@@ -37,6 +37,7 @@ TITLES = {
     "two-stage": "Retrieve with one, re-rank with another",
     "fusion": "Fused scores",
     "ann": "Compressed vectors and approximate search",
+    "distractors": "More images in the gallery, relevant to nothing",
     "temperature": "Temperature and calibration",
     "threshold": "Answering only above a threshold",
 }
@@ -45,6 +46,7 @@ COSTS = {
     "n": "items re-ranked",
     "seconds_per_query": "seconds per query",
     "pairs_per_query": "pairs scored per query",
+    "images": "images in the gallery",
     "depth": "re-ranked for the exact result",
     "seconds": "seconds for all queries",
     "x": "setting",
@@ -53,7 +55,7 @@ SHARES = {
     "tie_share": "tied queries",
     **{f"equal_at_{n}": f"exact if {n} are re-ranked" for n in (10, 20, 50, 100)},
 }
-CURVES = frozenset({"truncation", "pca", "pooling", "two-stage", "temperature", "threshold"})
+CURVES = frozenset({"truncation", "pca", "pooling", "two-stage", "distractors", "temperature", "threshold"})
 COMBINED = frozenset({"two-stage", "fusion"})  # shown by R@1; the other metrics folded
 COMPRESSION = "ann"
 LOGARITHMIC = 20.0  # ratio of the largest to the smallest cost above which the axis is logarithmic

@@ -27,7 +27,7 @@ from store.types import SetKey
 if TYPE_CHECKING:
     import lance
 
-_TAKE_BYTES = 4 << 20
+TAKE_BYTES = 4 << 20
 _VERIFY = "Run `capim store verify`"
 
 
@@ -162,13 +162,13 @@ def read_blocks(
     name = table_of(key)
     table = open_set(connection, key, sealed)
     with storage_faults(f"reading set {name!r}"):
-        offsets = _row_offsets(table, len(items))
+        offsets, _ = row_offsets(table, len(items))
     present = offsets[wanted] >= 0
     if sealed is not None:
         _refuse_gaps(name, items, wanted, present)
     ords = wanted[present]
     # Lance needs several times the memory of the rows that it takes: they are taken in small steps.
-    step = max(1, _TAKE_BYTES // row_bytes(table))
+    step = max(1, TAKE_BYTES // row_bytes(table))
     for start in range(0, len(ords), window):
         block = ords[start : start + window]
         with storage_faults(f"reading set {name!r}"):
@@ -189,12 +189,14 @@ def subset_condition(language: str | None, translator: str | None) -> str | None
     return " AND ".join(f"{name} = {quoted(text)}" for name, text in chosen.items() if text is not None) or None
 
 
-def _row_offsets(table: lance.LanceDataset, n_items: int) -> NDArray[np.int32]:
-    """For every position of the corpus the offset of its first row in the table, or -1."""
-    ords = table.scanner(columns=["ord"], scan_in_order=True).to_table().column("ord").to_numpy()
-    offsets = np.full(n_items, -1, dtype=np.int32)
+def row_offsets(table: lance.LanceDataset, n_items: int) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
+    """For every position of the corpus the offset of its first row in the table, or -1; and the stored checksum."""
+    rows = table.scanner(columns=["ord", "crc"], scan_in_order=True).to_table()
+    ords = rows.column("ord").to_numpy()
+    offsets, crc = np.full(n_items, -1, dtype=np.int32), np.zeros(n_items, dtype=np.uint32)
     offsets[ords[::-1]] = np.arange(len(ords), dtype=np.int32)[::-1]  # of repeated positions the first row stays
-    return offsets
+    crc[ords[::-1]] = rows.column("crc").to_numpy()[::-1]
+    return offsets, crc
 
 
 def _first_of_each(

@@ -5,23 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from store import EmbeddingStore
 from store.errors import RequestError
+from store.score_parts import drop_parts, read_parts, stored_parts, write_part
+from store.sets.windows import VectorWindows
 from store.tables.analysis_rows import in_order
-from store.types import Corpus, EvalProtocol, Modality, SetKey, digest16
+from store.types import MODALITIES, Corpus, EvalProtocol, Modality, SetKey, digest16
 from tasks.corpora.encodable import encodable, import_advice
 from tasks.encoders.device import choose_device
 from tasks.metrics.crosslingual import language_part
 from tasks.runtime.references import EvaluationRef, SetsRef
 from tasks.runtime.stored import read_outcomes
-from tasks.scoring.evaluate import SCORER_VERSION, evaluate
+from tasks.scoring.device_vectors import VectorRows
+from tasks.scoring.evaluate import SCORER_VERSION, evaluate, evaluate_merged, evaluate_part, splits
 from tasks.scoring.languages import CaptionParts
+from tasks.scoring.late_interaction.multivectors import Blocks
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.selection import build_tasks, select_protocols
+from tasks.scoring.ranks.accumulator import PartOutcomes
 from tasks.scoring.threads import Advance, ignore
 
 LANGUAGES_AT_ONCE = 21  # languages of one translator scored together: half a GiB of outcomes at the size of COCO
@@ -127,6 +133,8 @@ def outcomes_of(
     stored: Mapping[str, int],
     *,
     device: str,
+    memory_bytes: int | None = None,
+    n_parts: int = 1,
     advance: Advance = ignore,
 ) -> Iterator[tuple[list[Outcomes], bool]]:
     """The outcomes of every protocol in query order, as many protocols at a time as are scored together.
@@ -135,12 +143,10 @@ def outcomes_of(
     protocol that has all its queries there is read; the others are scored and stored. ``advance`` gets how many
     protocols were ranked, in parts: 1 for each that is scored.
     """
-    begun = [protocol for protocol in protocols if protocol.id in stored]
-    tasks = build_tasks(scored.corpus, begun) if begun else []
-    complete = {task.protocol.id for task in tasks if len(task.query_ids) == stored[task.protocol.id]}
-    for portion in _portions([protocol for protocol in begun if protocol.id in complete]):
+    missing = incomplete(scored, protocols, stored)
+    for portion in _portions([protocol for protocol in protocols if protocol not in missing]):
         yield [scored.read(protocol) for protocol in portion], False
-    for portion in _portions([protocol for protocol in protocols if protocol.id not in complete]):
+    for portion in _portions(missing):
         left = [float(len(portion))]
 
         def ranked(share: float, of: int = len(portion), left: list[float] = left) -> None:
@@ -148,7 +154,11 @@ def outcomes_of(
             left[0] -= part
             advance(part)
 
-        outcomes_by_id = _score(scored, portion, choose_device(device), ranked)
+        how: dict[str, Any] = {"device": choose_device(device), "memory_bytes": memory_bytes}
+        if n_parts > 1 and _splits(scored):
+            outcomes_by_id = _merged(scored, portion, n_parts, **how)
+        else:
+            outcomes_by_id = _score(scored, portion, advance=ranked, **how)
         ranked(1.0)  # what had no parts, such as pairs and quadruples
         stored_outcomes = []
         for protocol_id in list(outcomes_by_id):
@@ -156,7 +166,65 @@ def outcomes_of(
             rows = outcomes.to_arrow(evaluation=scored.evaluations[protocol_id], **asdict(scored.sets))
             scored.store.write_rows("outcomes", rows, replace="evaluation")
             stored_outcomes.append(Outcomes.from_arrow(in_order("outcomes", rows), outcomes.protocol))
+        drop_parts(scored.store, _of_parts(scored, portion, n_parts))
         yield stored_outcomes, True
+
+
+def write_score_part(
+    scored: ScoredSets, stored: Mapping[str, int], number: int, n_parts: int, *, device: str, memory_bytes: int | None
+) -> None:
+    """Score one of ``n_parts`` parts of the images, from 0, and store it for :func:`outcomes_of`, unless it is."""
+    missing = incomplete(scored, scored.protocols, stored)
+    if not missing or not _splits(scored):
+        return
+    part = _parts(scored, n_parts)[number]
+    how: dict[str, Any] = {"device": choose_device(device), "memory_bytes": memory_bytes}
+    images, captions = (vectors_of(scored.store, scored.sets, modality) for modality in MODALITIES)
+    for portion in _portions(missing):
+        evaluation = _of_parts(scored, portion, n_parts)
+        if part and str(part) not in stored_parts(scored.store, evaluation):
+            found = evaluate_part(scored.corpus, portion, part, images=images, captions=captions, **how)
+            arrays = {f"{id_} {name}": a for id_, one in found.items() for name, a in one._asdict().items()}
+            write_part(scored.store, evaluation, str(part), arrays)
+
+
+def incomplete(scored: ScoredSets, protocols: Sequence[EvalProtocol], stored: Mapping[str, int]) -> list[EvalProtocol]:
+    """The protocols of which not all queries have stored outcomes; ``stored`` counts them by protocol id."""
+    begun = [protocol for protocol in protocols if protocol.id in stored]
+    tasks = build_tasks(scored.corpus, begun) if begun else []
+    complete = {task.protocol.id for task in tasks if len(task.query_ids) == stored[task.protocol.id]}
+    return [protocol for protocol in protocols if protocol.id not in complete]
+
+
+def _merged(scored: ScoredSets, protocols: Sequence[EvalProtocol], n_parts: int, **how: Any) -> dict[str, Outcomes]:
+    """Outcomes from stored parts; a part that is not stored, because its task failed, is scored here."""
+    images, captions = (vectors_of(scored.store, scored.sets, modality) for modality in MODALITIES)
+    sides: dict[str, Any] = {"images": images, "captions": captions}
+    left = {str(part): part for part in _parts(scored, n_parts) if part}
+
+    def parts() -> Iterator[Mapping[str, PartOutcomes]]:
+        for name, arrays in read_parts(scored.store, _of_parts(scored, protocols, n_parts)):
+            if left.pop(name, None) is not None:
+                ids = dict.fromkeys(key.rpartition(" ")[0] for key in arrays)
+                yield {id_: PartOutcomes(*(arrays[f"{id_} {f}"] for f in PartOutcomes._fields)) for id_ in ids}
+        for part in left.values():
+            yield evaluate_part(scored.corpus, protocols, part, **sides, **how)
+
+    return evaluate_merged(scored.corpus, protocols, parts(), **sides, device=how["device"])
+
+
+def _splits(scored: ScoredSets) -> bool:
+    return splits(scored.corpus, scored.store.encoder(scored.sets.encoder_fingerprint).vectors)
+
+
+def _parts(scored: ScoredSets, n_parts: int) -> list[range]:
+    """The images in parts of nearly equal size."""
+    n = len(scored.corpus.images)
+    return [range(n * k // n_parts, n * (k + 1) // n_parts) for k in range(n_parts)]
+
+
+def _of_parts(scored: ScoredSets, protocols: Sequence[EvalProtocol], n_parts: int) -> str:
+    return digest16([scored.joint_evaluation(protocols), n_parts])
 
 
 def _portions(protocols: Sequence[EvalProtocol]) -> Iterator[list[EvalProtocol]]:
@@ -182,30 +250,34 @@ def _portions(protocols: Sequence[EvalProtocol]) -> Iterator[list[EvalProtocol]]
             yield [protocol for members in languages[start : start + LANGUAGES_AT_ONCE] for protocol in members]
 
 
-def _score(scored: ScoredSets, protocols: Sequence[EvalProtocol], device: str, advance: Advance) -> dict[str, Outcomes]:
+def _score(
+    scored: ScoredSets, protocols: Sequence[EvalProtocol], *, device: str, memory_bytes: int | None, advance: Advance
+) -> dict[str, Outcomes]:
     store, corpus = scored.store, scored.corpus
     encoder, fingerprint = scored.sets.encoder_fingerprint, scored.sets.corpus_fingerprint
-    if store.encoder(encoder).vectors == "multi":
-        return evaluate(
-            corpus,
-            protocols,
-            images=lambda: store.multivectors(encoder=encoder, corpus=fingerprint, modality="image"),
-            captions=lambda: store.multivectors(encoder=encoder, corpus=fingerprint, modality="caption"),
-            device=device,
-            advance=advance,
-        )
 
-    def captions_of(language: str | None = None, translator: str | None = None) -> NDArray[np.float32]:
+    def captions_of(language: str, translator: str) -> NDArray[np.float32]:
         return store.vectors(
             encoder=encoder, corpus=fingerprint, modality="caption", language=language, translator=translator
         ).matrix
 
-    by_language = all(language_part(protocol) is not None for protocol in protocols)
+    images, captions = (vectors_of(store, scored.sets, modality) for modality in MODALITIES)
+    by_language = not callable(captions) and all(language_part(protocol) is not None for protocol in protocols)
     return evaluate(
         corpus,
         protocols,
-        images=store.vectors(encoder=encoder, corpus=fingerprint, modality="image").matrix,
-        captions=CaptionParts(captions_of) if by_language else captions_of(),
+        images=images,
+        captions=CaptionParts(captions_of) if by_language else captions,
         device=device,
+        memory_bytes=memory_bytes,
         advance=advance,
     )
+
+
+def vectors_of(store: EmbeddingStore, sets: SetsRef, modality: Modality) -> VectorRows | Blocks:
+    """The vectors of a sealed set, read from the store as far as they are asked for."""
+    encoder, corpus = sets.encoder_fingerprint, sets.corpus_fingerprint
+    if store.encoder(encoder).vectors == "single":
+        return VectorWindows(store, encoder=encoder, corpus=corpus, modality=modality)
+    key = store.key(encoder=encoder, corpus=corpus, modality=modality)
+    return lambda ords=None: (rows.vectors for rows in store.stored_blocks(key, ords=ords))

@@ -78,10 +78,7 @@ def score_dense(
     ranking = dense_part(
         images, captions, tasks, range(len(images)), device=device, memory_bytes=memory_bytes, top=top, advance=advance
     )
-    outcomes = ranking.outcomes()
-    for task in tasks:
-        if isinstance(task, ChoiceTask):
-            outcomes[task.protocol.id] = choice_outcomes(task, _choice_scores(images, captions, task))
+    outcomes = ranking.outcomes() | dense_choices(images, captions, tasks)
     return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
 
 
@@ -282,11 +279,15 @@ def pair_scores(
     return scores
 
 
-def _choice_scores(images: VectorRows, captions: VectorRows, task: ChoiceTask) -> NDArray[np.float32]:
-    """Scores of small sets, shape ``(n_sets, captions * images)``; summed in float64, rounded once to float32."""
-    columns = []
-    for caption in np.maximum(task.captions, 0).T:
-        for image in task.images.T:
-            pairs = captions[caption].astype(np.float64), images[image].astype(np.float64)
-            columns.append(np.einsum("nd,nd->n", *pairs))
-    return np.stack(columns, axis=1).astype(np.float32)
+def dense_choices(images: VectorRows, captions: VectorRows, tasks: Sequence[ScoringTask]) -> dict[str, Outcomes]:
+    """Outcomes of the tasks that choose within small sets; scores are summed in float64, rounded once to float32."""
+    outcomes = {}
+    for task in tasks:
+        if isinstance(task, ChoiceTask):
+            columns = []
+            for caption in np.maximum(task.captions, 0).T:
+                for image in task.images.T:
+                    pairs = captions[caption].astype(np.float64), images[image].astype(np.float64)
+                    columns.append(np.einsum("nd,nd->n", *pairs))
+            outcomes[task.protocol.id] = choice_outcomes(task, np.stack(columns, axis=1).astype(np.float32))
+    return outcomes

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-import numpy as np
-from numpy.typing import NDArray
-
-from store.types import Corpus, EvalProtocol
-from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, score_dense
+from store.types import Corpus, EvalProtocol, VectorKind
+from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, dense_choices, dense_part, score_dense
+from tasks.scoring.device_vectors import VectorRows
 from tasks.scoring.languages import CaptionParts, score_parts
-from tasks.scoring.late_interaction.maxsim import score_maxsim
+from tasks.scoring.late_interaction.maxsim import choices_of, maxsim_part, score_maxsim
 from tasks.scoring.late_interaction.multivectors import Blocks
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.layout import layout_of
 from tasks.scoring.protocols.orientations import orientation_of
 from tasks.scoring.protocols.selection import build_tasks
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
+from tasks.scoring.ranks.accumulator import PartOutcomes
+from tasks.scoring.ranks.both_ways import BothWays
 from tasks.scoring.threads import Advance, ignore
 
 SCORER_VERSION = 4  # raised whenever a stored outcome would change
@@ -26,8 +26,8 @@ def evaluate(
     corpus: Corpus,
     protocols: Iterable[EvalProtocol],
     *,
-    images: NDArray[np.float32] | Blocks,
-    captions: NDArray[np.float32] | CaptionParts | Blocks,
+    images: VectorRows | Blocks,
+    captions: VectorRows | CaptionParts | Blocks,
     device: str = "cpu",
     memory_bytes: int | None = None,
     advance: Advance = ignore,
@@ -37,8 +37,8 @@ def evaluate(
     Args:
         corpus: The corpus of the embedded items.
         protocols: From :func:`tasks.scoring.protocols.selection.select_protocols`.
-        images: Single-vector encoders: float32 unit vectors in corpus order, shape ``(n_images, dim)``. Multi-vector
-            encoders: a function that yields the blocks from the start at each call.
+        images: Single-vector encoders: float32 unit vectors in corpus order, shape ``(n_images, dim)``, in memory or
+            read window by window. Multi-vector encoders: a function that yields the blocks at each call.
         captions: Likewise; for a corpus in several languages also :class:`CaptionParts`, so that one part is in
             memory at a time.
         device: Any torch device.
@@ -59,18 +59,19 @@ def evaluate(
     if callable(images) and callable(captions):
         budget = memory_bytes or DEFAULT_MEMORY_BYTES
         return score_maxsim(images, captions, tasks, device=device, memory_bytes=budget, advance=advance)
-    if not isinstance(images, np.ndarray) or callable(captions):
+    if callable(images) or callable(captions):
         raise TypeError("images and captions must both be matrices (single), or both functions that yield blocks")
     oriented = [task.protocol.id for task in tasks if orientation_of(task.protocol) != "transposed"]
     if oriented:
         raise ValueError(f"{', '.join(oriented)}: only a multi-vector encoder has orientations")
     layout = layout_of(corpus)
-    if isinstance(captions, np.ndarray) and len(layout.parts) < 2:
+    if not isinstance(captions, CaptionParts) and len(layout.parts) < 2:
         return score_dense(images, captions, tasks, device=device, memory_bytes=memory_bytes, advance=advance)
     choices = [task for task in tasks if isinstance(task, ChoiceTask)]
     outcomes: dict[str, Outcomes] = {}
-    if isinstance(captions, np.ndarray):
-        matrix = captions
+    images = images[:]  # the measures of consistency read it as a matrix
+    if not isinstance(captions, CaptionParts):
+        matrix = captions[:]
         outcomes = score_dense(images, matrix, choices, device=device, memory_bytes=memory_bytes)
         captions = CaptionParts(lambda *part: matrix[layout.parts[part]])
     elif choices:
@@ -79,4 +80,51 @@ def evaluate(
     outcomes |= score_parts(
         layout, retrieval, images, captions, device=device, memory_bytes=memory_bytes, advance=advance
     )
+    return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
+
+
+def splits(corpus: Corpus, vectors: VectorKind) -> bool:
+    """Whether an evaluation can be scored in parts: all but dense ones in several languages, which are compared."""
+    return vectors == "multi" or len(layout_of(corpus).parts) < 2
+
+
+def evaluate_part(
+    corpus: Corpus,
+    protocols: Iterable[EvalProtocol],
+    part: range,
+    *,
+    images: VectorRows | Blocks,
+    captions: VectorRows | Blocks,
+    device: str = "cpu",
+    memory_bytes: int | None = None,
+) -> dict[str, PartOutcomes]:
+    """What a part of the images (ords) contributes to the retrieval protocols; other arguments as for `evaluate`."""
+    tasks = build_tasks(corpus, protocols)
+    if callable(images) and callable(captions):
+        budget = memory_bytes or DEFAULT_MEMORY_BYTES
+        return maxsim_part(images, captions, tasks, part, device=device, memory_bytes=budget).part()
+    if callable(images) or callable(captions):
+        raise TypeError("images and captions must both be matrices (single), or both functions that yield blocks")
+    return dense_part(images, captions, tasks, part, device=device, memory_bytes=memory_bytes).part()
+
+
+def evaluate_merged(
+    corpus: Corpus,
+    protocols: Iterable[EvalProtocol],
+    parts: Iterable[Mapping[str, PartOutcomes]],
+    *,
+    images: VectorRows | Blocks,
+    captions: VectorRows | Blocks,
+    device: str = "cpu",
+) -> dict[str, Outcomes]:
+    """The outcomes that :func:`evaluate` gives, from :func:`evaluate_part` of all images, in any order."""
+    tasks = build_tasks(corpus, protocols)
+    merged = BothWays(tasks)
+    for part in parts:
+        merged.merge(part)
+    outcomes = merged.outcomes()
+    if callable(images) and callable(captions):
+        outcomes |= choices_of(images, captions, tasks, device=device)
+    elif not callable(images) and not callable(captions):
+        outcomes |= dense_choices(images, captions, tasks)
     return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}

@@ -35,16 +35,16 @@ from store import EmbeddingStore
 from store.keys import table_of
 from store.schema import texts
 from tasks.approximate import approximate
+from tasks.combine import fuse, rerank
 from tasks.compare import compare_combined, compare_corpus
 from tasks.custom_metric import custom_metric
 from tasks.diagnose import diagnose_corpus
 from tasks.embed import embed_corpora, embed_on_devices, embed_shard
-from tasks.fuse import fuse
 from tasks.publish import publish_report
-from tasks.rerank import rerank
 from tasks.runtime.references import CompareRef, MetricRef
 from tasks.runtime.watching.figures import WatchedFigures
 from tasks.score import score
+from tasks.score_part import score_distractors
 from tasks.watch import watch_libraries, watch_metrics, watch_vectors
 from tests.flows.leaf_parsers import leaf_parsers
 
@@ -81,6 +81,7 @@ ENCODED = {
     "compile": "",
     "trust_remote_code": "",
 }
+SCORED = {"memory": "1GiB", "parts": "2", "distractors": "shapes-winoground-sample12"}
 TESTED = {"adjustment": "benjamini-hochberg", "permutations": "2000", "margin": "2"}
 SELECTED = {"corpora": "shapes-winoground", "encoders": "tiny-clip-plain"}
 SUITE = "{suite}"
@@ -91,7 +92,7 @@ CASES: dict[str, dict[str, Case]] = {
     "demo": {},
     "run": {
         **_configured(f"run {RUN}", **SELECTED, **ENCODED, **RESAMPLED, protocols="t2i/all", keep_replicates=""),
-        **_configured(f"run {RUN}", **TESTED, analyses="complexity"),
+        **_configured(f"run {RUN}", **SCORED, **TESTED, analyses="complexity"),
         "suite": Case(f"run {RUN}", SUITE),
     },
     "embed": {
@@ -102,7 +103,7 @@ CASES: dict[str, dict[str, Case]] = {
     },
     "evaluate": {
         **_configured(f"evaluate {STORED}", corpora=PAIRS, encoders="tiny-clip", device="cpu:0", protocols="t2i/all"),
-        **_configured(f"evaluate {STORED}", **RESAMPLED, keep_replicates="", metric="{metric}:hit"),
+        **_configured(f"evaluate {STORED}", **RESAMPLED, **SCORED, keep_replicates="", metric="{metric}:hit"),
         "judgements": Case(f"evaluate {STORED}", "--judgements {judgements}"),
         "format": Case(f"evaluate {STORED}", "--format json", refused="--format has no effect without --metric"),
         "suite": Case(f"evaluate {STORED}", SUITE),
@@ -115,7 +116,7 @@ CASES: dict[str, dict[str, Case]] = {
     },
     "watch": {
         **_configured(f"watch {RUN}", **SELECTED, **ENCODED, **RESAMPLED, protocols="t2i/all", keep_replicates=""),
-        **_configured(f"watch {RUN}", format="json", permutations="2000", baseline="{run}"),
+        **_configured(f"watch {RUN}", **SCORED, format="json", permutations="2000", baseline="{run}"),
         "suite": Case(f"watch {RUN}", SUITE),
     },
     "report": {
@@ -385,7 +386,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(holder, name, step)
 
-    for task in (embed_corpora, embed_shard, embed_on_devices, score):
+    for task in (embed_corpora, embed_shard, embed_on_devices, score, score_distractors):
         watched(task, "fn")
     nothing: dict[Any, Any] = {
         compare_corpus: CompareRef(corpus="", corpus_fingerprint="", n_comparisons=0, protocols=(), runs=()),

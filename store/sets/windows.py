@@ -1,0 +1,69 @@
+"""Single-vector sets as rows that are read when they are indexed, so that a set need not fit into memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.checksums import digest
+from store.errors import RequestError, WorkError
+from store.keys import table_of
+from store.rounding import unit_vectors
+from store.sets.decoding import columns_of, refuse_damage, unpack
+from store.sets.reading import TAKE_BYTES, open_set, row_offsets
+from store.tables.compaction import row_bytes
+from store.tables.connection import storage_faults
+from store.tables.schemas import vector_type
+from store.types import Modality
+
+if TYPE_CHECKING:
+    from store.embedding_store import EmbeddingStore
+
+
+class VectorWindows:
+    """The float32 unit vectors of a sealed set in corpus order; memory is that of the rows that are asked for.
+
+    Indexed like a matrix of shape ``(n, dim)``, by a slice or by an array of positions. The checksum of every row is
+    compared when it is read, and those of all rows with the digest of the set when it is opened.
+
+    Raises:
+        RequestError: There is no such set, it is not sealed, or it has several vectors per item.
+        WorkError: A row was changed on disk.
+    """
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, store: EmbeddingStore, *, encoder: str, corpus: str, modality: Modality) -> None:
+        self._store, self._subject = store, (encoder, corpus, modality)
+        self._key = store.key(encoder=encoder, corpus=corpus, modality=modality)
+        self._items, sealed = store.item_index(self._key), store.sealed(self._key)
+        name = self._name = table_of(self._key)
+        if sealed is None or self._key.vectors == "multi":
+            raise RequestError(f"set {name!r} is not a sealed set of one vector per item")
+        self._table = open_set(store.connection, self._key, sealed)
+        with storage_faults(f"reading set {name!r}"):
+            self._offsets, crc = row_offsets(self._table, len(self._items))
+        if (self._offsets < 0).any() or digest(crc) != sealed.digest:
+            raise WorkError(f"set {name!r}: its digest differs from its seal", remedy="Run `capim store verify`")
+        self.shape = (len(self._items), int(vector_type(self._table.schema).list_size))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any, /) -> NDArray[np.float32]:
+        wanted = np.arange(len(self))[rows]
+        if isinstance(rows, slice) and len(wanted) == len(self):
+            encoder, corpus, modality = self._subject  # one scan, which is faster
+            return self._store.vectors(encoder=encoder, corpus=corpus, modality=modality).matrix
+        ords, back = np.unique(wanted, return_inverse=True)
+        found = np.empty((len(ords), self.shape[1]), np.float32)
+        step = max(1, TAKE_BYTES // row_bytes(self._table))
+        for start in range(0, len(ords), step):
+            some = ords[start : start + step]
+            with storage_faults(f"reading set {self._name!r}"):
+                part = unpack(self._table.take(self._offsets[some].tolist(), columns=columns_of(self._key)))
+            refuse_damage(part, self._name, self._items.ids)
+            found[start : start + step] = unit_vectors(part.vectors.values)
+        return found if isinstance(rows, slice) else found[back]

@@ -1,0 +1,98 @@
+"""Tasks before the outcomes of an encoder are merged: protocols are checked, and parts of the gallery scored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from store import EmbeddingStore
+from store.errors import RequestError
+from tasks.diagnosis.slices import Slice
+from tasks.encoders.device import choose_device
+from tasks.runtime.combining import TEXT_TO_IMAGE, result_slices, text_to_image
+from tasks.runtime.references import SetsRef
+from tasks.runtime.scoring import missing_sets, open_sets, vectors_of, write_score_part
+from tasks.runtime.shell import shell
+from tasks.scoring.distractors import Side, by_gallery_size
+from tasks.scoring.protocols.selection import protocols_of, select_protocols
+from tasks.statistics.resampling import Resampling
+
+
+@shell("score-part", run_name="score-{sets.encoder}-{sets.corpus}-part-{part}-of-{n_parts}")
+def score_part(
+    sets: SetsRef,
+    *,
+    store_uri: str,
+    protocols: Sequence[str],
+    device: str,
+    memory_bytes: int | None,
+    part: int,
+    n_parts: int,
+) -> SetsRef:
+    """Score one part of the gallery, from 1, for `score` to merge; nothing where the outcomes are stored."""
+    store = EmbeddingStore.open(store_uri)
+    scored = open_sets(store, sets, protocols)
+    stored = store.counts("outcomes", "protocol", evaluation=list(scored.evaluations.values()))
+    write_score_part(scored, stored, part - 1, n_parts, device=device, memory_bytes=memory_bytes)
+    return sets
+
+
+@shell("check-protocols")
+def check_protocols(sets: Sequence[SetsRef], *, store_uri: str, protocols: Sequence[str]) -> None:
+    """Check that protocols fit the corpora of these sets, before anything is written.
+
+    Raises:
+        RequestError: A protocol is unknown or does not fit; all faults together.
+    """
+    store = EmbeddingStore.open(store_uri)
+    faults: list[str] = []
+    for corpus, fingerprint in dict.fromkeys((pair.corpus, pair.corpus_fingerprint) for pair in sets):
+        try:
+            select_protocols(store.corpus(corpus, fingerprint), protocols)
+        except RequestError as error:
+            faults += error.faults
+    if faults:
+        raise RequestError(faults)
+
+
+@shell("score-distractors", run_name="distractors-{sets.encoder}-{sets.corpus}")
+def score_distractors(
+    sets: SetsRef,
+    *,
+    store_uri: str,
+    corpora: Sequence[str],
+    device: str,
+    memory_bytes: int | None,
+    resampling: Resampling,
+    run: str,
+) -> int:
+    """Slices of the figures by gallery size, with images of other corpora added; returns their number."""
+    store = EmbeddingStore.open(store_uri)
+    spec, corpus = store.encoder(sets.encoder_fingerprint), store.corpus(sets.corpus, sets.corpus_fingerprint)
+    if not any(protocol.id in TEXT_TO_IMAGE for protocol in protocols_of(corpus)):
+        return 0  # pairs and quadruples have no gallery
+    retrieval = text_to_image(store_uri, sets, run)
+
+    def side(corpus: str) -> Side:
+        key = store.key(encoder=spec.fingerprint, corpus=corpus, modality="image")
+        sealed = store.sealed(key)
+        if sealed is None:
+            raise RequestError(missing_sets(store, key, ["image"]))
+        others = replace(sets, corpus=key.corpus, corpus_fingerprint=key.corpus_fingerprint)
+        return Side(vectors_of(store, others, "image"), sealed.n_rows)
+
+    galleries = by_gallery_size(
+        side(sets.corpus_fingerprint),
+        [side(corpus) for corpus in corpora],
+        vectors_of(store, sets, "caption"),
+        retrieval.task,
+        seed=resampling.seed,
+        device=choose_device(device),
+        memory_bytes=memory_bytes,
+    )
+    slices: list[Slice] = []
+    for _, outcomes in galleries:
+        results, n = retrieval.results(outcomes, spec, resampling, keep=False), int(outcomes.n_gallery.max())
+        shown = result_slices(results, "distractors", f"{n:,} images", {"images": n})
+        slices += [replace(each, feature="") for each in shown]
+    return retrieval.write_slices(spec, slices)

@@ -1,0 +1,83 @@
+"""An evaluation in parts and in little memory stores the outcomes of one in a single piece."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from flows.config import run_config
+from flows.evaluate import evaluate
+from store import EmbeddingStore
+from store.errors import RequestError
+from store.score_parts import PREFIX
+from tasks.discover import find_sets
+from tasks.score_part import score_part
+from tasks.scoring.evaluate import evaluate_part
+from tasks.scoring.ranks.accumulator import PartOutcomes
+
+CORPORA = ["shapes-sample12", "shapes-winoground-sample12"]
+TINY = {"corpora": CORPORA, "encoders": ["tiny-clip", "tiny-colpali"], "replicates": 100, "device": "cpu"}
+
+
+def outcomes(store: EmbeddingStore) -> pa.Table:
+    return store.rows("outcomes").sort_by([(name, "ascending") for name in ("evaluation", "query_id")])
+
+
+@pytest.fixture
+def unscored(small_demo: Path, tmp_path: Path) -> tuple[Path, pa.Table]:
+    """A workspace with the vectors of an evaluated one, and the outcomes that its evaluation stored."""
+    shutil.copytree(small_demo, tmp_path / "workspace")
+    store = EmbeddingStore.open(tmp_path / "workspace" / "store")
+    expected = outcomes(store)
+    expected = expected.filter(pc.is_in(expected["corpus"], pa.array(CORPORA)))
+    for table in ("outcomes", "results"):
+        store.connection.drop(table)
+    return tmp_path / "workspace", expected
+
+
+def test_parts_and_little_memory_store_the_same_outcomes_and_leave_nothing_else(
+    unscored: tuple[Path, pa.Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace, expected = unscored
+    config = run_config(
+        {**TINY, "workspace": str(workspace), "parts": 3, "memory": "300kB", "distractors": CORPORA[1:]}
+    )
+    store = EmbeddingStore.open(config.store_uri)
+    sets = find_sets.fn(config.store_uri, corpora=config.corpora, encoders=config.encoders)
+    for pair in sets:  # as if a worker had been lost after these
+        score_part.fn(
+            pair, store_uri=config.store_uri, protocols=(), device="cpu", memory_bytes=None, part=2, n_parts=3
+        )
+    assert sum(name.startswith(PREFIX) for name in store.connection.names()) == len(sets) == 4
+    scored: list[range] = []
+
+    def counted(*args: Any, **how: Any) -> dict[str, PartOutcomes]:
+        scored.append(args[2])
+        return evaluate_part(*args, **how)
+
+    monkeypatch.setattr("tasks.runtime.scoring.evaluate_part", counted)
+    evaluate.fn(config)
+    assert len(scored) == 2 * len(sets)
+    assert outcomes(store).equals(expected)
+    assert not any(name.startswith(PREFIX) for name in store.connection.names())
+    curves = store.rows("slices", analysis="distractors", metric="R@1").to_pylist()
+    for encoder in config.encoders:
+        own, most = sorted(
+            (row for row in curves if row["encoder"] == encoder), key=lambda row: json.loads(row["detail"])["images"]
+        )
+        figure = {"encoder": str(encoder), "corpus": CORPORA[0], "protocol": "t2i/all", "metric": "R@1"}
+        assert own["value"] == store.rows("results", **figure)["value"][0].as_py()
+        assert most["level_name"] == "24 images"
+        assert most["value"] <= own["value"]
+        assert most["ci_low"] <= most["value"] <= most["ci_high"]
+
+
+def test_a_size_of_memory_has_a_unit() -> None:
+    with pytest.raises(RequestError, match="memory must be a size such as 2GiB, got 'much'"):
+        run_config({"memory": "much"})
