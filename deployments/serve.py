@@ -1,13 +1,16 @@
 """All flows on one machine, without a work pool: ``python -m deployments.serve``.
 
 Reads the same ``prefect.yaml`` that `make deploy` registers, so that schedules, triggers, limits and parameters are
-written down once. Runs as long as the process lives; each run is a subprocess of its own, with this process'
-environment: pools and their job variables (time limit, task runner) do not exist here.
+written down once; the deployments are named ``served-…``, beside those of pools. Runs as long as the process lives, and
+goes on where it stopped when it starts again; each run is a subprocess of its own, with this process' environment:
+pools and their job variables (workspace, time limit, task runner) do not exist here.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,15 +22,25 @@ from prefect.client.schemas.schedules import CronSchedule
 from prefect.deployments.runner import RunnerDeployment
 from prefect.events import DeploymentEventTrigger
 from prefect.flows import load_flow_from_entrypoint
+from prefect.settings import PREFECT_API_URL
 from prefect.types.entrypoint import EntrypointType
 from prefect.utilities.templating import apply_values
+
+from store.errors import RequestError
 
 FILE = Path(__file__).with_name("prefect.yaml")
 
 
 def runner_deployments() -> list[RunnerDeployment]:
-    """One for every entry of the file."""
-    entries: list[dict[str, Any]] = yaml.safe_load(FILE.read_text(encoding="utf-8"))["deployments"]
+    """One for every entry of the file.
+
+    Raises:
+        RequestError: A variable that the file reads from the environment is not set.
+    """
+    text = FILE.read_text(encoding="utf-8")
+    if missing := sorted({name for name in re.findall(r"{{ \$(\w+) }}", text) if not os.environ.get(name)}):
+        raise RequestError([f"{name} is not set (deployments/README.md says what it is for)" for name in missing])
+    entries: list[dict[str, Any]] = yaml.safe_load(text)["deployments"]
     # {{ $VARIABLE }} from the environment, as `prefect deploy` does; {{ event… }} stays for Prefect
     filled = [apply_values(entry, dict(os.environ), remove_notset=False) for entry in entries]
     return [_runner_deployment(entry) for entry in filled if isinstance(entry, dict)]
@@ -45,7 +58,7 @@ def _runner_deployment(entry: dict[str, Any]) -> RunnerDeployment:
         for schedule in entry.get("schedules", [])
     ]
     deployment = flow.to_deployment(
-        name=entry["name"],
+        name=f"served-{entry['name']}",
         description=entry["description"],
         tags=entry["tags"],
         parameters=entry["parameters"],
@@ -57,5 +70,18 @@ def _runner_deployment(entry: dict[str, Any]) -> RunnerDeployment:
     return cast("RunnerDeployment", deployment)  # a coroutine only inside an event loop
 
 
+def main() -> int:
+    """Serve until the process is stopped; returns 2 for a wrong request."""
+    try:
+        if not PREFECT_API_URL.value():
+            raise RequestError("PREFECT_API_URL is not set; run: export PREFECT_API_URL=http://127.0.0.1:4200/api")
+        served = runner_deployments()
+    except RequestError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    serve(*served, pause_on_shutdown=False)
+    return 0
+
+
 if __name__ == "__main__":
-    serve(*runner_deployments())
+    sys.exit(main())

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prefect import flow
-
 from flows.compare import compare_step
 from flows.config import RunConfig
 from flows.embed import embed_step, paired
 from flows.evaluate import evaluate_step
-from flows.execution import call, task_runner, timeout_seconds
+from flows.execution import call, run_flow
 from flows.publish import publish_step
 from flows.request import check_request
 from flows.runs import IncompleteError, record_end, recorded_run
@@ -32,12 +30,7 @@ class BenchmarkRef:
     report: str
 
 
-@flow(
-    name="benchmark",
-    flow_run_name="benchmark {config.title}",
-    task_runner=task_runner(),
-    timeout_seconds=timeout_seconds(96),
-)
+@run_flow("benchmark", hours=96)
 def benchmark(config: RunConfig) -> BenchmarkRef:
     """Run the whole pipeline; without encoders, evaluate what is stored.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from prefect import flow
+from dataclasses import replace
 
 from flows.config import RunConfig
-from flows.execution import call, timeout_seconds
+from flows.execution import call, run_flow
 from flows.request import evaluations_of
 from flows.runs import recorded_run
 from store.errors import RequestError
@@ -15,7 +15,7 @@ from tasks.runtime.combining import TEXT_TO_IMAGE
 from tasks.runtime.references import EvaluationRef, SetsRef
 
 
-@flow(name="rerank", flow_run_name="rerank {first} {second}", timeout_seconds=timeout_seconds(24))
+@run_flow("rerank", hours=24, title=lambda config, first, second, **_: _on(config, f"{first} then {second}"))
 def rerank_flow(config: RunConfig, first: str, second: str, depths: tuple[int, ...]) -> list[str]:
     """Re-rank the first results of ``first`` with ``second``, on every corpus of the run that has both."""
     groups = _together(config, (first, second))
@@ -34,7 +34,7 @@ def rerank_flow(config: RunConfig, first: str, second: str, depths: tuple[int, .
         ]
 
 
-@flow(name="fuse", flow_run_name="fuse {encoders}", timeout_seconds=timeout_seconds(24))
+@run_flow("fuse", hours=24, title=lambda config, encoders, **_: _on(config, " + ".join(encoders)))
 def fuse_flow(config: RunConfig, encoders: tuple[str, ...], weights: tuple[float, ...] = ()) -> list[str]:
     """Fuse several encoders by reciprocal ranks or weights, on every corpus of the run that has them all."""
     groups = _together(config, encoders)
@@ -52,7 +52,7 @@ def fuse_flow(config: RunConfig, encoders: tuple[str, ...], weights: tuple[float
         ]
 
 
-@flow(name="approximate", flow_run_name="approximate {config.title}", timeout_seconds=timeout_seconds(24))
+@run_flow("approximate", hours=24)
 def approximate_flow(config: RunConfig, methods: tuple[str, ...]) -> list[SetsRef]:
     """Measure compression and approximate search for the run's encoders and corpora; returns what was measured.
 
@@ -76,6 +76,11 @@ def approximate_flow(config: RunConfig, methods: tuple[str, ...]) -> list[SetsRe
             names = ", ".join(dict.fromkeys(each.sets.encoder for each in found))
             raise RequestError(f"no stored vectors of {names}; `capim store info` shows the stored embedding sets")
     return [each.sets for each, n_rows in zip(found, written, strict=True) if n_rows]
+
+
+def _on(config: RunConfig, subject: str) -> str:
+    """The name of a run about several encoders as one subject."""
+    return replace(config, encoders=(subject,)).title
 
 
 def _together(config: RunConfig, encoders: tuple[str, ...]) -> list[tuple[EvaluationRef, ...]]:

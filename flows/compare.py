@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from prefect import flow
-
 from flows.config import RunConfig
-from flows.execution import call, call_each, task_runner, timeout_seconds
+from flows.execution import call, call_each, run_flow
 from flows.request import evaluations_of
 from flows.runs import recorded_run
 from tasks.compare import compare_combined, compare_corpus, rank_suite
@@ -27,12 +25,7 @@ class Compared:
     ranking: RankingRef
 
 
-@flow(
-    name="compare",
-    flow_run_name="compare {config.title}",
-    task_runner=task_runner(),
-    timeout_seconds=timeout_seconds(24),
-)
+@run_flow("compare", hours=24)
 def compare(config: RunConfig) -> Compared:
     """Compare the run's encoders on its corpora, by its protocols; all that were evaluated where none is named."""
     check_analyses(config.analyses)

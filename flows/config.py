@@ -6,18 +6,11 @@ a table::
     name = "photographs"
     corpora = ["./photos"]
     encoders = ["tiny-clip", "openai-clip-l-336"]
-    replicates = 2000
-
     [[encoder]]                       # a model that is not in the catalog
     name = "my-clip"
     adapter = "hf_dual"
     checkpoint = "/models/my-clip"
     dim = 512
-
-    [[corpus]]                        # data that is not in the table of corpora
-    name = "products"
-    reader = "table"
-    root = "/data/products"
 """
 
 from __future__ import annotations
@@ -53,8 +46,8 @@ def _refuse_truth(value: object) -> object:
     return value
 
 
-Whole = Annotated[int, BeforeValidator(_refuse_truth)]
-Number = Annotated[float, BeforeValidator(_refuse_truth)]
+# after the limits of a number, which are in the schema of Prefect's form only where they come first
+NoTruth = BeforeValidator(_refuse_truth)
 _NAMES = frozenset({"name", "reader", "adapter", "split", "language", "translator", "revision"})  # never paths
 _TABLES = {"corpora": "corpus", "encoders": "encoder"}  # list of a suite -> its tables, [[corpus]] and [[encoder]]
 _EXPECTED = {  # what a value should have been, by the type of pydantic's error
@@ -77,12 +70,20 @@ _EXPECTED = {  # what a value should have been, by the type of pydantic's error
 }
 
 
+def default_workspace() -> str:
+    """``$CAPIM_WORKSPACE``, else ``workspace`` in the current folder."""
+    return os.environ.get(WORKSPACE_VARIABLE) or DEFAULT_WORKSPACE
+
+
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class RunConfig:
-    """One run of the pipeline. The descriptions are the help of the command line and of Prefect's form."""
+    """What a run does. In a run of a deployment, a field that is not given is that of the deployment."""
 
     name: Annotated[str, Field(description="name of the run, shown in reports")] = "run"
-    workspace: Annotated[str, Field(description="folder or URI that holds store/ and reports/")] = DEFAULT_WORKSPACE
+    workspace: str = Field(
+        default_factory=default_workspace,
+        description="folder or URI that holds store/ and reports/ (default: $CAPIM_WORKSPACE of the process that runs)",
+    )
     corpora: Annotated[
         tuple[Named, ...],
         Field(
@@ -95,17 +96,18 @@ class RunConfig:
         Field(description="evaluation protocols (capim list protocols; default: all that fit the corpus)"),
     ] = ()
     sample: Annotated[
-        Whole | None, Field(ge=1, description="use only N images of each corpus, drawn with the seed")
+        Annotated[int, Field(ge=1), NoTruth] | None,
+        Field(description="use only N images of each corpus, drawn with the seed"),
     ] = None
     batch_size: Annotated[
-        Annotated[Whole, Field(ge=1)] | Literal["auto"] | None,
+        Annotated[int, Field(ge=1), NoTruth] | Literal["auto"] | None,
         Field(description="items per forward pass, or auto to measure the fastest (default: the encoder's own)"),
     ] = None
     device: Annotated[
         str, Field(description="auto, cpu, cuda, cuda:1 or mps; several separated by commas encode in parallel")
     ] = "auto"
     shards: Annotated[
-        Whole, Field(ge=1, description="encode every set in N shards, in parallel on Prefect's task runner")
+        int, Field(ge=1, description="encode every set in N shards, in parallel on Prefect's task runner"), NoTruth
     ] = 1
     precision: Annotated[
         Precision | None,
@@ -122,7 +124,7 @@ class RunConfig:
         bool, Field(strict=True, description="compile the model with torch.compile first; pays in long encodes")
     ] = False
     parts: Annotated[
-        Whole, Field(ge=1, description="score every gallery in N parts, in parallel on Prefect's task runner")
+        int, Field(ge=1, description="score every gallery in N parts, in parallel on Prefect's task runner"), NoTruth
     ] = 1
     memory: Annotated[
         ByteSize | None,
@@ -131,19 +133,21 @@ class RunConfig:
     distractors: Annotated[
         tuple[str, ...], Field(description="stored corpora of which images are added to every gallery, as a curve")
     ] = ()
-    replicates: Annotated[Whole, Field(ge=100, description="bootstrap replicates per interval")] = 10_000
-    seed: Annotated[Whole, Field(ge=0, le=2**63 - 1, description="random seed")] = 0
-    level: Annotated[Number, Field(ge=0.5, lt=1, description="confidence level of the intervals")] = 0.95
+    replicates: Annotated[int, Field(ge=100, description="bootstrap replicates per interval"), NoTruth] = 10_000
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1, description="random seed"), NoTruth] = 0
+    level: Annotated[float, Field(ge=0.5, lt=1, description="confidence level of the intervals"), NoTruth] = 0.95
     interval: Annotated[
         IntervalMethod,
         Field(description="interval of shares of hits; of other figures percentile, or bca if bca is chosen"),
     ] = "wilson"
     adjustment: Annotated[Adjustment, Field(description="adjustment of p-values for multiple comparisons")] = "max-t"
     permutations: Annotated[
-        Whole, Field(ge=1000, description="random sign flips of the tests, where not all of them can be enumerated")
+        int,
+        Field(ge=1000, description="random sign flips of the tests, where not all of them can be enumerated"),
+        NoTruth,
     ] = 10_000
     margin: Annotated[
-        Number, Field(gt=0, lt=100, description="points within which two encoders count as equivalent")
+        float, Field(gt=0, lt=100, description="points within which two encoders count as equivalent"), NoTruth
     ] = 1.0
     keep_replicates: Annotated[
         bool, Field(strict=True, description="store every bootstrap replicate of every metric (table replicates)")
@@ -211,18 +215,13 @@ def missing_names(config: RunConfig) -> list[str]:
     ]
 
 
-def default_workspace() -> str:
-    """``$CAPIM_WORKSPACE``, else ``workspace`` in the current folder."""
-    return os.environ.get(WORKSPACE_VARIABLE) or DEFAULT_WORKSPACE
-
-
 def run_config(options: Mapping[str, Any], suite: str | Path | None = None) -> RunConfig:
     """A checked run from options (None: not given) and a suite file; options replace its fields.
 
     Raises:
         RequestError: Lists everything that is wrong with the options and with the suite file.
     """
-    fields = {"workspace": default_workspace(), **({} if suite is None else read_suite(suite))}
+    fields = {} if suite is None else read_suite(suite)
     given = {name: value for name, value in options.items() if value is not None}
     given |= {name: _described(given[name], fields[name]) for name in _TABLES.keys() & given.keys() & fields.keys()}
     try:
@@ -268,7 +267,7 @@ def read_suite(path: str | Path) -> dict[str, Any]:
     for several, one in _TABLES.items():
         entries, tables = fields.get(several, []), fields.pop(one, [])
         if isinstance(entries, list) and isinstance(tables, list):
-            listed = [_beside(entry, path.parent) for entry in [*entries, *tables]]
+            listed = [located(entry, path.parent) for entry in [*entries, *tables]]
             fields[several] = _described(listed, listed)
     return fields
 
@@ -280,18 +279,18 @@ def _described(entries: Sequence[Any], among: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(entry for place, entry in enumerate(found) if entry not in found[:place])
 
 
-def _beside(entry: object, folder: Path) -> object:
-    """The entry with every path that exists beside the suite file made absolute; names stay names."""
+def located(entry: object, folder: Path) -> object:
+    """The entry with every path that exists in a folder made absolute; names stay names."""
 
-    def located(value: object) -> object:
+    def beside(value: object) -> object:
         if isinstance(value, str) and value and not Path(value).is_absolute() and (folder / value).exists():
             return str((folder / value).resolve())
         return value
 
     if isinstance(entry, Mapping):
         names = _NAMES | ({"checkpoint"} if entry.get("adapter") == "http" else frozenset())  # a model of a service
-        found = {key: value if key in names else located(value) for key, value in entry.items()}
+        found = {key: value if key in names else beside(value) for key, value in entry.items()}
         # a file of the user's, or a function in it
         file, dot, function = str(entry.get("adapter", "")).partition(".py")
-        return {**found, "adapter": f"{located(file + dot)}{function}"} if dot else found
-    return located(entry)
+        return {**found, "adapter": f"{beside(file + dot)}{function}"} if dot else found
+    return beside(entry)

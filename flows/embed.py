@@ -6,14 +6,19 @@ is complete is not encoded again.
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from functools import partial
-from typing import Literal
+from pathlib import Path
+from typing import Literal, cast
 
-from prefect import flow
+from prefect.client.schemas.objects import FlowRun
+from prefect.deployments import run_deployment
+from prefect.exceptions import ObjectNotFound
+from prefect.settings import PREFECT_API_URL
 
-from flows.config import RunConfig
-from flows.execution import Failed, announce, attempt, attempt_each, call, refuse_all, task_runner, timeout_seconds
+from flows.config import RunConfig, located
+from flows.execution import TAG, Failed, announce, attempt, attempt_each, call, refuse_all, run_flow
 from flows.request import Request, check_request, entry_named, missing_encoder
 from flows.runs import IncompleteError, recorded_run
 from store.errors import RequestError
@@ -43,12 +48,14 @@ def encode_settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:
     )
 
 
-@flow(
-    name="embed",
-    flow_run_name="embed {config.title}",
-    task_runner=task_runner(),
-    timeout_seconds=timeout_seconds(72),
-)
+SHARDS = "embed/encode-shard"  # the deployment whose runs encode one shard each
+
+
+def _title(config: RunConfig, shard: int | None = None, **_: object) -> str:
+    return config.title if shard is None else f"{config.title}, shard {shard} of {config.shards}"
+
+
+@run_flow("embed", hours=72, title=_title)
 def embed(
     config: RunConfig, shard: int | None = None, only: Literal["images", "captions"] | None = None
 ) -> tuple[EmbedRef, ...]:
@@ -82,6 +89,34 @@ def embed(
             n_encoded = sum(reference.n_encoded for reference in embedded)
             announce("capim.embedded", config.workspace, n_encoded=n_encoded)
     return embedded
+
+
+def submit_shards(config: RunConfig, only: Literal["images", "captions"] | None = None) -> list[str]:
+    """Start a run of the deployment ``encode-shard`` for every shard, for its workers; returns their names.
+
+    Raises:
+        RequestError: No server is configured, it does not have the deployment, or the workspace is relative.
+    """
+    if PREFECT_API_URL.value() is None:
+        raise RequestError("--submit needs a server: export PREFECT_API_URL=http://127.0.0.1:4200/api")
+    if "://" not in config.workspace and not Path(config.workspace).is_absolute():
+        raise RequestError(
+            f"workspace {config.workspace!r} is relative, but workers have folders of their own; give --workspace or "
+            "CAPIM_WORKSPACE an absolute path that all of them have, or a URI"
+        )
+    here = {
+        side: tuple(located(entry, Path.cwd()) for entry in getattr(config, side)) for side in ("corpora", "encoders")
+    }
+    fields = json.loads(json.dumps({**asdict(config), **here}))
+    started = []
+    try:
+        for shard in range(1, config.shards + 1):
+            parameters = {"config": fields, "shard": shard, "only": only}
+            run = run_deployment(SHARDS, parameters=parameters, timeout=0, as_subflow=False, tags=[TAG, "encode"])
+            started.append(f"{_title(config, shard)}: {cast('FlowRun', run).id}")
+    except ObjectNotFound as error:
+        raise RequestError(f"the server has no deployment {SHARDS}; run `make deploy`") from error
+    return started
 
 
 def embed_step(

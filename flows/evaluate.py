@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from prefect import flow
-
 from flows.config import RunConfig
-from flows.execution import Failed, attempt_each, call, call_each, refuse_all, task_runner, timeout_seconds
+from flows.execution import Failed, attempt_each, call, call_each, refuse_all, run_flow
 from flows.request import device_faults, evaluations_of
 from flows.runs import IncompleteError, recorded_run
 from store.errors import RequestError
@@ -21,12 +19,7 @@ from tasks.score import score
 from tasks.score_part import check_protocols, score_distractors, score_part
 
 
-@flow(
-    name="evaluate",
-    flow_run_name="evaluate {config.title}",
-    task_runner=task_runner(),
-    timeout_seconds=timeout_seconds(24),
-)
+@run_flow("evaluate", hours=24)
 def evaluate(config: RunConfig) -> tuple[EvaluationRef, ...]:
     """Score the newest sets of the run's encoders and corpora (all where none is named); one reference per pair.
 
@@ -100,7 +93,7 @@ def _settings(config: RunConfig, run: str) -> dict[str, Any]:
     }
 
 
-@flow(name="custom-metric", flow_run_name="custom-metric {metric} {config.title}", timeout_seconds=timeout_seconds(24))
+@run_flow("custom-metric", hours=24, title=lambda config, metric, **_: f"{metric} {config.title}")
 def evaluate_custom(config: RunConfig, metric: str | CustomMetric, *, results: bool = True) -> tuple[MetricRef, ...]:
     """Evaluate a user's metric on stored evaluations, compare encoders by it, and slice it.
 

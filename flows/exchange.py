@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from prefect import flow
+from dataclasses import replace
 
 from flows.config import Named, RunConfig
-from flows.execution import call
+from flows.execution import call, run_flow
 from flows.runs import recorded_run
 from store.exchange.manifest import ImportRow
 from tasks.imports import import_embedding_files
@@ -13,7 +13,12 @@ from tasks.imports import import_outcomes as import_source
 from tasks.results.imported.sources import Source
 
 
-@flow(name="import", flow_run_name="import-{config.name}")
+def _title(config: RunConfig, rows: list[ImportRow], **_: object) -> str:
+    names = {side: tuple(dict.fromkeys(getattr(row, side) for row in rows)) for side in ("encoder", "corpus")}
+    return replace(config, encoders=names["encoder"], corpora=names["corpus"]).title
+
+
+@run_flow("import", hours=24, title=_title)
 def import_(config: RunConfig, rows: list[ImportRow], replace: bool = False) -> list[str]:
     """Import embeddings: one row per encoder and corpus. `replace` allows other contents than those stored.
 
@@ -24,7 +29,13 @@ def import_(config: RunConfig, rows: list[ImportRow], replace: bool = False) -> 
         return call(import_embedding_files, rows, store_uri=config.store_uri, storage=config.storage, replace=replace)
 
 
-@flow(name="import-outcomes", flow_run_name="import-outcomes-{config.name}")
+@run_flow(
+    "import-outcomes",
+    hours=24,
+    title=lambda config, corpus, source, **_: (
+        replace(config, encoders=(source.encoder,) * bool(source.encoder), corpora=(corpus,)).title
+    ),
+)
 def import_outcomes(
     config: RunConfig,
     corpus: Named,

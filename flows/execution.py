@@ -9,23 +9,33 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from asyncio import CancelledError
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NoReturn, ParamSpec, TypeVar, cast
+from functools import lru_cache, partial, wraps
+from inspect import signature
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, cast
+from uuid import UUID
 
-from prefect import Flow, Task, tags
-from prefect.context import FlowRunContext
+import httpx
+from prefect import Flow, Task, flow, tags
+from prefect.client.orchestration import get_client
+from prefect.context import FlowRunContext, TagsContext
 from prefect.events import emit_event
+from prefect.exceptions import PrefectHTTPStatusError
+from prefect.runtime import flow_run as current_run
 from prefect.settings import PREFECT_API_URL
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
+from flows.config import RunConfig, run_config
 from store.errors import RequestError, WorkError
-from tasks.runtime.progress import track
+from tasks.runtime.artifacts import hide_prefects_lines, send_logs, shown_progress
+from tasks.runtime.progress import Overall, track
 
 RUNNER_VARIABLE = "CAPIM_TASK_RUNNER"
 TIMEOUT_VARIABLE = "CAPIM_TIMEOUT_HOURS"
+TAG = "capim"  # of every run: what automations look for
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,6 +52,80 @@ class Failed:
         """The error as one line of text; its type is named where the message was not written for users."""
         known = isinstance(self.error, RequestError | WorkError)
         return " ".join((str(self.error) if known else f"{type(self.error).__name__}: {self.error}").split())
+
+
+def run_flow(
+    name: str, *, hours: float, title: Callable[..., str] | None = None
+) -> Callable[[Callable[Concatenate[RunConfig, P], R]], Flow[Concatenate[RunConfig, P], R]]:
+    """Make a function of a run's configuration a Prefect flow.
+
+    On a server its run is named, shows its progress and log lines, and takes the fields that it was not given from its
+    deployment: Prefect merges parameters, but not the fields of ``config``.
+
+    Args:
+        name: Name of the flow.
+        hours: Time limit, unless ``$CAPIM_TIMEOUT_HOURS`` gives one.
+        title: What its runs are named after, from their parameters; by default encoders and corpora.
+    """
+
+    def declare(function: Callable[Concatenate[RunConfig, P], R]) -> Flow[Concatenate[RunConfig, P], R]:
+        @wraps(function)
+        def begin(config: RunConfig, *args: P.args, **kwargs: P.kwargs) -> R:
+            if FlowRunContext.get() is None:
+                return function(config, *args, **kwargs)
+            config = _with_deployed(config)
+            with _served(name, len(config.corpora)):
+                return function(config, *args, **kwargs)
+
+        # Prefect looks for the types of parameters in the module of this function
+        vars(begin)["__signature__"] = signature(function, eval_str=True)
+
+        def named() -> str:
+            parameters = dict(current_run.parameters)
+            config = _with_deployed(parameters.pop("config"))
+            return f"{name} {config.title if title is None else title(config, **parameters)}"
+
+        declared = flow(
+            name=name, flow_run_name=named, task_runner=task_runner(), timeout_seconds=timeout_seconds(hours)
+        )(begin)
+        return cast("Flow[Concatenate[RunConfig, P], R]", declared)
+
+    return declare
+
+
+class TimeLimitError(TimeoutError):
+    """A run took longer than its time limit allows."""
+
+
+@contextmanager
+def _served(name: str, n_corpora: int) -> Iterator[None]:
+    """What the server shows of a run, while its function runs."""
+    send_logs()
+    try:
+        # tags of the run are not for its tasks: each set of tags costs requests to the server
+        with TagsContext(current_tags=set()), shown_progress(Overall.of(name, n_corpora)):
+            yield
+    except CancelledError as error:  # how Prefect ends what runs for too long
+        raise TimeLimitError(
+            f"the run took longer than its time limit; what was encoded is stored. Run it again to continue, or set "
+            f"{TIMEOUT_VARIABLE} to more hours (of a deployment: job_variables in deployments/prefect.yaml)"
+        ) from error
+
+
+def _with_deployed(config: RunConfig) -> RunConfig:
+    """The fields that a run was given over those of its deployment; the same where it has none."""
+    given = FlowRunContext.get()
+    run = None if given is None else given.flow_run
+    if run is None or run.deployment_id is None:
+        return config
+    return run_config({**deployed_fields(run.deployment_id), **(run.parameters.get("config") or {})})
+
+
+@lru_cache(maxsize=1)
+def deployed_fields(deployment: UUID) -> dict[str, Any]:
+    """The fields of ``config`` in the parameters of a deployment; asked for once."""
+    with get_client(sync_client=True) as client:
+        return dict(client.read_deployment(deployment).parameters.get("config") or {})
 
 
 def call(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -161,9 +245,32 @@ def start(flow: Flow[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
     Raises:
         Exception: The exception of the flow, as it was raised.
+        WorkError: The time limit was reached, or the Prefect server does not answer.
     """
-    if PREFECT_API_URL.value() is None:
+    address = PREFECT_API_URL.value()
+    if address is None:
         return flow.fn(*args, **kwargs)
-    with tags("from-a-shell"):
-        state = cast("Callable[..., Any]", flow)(*args, **kwargs, return_state=True)
-    return cast("R", state.result(raise_on_failure=True))
+    hide_prefects_lines()
+    try:
+        with tags(TAG, "from-a-shell"):
+            state = cast("Callable[..., Any]", flow)(*args, **kwargs, return_state=True)
+        return cast("R", state.result(raise_on_failure=True))
+    except TimeLimitError as error:
+        raise WorkError(str(error)) from error
+    except (httpx.TransportError, PrefectHTTPStatusError, RuntimeError) as error:
+        if isinstance(error, WorkError) or not _is_lost(error):
+            raise
+        raise WorkError(
+            f"the Prefect server at {address} does not answer; what was encoded is stored",
+            remedy="Start the server and run the same command to continue, or run it without a server: "
+            "unset PREFECT_API_URL",
+        ) from error
+
+
+def _is_lost(error: BaseException | None) -> bool:
+    """Whether a server that did not answer is the cause of an error."""
+    while error is not None:
+        if isinstance(error, httpx.TransportError | PrefectHTTPStatusError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

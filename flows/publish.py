@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from prefect import flow
+import os
 
 from flows.config import RunConfig
-from flows.execution import call_each, timeout_seconds
+from flows.execution import call_each, run_flow
 from flows.request import evaluations_of
 from flows.runs import recorded_run
-from tasks.publish import publish_report
+from tasks.publish import publish_report, show_report
 from tasks.runtime.references import encoder_name
 
+REPORTS_VARIABLE = "CAPIM_REPORTS_URL"  # where browsers find the reports of the workspace
 
-@flow(
-    name="publish",
-    flow_run_name="publish {config.title}",
-    timeout_seconds=timeout_seconds(2),
-)
+
+@run_flow("publish", hours=2)
 def publish(config: RunConfig) -> str:
     """Write the report of the run's encoders, corpora and protocols (all where none is named); returns its path.
 
@@ -52,4 +50,5 @@ def publish_step(
             }
         ],
     )
+    show_report(page, store_uri=config.store_uri, run=run, reports_url=os.environ.get(REPORTS_VARIABLE))
     return page

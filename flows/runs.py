@@ -1,9 +1,10 @@
-"""The record of a run: its configuration, library versions and how it ended; and flow `prune`: how many are kept."""
+"""The record of a run: where it came from, library versions, how it ended; and flow `prune`: how many are kept."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import secrets
 import shlex
 import socket
@@ -15,11 +16,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
-from prefect import flow
-from prefect.runtime import deployment
+from prefect.context import FlowRunContext
+from prefect.runtime import deployment, flow_run
 
 from flows.config import RunConfig
-from flows.execution import timeout_seconds
+from flows.execution import RUNNER_VARIABLE, deployed_fields, run_flow
 from reports.destination import folders_of, remove_folder
 from store import EmbeddingStore
 from store.errors import RequestError, WorkError, without_credentials
@@ -39,7 +40,7 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
     """Write a ``runs`` row with the state running, then completed, incomplete or failed; gives the id of the run.
 
     Ids sort by time: ``20261120T192233-benchmark-3f9a``. A run that called :func:`record_end` keeps what that wrote,
-    unless an error follows.
+    unless an error follows. Runs of this host whose process has died become interrupted.
     """
     _check_workspace(config.workspace)
     started = datetime.now(UTC)
@@ -49,14 +50,18 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
         "run": run,
         "name": config.name,
         "config": without_credentials(json.dumps(dataclasses.asdict(config))),
-        "command": without_credentials(shlex.join(["capim", *sys.argv[1:]])),
+        "command": without_credentials(_command()),
         "versions": json.dumps(library_versions()),
         "host": socket.gethostname(),
         "started": started,
         "finished": None,
         "state": "running",
         "message": None,
+        "pid": os.getpid(),
+        "flow_run": flow_run.id,
+        "deployment": _deployment(),
     }
+    _end_the_dead(store)
 
     def write(**changes: object) -> None:
         store.write_rows("runs", pa.Table.from_pylist([{**row, **changes}], schema=RUNS), replace="run")
@@ -106,7 +111,7 @@ def record_end(config: RunConfig, run: str, missing: Sequence[Missing]) -> None:
 def _end(store: EmbeddingStore, run: str, missing: Sequence[Missing]) -> None:
     """Write how a run ended, unless that is written."""
     [row] = store.rows("runs", run=run).to_pylist()
-    if row["state"] == "running":
+    if row["state"] in ("running", "interrupted"):  # taken for dead by a process with other numbers, in a container
         row |= {"state": "incomplete", "message": _message(missing)} if missing else {"state": "completed"}
         row["finished"] = datetime.now(UTC)
         store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS), replace="run")
@@ -125,12 +130,63 @@ def _reasons(missing: Sequence[Missing]) -> list[str]:
     return [f"{each.subject}: {each.reason}" for each in missing]
 
 
+def _end_the_dead(store: EmbeddingStore) -> None:
+    """Write that a run was interrupted if its process, on this host, is no more."""
+    running = store.rows("runs", state="running", host=socket.gethostname()).to_pylist()
+    if dead := [row for row in running if not _is_alive(row["pid"], row["started"])]:
+        ended = {"state": "interrupted", "finished": datetime.now(UTC), "message": "its process died"}
+        store.write_rows("runs", pa.Table.from_pylist([row | ended for row in dead], schema=RUNS), replace="run")
+
+
+def _is_alive(pid: int, since: datetime) -> bool:
+    """Whether a process of this host lives; one that began after ``since`` is another one with the same number."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it lives, and is another user's
+        pass
+    if not Path("/proc/stat").exists():  # macOS
+        return True
+    ticks = int(Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[19])
+    [booted] = [line.split()[1] for line in Path("/proc/stat").read_text("utf-8").splitlines() if line[:5] == "btime"]
+    return int(booted) + ticks / os.sysconf("SC_CLK_TCK") <= since.timestamp() + 1
+
+
+def _deployment() -> str | None:
+    """``FLOW/NAME`` of the deployment that this run is of."""
+    return f"{flow_run.flow_name}/{deployment.name}" if deployment.id is not None else None
+
+
+def _command() -> str:
+    """What makes this run again: the words that were typed, or of a deployment those that start it."""
+    name = _deployment()
+    context = FlowRunContext.get()
+    if name is not None and context is not None and context.flow_run is not None:
+        parameters = dict(context.flow_run.parameters)
+        deployed = deployed_fields(deployment_id) if (deployment_id := context.flow_run.deployment_id) else {}
+        own = {k: v for k, v in (parameters.pop("config", None) or {}).items() if deployed.get(k) != v}
+        given = {**({"config": own} if own else {}), **{k: v for k, v in parameters.items() if v is not None}}
+        words = [word for key, value in given.items() for word in ("--param", f"{key}={json.dumps(value)}")]
+        return shlex.join(["prefect", "deployment", "run", name, *words])
+    program = Path(sys.argv[0]).name
+    if program in ("capim", "cli.py"):
+        return shlex.join(["capim", *sys.argv[1:]])
+    return "a notebook" if program.startswith("ipykernel") else shlex.join(["python", program, *sys.argv[1:]])
+
+
 def _check_workspace(workspace: str) -> None:
-    """Refuse a relative workspace in a deployment, whose worker runs in a temporary folder that is deleted."""
-    if deployment.id is not None and "://" not in workspace and not Path(workspace).is_absolute():
+    """Refuse a relative workspace where other processes with other folders have to find it.
+
+    These are the workers of a deployment, which run in a temporary folder that is deleted, and of a Dask cluster.
+    """
+    elsewhere = "a deployment runs in a temporary folder" if deployment.id is not None else ""
+    if FlowRunContext.get() is not None and "://" in os.environ.get(RUNNER_VARIABLE, ""):
+        elsewhere = elsewhere or f"the workers of {os.environ[RUNNER_VARIABLE]} have folders of their own"
+    if elsewhere and "://" not in workspace and not Path(workspace).is_absolute():
         raise RequestError(
-            f"workspace {workspace!r} is relative, but a deployment runs in a temporary folder; give an absolute path "
-            "or a URI in the parameters of the deployment (config.workspace)"
+            f"workspace {workspace!r} is relative, but {elsewhere}; give an absolute path or a URI (CAPIM_WORKSPACE "
+            "or --workspace; in a deployment config.workspace)"
         )
 
 
@@ -151,7 +207,7 @@ class Pruned:
     freed: dict[str, int]
 
 
-@flow(name="prune", flow_run_name="prune {config.title}", timeout_seconds=timeout_seconds(24))
+@run_flow("prune", hours=24)
 def prune(config: RunConfig, keep: int = 30, done: bool = True) -> Pruned:
     """Keep what reports show, the newest runs and the baselines of watches; remove the rest and compact.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from flows.commands.declare import STEP_FIELDS
 from flows.commands.output import print_embedded
 from flows.commands.parser import names
-from flows.commands.progress import STEPS, bars
+from flows.commands.progress import bars
 from flows.config import DEMO_CORPORA, DEMO_ENCODERS, FIELDS, RunConfig, missing_names, read_suite, run_config
 from store.errors import RequestError, unknown
 from store.safe_text import plain
@@ -131,7 +131,7 @@ def run_benchmark(config: RunConfig, *, quiet: bool, show: Callable[[str], None]
         print_embedded(done.embedded)
         show(done.report)
 
-    done: BenchmarkRef = _run(benchmark, config, quiet=quiet, show=finish, steps=tuple(STEPS))
+    done: BenchmarkRef = _run(benchmark, config, quiet=quiet, show=finish)
     return done.report
 
 
@@ -152,7 +152,7 @@ def run_embed(
             )
         print_embedded(done)
 
-    done: tuple[EmbedRef, ...] = _run(embed, config, quiet=quiet, show=show, steps=("embed",), shard=shard, only=only)
+    done: tuple[EmbedRef, ...] = _run(embed, config, quiet=quiet, show=show, shard=shard, only=only)
     return done
 
 
@@ -171,7 +171,7 @@ def run_evaluate(config: RunConfig, *, quiet: bool) -> tuple[EvaluationRef, ...]
         added = f"; {n_added} figures computed from stored outcomes" if n_added else ""
         sys.stderr.write(f"{n_scored} protocols scored, {n_protocols - n_scored} were already stored{added}\n")
 
-    done: tuple[EvaluationRef, ...] = _run(evaluate, config, quiet=quiet, show=show, steps=("score",))
+    done: tuple[EvaluationRef, ...] = _run(evaluate, config, quiet=quiet, show=show)
     return done
 
 
@@ -223,7 +223,7 @@ def run_compare(config: RunConfig, *, quiet: bool) -> Compared:
     from store import EmbeddingStore
     from tasks.runtime.figures.families import compared_rows
 
-    with bars(quiet=quiet, steps={name: STEPS[name] for name in ("compare", "diagnose")}):
+    with bars(quiet=quiet, flow="compare"):
         done = start(compare, config)
     of_some = f"; p-values are adjusted over the pairs of {' and '.join(map(encoder_name, config.encoders))} alone"
     stored = sum(reference.n_comparisons for reference in done.comparisons)
@@ -233,21 +233,13 @@ def run_compare(config: RunConfig, *, quiet: bool) -> Compared:
     return done
 
 
-def _run(
-    flow: Any,
-    config: RunConfig,
-    *,
-    quiet: bool,
-    show: Callable[[Any], None],
-    steps: Sequence[str],
-    **options: object,
-) -> Any:
+def _run(flow: Any, config: RunConfig, *, quiet: bool, show: Callable[[Any], None], **options: object) -> Any:
     """Run a flow and show what it returns; also if some encoders failed, which the error at the end names."""
     from flows.execution import start
     from flows.runs import IncompleteError
 
     try:
-        with bars(quiet=quiet, steps={name: STEPS[name] for name in steps}, corpora=max(len(config.corpora), 1)):
+        with bars(quiet=quiet, flow=flow.name, corpora=len(config.corpora)):
             done = start(flow, config, **options)
     except IncompleteError as incomplete:
         show(incomplete.done)

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from prefect import flow
-
 from flows.config import RunConfig
 from flows.embed import embed_step, paired
 from flows.evaluate import evaluate_step
-from flows.execution import announce, call, task_runner, timeout_seconds
+from flows.execution import announce, call, run_flow
 from flows.request import check_request
 from flows.runs import recorded_run
 from store.errors import WorkError
 from tasks.reference.regression import WatchFinding, WatchRule
-from tasks.runtime.artifacts import show_table
+from tasks.runtime.artifacts import artifact_key, show_table
 from tasks.runtime.open_corpora import OpenCorpora
 from tasks.runtime.references import encoder_name
 from tasks.runtime.watching.figures import WatchedFigures
@@ -58,12 +56,7 @@ class RegressionError(WorkError):
         return (type(self), (self.findings, self.summary))
 
 
-@flow(
-    name="watch",
-    flow_run_name="watch {config.title}",
-    task_runner=task_runner(),
-    timeout_seconds=timeout_seconds(24),
-)
+@run_flow("watch", hours=24)
 def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa: B008 - frozen; the form shows it
     """Compare with the pinned run.
 
@@ -113,7 +106,7 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
         libraries: list[WatchFinding] = call(watch_libraries, figures.baselines, store_uri=config.store_uri)
         findings += [*figures.findings, *libraries]
         description = "; ".join([f"Regression watch {run}", *figures.summary, f"rule: {asdict(rule)}"])
-        show_table("watch", [finding._asdict() for finding in findings], description)
+        show_table(artifact_key("watch", config.store_uri), [finding._asdict() for finding in findings], description)
         failed = [finding for finding in findings if finding.verdict == "fail"]
         if failed:
             subjects = "; ".join(dict.fromkeys(finding.subject for finding in failed))

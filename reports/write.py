@@ -14,7 +14,7 @@ from reports.render import figure_files, render_html, render_markdown
 from reports.rows.match_maps import Explain
 from reports.rows.reading import Describe, read_report_data
 from reports.rows.report_data import ReportData, Source, plain
-from reports.rows.shareable import shareable
+from reports.rows.shareable import OF_THE_MACHINE, shareable
 from reports.sections.sentence import answer
 from store import schema
 
@@ -118,7 +118,7 @@ def _field(value: object) -> str:
 def results_schema() -> dict[str, object]:
     """The JSON Schema of ``results.json``, as ``docs/results.schema.json`` has it."""
     texts = {"type": "array", "items": {"type": "string"}}
-    tables = {name: row_schema(stored, without=("host",)) for name, stored in STORED.items()}
+    tables = {name: row_schema(stored, without=OF_THE_MACHINE) for name, stored in STORED.items()}
     properties: dict[str, object] = {
         "schema": {"const": SCHEMA},
         "digest": {"type": "string"},

@@ -10,7 +10,7 @@ from typing import cast
 
 import pyarrow as pa
 
-FORMAT = 3
+FORMAT = 4
 TIME = pa.timestamp("us", tz="UTC")
 TOP = 100  # the longest result list that is stored
 JUDGED = "judged"  # the ground truth of queries and document pages with graded judgements
@@ -263,6 +263,8 @@ RUNS = _columns(
     *required(pa.string(), "command", "versions", "host"),
     *required(TIME, "started"),
     *optional(TIME, "finished"),
-    *required(pa.string(), "state"),  # running, completed, incomplete (some encoders failed), failed
+    *required(pa.string(), "state"),  # running, completed, failed, incomplete (some encoders failed), interrupted
     *optional(pa.string(), "message"),
+    *required(pa.int64(), "pid"),  # of its process on the host
+    *optional(pa.string(), "flow_run", "deployment"),  # id of its Prefect run; FLOW/NAME
 )

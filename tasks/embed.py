@@ -10,7 +10,6 @@ from store.rounding import Rounding
 from store.types import MODALITIES, EncoderSpec, Modality
 from tasks.corpora.encodable import import_advice
 from tasks.encoders import identity_gap
-from tasks.runtime.artifacts import shown_progress
 from tasks.runtime.encoding import EncodedSet, tokens_spent
 from tasks.runtime.references import CorpusRef, EmbedRef, SetsRef
 from tasks.runtime.shards import Encoded, EncodeWork, encode_in_processes, encode_work, modalities_of
@@ -24,8 +23,7 @@ def embed_corpora(work: EncodeWork, shards: Sequence[Encoded] = ()) -> tuple[Emb
     The model is loaded once for all corpora, when the first missing item is reached. An interrupted encode continues
     with the next call. ``shards`` is what :func:`embed_shard` encoded before.
     """
-    with shown_progress():
-        parts = [encode_work(work), *shards]
+    parts = [encode_work(work), *shards]
     store = EmbeddingStore.open(work.store_uri)
     return tuple(
         _reference(work.spec, corpus, [part[at] for part in parts], _lacking(store, work.spec, corpus))
@@ -33,11 +31,10 @@ def embed_corpora(work: EncodeWork, shards: Sequence[Encoded] = ()) -> tuple[Emb
     )
 
 
-@shell("embed-shard", encodes=True, run_name="embed-{work.spec.name}-shard-{work.shard}-of-{work.n_shards}")
+@shell("embed-shard", encodes=True, run_name="embed-{work.spec.name}-shard-{work.number}-of-{work.n_shards}")
 def embed_shard(work: EncodeWork) -> Encoded:
     """Encode one shard wherever the task runner puts it; seals nothing."""
-    with shown_progress():
-        return encode_work(work)
+    return encode_work(work)
 
 
 @shell("embed-on-devices", encodes=True, run_name="embed-{works[0].spec.name}-on-devices")

@@ -1,23 +1,23 @@
-"""Task that writes the report of a store, with the leaderboard and a link to the report as artifacts."""
+"""Task that writes the report of a store; the leaderboard and the report as artifacts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+from reports.rows.snapshot import answer_lines, first_screen
 from reports.write import write_report
 from store import EmbeddingStore
 from tasks.diagnosis.content.caption_features import caption_features
-from tasks.runtime.artifacts import show_table, show_text
+from tasks.runtime.artifacts import artifact_key, in_a_run, show_table, show_text
 from tasks.runtime.explanation import explain_pairs
 from tasks.runtime.shell import shell
 
 LEADERBOARD = ("t2i/all", "R@1")  # protocol and metric of the artifact; the report has all
 
 
-@shell("publish", run_name="publish-{run}", timeout_hours=2)
+@shell("publish", run_name="publish-{run}")
 def publish_report(
     *,
     store_uri: str,
@@ -29,7 +29,7 @@ def publish_report(
 ) -> str:
     """Write the report of these corpora, encoders and protocols (all where none is named); returns its path or URI."""
     store = EmbeddingStore.open(store_uri)
-    page = write_report(
+    return write_report(
         store,
         f"{reports_uri}/{run}",
         corpora=corpora,
@@ -38,10 +38,21 @@ def publish_report(
         describe=caption_features,
         explain=partial(explain_pairs, store),
     )
-    show_table("leaderboard", leaderboard(store), "{1} of {0}, in percent, with intervals".format(*LEADERBOARD))
-    link = page if "://" in page else Path(page).resolve().as_uri()
-    show_text("report", f"# Report of {run}\n\n[{page}]({link})")
-    return page
+
+
+def show_report(page: str, *, store_uri: str, run: str, reports_url: str | None) -> None:
+    """Show the leaderboard and the report as artifacts of the flow run that calls this.
+
+    ``reports_url`` is where browsers find the folder of the reports: None: what the report begins with, without a link.
+    """
+    if not in_a_run():
+        return
+    about = "{1} of {0}, in percent, with intervals".format(*LEADERBOARD)
+    show_table(artifact_key("leaderboard", store_uri), leaderboard(EmbeddingStore.open(store_uri)), about)
+    place = f"reports/{run}/report.html"
+    link = f"[{run}]({reports_url.rstrip('/')}/{run}/report.html)" if reports_url else f"The whole page is `{place}`"
+    answer = next(iter(answer_lines(page)), "")
+    show_text(artifact_key("report", store_uri), f"{first_screen(page)}\n\n{link}", answer)
 
 
 def leaderboard(store: EmbeddingStore) -> list[dict[str, Any]]:

@@ -28,6 +28,7 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     parser = declare(commands, common, "embed", embed)
     _suite_options(parser, "embed")
     parser.add_argument("--shard", type=int, metavar="K", help="encode only shard K of --shards N, counted from 1")
+    parser.add_argument("--submit", action="store_true", help="start the N runs of --shards N on a server's workers")
     parser.add_argument("--only", choices=("images", "captions"), help="encode only the images or only the captions")
     parser = declare(commands, common, "evaluate", evaluate, rows=True)
     _suite_options(parser, "evaluate")
@@ -87,12 +88,20 @@ def run(args: argparse.Namespace) -> None:
 def embed(args: argparse.Namespace) -> None:
     """Encode corpora with encoders; only what is missing in the store.
 
-    An interrupted encode keeps what it has stored; the same command continues it. Of a corpus whose images have no
+    An interrupted encode keeps what it has stored; the same command continues it. With --submit, the workers of a
+    Prefect server encode one shard each, side by side (deployments/README.md). Of a corpus whose images have no
     files, or whose captions have no texts, the other modality is encoded.
 
     Example: capim embed --corpora shapes --encoders tiny-clip --batch-size 64
     """
-    run_embed(_config(args), quiet=args.quiet, shard=args.shard, only=args.only)
+    config = _config(args)
+    if args.submit:
+        from flows.embed import submit_shards
+
+        refuse_unused(args, "with --submit, which starts every shard", shard="--shard")
+        sys.stdout.writelines(f"{line}\n" for line in submit_shards(config, args.only))
+        return
+    run_embed(config, quiet=args.quiet, shard=args.shard, only=args.only)
 
 
 def evaluate(args: argparse.Namespace) -> None:
@@ -154,7 +163,7 @@ def watch(args: argparse.Namespace) -> int:
     from flows.watch import watch as flow
 
     try:
-        with bars(quiet=args.quiet):
+        with bars(quiet=args.quiet, flow="watch", corpora=len(config.corpora)):
             done = start(flow, config)
     except RegressionError as regression:
         show_rows(args, [finding._asdict() for finding in regression.findings], columns=FINDING_COLUMNS)

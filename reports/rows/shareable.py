@@ -10,6 +10,9 @@ from store.errors import without_credentials
 
 _PATH = re.compile(r"(?<![\w:/.~*…])/(?:[^\s\"'/,;=]+/)+([^\s\"'/,;=]*)")
 
+OF_THE_MACHINE = ("host", "pid")
+"""Columns of stored rows that reports leave out."""
+
 
 def without_paths(text: str) -> str:
     """A text with every absolute path cut to its last part; addresses stay, without user and password.
@@ -30,6 +33,6 @@ def _last_part(found: re.Match[str]) -> str:
 
 
 def shareable(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored row of a run or a batch without the name of its machine and without absolute paths."""
-    kept = {name: value for name, value in row.items() if name != "host"}
+    """A stored row of a run or a batch without its machine (name, process) and without absolute paths."""
+    kept = {name: value for name, value in row.items() if name not in OF_THE_MACHINE}
     return {name: without_paths(value) if isinstance(value, str) else value for name, value in kept.items()}

@@ -71,11 +71,26 @@ def load_snapshot(path: str | Path) -> Snapshot:
 def answer_lines(page: str) -> list[str]:
     """The answer of the report of a page (path or URI), sentence first; none where it cannot be read."""
     try:
-        system, path = pyarrow.fs.FileSystem.from_uri(page if "://" in page else Path(page).resolve().as_uri())
-        with system.open_input_file(f"{path.rpartition('/')[0]}/results.json") as file:
-            return [str(line) for line in json.load(file)["answer"]]
+        return [str(line) for line in json.loads(_beside(page, "results.json"))["answer"]]
     except (OSError, ValueError, KeyError):  # the report is written: no reason to fail
         return []
+
+
+def first_screen(page: str) -> str:
+    """What a report begins with, as markdown: its answer, its figures and its first section; empty if unreadable."""
+    try:
+        text = _beside(page, "report.md").decode()
+    except (OSError, ValueError):
+        return ""
+    return "\n## ".join(text.split("\n## ")[:2]).strip()
+
+
+def _beside(page: str, name: str) -> bytes:
+    """The contents of a file of the report of a page (path or URI)."""
+    system, path = pyarrow.fs.FileSystem.from_uri(page if "://" in page else Path(page).resolve().as_uri())
+    with system.open_input_file(f"{path.rpartition('/')[0]}/{name}") as file:
+        contents: bytes = file.read()
+        return contents
 
 
 def snapshot_of(document: Mapping[str, Any], *, name: str) -> Snapshot:

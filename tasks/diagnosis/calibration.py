@@ -22,13 +22,13 @@ from tasks.diagnosis.slices import Slice
 from tasks.diagnosis.vectors import Matrix, SingleVectors
 from tasks.metrics import METRICS
 from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.scoring.score_blocks import score_blocks
 from tasks.statistics.bootstrap import Interval
 
 SCALES = (5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 ANSWERED = (1.0, 0.9, 0.75, 0.5, 0.25, 0.1)  # shares of the queries
 BINS = 15
 BIASED = "no interval: a sum of absolute values is biased upwards in every resample"
-_BLOCK_BYTES = 64 << 20  # of scores, for one product
 _CACHED_BYTES = 1 << 19  # of scores, for one thread
 
 
@@ -107,29 +107,24 @@ def _probabilities(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The probability of the first item and the log probability of the relevant items, per scale and query.
 
+    The scores are those of the ranks: a product of numpy's is rounded differently with another number of threads.
+
     Returns:
         Two float64 arrays of shape ``(len(SCALES), n_queries)``.
     """
-    queries, items = (captions, images) if task.protocol.direction == "t2i" else (images, captions)
-    gallery = task.galleries[0]
     confidence = np.empty((len(SCALES), len(task.queries)))
     likelihood = np.empty_like(confidence)
-    searched = items[gallery].T
-    rows = max(1, _BLOCK_BYTES // (4 * len(gallery)))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for start in range(0, len(task.queries), rows):
-            stop = min(start + rows, len(task.queries))
-            scores = queries[task.queries[start:stop]] @ searched
-            scores -= scores.max(axis=1, keepdims=True)
-            items_of = task.relevant[task.offsets[start] : task.offsets[stop]]
-            row = np.repeat(np.arange(stop - start), task.n_relevant[start:stop])
-            relevant = scores[row, np.searchsorted(gallery, items_of)]
+        for block in score_blocks(images, captions, task):
+            scores = block.scores - block.scores.max(axis=1, keepdims=True)
+            row, item = np.nonzero(block.relevant)
+            relevant = scores[row, item].astype(np.float64)
             pieces = np.array_split(scores, max(1, scores.nbytes // _CACHED_BYTES))
             totals = np.concatenate(list(pool.map(_totals, pieces)), axis=1)
-            confidence[:, start:stop] = 1 / totals
+            confidence[:, block.rows] = 1 / totals
             for at, scale in enumerate(SCALES):
-                right = np.bincount(row, weights=np.exp(scale * relevant.astype(np.float64)), minlength=stop - start)
-                likelihood[at, start:stop] = np.log(np.maximum(right, np.finfo(np.float64).tiny)) - np.log(totals[at])
+                right = np.bincount(row, weights=np.exp(scale * relevant), minlength=len(scores))
+                likelihood[at, block.rows] = np.log(np.maximum(right, np.finfo(np.float64).tiny)) - np.log(totals[at])
     return confidence, likelihood
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +36,9 @@ def held(identity: str) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout:
         logger.warning("%s is encoding for another process; waiting until it is free (%s)", identity, lock.lock_file)
+        begun = time.monotonic()
         lock.acquire()
+        logger.info("%s is free after %.0f s", identity, time.monotonic() - begun)
     try:
         yield
     finally:

@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -72,6 +72,7 @@ class EncodedSet:
         rounding: What the storage type changed of the vectors that were encoded.
         n_tokens: Tokens that an endpoint counted; 0 if it counted none, and for a model that runs here.
         cost: Of these tokens, at the price of the encoder's table; 0 where it has none.
+        seconds: How long it took, with loading the model if this was its first set.
     """
 
     n_items: int
@@ -81,6 +82,7 @@ class EncodedSet:
     rounding: Rounding = field(default_factory=Rounding)
     n_tokens: int = 0
     cost: float = 0.0
+    seconds: float = 0.0
 
 
 class SetEncoder:
@@ -106,6 +108,7 @@ class SetEncoder:
         With ``n_shards`` above one, encode only every n-th item (those whose position leaves the remainder ``shard``)
         and leave the seal to whoever started the shards.
         """
+        begun = time.perf_counter()
         table = corpus.images if modality == "image" else corpus.captions
         key = set_key(self.spec, corpus.name, corpus.fingerprint, modality)
         if self._store.intact(key):
@@ -115,7 +118,7 @@ class SetEncoder:
         done = self._encode(key, corpus, table, missing) if len(missing) else EncodedSet(n_items=len(table))
         if n_shards == 1:
             self._store.seal(key, n_items=len(table))
-        return done
+        return replace(done, seconds=time.perf_counter() - begun)
 
     def _encode(self, key: SetKey, corpus: Corpus, table: pa.Table, missing: NDArray[np.int32]) -> EncodedSet:
         from tasks.encoders.pipeline import encode_stream

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -16,6 +17,7 @@ from tasks.runtime.encoding import EncodedSet, EncodeSettings, SetEncoder
 from tasks.runtime.open_corpora import OpenCorpora
 from tasks.runtime.references import CorpusRef
 
+logger = logging.getLogger(__name__)
 Encoded = list[dict[Modality, EncodedSet]]  # by corpus
 
 
@@ -45,6 +47,11 @@ class EncodeWork:
     n_shards: int = 1
     modalities: tuple[Modality, ...] = MODALITIES
 
+    @property
+    def number(self) -> int:
+        """The shard, counted from 1 as on the command line."""
+        return self.shard + 1
+
 
 def modalities_of(corpus: CorpusRef, wanted: Sequence[Modality]) -> list[Modality]:
     """The wanted modalities of a corpus that can be encoded, images first."""
@@ -56,13 +63,27 @@ def encode_work(work: EncodeWork) -> Encoded:
     store = EmbeddingStore.open(work.store_uri, create=True)
     store.write_encoder(work.spec)
     with closing(SetEncoder(work.spec, store, work.settings, work.run)) as encoder:
-        return [
+        encoded: Encoded = [
             {
                 side: encoder.encode(work.opened.get(store, reference), side, shard=work.shard, n_shards=work.n_shards)
                 for side in modalities_of(reference, work.modalities)
             }
             for reference in work.corpora
         ]
+    return _logged(work, encoded)
+
+
+def _logged(work: EncodeWork, encoded: Encoded) -> Encoded:
+    """What was encoded, with one line of the log for each set."""
+    of_shard = f", shard {work.number} of {work.n_shards}" if work.n_shards > 1 else ""
+    for corpus, sets in zip(work.corpora, encoded, strict=True):
+        for side, done in sets.items():
+            counts = [f"{done.n_encoded} encoded"]
+            counts += [] if of_shard else [f"{done.n_items - done.n_encoded} reused"]  # others encode the others
+            counts += [f"{corpus.n_skipped} skipped"] if side == "image" else []
+            name = f"{work.spec.name} on {corpus.name}, {side}s{of_shard}"
+            logger.info("%s: %s, %.1f s", name, ", ".join(counts), done.seconds)
+    return encoded
 
 
 def encode_in_processes(works: Sequence[EncodeWork]) -> list[Encoded]:
@@ -74,7 +95,7 @@ def encode_in_processes(works: Sequence[EncodeWork]) -> list[Encoded]:
     with ProcessPoolExecutor(len(works), mp_context=get_context("spawn")) as pool:
         started = [pool.submit(encode_work, work) for work in works]
         try:
-            return [process.result() for process in started]
+            return [_logged(work, process.result()) for work, process in zip(works, started, strict=True)]
         except BrokenProcessPool as error:
             raise WorkError(
                 f"a process that encoded with {works[0].spec.name!r} on one of "

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 
+from tasks.runtime.artifacts import in_a_run, send_logs
 from tasks.runtime.retries import DELAYS_SECONDS, JITTER, may_help
 
 P = ParamSpec("P")
@@ -27,14 +29,24 @@ def shell(
         timeout_hours: A run that takes longer fails. Only for tasks that flows call in their own thread: Prefect
             cannot interrupt others in the middle of a system call.
     """
-    return task(
-        name=name,
-        task_run_name=run_name,
-        tags=["capim-encode"] if encodes else None,
-        cache_policy=NO_CACHE,
-        retries=len(DELAYS_SECONDS),
-        retry_delay_seconds=DELAYS_SECONDS,
-        retry_jitter_factor=JITTER,
-        retry_condition_fn=may_help,
-        timeout_seconds=None if timeout_hours is None else 3600 * timeout_hours,
-    )
+
+    def declare(function: Callable[P, R]) -> Task[P, R]:
+        @wraps(function)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            if in_a_run():  # perhaps in a process of its own
+                send_logs()
+            return function(*args, **kwargs)
+
+        return task(
+            name=name,
+            task_run_name=run_name,
+            tags=["capim-encode"] if encodes else None,
+            cache_policy=NO_CACHE,
+            retries=len(DELAYS_SECONDS),
+            retry_delay_seconds=DELAYS_SECONDS,
+            retry_jitter_factor=JITTER,
+            retry_condition_fn=may_help,
+            timeout_seconds=None if timeout_hours is None else 3600 * timeout_hours,
+        )(run)
+
+    return declare

@@ -42,6 +42,7 @@ class Installation:
     port: int
     server: subprocess.Popen[bytes] | None = None
     env: dict[str, str] = field(default_factory=dict)
+    token: dict[str, str] = field(default_factory=dict)
 
     @property
     def api(self) -> str:
@@ -79,11 +80,21 @@ class Installation:
         """The server's answer."""
         return self._answer("POST", path, body).json()
 
-    def _answer(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
+    def _token(self) -> dict[str, str]:
+        """What the server wants from whoever changes something; made once per server."""
+        if not self.token:
+            made = httpx.get(f"{self.api}/csrf-token", params={"client": "tests"}, timeout=30).raise_for_status().json()
+            self.token.update({"Prefect-Csrf-Token": made["token"], "Prefect-Csrf-Client": "tests"})
+        return self.token
+
+    def emit(self, event: dict[str, Any]) -> None:
+        self._answer("POST", "/events", [event])
+
+    def _answer(self, method: str, path: str, body: Any = None) -> httpx.Response:
         """The server's answer; while its database is busy (503) it is asked again, as Prefect's own client does."""
 
         def asked() -> httpx.Response | None:
-            answer = httpx.request(method, f"{self.api}{path}", json=body, timeout=30)
+            answer = httpx.request(method, f"{self.api}{path}", json=body, headers=self._token(), timeout=30)
             return None if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else answer
 
         answer: httpx.Response = until(f"the server can do {path}", asked, seconds=30)
@@ -104,8 +115,7 @@ class Installation:
     def begin(self, deployment: str, config: dict[str, Any], *, hours: float | None = None, **more: Any) -> str:
         """A run of a deployment with these fields of its configuration, and time limit; returns its id."""
         found = self.get(f"/deployments/name/{deployment}")
-        merged = {**found["parameters"]["config"], "workspace": str(self.workspace), **config}
-        asked: dict[str, Any] = {"parameters": {**found["parameters"], **more, "config": merged}}
+        asked: dict[str, Any] = {"parameters": {**more, "config": config}}
         if hours is not None:
             asked["job_variables"] = {"env": {"CAPIM_TIMEOUT_HOURS": str(hours)}}
         return str(self.post(f"/deployments/{found['id']}/create_flow_run", asked)["id"])
@@ -124,9 +134,9 @@ class Installation:
         return list(self.post("/artifacts/filter", filters))
 
     @contextmanager
-    def worker(self, pool: str) -> Iterator[subprocess.Popen[bytes]]:
+    def worker(self, pool: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
         log = (self.home / f"worker-{pool}.log").open("ab")
-        words = [PREFECT, "worker", "start", "--pool", pool]
+        words = [PREFECT, "worker", "start", "--pool", pool, *options]
         process = subprocess.Popen(words, env=self.env, cwd=self.home, stdout=log, stderr=log, start_new_session=True)
         try:
             yield process
@@ -157,16 +167,16 @@ def installation_at(home: Path, workspace: Path) -> Installation:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         made = Installation(home=home, workspace=workspace, port=free.getsockname()[1])
+    settings = (ROOT / "deployments" / "server.env").read_text().splitlines()
     made.env = {
         **os.environ,
+        **dict(line.split("=", 1) for line in settings if not line.startswith("#")),
         "PREFECT_HOME": str(home),
         "PREFECT_API_URL": made.api,
         "PREFECT_WORKER_QUERY_SECONDS": "1",
         "PREFECT_RUNNER_POLL_FREQUENCY": "1",
         "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "3",
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_CLI_COLORS": "false",
-        "DO_NOT_TRACK": "1",
         "PYTHONPATH": str(ROOT),
         "CAPIM_WORKSPACE": str(workspace),
         "HF_HUB_OFFLINE": "1",
@@ -191,7 +201,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation
         made.start_server()
         for pool in ("capim-cpu", "capim-gpu"):
             made.prefect("work-pool", "create", pool, "--type", "process", "--overwrite")
-        made.prefect("work-pool", "set-concurrency-limit", "capim-gpu", "1")
         made.prefect("deploy", "--prefect-file", "deployments/prefect.yaml", "--all")
         yield made
     finally:

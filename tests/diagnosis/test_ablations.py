@@ -141,3 +141,14 @@ def test_the_fitted_temperature_of_a_query_comes_from_the_other_half_of_the_imag
     assert ("fitted", "expected calibration error") in rows
     for at, scale in enumerate(SCALES):
         assert rows[f"{scale:g}", "negative log likelihood"].interval.value == pytest.approx(loss[at].mean(), rel=1e-5)
+
+
+def test_confidence_comes_from_the_scores_of_the_ranks_whatever_the_number_of_threads(data: AnalysisInput) -> None:
+    top = data.outcomes["a"].top_scores  # the gallery is smaller than the list: every score of every query
+    assert top is not None
+    assert top.shape == (N * K, N)
+    rows = {s.level_name: s for s in temperatures(data) if s.metric == "expected calibration error"}
+    for scale in SCALES:
+        others = np.exp(np.float32(scale) * (top - top[:, :1])).sum(axis=1, dtype=np.float64)
+        expected = (1 / others).mean()
+        assert details(rows[f"{scale:g}"])["mean_confidence"] == pytest.approx(expected, rel=1e-13, abs=0)

@@ -99,6 +99,7 @@ CASES: dict[str, dict[str, Case]] = {
         **_configured(f"embed {RUN}".replace("--replicates 100 ", ""), **SELECTED, **ENCODED, seed="1"),
         "only": Case(f"embed {RUN}".replace("--replicates 100 ", ""), "--only images"),
         "shard": Case("embed --corpora shapes --sample 12 --encoders tiny-clip --device cpu --shards 2", "--shard 1"),
+        "submit": Case(f"embed {RUN}".replace("--replicates 100 ", ""), "--submit", refused="--submit needs a server"),
         "suite": Case("embed --corpora shapes --sample 12 --device cpu", SUITE, without="--encoders tiny-clip"),
     },
     "evaluate": {
