@@ -109,6 +109,7 @@ def seal(connection: Connection, key: SetKey, items: ItemIndex, n_items: int) ->
         )
     sync(connection.folder(name))
     columns = {field.name: getattr(result, field.name) for field in fields(SealedSet) if field.name != "key"}
+    connection.digests.record(name, table)  # with its tag
     write(connection, "sets", [key_columns(key) | columns], update=True)
     sync(connection.folder("sets"))
     drop_old_versions(table, timedelta(0))

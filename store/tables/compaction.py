@@ -41,7 +41,8 @@ def compact(connection: Connection, name: str, *, free: bool) -> None:
         WorkError: A file was changed on disk: the digests of the new files would be those of what it holds now.
     """
     with storage_faults(f"compacting {name!r}"):
-        connection.digests.refuse(name, connection.digests.faults(name))
+        faults = connection.digests.faults(name)
+        connection.digests.refuse(name, [fault for fault in faults if fault.path.startswith("data/")])
     size = retrying(f"measuring {name!r}", lambda: row_bytes(_latest(connection, name)))
     rows = max(1, min(_MOST_ROWS, FILE_BYTES // size))
     batch = max(1, min(8192, _BATCH_BYTES // size))

@@ -38,7 +38,7 @@ COPIED = frozenset(("formats", "encoders", "corpora", "sets", "runs", "watched",
 """Tables whose data files are kept in the record too, where they are small: registers, and history."""
 _COPIED_BYTES = 64 << 10
 _FOLDER = "_digests"
-_CHUNK = 8 << 20
+_CHUNK = 1 << 20
 
 
 class FileFault(NamedTuple):
@@ -79,8 +79,8 @@ class Digests:
     def compare(self, name: str) -> None:
         """Raises :class:`WorkError` if a file of the table was changed or is missing.
 
-        Of embedding sets, whose rows have checksums of their own, and of thumbnails, data files are compared by their
-        size; `capim store verify` reads them too.
+        Of embedding sets, whose rows have checksums of their own, data files are compared by their size; `capim store
+        verify` reads them too.
         """
         self.refuse(name, self.faults(name, quick=True))
 
@@ -128,7 +128,7 @@ class Digests:
                 for path in self._list(f"{name}.lance/{_FOLDER}", recursive=False):
                     self.remove(path)
             self._record(name, table, self._known.get(name, _Record(version=0)))
-        except (OSError, KeyError) as fault:
+        except (OSError, RuntimeError, ValueError) as fault:
             log.debug("version %s of table %r has no record of its files yet: %s", table.version, name, fault)
 
     def restore(self, name: str, faults: list[FileFault]) -> None:
@@ -155,10 +155,11 @@ class Digests:
         self, name: str, record: _Record, sizes: dict[str, int], *, quick: bool
     ) -> Iterator[tuple[str, str]]:
         trusted = self._known[name].files if quick and name in self._known else {}
-        large = ("data/", "_indices/") if quick and (name.startswith(SET_PREFIXES) or name == "image_index") else "\0"
+        large = ("data/", "_indices/") if quick and name.startswith(SET_PREFIXES) else "\0"
         for path, written in record.files.items():
             if path not in sizes:
-                yield path, "is missing"
+                if not (quick and path.startswith("_refs/")):  # a tag is made again when the set is sealed again
+                    yield path, "is missing"
             elif sizes[path] != written[0]:
                 yield path, f"has {sizes[path]} bytes, {written[0]} were written"
             elif not path.startswith(large) and trusted.get(path) != written and self._digest(name, path) != written:
@@ -168,10 +169,10 @@ class Digests:
         files, copies, known = {}, {}, {**before.files}
         known.pop(_manifest(table.version), None)
         for path in self._paths(name, table):
-            files[path] = known.get(path) or self._digest(name, path)
-            if path in before.copies and path in known:
+            files[path] = (not path.startswith("_refs/") and known.get(path)) or self._digest(name, path)
+            if path in before.copies and known.get(path) == files[path]:
                 copies[path] = before.copies[path]
-            elif path.startswith(("_versions/", "_deletions/")) or (
+            elif path.startswith(("_versions/", "_deletions/", "_refs/")) or (
                 name in COPIED and path.startswith("data/") and files[path][0] <= _COPIED_BYTES
             ):
                 with self._system.open_input_file(f"{self._root}/{name}.lance/{path}") as file:
@@ -198,9 +199,9 @@ class Digests:
             if part.metadata.deletion_file is not None:
                 paths.append(part.metadata.deletion_file.path(part.fragment_id))
         start = len(f"{self._root}/{name}.lance/")
-        for index in table.list_indices():
-            found = self._list(f"{name}.lance/_indices/{index['uuid']}", recursive=True)
-            paths += [path[start:] for path in sorted(found)]
+        folders = [f"_indices/{index['uuid']}" for index in table.list_indices()]
+        for folder in [*folders, *(["_refs"] if name.startswith(SET_PREFIXES) else [])]:
+            paths += [path[start:] for path in sorted(self._list(f"{name}.lance/{folder}", recursive=True))]
         return paths
 
     def _records(self, name: str) -> list[_Record]:
@@ -229,11 +230,11 @@ class Digests:
         return {each.path: each.size for each in found if each.is_file and not each.base_name.startswith(".tmp")}
 
     def _digest(self, name: str, path: str) -> tuple[int, str]:
-        size, state = 0, xxhash.xxh3_128()
-        with self._system.open_input_stream(f"{self._root}/{name}.lance/{path}", buffer_size=0) as file:
-            while chunk := file.read(_CHUNK):
-                state.update(chunk)
-                size += len(chunk)
+        size, state, chunk = 0, xxhash.xxh3_128(), memoryview(bytearray(_CHUNK))
+        with self._system.open_input_stream(f"{self._root}/{name}.lance/{path}") as file:
+            while n := file.readinto(chunk):
+                state.update(chunk[:n])
+                size += n
         return size, state.hexdigest()
 
     def _write(self, path: str, contents: bytes) -> None:

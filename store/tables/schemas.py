@@ -25,8 +25,30 @@ from store.schema import (
     optional,
     required,
 )
-from store.tables.connection import with_key, with_primary_key
 from store.types import EncoderSpec, SetKey, VectorKind, canonical_json
+
+_PRIMARY_KEY: dict[bytes | str, bytes | str] = {b"lance-schema:unenforced-primary-key": b"true"}
+
+
+def with_primary_key(schema: pa.Schema, *columns: str) -> pa.Schema:
+    """The schema with these columns declared as Lance's primary key, on which concurrent merges depend.
+
+    Two merges of the same new key are seen as a conflict (and one is repeated) only where the key is declared and
+    carries no index; without it both insert.
+    """
+    for position in map(schema.get_field_index, columns):
+        schema = schema.set(position, schema.field(position).with_metadata(_PRIMARY_KEY))
+    return schema
+
+
+def with_key(schema: pa.Schema, *columns: str) -> pa.Schema:
+    """The schema with these columns declared as the key of rows that only one process writes, such as a run's own.
+
+    Lance does not see this key. For each merge by a key that it sees, it stores a filter of 66 kB.
+    """
+    for position in map(schema.get_field_index, columns):
+        schema = schema.set(position, schema.field(position).with_metadata({"capim.key": "true"}))
+    return schema
 
 
 def _table(key: tuple[str, ...], *fields: pa.Field) -> pa.Schema:

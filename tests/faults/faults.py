@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults import corruption, disks, hostile, kills, networks, together
+from tests.faults import corruption, damages, disks, hostile, kills, networks, together
 from tests.faults.fault import Fault
 
 ALL: list[Fault] = [
@@ -10,6 +10,7 @@ ALL: list[Fault] = [
     *disks.FAULTS,
     *networks.FAULTS,
     *corruption.FAULTS,
+    *damages.FAULTS,
     *hostile.FAULTS,
     *together.FAULTS,
 ]

@@ -1,0 +1,179 @@
+"""A small store with every kind of table, what a run does with it, and everything that it holds."""
+
+from __future__ import annotations
+
+import os
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, IndexedImage
+from store.keys import set_key, table_of
+from store.maintenance.health import HISTORY, verify
+from store.schema import CORPUS_PARTS, texts
+from store.sets.decoding import columns_of
+from store.sets.reading import open_set
+from store.tables import metadata
+from store.tables.connection import storage_faults
+from store.tables.rows import delete
+from store.tables.schemas import ANALYSES, METADATA_TABLES
+from store.types import Modality
+from tests.faults.fault import expect
+
+_BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
+_VARYING = {"written", "sealed_at", "version", "write_number", "n_bytes"}
+_ENCODERS = ("one", "several")
+_MODALITIES: tuple[Modality, ...] = ("image", "caption")
+
+Contents = dict[str, list[dict[str, Any]]]
+
+
+def _corpus() -> Corpus:
+    parts: dict[str, Any] = {
+        "images": [
+            {"id": f"i{i}", "key": f"{i}.png", "sha": f"{i:032x}", "width": 8, "height": 6, "objects": ["dog", "hat"]}
+            for i in range(12)
+        ],
+        "captions": [
+            {"id": f"{language}{i}", "image_id": f"i{i}", "text": f"a text {i}", "ordinal": 0, "language": language}
+            | {"translator": "human"}
+            for i in range(12)
+            for language in ("en", "de")
+        ],
+        "pairs": [{"id": "p", "image_id": "i0", "caption_id": "en0", "negative_id": "en1", "category": "swap"}],
+        "quadruples": [
+            {"id": "q", "image_0": "i0", "image_1": "i1", "caption_0": "en0", "caption_1": "en1", "tags": ["a"]}
+        ],
+        "relevance": [{"ground_truth": "eccv", "direction": "t2i", "query_id": "en0", "item_id": "i1", "grade": 1}],
+        "skipped": [{"item_id": "i99", "reason": "not an image", "modality": "image"}],
+    }
+    tables: dict[str, Any] = {
+        part: pa.Table.from_pylist(parts[part], schema=schema) for part, schema in CORPUS_PARTS.items()
+    }
+    return Corpus(name="toy", licence="CC0-1.0", origin="tests", location="./toy", **tables)
+
+
+def _spec(name: str) -> EncoderSpec:
+    return EncoderSpec(
+        name=name,
+        adapter="none",
+        checkpoint="none",
+        revision="r1",
+        dim=16,
+        vectors="multi" if name == "several" else "single",
+    )
+
+
+def _block(corpus: Corpus, spec: EncoderSpec, modality: Modality, ords: range) -> Block:
+    counts = [1 + i % 3 if spec.vectors == "multi" else 1 for i in ords]
+    values = np.concatenate(
+        [np.random.default_rng(i).standard_normal((n, 16)) for i, n in zip(ords, counts, strict=True)]
+    )
+    n = len(ords)
+    return Block(
+        ords=np.arange(ords.start, ords.stop, dtype=np.int32),
+        ids=texts(getattr(corpus, f"{modality}s")["id"].slice(ords.start, n)),
+        embeddings=Embeddings(
+            values=(values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float32),
+            norms=np.full(n, 2.0, np.float32),
+            n_tokens=np.arange(n, dtype=np.int32),
+            truncated=np.zeros(n, bool),
+            offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64) if spec.vectors == "multi" else None,
+        ),
+        input_shas=["ab" * 16] * n,
+        batch_id=f"batch-{ords.start}",
+    )
+
+
+def _value(field: pa.Field, seed: int) -> object:
+    if pa.types.is_list(field.type):
+        return [_value(field.type.value_field, seed + i) for i in range(3)]
+    if pa.types.is_string(field.type):
+        return "" if field.name.endswith("_tag") else f"{field.name}-{seed}"
+    if pa.types.is_temporal(field.type):
+        return _BEGUN + timedelta(minutes=seed)
+    if pa.types.is_boolean(field.type):
+        return bool(seed % 2)
+    return seed / 7 if pa.types.is_floating(field.type) else seed
+
+
+def _analysis(table: str, part: int) -> pa.Table:
+    """Some rows of an analysis, those of one evaluation."""
+    rows = [{field.name: _value(field, 10 * part + i) for field in ANALYSES[table]} for i in range(4)]
+    fixed = {"evaluation": f"evaluation-{part}"} if "evaluation" in ANALYSES[table].names else {}
+    return pa.Table.from_pylist([row | fixed for row in rows], schema=ANALYSES[table])
+
+
+def run(store: EmbeddingStore, *, first: bool = False) -> None:
+    """What a run does with a store: everything that is not there is made; history is written the first time."""
+    corpus = _corpus()
+    store.write_corpus(corpus)
+    images = [(f"{i:032x}", 8, 6, random.Random(i).randbytes(400), None) for i in range(12)]
+    for half in (images[:6], images[6:]):
+        store.write_image_index(IndexedImage(*image) for image in half)
+    for name in _ENCODERS:
+        spec = _spec(name)
+        store.write_encoder(spec)
+        for modality in _MODALITIES:
+            key = set_key(spec, corpus.name, corpus.fingerprint, modality)
+            n = len(getattr(corpus, f"{modality}s"))
+            missing = {*store.missing(key, n).tolist()}
+            for start in range(0, n, 4):
+                if missing & {*range(start, start + 4)}:
+                    store.put(key, spec, _block(corpus, spec, modality, range(start, start + 4)))
+            store.seal(key, n_items=n)
+    for table in ANALYSES:
+        for part in range(3):
+            rows = _analysis(table, part)
+            if first and part == 1:  # replaced afterwards, which leaves a deletion file
+                older = rows.slice(0, 2)
+                store.write_rows(table, older.set_column(0, rows.schema.field(0), pa.array(["old-a", "old-b"])))
+                column = rows.schema.names[0]
+                delete(store.connection, table, column, ["old-a", "old-b"])
+            if first or (table not in HISTORY and len(_stored(store, table, rows)) != len(rows)):
+                store.write_rows(table, rows)
+
+
+def _stored(store: EmbeddingStore, table: str, rows: pa.Table) -> pa.Table:
+    column = "evaluation" if "evaluation" in rows.schema.names else rows.schema.names[0]
+    return store.rows(table, **{column: texts(rows[column])})
+
+
+def contents(store: EmbeddingStore) -> Contents:
+    """Everything that is stored, as capim reads it, without what differs from write to write."""
+    found: dict[str, pa.Table] = {}
+    for name in METADATA_TABLES:
+        found[name] = metadata.read(store.connection, name)
+    for name in ANALYSES:
+        found[name] = store.rows(name)
+    corpus = store.corpus("toy")
+    found |= {part: getattr(corpus, part) for part in CORPUS_PARTS}
+    pictures = store.thumbnails([f"{i:032x}" for i in range(12)])
+    found["thumbnails"] = pa.table({"sha": list(pictures), "bytes": list(pictures.values())})
+    for sealed in store.sealed_sets():
+        for _ in store.stored_blocks(sealed.key):  # compares the checksums
+            pass
+        table = open_set(store.connection, sealed.key, sealed)
+        with storage_faults("reading"):
+            columns = [*columns_of(sealed.key), "item_id", "input_sha", "batch_id"]
+            found[table_of(sealed.key)] = table.to_table(columns=columns)
+    return {
+        name: sorted(({k: v for k, v in row.items() if k not in _VARYING} for row in rows.to_pylist()), key=repr)
+        for name, rows in found.items()
+    }
+
+
+def make(folder: Path) -> Contents:
+    """The undisturbed store in this folder; returns its contents."""
+    store = EmbeddingStore.open(folder, create=True)
+    run(store, first=True)
+    run(store)
+    # each file has a time of its own, so that what is older is the same in every copy
+    for number, path in enumerate(sorted(folder.rglob("*"), key=lambda path: path.stat().st_mtime_ns)):
+        os.utime(path, (number, number))
+    expect({check.state for check in verify(store)} == {"sound"}, f"not sound: {[*verify(store)]}")
+    return contents(store)
