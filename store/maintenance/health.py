@@ -134,6 +134,7 @@ def _items(store: EmbeddingStore, key: SetKey) -> ItemIndex:
     try:
         return store.item_index(key)
     except (RequestError, WorkError) as fault:
+        _compare_files(store, table_of(key))
         raise _CorpusError(
             f"not checked: corpus {key.corpus!r} cannot be read. Follow the advice for that corpus, or for table "
             "'corpora', then run `capim store verify` again"

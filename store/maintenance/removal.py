@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from store.embedding_store import EmbeddingStore
-from store.errors import RequestError
+from store.errors import RequestError, WorkError
 from store.keys import SET_PREFIXES, corpus_table, spec_from_json, table_of
 from store.maintenance.inventory import stored_key
 from store.schema import CORPUS_PARTS, texts
@@ -72,7 +72,11 @@ def drop(
     if row is not None and drops_corpus:
         parts = [corpus_table(part, str(row["name"]), str(row["fingerprint"])) for part in CORPUS_PARTS]
         tables += [name for name in parts if name in names]
-    sizes = [(table.count_rows(), data_bytes(table)) for name in tables if (table := connection.find(name)) is not None]
+    sizes = []
+    for name in tables:
+        with suppress(WorkError):  # a damaged table has no size that is known
+            table = connection.find(name)
+            sizes += [] if table is None else [(table.count_rows(), data_bytes(table))]
     if not dry_run:
         # Metadata first: after a crash `capim store verify` lists a table without a row, never a row without a table.
         delete(connection, "sets", "set_name", sets)
@@ -97,7 +101,7 @@ def drop(
 def drop_set(store: EmbeddingStore, key: SetKey) -> None:
     """Drops one embedding set, sealed or not; does nothing if it is not stored."""
     delete(store.connection, "sets", "set_name", [table_of(key)])
-    if store.connection.find(table_of(key)) is not None:
+    if table_of(key) in store.connection.names():
         store.connection.drop(table_of(key))
 
 

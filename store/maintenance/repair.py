@@ -94,25 +94,29 @@ def repair(store: EmbeddingStore, key: SetKey) -> int:
     Returns:
         Items that have no row now; 0 if nothing was damaged.
     """
-    name, connection = table_of(key), store.connection
-    items, digests = store.item_index(key), connection.digests
+    name, connection, digests = table_of(key), store.connection, store.connection.digests
     faults = digests.faults(name)
     digests.restore(name, faults)
     changed = {fault.path for fault in faults if not fault.copied}
     state = store.sealed(key)
     try:
         table = connection.open(name)
-    except WorkError:  # a sealed set has one version, so that there is none to go back to
-        drop_set(store, key)
-        return len(items)
-    if table is None:
-        if state is None:
+        if table is None and state is None:
             raise missing_table(connection, key)
+    except WorkError:  # a sealed set has one version, so that there is none to go back to
+        if name not in connection.names():
+            raise
+        table = None
+    if table is None:
         drop_set(store, key)
-        return len(items)
+        return 0 if state is None else state.n_rows
+    items: ItemIndex | None = None
+    with suppress(RequestError, WorkError):  # its corpus was damaged too: changed files go as a whole
+        items = store.item_index(key)
+    n_rows = table.count_rows()
     unreadable, row_ids = _damage(table, key, items, changed)
     if not changed and not unreadable and not row_ids and (state is None or table.count_rows() >= state.n_rows):
-        if state is not None:
+        if state is not None and items is not None:
             store.seal(key, n_items=len(items))  # its tag may be gone
         return 0
     if state is not None:
@@ -126,7 +130,7 @@ def repair(store: EmbeddingStore, key: SetKey) -> int:
             table.drop_index(index["name"])
     digests.record(name, table, anew=True)
     ords = table.to_table(columns=["ord"]).column("ord").to_numpy()
-    return len(items) - len(np.unique(ords))
+    return (n_rows if items is None else len(items)) - len(np.unique(ords))
 
 
 def repair_table(store: EmbeddingStore, name: str) -> Repaired:
@@ -194,7 +198,9 @@ def _is_damaged(part: lance.LanceFragment, changed: set[str]) -> bool:
     return False
 
 
-def _damage(table: lance.LanceDataset, key: SetKey, items: ItemIndex, changed: set[str]) -> tuple[list[int], list[int]]:
+def _damage(
+    table: lance.LanceDataset, key: SetKey, items: ItemIndex | None, changed: set[str]
+) -> tuple[list[int], list[int]]:
     """Fragments that cannot be read or were changed nobody knows where, and the ids of the other rows to remove.
 
     These share a batch with a row that was changed.
@@ -205,7 +211,7 @@ def _damage(table: lance.LanceDataset, key: SetKey, items: ItemIndex, changed: s
         try:
             with storage_faults("reading"):
                 columns = [*columns_of(key), "item_id", "batch_id", "input_sha"]
-                for batch in part.to_batches(columns=columns, batch_size=64, batch_readahead=1):
+                for batch in part.to_batches(columns=columns, batch_size=64, batch_readahead=1) if items else ():
                     rows = unpack(batch)
                     wrong = (rows.ords < 0) | (rows.ords >= len(items)) | rows.damaged()
                     expected = items.ids.take(np.clip(rows.ords, 0, len(items) - 1))

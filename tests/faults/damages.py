@@ -53,9 +53,8 @@ _CHANGES: dict[str, Callable[[bytes, random.Random], bytes]] = {
 OPERATIONS = (*_CHANGES, "delete", "older")
 
 
-def damage(store: Path, drawn: random.Random) -> tuple[str, Path]:
-    """Damages one file: any table, any kind of file of it and any operation are equally likely."""
-    table = drawn.choice(sorted(store.glob("*.lance")))
+def damage(table: Path, drawn: random.Random) -> tuple[str, Path]:
+    """Damages one file of a table: any kind of file and any operation are equally likely."""
     kind = drawn.choice(sorted(path for path in table.iterdir() if any(path.rglob("*"))))
     files = sorted((path for path in kind.rglob("*") if path.is_file()), key=lambda path: path.stat().st_mtime_ns)
     file, operation = drawn.choice(files), drawn.choice(OPERATIONS)
@@ -69,44 +68,51 @@ def damage(store: Path, drawn: random.Random) -> tuple[str, Path]:
     return operation, file
 
 
-def undergo_one(ground: Path, undisturbed: Contents, copy: Path, drawn: random.Random) -> str:
-    """One damage to a copy of the store: ``found`` or ``harmless``; raises :class:`Failed` for anything else."""
+def undergo_one(ground: Path, undisturbed: Contents, copy: Path, drawn: random.Random, at_once: int = 1) -> str:
+    """One damage to a copy of the store: ``found`` or ``harmless``; raises :class:`Failed` for anything else.
+
+    With several ``at_once`` one file each of as many tables is damaged; ``found`` if any was.
+    """
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(ground, copy)
-    operation, file = damage(copy, drawn)
-    what = f"{operation} of {file.relative_to(copy)}"
+    done = [damage(table, drawn) for table in drawn.sample(sorted(copy.glob("*.lance")), at_once)]
+    what = " and ".join(f"{operation} of {file.relative_to(copy)}" for operation, file in done)
+    panics = any(file.parent.name == "data" and file.parts[-3].startswith(SET_PREFIXES) for _, file in done)
     try:
-        refused = None
-        with _no_traceback(what, but_panics=file.parent.name == "data" and file.parts[-3].startswith(SET_PREFIXES)):
-            try:
-                seen = contents(EmbeddingStore.open(copy))
-            except (RequestError, WorkError) as fault:
-                refused = str(fault)
-            store = EmbeddingStore.open(copy)
-            wrong = [check for check in verify(store) if check.state in ("damaged", "lost")]
-            if refused is None and not wrong:
-                expect(
-                    seen == undisturbed, f"{what}: nobody noticed, and values differ: {_differing(seen, undisturbed)}"
-                )
-            if wrong and file.parent.name != "_refs":
-                named = any(file.name in check.detail or file.parts[-3] in check.detail for check in wrong)
-                expect(named or "tags" in str(file), f"{what}: the file is not named: {[c.detail for c in wrong]}")
-            expect(wrong or refused is None, f"{what}: reading says {refused}, store verify nothing")
-            done = dict(repair_all(store))
-            expect(not [words for words in done.values() if FAILED in words], f"{what}: {done}")
-            healed = EmbeddingStore.open(copy)
-            run(healed)
-            left = [check for check in verify(EmbeddingStore.open(copy)) if check.state != "sound"]
-            expect(not left, f"{what}: after repair ({done}) and a run: {left}")
-            if not wrong:
-                return "harmless"
-            after = contents(EmbeddingStore.open(copy))
-            expect(after == undisturbed, f"{what}: after repair ({done}) and a run: {_differing(after, undisturbed)}")
+        with _no_traceback(what, but_panics=panics):
+            found = _found(copy, undisturbed, what, [file for _, file in done])
+            for _ in range(at_once):  # sets are checked against their corpora, which come first
+                repaired = dict(repair_all(EmbeddingStore.open(copy)))
+                expect(FAILED not in str(repaired), f"{what}: {repaired}")
+                run(EmbeddingStore.open(copy))
+                left = [check for check in verify(EmbeddingStore.open(copy)) if check.state != "sound"]
+                if not left:
+                    break
+            expect(not left, f"{what}: after repair ({repaired}) and a run: {left}")
+            after = contents(EmbeddingStore.open(copy)) if found else undisturbed
+            expect(after == undisturbed, f"{what}: after repair and a run: {_differing(after, undisturbed)}")
     except Failed:
         raise
     except BaseException as error:
         raise Failed(f"{what}: {type(error).__name__}: {error}") from error
-    return "found"
+    return "found" if found else "harmless"
+
+
+def _found(copy: Path, undisturbed: Contents, what: str, files: list[Path]) -> bool:
+    """Whether `store verify` finds a damage, by its file; otherwise everything is read as it was."""
+    refused = None
+    try:
+        seen = contents(EmbeddingStore.open(copy))
+    except (RequestError, WorkError) as fault:
+        refused = str(fault)
+    wrong = [check for check in verify(EmbeddingStore.open(copy)) if check.state in ("damaged", "lost")]
+    if wrong:
+        named = any(file.name in check.detail for check in wrong for file in files)
+        expect(named, f"{what}: the file is not named: {[check.detail for check in wrong]}")
+    else:
+        expect(refused is None, f"{what}: reading says {refused}, store verify nothing")
+        expect(seen == undisturbed, f"{what}: nobody noticed, and values differ: {_differing(seen, undisturbed)}")
+    return bool(wrong)
 
 
 @contextmanager
@@ -137,14 +143,15 @@ def _differing(found: Contents, expected: Contents) -> str:
     return f"{names}: {len(found.get(first, []))} rows, {len(expected.get(first, []))} expected, other: {rows}"
 
 
-def undergo(n: int, folder: Path, *, seed: int | str, first: int = 0) -> Counter[str]:
-    """``n`` random damages, the numbers ``first`` and on of this seed; how many were found, and how many harmless."""
+def undergo(n: int, folder: Path, *, seed: int | str, first: int = 0, at_once: int = 1) -> Counter[str]:
+    """``n`` trials, the numbers ``first`` and on of this seed; in how many damage was found, and was harmless."""
     folder.mkdir(parents=True, exist_ok=True)
     undisturbed = make(folder / "ground")
     counts: Counter[str] = Counter()
     for number in range(first, first + n):
+        drawn = random.Random(f"{seed}/{number}")
         try:
-            counts[undergo_one(folder / "ground", undisturbed, folder / "copy", random.Random(f"{seed}/{number}"))] += 1
+            counts[undergo_one(folder / "ground", undisturbed, folder / "copy", drawn, at_once)] += 1
         except Failed as failure:
             raise Failed(f"damage {number} of seed {seed}: {failure}") from failure
     return counts
