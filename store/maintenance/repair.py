@@ -211,7 +211,9 @@ def _damage(
         try:
             with storage_faults("reading"):
                 columns = [*columns_of(key), "item_id", "batch_id", "input_sha"]
-                for batch in part.to_batches(columns=columns, batch_size=64, batch_readahead=1) if items else ():
+                for batch in part.to_batches(columns=columns, batch_size=64, batch_readahead=1):
+                    if items is None:
+                        break
                     rows = unpack(batch)
                     wrong = (rows.ords < 0) | (rows.ords >= len(items)) | rows.damaged()
                     expected = items.ids.take(np.clip(rows.ords, 0, len(items) - 1))
