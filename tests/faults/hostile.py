@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from store.maintenance.inventory import disk_bytes
 from tests.faults.bad_files import BAD_IMAGES, ODD_IMAGES, SAME_IMAGES, fuzz_images
 from tests.faults.bad_texts import BAD_FILES, TEXTS, fuzz_texts
 from tests.faults.fault import Fault, Scene, expect
@@ -137,6 +138,37 @@ def refused(scene: Scene) -> str:
     return f"{len(BAD_FILES)} refused"
 
 
+def malformed(scene: Scene) -> str:
+    """Files that hold something else than their name says, pipes and bombs are wrong requests, and leave no trace."""
+    from tests.flows.test_malformed import CASES
+
+    scene.begin_from(scene.ground.whole)
+    for number, (words, name, make) in enumerate(CASES):
+        place = scene.folder / str(number) / name
+        place.parent.mkdir()
+        make(place)
+        if "\ud800" in words:  # no shell can pass it
+            continue
+        told = [{"toy": "few", "enc": "tiny-clip"}.get(word, word).replace("{}", str(place)) for word in words]
+        where = [] if words[:2] in {("corpora", "check"), ("store", "info")} else ["--workspace", scene.workspace]
+        done = scene.capim(*told, *where).must(2)
+        expect("unexpected" not in done.err, f"{name}: {done.err[-500:]}")
+    refuse_damage(scene.capim, scene.workspace)
+    return f"{len(CASES)} refused"
+
+
+def idle(scene: Scene) -> str:
+    """Runs that change nothing leave their own record: twenty of them less than a megabyte."""
+    scene.begin_from(scene.ground.whole)
+    folder = Path(scene.workspace, "store")
+    before = disk_bytes(folder)
+    for _ in range(4):
+        scene.run("run").must(0)
+    grown = 5 * (disk_bytes(folder) - before)
+    expect(grown < 1e6, f"twenty idle runs would add {grown:,} bytes")
+    return f"{grown / 20:,.0f} bytes for each of 4 runs"
+
+
 def fuzz(scene: Scene, what: str) -> str:
     """Hypothesis makes images, or texts."""
     scene.begin_from(scene.ground.whole)
@@ -151,6 +183,8 @@ FAULTS = [
     Fault("hostile inputs", "CMYK, 16 bits, animated, one pixel", odd_images),
     Fault("hostile inputs", "captions that attack pages, terminals and SQL", hostile_texts),
     Fault("hostile inputs", "folders that contradict themselves", refused),
+    Fault("hostile inputs", "malformed files, pipes and bombs in every command", malformed),
+    Fault("hostile inputs", "runs that change nothing", idle),
     Fault("hostile inputs", "fuzzed images", lambda s: fuzz(s, "images")),
     Fault("hostile inputs", "fuzzed captions", lambda s: fuzz(s, "texts")),
 ]
