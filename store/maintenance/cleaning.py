@@ -34,8 +34,8 @@ def compact_store(
         temporary_age: Younger temporary files and unfinished corpora are kept: a process may be writing them.
 
     Returns:
-        Bytes freed by table, and under ``temporary files`` and ``unfinished corpora``. Analyses, which a run can make
-        again, keep no history: their old versions are removed first, so that this also helps on a full disk.
+        Bytes freed by table, and under ``temporary files`` and ``unfinished corpora``. Analyses and registers keep no
+        history: their old versions are removed first, so that this also helps on a full disk.
     """
     connection, freed = store.connection, {}
     sealed = set(read(connection, "sets").column("set_name").to_pylist())
@@ -45,7 +45,7 @@ def compact_store(
             continue
         folder = connection.folder(name)
         before = disk_bytes(folder) if folder else 0
-        if name in ANALYSES:
+        if name in ANALYSES or name in METADATA_TABLES:
             removed = drop_old_versions(table, timedelta(0))
             compact(connection, name, free=True)
             freed[name] = before - disk_bytes(folder) if folder else removed
@@ -53,7 +53,7 @@ def compact_store(
         if name in sealed:
             # A process that did not know of the seal may have appended rows again, beside the sealed version.
             retrying(f"removing repeated rows of {name!r}", partial(_drop_repeats_of, connection, name))
-        elif name in METADATA_TABLES or name.startswith(SET_PREFIXES):
+        elif name.startswith(SET_PREFIXES):
             compact(connection, name, free=False)
         table = connection.find(name)
         if table is not None:

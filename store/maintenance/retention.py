@@ -3,7 +3,7 @@
 Kept are the results that a report shows (for every encoder, corpus, protocol and metric the newest, of the newest state
 of the encoder and the corpus), all that the newest runs wrote, and the baselines of watches. Of the rest go: results,
 outcomes, replicates, comparisons, slices and rankings; embedding sets of earlier states of an encoder or a corpus,
-whose results all go; earlier states of a corpus without sets; records of older runs that no kept row names.
+whose results all go; states of a corpus or an encoder without sets; records of older runs that no kept row names.
 """
 
 from __future__ import annotations
@@ -72,12 +72,18 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
         counted = store.counts(table, "evaluation")
         gone = tuple(sorted(counted.keys() - evaluations))
         rows[table] = ("evaluation", gone, sum(counted[each] for each in gone))
-    sets, left = _superseded_sets(store, {(r["encoder_fingerprint"], r["corpus_fingerprint"]) for r in every}, pairs)
+    sets, left, encoders = _superseded_sets(
+        store, {(r["encoder_fingerprint"], r["corpus_fingerprint"]) for r in every}, pairs
+    )
     batches = store.rows("batches").to_pylist()
     rows["batches"] = _left_out(batches, "set_name", {row["set_name"] for row in batches} - {*sets})
     current = {row["fingerprint"] for row in _newest(store.corpora().to_pylist(), ("name",), time="written")}
     old = [row for row in store.corpora().to_pylist() if row["fingerprint"] not in current | corpora | left]
     rows["corpora"] = ("fingerprint", tuple(row["fingerprint"] for row in old), len(old))
+    described = store.encoders().to_pylist()
+    meant = {row["fingerprint"] for row in _newest(described, ("name",), time="written")}
+    used = meant | {encoder for encoder, _ in pairs} | encoders
+    rows["encoders"] = _left_out(described, "fingerprint", used)
     named = {row["baseline"] for row in watched} | {row["run"] for row in kept}
     for table in ("comparisons", "slices", "rankings", "batches"):
         key, gone, _ = rows[table]
@@ -133,8 +139,8 @@ def _unless(stays: Callable[[Row], bool], rows: list[dict[str, Any]], key: str) 
 
 def _superseded_sets(
     store: EmbeddingStore, evaluated: set[tuple[str, str]], kept: set[tuple[str, str]]
-) -> tuple[list[str], set[str]]:
-    """Sets whose results all go, and the fingerprints of the corpora of the others."""
+) -> tuple[list[str], set[str], set[str]]:
+    """Sets whose results all go, and the fingerprints of the corpora and of the encoders of the others."""
     keys: dict[str, SetKey] = {table_of(sealed.key): sealed.key for sealed in store.sealed_sets()}
     for name in store.connection.names():
         if name.startswith(SET_PREFIXES) and name not in keys:
@@ -144,4 +150,5 @@ def _superseded_sets(
         for name, key in sorted(keys.items())
         if (key.encoder_fingerprint, key.corpus_fingerprint) in evaluated - kept
     ]
-    return gone, {key.corpus_fingerprint for name, key in keys.items() if name not in gone}
+    left = [key for name, key in keys.items() if name not in gone]
+    return gone, {key.corpus_fingerprint for key in left}, {key.encoder_fingerprint for key in left}

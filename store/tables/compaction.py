@@ -29,7 +29,7 @@ _BATCH_BYTES = 8 << 20
 _MOST_ROWS = 1_000_000
 _MOST_AHEAD = 3600.0  # seconds
 TEMPORARY_AGE = timedelta(days=1)  # a younger temporary file may belong to a running process
-HISTORY_AGE = timedelta(days=14)  # of registers and unfinished sets, `capim store compact` keeps younger versions
+HISTORY_AGE = timedelta(days=14)  # of embedding sets and corpora, `capim store compact` keeps younger versions
 
 
 def compact(connection: Connection, name: str, *, free: bool) -> None:

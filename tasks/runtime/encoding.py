@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import socket
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
@@ -32,7 +31,7 @@ from tasks.encoders.encoder import Service, service_of
 from tasks.runtime.canaries import check_canaries
 from tasks.runtime.device_lock import held
 from tasks.runtime.progress import track
-from tasks.runtime.versions import library_versions
+from tasks.runtime.versions import library_versions, this_host
 
 if TYPE_CHECKING:
     from tasks.encoders.pipeline import CaptionWork, EncodedBatch, ImageWork
@@ -215,7 +214,7 @@ class SetEncoder:
             "device": hardware_of(encoder),
             "n_tokens": batch.n_tokens,
             "cost": _cost(service, batch.n_tokens),
-            "host": socket.gethostname(),
+            "host": this_host(),
             "versions": json.dumps(library_versions()),
             "run": self._run,
             "created": datetime.now(UTC),

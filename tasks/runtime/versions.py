@@ -1,11 +1,14 @@
-"""Versions of the libraries that can change a figure."""
+"""Versions of the libraries that can change a figure, and the machine."""
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+
+from store.types import digest16
 
 LIBRARIES = (
     "capim",
@@ -18,6 +21,12 @@ LIBRARIES = (
     "scipy",
     "prefect",
 )
+
+
+@cache
+def this_host() -> str:
+    """What rows call this machine, as ``host-3f9a1c``: the same for all of its runs, and not its name."""
+    return f"host-{digest16(socket.gethostname())[:6]}"
 
 
 @cache

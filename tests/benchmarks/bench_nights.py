@@ -86,11 +86,17 @@ def simulated(folder: Path, nights: int) -> Iterator[Night]:
         if night % WEEK == 1:
             store = EmbeddingStore.open(nightly.store_uri)
             corpus = store.corpora().to_pylist()[0]
-            files = {}
             for modality, n in (("images", corpus["n_images"]), ("captions", corpus["n_captions"])):
-                files[modality] = folder / f"{modality}.npy"
-                np.save(files[modality], np.random.default_rng(night).standard_normal((n, 64)).astype(np.float32))
-            import_embeddings(store, encoder="partner", corpus=corpus["fingerprint"], revision=str(night), **files)
+                vectors = np.random.default_rng(night).standard_normal((n, 64)).astype(np.float32)
+                np.save(folder / f"{modality}.npy", vectors)
+            import_embeddings(
+                store,
+                encoder="partner",
+                corpus=corpus["fingerprint"],
+                revision=str(night),
+                images=folder / "images.npy",
+                captions=folder / "captions.npy",
+            )
             evaluate.fn(partner)
         begun = time.process_time()
         benchmark.fn(nightly)

@@ -24,7 +24,7 @@ def bucket() -> Iterator[dict[str, str]]:
     host, port = server.get_host_and_port()
     reach = {
         "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_SECRET_ACCESS_KEY": "not-to-be-told",
         "AWS_REGION": "us-east-1",
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_ENDPOINT_URL": f"http://{host}:{port}",
@@ -50,5 +50,7 @@ def run_at_once(commands: Sequence[Sequence[str]], reach: dict[str, str], *, sec
         out, said = process.communicate(timeout=seconds)
         if process.returncode:
             raise RuntimeError(said)
+        if reach["AWS_SECRET_ACCESS_KEY"] in out + said:
+            raise RuntimeError("the command prints the secret")
         printed.append(out.strip())
     return printed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from flows.config import DEMO_CORPORA, DEMO_ENCODERS
 from store import EmbeddingStore
 from store.types import Modality
+from tasks.runtime.versions import this_host
 from tests.deployments.object_storage import WORKSPACE, bucket, run_at_once
 
 SUITE = """
@@ -49,6 +51,24 @@ def check_reports(pages: list[str]) -> None:
         assert objects.head_object(Bucket="capim", Key=key.replace("report.html", "results.json"))["ContentLength"]
 
 
+def check_no_leak(secret: str) -> None:
+    """Neither the secret nor the name of the machine is in an object, or in a row, whose text may be compressed."""
+    import boto3
+
+    store = EmbeddingStore.open(f"{WORKSPACE}/store")
+    rows = str([store.rows(table).to_pylist() for table in ("runs", "batches", "results", "comparisons", "slices")])
+    hosts = {*store.rows("batches")["host"].to_pylist()}
+    assert hosts == {this_host()}
+    assert socket.gethostname() not in hosts
+    assert secret not in rows
+    objects = boto3.client("s3")
+    for page in objects.get_paginator("list_objects_v2").paginate(Bucket="capim"):
+        for found in page["Contents"]:
+            body = objects.get_object(Bucket="capim", Key=found["Key"])["Body"].read()
+            assert secret.encode() not in body, found["Key"]
+            assert len(socket.gethostname()) < 6 or socket.gethostname().encode() not in body, found["Key"]
+
+
 @pytest.mark.slow
 def test_two_runs_write_one_store_and_their_reports_to_s3(reach: dict[str, str], tmp_path: Path) -> None:
     commands = []
@@ -60,6 +80,7 @@ def test_two_runs_write_one_store_and_their_reports_to_s3(reach: dict[str, str],
     store = EmbeddingStore.open(f"{WORKSPACE}/store")
     assert len(store.sealed_sets()) == 8
     assert set(store.rows("runs")["state"].to_pylist()) == {"completed"}
+    check_no_leak(reach["AWS_SECRET_ACCESS_KEY"])
     for encoder in ("tiny-clip", "tiny-clip-plain"):
         assert len(store.vectors(encoder=encoder, corpus="few", modality="caption").ids) == 60
 

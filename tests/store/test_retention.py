@@ -84,4 +84,5 @@ def test_embeddings_of_earlier_revisions_go_and_those_without_results_stay(
     plan = pruned(store, 1)
     assert plan.tables == (table_of(keys[0]),)
     assert [sealed.key for sealed in store.sealed_sets()] == keys[1:]
+    assert {*store.encoders()["fingerprint"].to_pylist()} == {spec.fingerprint for spec in specs[1:]}
     assert store.corpus("toy", corpus.fingerprint).images.num_rows == 4
