@@ -23,7 +23,7 @@ from tasks.runtime.references import EmbedRef, SetsRef
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkRef:
-    """The run id, the embedding sets and the report of a benchmark run."""
+    """The run id, the embedding sets and the report of a benchmark run; no path if none was written."""
 
     run: str
     embedded: tuple[EmbedRef, ...]
@@ -31,8 +31,8 @@ class BenchmarkRef:
 
 
 @run_flow("benchmark", hours=96)
-def benchmark(config: RunConfig) -> BenchmarkRef:
-    """Run the whole pipeline; without encoders, evaluate what is stored.
+def benchmark(config: RunConfig, report: bool = True) -> BenchmarkRef:
+    """Run the whole pipeline, the report included if it is wanted; without encoders, evaluate what is stored.
 
     Raises:
         IncompleteError: Some encoders failed; the others are in the report, which names those that failed.
@@ -50,7 +50,8 @@ def benchmark(config: RunConfig) -> BenchmarkRef:
         corpora = tuple(dict.fromkeys(evaluation.sets.corpus_fingerprint for evaluation in evaluated))
         compare_step(config, run, call(find_evaluations, config.store_uri, corpora=corpora))
         record_end(config, run, missing)
-        done = BenchmarkRef(run=run, embedded=embedded, report=publish_step(config, run))
+        page = publish_step(config, run) if report else ""
+        done = BenchmarkRef(run=run, embedded=embedded, report=page)
         if missing:
             raise IncompleteError(done, missing)
     return done

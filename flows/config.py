@@ -31,8 +31,11 @@ from tasks.corpora.files import corpus_name
 from tasks.runtime.references import encoder_name
 from tasks.statistics.resampling import Adjustment, IntervalMethod, Resampling
 
-DEMO_CORPORA = ("shapes", "shapes-winoground", "shapes-multilingual")
-DEMO_ENCODERS = ("tiny-clip", "tiny-clip-plain", "tiny-colpali")
+# corpora and encoders of the demo's runs: each late-interaction model on what it was trained for
+DEMO: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("pages",), ("tiny-clip", "tiny-clip-plain", "tiny-colpali-pages")),
+    (("shapes", "shapes-winoground", "shapes-multilingual"), ("tiny-clip", "tiny-clip-plain", "tiny-colpali")),
+)
 WORKSPACE_VARIABLE = "CAPIM_WORKSPACE"
 DEFAULT_WORKSPACE = "workspace"
 

@@ -11,7 +11,7 @@ from flows.commands.declare import STEP_FIELDS
 from flows.commands.output import print_embedded
 from flows.commands.parser import names
 from flows.commands.progress import bars
-from flows.config import DEMO_CORPORA, DEMO_ENCODERS, FIELDS, RunConfig, missing_names, read_suite, run_config
+from flows.config import DEMO, FIELDS, RunConfig, missing_names, read_suite, run_config
 from store.errors import RequestError, unknown
 from store.safe_text import plain
 from tasks.runtime.references import encoder_name
@@ -115,8 +115,10 @@ def listed(given: Any) -> tuple[Any, ...] | None:
     return given if given is None else tuple(str(name) if isinstance(name, Path) else name for name in given)
 
 
-def run_benchmark(config: RunConfig, *, quiet: bool, show: Callable[[str], None]) -> str:
+def run_benchmark(config: RunConfig, *, quiet: bool, show: Callable[[str], None], report: bool = True) -> str:
     """Run the whole pipeline; returns the path of the report, which ``show`` gets also if some encoders failed.
+
+    Without ``report`` none is written, and the path is empty.
 
     Raises:
         RequestError: The run names no corpora or no encoders, or they are wrong.
@@ -129,9 +131,10 @@ def run_benchmark(config: RunConfig, *, quiet: bool, show: Callable[[str], None]
 
     def finish(done: BenchmarkRef) -> None:
         print_embedded(done.embedded)
-        show(done.report)
+        if done.report:
+            show(done.report)
 
-    done: BenchmarkRef = _run(benchmark, config, quiet=quiet, show=finish)
+    done: BenchmarkRef = _run(benchmark, config, quiet=quiet, show=finish, report=report)
     return done.report
 
 
@@ -248,16 +251,19 @@ def _run(flow: Any, config: RunConfig, *, quiet: bool, show: Callable[[Any], Non
     return done
 
 
-def demo_config(workspace: str | None) -> tuple[RunConfig, list[str]]:
-    """A run of the embedded corpora and models, and why a model is left out: an extra that is not installed."""
+def demo_configs(workspace: str | None) -> tuple[list[RunConfig], list[str]]:
+    """Runs of the embedded corpora and models, and why a model is left out: an extra that is not installed."""
     from tasks.encoders import require_libraries, spec_of
 
-    encoders, left_out = [], []
-    for name in DEMO_ENCODERS:
+    left_out: dict[str, str] = {}
+    for name in dict.fromkeys(name for _, encoders in DEMO for name in encoders):
         try:
             require_libraries(spec_of(name))
-            encoders.append(name)
         except RequestError as missing:
-            left_out.append(str(missing))
-    options = {"corpora": DEMO_CORPORA, "encoders": encoders, "replicates": 2000, "device": "cpu"}
-    return run_config({"name": "demo", "workspace": workspace, **options}), left_out
+            left_out[name] = str(missing)
+    fields = {"name": "demo", "workspace": workspace, "replicates": 2000, "device": "cpu"}
+    runs = [
+        run_config({**fields, "corpora": corpora, "encoders": [name for name in encoders if name not in left_out]})
+        for corpora, encoders in DEMO
+    ]
+    return runs, list(left_out.values())

@@ -11,7 +11,7 @@ from flows.commands.output import RESULT_COLUMNS, link, print_report, show_rows
 from flows.commands.progress import bars
 from flows.commands.rows import print_ranking
 from flows.config import RunConfig
-from flows.steps import demo_config, run_benchmark, run_compare, run_embed, run_evaluate, run_metric, step_config
+from flows.steps import demo_configs, run_benchmark, run_compare, run_embed, run_evaluate, run_metric, step_config
 from store.errors import RequestError, WorkError
 from store.safe_text import plain
 
@@ -63,14 +63,16 @@ def _config(args: argparse.Namespace) -> RunConfig:
 def demo(args: argparse.Namespace) -> None:
     """Run everything on built-in corpora and tiny models, offline, in under two minutes.
 
-    Three rendered corpora (retrieval, Winoground, six languages) and three tiny models trained on such scenes; a model
-    whose library is not installed is left out. Prints what the report recommends, and its path.
+    Rendered scenes (retrieval, Winoground, six languages), rendered document pages with questions and judgements, and
+    four tiny models trained on such; a model whose library is not installed is left out. Prints what the report
+    recommends, and its path.
 
     Example: capim demo --workspace /tmp/capim-demo
     """
-    config, left_out = demo_config(args.workspace)
+    configs, left_out = demo_configs(args.workspace)
     sys.stderr.writelines(f"left out: {reason}\n" for reason in left_out)
-    run_benchmark(config, quiet=args.quiet, show=print_report)
+    for config in configs:
+        run_benchmark(config, quiet=args.quiet, show=print_report, report=config is configs[-1])
 
 
 def run(args: argparse.Namespace) -> None:

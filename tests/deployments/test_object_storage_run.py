@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.config import DEMO_CORPORA, DEMO_ENCODERS
+from flows.config import DEMO
 from store import EmbeddingStore
 from store.types import Modality
 from tasks.runtime.versions import this_host
@@ -91,9 +91,9 @@ def test_two_runs_write_one_store_and_their_reports_to_s3(reach: dict[str, str],
 def test_two_whole_demos_at_once_leave_one_store_on_s3(reach: dict[str, str]) -> None:
     check_reports(run_at_once([["demo", "--workspace", WORKSPACE]] * 2, reach, seconds=1700))
     store = EmbeddingStore.open(f"{WORKSPACE}/store")
-    assert len(store.sealed_sets()) == 2 * len(DEMO_CORPORA) * len(DEMO_ENCODERS)
-    assert store.rows("runs")["state"].to_pylist() == ["completed"] * 2
-    for corpus in DEMO_CORPORA:
+    assert len(store.sealed_sets()) == sum(2 * len(corpora) * len(encoders) for corpora, encoders in DEMO)
+    assert store.rows("runs")["state"].to_pylist() == ["completed"] * 2 * len(DEMO)
+    for corpus in (corpus for corpora, _ in DEMO for corpus in corpora):
         whole = store.corpus(corpus)
         sizes: dict[Modality, int] = {"image": len(whole.images), "caption": len(whole.captions)}
         for encoder in ("tiny-clip", "tiny-clip-plain"):

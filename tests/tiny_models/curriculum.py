@@ -20,10 +20,15 @@ TRAINED_LANGUAGES = ("de", "fr", "es")  # besides English; Italian and Russian s
 
 
 class Batch(NamedTuple):
-    """Texts, and as many images or more; the first images are those that the texts belong to, in the same order."""
+    """Texts, and as many images or more; the first images are those that the texts belong to, in the same order.
+
+    Of a question ``named`` is the word of its topic, and the eighths of the page, from above, in which the answer
+    begins and before which it ends.
+    """
 
     texts: list[str]
     images: list[Image.Image]
+    named: tuple[tuple[str, int, int], ...] = ()
 
 
 @cache
@@ -121,7 +126,11 @@ def asked_pages(rng: random.Random) -> Iterator[Batch]:
                 asked[turn].append(question)
                 answers[turn].append(pages.render(report, question.page))
             first_pages.append(pages.render(report, 1))
-        yield Batch([question.text for turn in asked for question in turn], [*answers[0], *answers[1], *first_pages])
+        both = [*asked[0], *asked[1]]
+        named = tuple(
+            (pages.topic_word(q.language, q.kind, q.topic), round(8 * q.box[1]), round(8 * q.box[3])) for q in both
+        )
+        yield Batch([question.text for question in both], [*answers[0], *answers[1], *first_pages], named)
 
 
 def vocabulary() -> list[str]:

@@ -1,4 +1,4 @@
-"""Score a tiny model on scenes that it was not trained on, through the public loaders of its format.
+"""Score a tiny model on scenes and pages that it was not trained on, through the public loaders of its format.
 
     python -m tests.tiny_models.exam FOLDER …
 
@@ -23,6 +23,7 @@ from transformers import AutoModel, AutoProcessor
 
 from store.types import Corpus
 from tasks.corpora.images.decode import decode_image
+from tasks.corpora.readers.pages import read_pages
 from tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual, read_shapes_winoground
 
 Scores: TypeAlias = NDArray[np.float32]
@@ -32,13 +33,14 @@ _BLOCK = 128
 
 
 def examine(score: Scorer, *, n_scenes: int = 300) -> dict[str, float]:
-    """Shares 0..1: retrieval both ways, R@1 per language, Winoground group score per kind of swap.
+    """Shares 0..1: retrieval both ways, R@1 per language, Winoground group score per kind of swap, nDCG@10 of pages.
 
     A tie counts as wrong throughout.
     """
     figures = _retrieval(score, read_shapes(n_scenes=n_scenes))
     figures |= _languages(score, read_shapes_multilingual(n_scenes=n_scenes))
-    return figures | _quadruples(score, read_shapes_winoground(n_quadruples=n_scenes))
+    figures |= _quadruples(score, read_shapes_winoground(n_quadruples=n_scenes))
+    return figures | _judged(score, read_pages(n_reports=max(1, n_scenes // 10)))
 
 
 def clip_scorer(folder: Path) -> Scorer:
@@ -138,6 +140,23 @@ def _quadruples(score: Scorer, corpus: Corpus) -> dict[str, float]:
         for name, won in (("text", text), ("image", image), ("group", text & image)):
             figures[f"winoground {kind} {name}"] = float(won[tag == kind].mean())
     return figures
+
+
+def _judged(score: Scorer, corpus: Corpus) -> dict[str, float]:
+    scores = score(_pictures(corpus), _texts(corpus))
+    pages, queries = ({row: n for n, row in enumerate(t["id"].to_pylist())} for t in (corpus.images, corpus.captions))
+    grades = np.zeros(scores.shape)
+    for row in corpus.relevance.to_pylist():
+        grades[queries[row["query_id"]], pages[row["item_id"]]] = row["grade"]
+    discount = 1 / np.log2(2 + np.arange(min(10, len(pages))))
+    # by score, and of equal ones the worse page first
+    ranked, ideal = (
+        np.take_along_axis(grades, np.lexsort((grades, -by)), axis=1)[:, : len(discount)] @ discount
+        for by in (scores, grades)
+    )
+    language = np.array(corpus.captions["language"].to_pylist())
+    own = {f"t2i/judged/{code}": language == code for code in dict.fromkeys(language.tolist())}
+    return {f"{name} nDCG@10": float((ranked / ideal)[which].mean()) for name, which in own.items()}
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiny_models.curriculum import vocabulary
+from tests.tiny_models.curriculum import page_vocabulary, vocabulary
 from tests.tiny_models.word_tokenizers import clip_tokenizer, words_of, write_gemma_tokenizer
 
 CHECKPOINTS = Path(__file__).parents[2] / "tasks" / "encoders" / "tiny"
@@ -47,11 +47,10 @@ def test_the_committed_clip_tokenizer_is_what_the_script_makes(words: list[str],
     assert _digest(made) == _digest(committed)
 
 
-def test_the_committed_gemma_tokenizer_is_what_the_script_makes(words: list[str], tmp_path: Path) -> None:
-    write_gemma_tokenizer(words, tmp_path)
-    made, committed = (
-        json.loads((f / "tokenizer.json").read_text())["model"] for f in (tmp_path, CHECKPOINTS / "colpali")
-    )
+@pytest.mark.parametrize("model", ["colpali", "colpali-pages"])
+def test_the_committed_gemma_tokenizer_is_what_the_script_makes(words: list[str], tmp_path: Path, model: str) -> None:
+    write_gemma_tokenizer(words if model == "colpali" else words_of(page_vocabulary()), tmp_path)
+    made, committed = (json.loads((f / "tokenizer.json").read_text())["model"] for f in (tmp_path, CHECKPOINTS / model))
     assert _digest(made) == _digest(committed)
 
 

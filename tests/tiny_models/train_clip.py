@@ -62,7 +62,7 @@ def train(recipe: Recipe) -> tuple[CLIPModel, CLIPTokenizer]:
     for step in range(recipe.steps):
         for group in optimiser.param_groups:
             group["lr"] = recipe.learning_rate(step)
-        captions, images = next(batches)
+        captions, images, _ = next(batches)
         text = tokenizer(captions, return_tensors="pt", padding=True)
         loss = model(pixel_values=pixels(images), **text, return_loss=True).loss
         optimiser.zero_grad(set_to_none=True)

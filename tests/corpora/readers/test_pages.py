@@ -41,7 +41,7 @@ def test_held_out_reports_are_never_trained_on_and_all_their_words_are(monkeypat
     monkeypatch.setattr("tests.tiny_models.curriculum.pages.Report", draw)
     batches = asked_pages(random.Random(0))
     for _ in range(3):
-        texts, images = next(batches)
+        texts, images, _ = next(batches)
         assert len(images) == 3 * len(texts) // 2
     assert drawn
     assert not set(drawn) & held_out
