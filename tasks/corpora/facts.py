@@ -116,7 +116,7 @@ def judged_facts(corpus: Corpus) -> dict[str, int]:
         return {}
     relevant = rows.filter(pc.field("grade") > 0).group_by("query_id").aggregate([([], "count_all")])["count_all"]
     fewest, most = (int(value.as_py()) for value in pc.min_max(relevant).values())
-    return {"judgements": rows.num_rows, "fewest per query": fewest, "most per query": most}
+    return {"judgements": rows.num_rows, "fewest relevant per query": fewest, "most relevant per query": most}
 
 
 def _counts(values: Iterable[Any]) -> dict[Any, int]:

@@ -133,7 +133,7 @@ def test_a_query_without_a_relevant_document_is_left_out_and_listed(corpus: Corp
     reason = "no document is judged relevant to this query"
     assert corpus.skipped.to_pylist() == [{"item_id": "q3", "reason": reason, "modality": "caption"}]
     facts = corpus_facts(corpus)
-    assert facts.judged == {"judgements": 4, "fewest per query": 1, "most per query": 2}
+    assert facts.judged == {"judgements": 4, "fewest relevant per query": 1, "most relevant per query": 2}
     assert (facts.n_negatives, facts.n_skipped, facts.positives) == (0, 1, {"judged t2i": 2})
 
 
