@@ -214,7 +214,7 @@ def test_a_judgement_twice_is_one_negative_is_not_relevant_and_other_queries_are
     others = [("q1", "p1", "2.0"), ("q2", "p1", -1), ("in another language", "p1", 1)]
     corpus = open_corpus(beir(tmp_path / "root", [*QRELS, *others]))
     assert judgements(corpus) == [*QRELS, ("q2", "p1", -1)]
-    assert corpus_facts(corpus).judged["most per query"] == 2
+    assert corpus_facts(corpus).judged["most relevant per query"] == 2
 
 
 def test_duplicate_ids_are_refused(tmp_path: Path) -> None:
