@@ -143,6 +143,7 @@ def page(request: Request) -> Response:
         "corpora": [(name, name) for name in known],
         "encoders": [(name, name in wanted.encoders) for name in known[wanted.corpus]],
         "modalities": [("", "what fits"), ("image", "images"), ("caption", "captions")],
+        "numbers": [(k, k) for k in sorted({5, 10, 20, 50, MOST_HITS, wanted.k})],
         "hidden": [(name, value) for name, value in request.query_params.multi_items() if name in _KEPT and value],
         "commands": [_command(wanted, name) for name in wanted.encoders if wanted.text and not wanted.picture],
     }

@@ -9,12 +9,14 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
 import uvicorn
+from starlette.applications import Starlette
 
 from reports.app.application import create_app
 from store import EmbeddingStore
@@ -31,10 +33,9 @@ A_FEW_ROWS = """() => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def address(served_store: EmbeddingStore) -> Iterator[str]:
-    """A server of the hostile store."""
-    app = create_app(served_store, token=TOKEN, services=NoServices())
+@contextmanager
+def serving(app: Starlette) -> Iterator[str]:
+    """The address of a server of an application."""
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error"))
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -43,6 +44,13 @@ def address(served_store: EmbeddingStore) -> Iterator[str]:
     yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     server.should_exit = True
     thread.join()
+
+
+@pytest.fixture(scope="module")
+def address(served_store: EmbeddingStore) -> Iterator[str]:
+    """A server of the hostile store."""
+    with serving(create_app(served_store, token=TOKEN, services=NoServices())) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
