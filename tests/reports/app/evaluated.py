@@ -37,5 +37,5 @@ def evaluate(store: EmbeddingStore, corpus: Corpus, specs: list[EncoderSpec] | t
         sets = SetsRef(**names, corpus=corpus.name, corpus_fingerprint=corpus.fingerprint)
         score.fn(sets, store_uri=store.uri, protocols=(), device="cpu", resampling=DRAWS, run=run)
     texts = {"name": "test", "config": "{}", "command": "capim run", "versions": "{}", "host": "", "state": "completed"}
-    row = {"run": run, **texts, "started": started, "finished": datetime.now(UTC), "message": None}
+    row = {"run": run, "pid": 1, **texts, "started": started, "finished": datetime.now(UTC), "message": None}
     store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS))
