@@ -289,6 +289,7 @@ def run_row(store: StandIn, run: str = "run-1") -> None:
             "finished": START + timedelta(seconds=83),
             "state": "completed",
             "message": None,
+            "pid": 1,
         }
     )
 
