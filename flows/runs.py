@@ -7,7 +7,6 @@ import json
 import os
 import secrets
 import shlex
-import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,7 +29,7 @@ from store.maintenance.retention import plan_pruning
 from store.maintenance.retention import prune as remove
 from store.schema import RUNS
 from tasks.runtime.references import Missing
-from tasks.runtime.versions import library_versions
+from tasks.runtime.versions import library_versions, this_host
 
 _ENCODING = ("benchmark", "embed", "import", "watch")  # kinds of runs that create a store where there is none
 
@@ -52,7 +51,7 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
         "config": without_credentials(json.dumps(dataclasses.asdict(config))),
         "command": without_credentials(_command()),
         "versions": json.dumps(library_versions()),
-        "host": socket.gethostname(),
+        "host": this_host(),
         "started": started,
         "finished": None,
         "state": "running",
@@ -132,7 +131,7 @@ def _reasons(missing: Sequence[Missing]) -> list[str]:
 
 def _end_the_dead(store: EmbeddingStore) -> None:
     """Write that a run was interrupted if its process, on this host, is no more."""
-    running = store.rows("runs", state="running", host=socket.gethostname()).to_pylist()
+    running = store.rows("runs", state="running", host=this_host()).to_pylist()
     if dead := [row for row in running if not _is_alive(row["pid"], row["started"])]:
         ended = {"state": "interrupted", "finished": datetime.now(UTC), "message": "its process died"}
         store.write_rows("runs", pa.Table.from_pylist([row | ended for row in dead], schema=RUNS), replace="run")

@@ -57,7 +57,7 @@ def check_no_leak(secret: str) -> None:
 
     store = EmbeddingStore.open(f"{WORKSPACE}/store")
     rows = str([store.rows(table).to_pylist() for table in ("runs", "batches", "results", "comparisons", "slices")])
-    hosts = {*store.rows("batches")["host"].to_pylist()}
+    hosts = {host for table in ("runs", "batches") for host in store.rows(table)["host"].to_pylist()}
     assert hosts == {this_host()}
     assert socket.gethostname() not in hosts
     assert secret not in rows
