@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from flows.cli import main
@@ -17,6 +20,7 @@ from flows.config import RunConfig
 from flows.runs import recorded_run
 from store import EmbeddingStore
 from store.safe_text import plain
+from store.schema import RUNS
 
 ROWS = [
     {"encoder": "a", "value": 0.5, "ci_low": None, "when": datetime(2026, 1, 2, tzinfo=UTC)},
@@ -85,3 +89,18 @@ def test_no_secret_of_an_address_is_stored_with_a_run_or_printed(
     printed = "".join(capsys.readouterr())
     assert "127.0.0.1:9" in printed
     assert "RET" not in printed
+
+
+def test_a_run_whose_process_died_is_interrupted_when_the_next_one_of_its_host_begins(tmp_path: Path) -> None:
+    config = RunConfig(workspace=str(tmp_path))
+    dead = subprocess.Popen([sys.executable, "-c", "pass"])
+    dead.wait()
+    with recorded_run(config, "benchmark") as first, recorded_run(config, "benchmark") as second:
+        store = EmbeddingStore.open(config.store_uri)
+        [row] = store.rows("runs", run=first).to_pylist()
+        assert (row["state"], row["pid"]) == ("running", os.getpid()), "this process lives"
+        store.write_rows("runs", pa.Table.from_pylist([row | {"pid": dead.pid}], schema=RUNS), replace="run")
+        with recorded_run(config, "benchmark"):
+            assert store.rows("runs", run=first)["state"].to_pylist() == ["interrupted"]
+            assert store.rows("runs", run=second)["state"].to_pylist() == ["running"]
+    assert set(store.rows("runs")["state"].to_pylist()) == {"completed"}, "it was not dead after all"
