@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 from store import EmbeddingStore
 from store.errors import RequestError
+from store.types import digest16
 from tasks.diagnosis.slices import Slice
 from tasks.encoders.device import choose_device
 from tasks.runtime.combining import TEXT_TO_IMAGE, result_slices, text_to_image
@@ -73,26 +75,26 @@ def score_distractors(
         return 0  # pairs and quadruples have no gallery
     retrieval = text_to_image(store_uri, sets, run)
 
+    digests: list[str] = []
+
     def side(corpus: str) -> Side:
         key = store.key(encoder=spec.fingerprint, corpus=corpus, modality="image")
-        sealed = store.sealed(key)
-        if sealed is None:
+        if (sealed := store.sealed(key)) is None:
             raise RequestError(missing_sets(store, key, ["image"]))
+        digests.append(sealed.digest)
         others = replace(sets, corpus=key.corpus, corpus_fingerprint=key.corpus_fingerprint)
         return Side(vectors_of(store, others, "image"), sealed.n_rows)
 
-    galleries = by_gallery_size(
-        side(sets.corpus_fingerprint),
-        [side(corpus) for corpus in corpora],
-        vectors_of(store, sets, "caption"),
-        retrieval.task,
-        seed=resampling.seed,
-        device=choose_device(device),
-        memory_bytes=memory_bytes,
-    )
+    own, *more = [side(each) for each in (sets.corpus_fingerprint, *corpora)]
+    evaluations = open_sets(store, sets, [retrieval.protocol.id]).evaluations
+    curve = digest16([*evaluations.values(), *digests, asdict(resampling)])
+    subject = {"encoder_fingerprint": spec.fingerprint, "corpus_fingerprint": corpus.fingerprint}
+    if any(curve in str(detail) for detail in store.rows("slices", analysis="distractors", **subject)["detail"]):
+        return 0  # nothing has changed since it was drawn
+    how: dict[str, Any] = {"seed": resampling.seed, "device": choose_device(device), "memory_bytes": memory_bytes}
     slices: list[Slice] = []
-    for _, outcomes in galleries:
+    for _, outcomes in by_gallery_size(own, more, vectors_of(store, sets, "caption"), retrieval.task, **how):
         results, n = retrieval.results(outcomes, spec, resampling, keep=False), int(outcomes.n_gallery.max())
-        shown = result_slices(results, "distractors", f"{n:,} images", {"images": n})
+        shown = result_slices(results, "distractors", f"{n:,} images", {"images": n, "curve": curve})
         slices += [replace(each, feature="") for each in shown]
     return retrieval.write_slices(spec, slices)

@@ -157,7 +157,7 @@ def combined_spec(
 
 
 def result_slices(
-    results: pa.Table, analysis: str, setting: str, detail: Mapping[str, float] | None = None
+    results: pa.Table, analysis: str, setting: str, detail: Mapping[str, float | str] | None = None
 ) -> list[Slice]:
     """The shown metrics of a combined encoder as slices; ``setting`` is their level."""
     return [

@@ -109,15 +109,14 @@ def dense_part(
             ranking.know(pair_scores(images, captions, ranking.pairs(part), device=device, memory_bytes=room // 2))
         to_images, to_captions = ranking.to_images, ranking.to_captions
         n_rows = n_captions * bool(to_images) + len(part) * bool(to_captions)
-        held = None
+        held = keep = None
         for start in range(part.start, part.stop, at_once[0]):
             window = range(start, min(part.stop, start + at_once[0]))
             of_images = loaded(images, window, "image", device)
             turned = to_captions is not None and to_captions.has_queries(window.start, window.stop)
             for first in range(0, n_captions, at_once[1]):
-                if held is None or at_once[1] < n_captions:
+                if held is None:
                     held = loaded(captions, range(first, min(n_captions, first + at_once[1])), "caption", device)
-                keep = None
                 if to_images is not None:
                     if turned:
                         keep = torch.empty((of_images.n, held.n), device=device)
@@ -132,6 +131,9 @@ def dense_part(
                     )
                     for n in _ranked(blocks, to_captions, device):
                         advance(n * held.n / n_captions / n_rows)
+                keep = None
+                held = held if at_once[1] == n_captions else None
+            del of_images  # before the next window is read: memory is that of one
     return ranking
 
 

@@ -76,6 +76,9 @@ def test_parts_and_little_memory_store_the_same_outcomes_and_leave_nothing_else(
         assert most["level_name"] == "24 images"
         assert most["value"] <= own["value"]
         assert most["ci_low"] <= most["value"] <= most["ci_high"]
+    drawn = store.rows("slices", analysis="distractors").sort_by("slice")
+    assert [again.n_scored for again in evaluate.fn(config)] == [0] * len(sets)
+    assert store.rows("slices", analysis="distractors").sort_by("slice").equals(drawn)  # not drawn again
 
 
 def test_a_size_of_memory_has_a_unit() -> None:
