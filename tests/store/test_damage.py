@@ -185,7 +185,15 @@ def test_after_a_repair_the_rows_of_a_lost_file_are_made_again(
 
 
 def write_runs(store, *runs):
-    rows = {"started": datetime.now(UTC), "name": "n", "config": "{}", "command": "c", "versions": "{}", "host": "h"}
+    rows: dict[str, object] = {
+        "started": datetime.now(UTC),
+        "name": "n",
+        "config": "{}",
+        "command": "c",
+        "versions": "{}",
+        "host": "h",
+    }
+    rows["pid"] = 1
     for run in runs:
         row = {"run": run, "state": f"completed {run}", **rows}
         store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS))
