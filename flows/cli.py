@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from flows import set_environment
 from flows.commands import add_commands
-from flows.commands.parser import WRONG_REQUEST, Parser
+from flows.terminal.parser import WRONG_REQUEST, Parser
 from store.errors import RequestError, WorkError, without_credentials
 from store.safe_text import plain, shortened
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import pandas as pd
 import pyarrow as pa
 
-from flows.commands.output import RESULT_COLUMNS, cell, print_answer
-from flows.commands.parser import PLURALS
 from flows.commands.searching import FOUND_COLUMNS, find
 from flows.commands.workspace import corpus_in, found_results, in_order, unknown_texts, wanted_rows
 from flows.config import RunConfig
 from flows.execution import start
 from flows.publish import publish
 from flows.steps import listed, run_benchmark, run_compare, run_embed, run_evaluate, run_metric
+from flows.terminal.output import RESULT_COLUMNS, cell, print_answer
+from flows.terminal.parser import PLURALS
 from reports.rows.pairs import AGAINST_BEST, PAIR_COLUMNS, pair_rows, smaller_is_better
 from reports.rows.snapshot import answer_lines
 from store import EmbeddingStore, Vectors

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from flows.commands.declare import STEP_FIELDS
-from flows.commands.output import print_embedded
-from flows.commands.parser import names
-from flows.commands.progress import bars
 from flows.config import DEMO, FIELDS, RunConfig, missing_names, read_suite, run_config
+from flows.terminal.output import print_embedded
+from flows.terminal.parser import names
+from flows.terminal.progress import bars
 from store.errors import RequestError, unknown
 from store.safe_text import plain
 from tasks.runtime.references import encoder_name

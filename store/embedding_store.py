@@ -258,8 +258,7 @@ class EmbeddingStore:
             table: One of ``store.schema``: outcomes, results, comparisons, slices, batches, metrics, runs, watched …
             rows: The columns of the table (``store.schema``) in any order; nullable ones may be left out.
             replace: A column: stored rows with a value of these rows in it are deleted in the same commit. Without it,
-                rows whose primary key is stored already are left as they are. Rows that are stored with equal values
-                stay those of the run that wrote them (``store.tables.renewal``).
+                rows whose primary key is stored already are left as they are. Rows stored with equal values are kept.
 
         Returns:
             Rows written.

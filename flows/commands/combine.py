@@ -8,10 +8,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from flows.commands.declare import STATISTICS, config_options, declare, given_options
-from flows.commands.output import show_rows
-from flows.commands.parser import names
-from flows.commands.progress import bars
 from flows.config import run_config
+from flows.terminal.output import show_rows
+from flows.terminal.parser import names
+from flows.terminal.progress import bars
 from store.errors import RequestError, unknown
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from store.errors import RequestError, WorkError
 
 if TYPE_CHECKING:
     from flows.commands import Commands
-    from flows.commands.parser import Kind
+    from flows.terminal.parser import Kind
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -7,9 +7,9 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, get_args
 
-from flows.commands.output import FORMATS
-from flows.commands.parser import names
 from flows.config import FIELDS
+from flows.terminal.output import FORMATS
+from flows.terminal.parser import names
 from store.errors import RequestError
 from store.types import Precision, Storage
 from tasks.statistics.resampling import ADJUSTMENTS, METHODS

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.commands.declare import config_options, declare, refuse_unused
-from flows.commands.output import link, show_rows
-from flows.commands.parser import names
 from flows.commands.workspace import corpus_in, open_store, unknown_texts
+from flows.terminal.output import link, show_rows
+from flows.terminal.parser import names
 from store.errors import RequestError
 from store.safe_text import plain
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.commands.declare import Command, declare, refuse_unused
-from flows.commands.parser import names
 from flows.commands.workspace import corpus_in, open_store, wanted_rows
+from flows.terminal.parser import names
 from store.errors import RequestError
 from store.safe_text import plain
 

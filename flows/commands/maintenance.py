@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from flows.commands.declare import declare, declare_group
-from flows.commands.output import show_rows
 from flows.commands.workspace import corpus_in, open_store
+from flows.terminal.output import show_rows
 from store.errors import RequestError, without_credentials
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.commands.declare import config_options, declare, declare_group
-from flows.commands.output import show_rows
-from flows.commands.parser import spelt
 from flows.commands.workspace import open_store
+from flows.terminal.output import show_rows
+from flows.terminal.parser import spelt
 from store.errors import RequestError
 from store.safe_text import plain
 

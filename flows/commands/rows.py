@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from flows.commands.declare import declare
-from flows.commands.output import RESULT_COLUMNS, Row, folded, show_rows
-from flows.commands.parser import names
 from flows.commands.workspace import found_results, open_store
+from flows.terminal.output import RESULT_COLUMNS, Row, folded, show_rows
+from flows.terminal.parser import names
 from store.safe_text import plain
 
 if TYPE_CHECKING:

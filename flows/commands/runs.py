@@ -7,11 +7,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from flows.commands.declare import STEP_FIELDS, config_options, declare, given_options, refuse_unused
-from flows.commands.output import RESULT_COLUMNS, link, print_report, show_rows
-from flows.commands.progress import bars
 from flows.commands.rows import print_ranking
 from flows.config import RunConfig
 from flows.steps import demo_configs, run_benchmark, run_compare, run_embed, run_evaluate, run_metric, step_config
+from flows.terminal.output import RESULT_COLUMNS, link, print_report, show_rows
+from flows.terminal.progress import bars
 from store.errors import RequestError, WorkError
 from store.safe_text import plain
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.commands.declare import declare
-from flows.commands.output import link
 from flows.commands.workspace import open_store
+from flows.terminal.output import link
 from store.errors import RequestError
 
 if TYPE_CHECKING:

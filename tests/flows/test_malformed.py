@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.cli import main
-from flows.commands.output import print_rows
+from flows.terminal.output import print_rows
 from reports.exports.plain import csv_bytes
 from reports.render import escape_markdown
 from store import EmbeddingStore, EncoderSpec

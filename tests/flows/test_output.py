@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from flows.cli import main
-from flows.commands.output import link, print_rows
 from flows.config import RunConfig
 from flows.runs import recorded_run
+from flows.terminal.output import link, print_rows
 from store import EmbeddingStore
 from store.safe_text import plain
 from store.schema import RUNS

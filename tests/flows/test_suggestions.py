@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli import main
-from flows.commands.parser import PLURALS, names
+from flows.terminal.parser import PLURALS, names
 from tests.flows.leaf_parsers import leaf_parsers
 
 SHAPES = "shapes-sample12"

@@ -18,8 +18,8 @@ import pytest
 from rich.cells import cell_len
 
 from flows.cli import main
-from flows.commands.output import RESULT_COLUMNS
-from flows.commands.tables import Column, lay_out
+from flows.terminal.output import RESULT_COLUMNS
+from flows.terminal.tables import Column, lay_out
 from tests.flows.terminal import on_terminal
 
 WITH_ROWS = [

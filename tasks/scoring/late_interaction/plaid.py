@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,11 +31,11 @@ def plaid(items: Ragged, *, seed: int, k: int = TOP) -> Iterator[Index]:
         RequestError: The package is not installed, or not with what it needs.
     """
     try:
-        from fast_plaid.search import FastPlaid
+        search = importlib.import_module("fast_plaid.search")
     except ImportError as error:
         raise RequestError(f"fast-plaid cannot be imported ({error}); run `pip install fast-plaid`") from error
     with tempfile.TemporaryDirectory(prefix="capim-plaid-") as folder:
-        index = FastPlaid(index=folder, device="cpu")
+        index = search.FastPlaid(index=folder, device="cpu")
         index.create(documents_embeddings=_tensors(items), seed=seed)
 
         def scores(queries: Ragged) -> NDArray[np.float32]:

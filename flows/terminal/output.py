@@ -182,7 +182,7 @@ def print_rows(
 def _print_table(
     rows: Sequence[Row], names: Sequence[str], width: int | None, keep: Sequence[str], out: TextIO
 ) -> None:
-    from flows.commands.tables import Column, lay_out
+    from flows.terminal.tables import Column, lay_out
 
     columns = [
         Column(

@@ -1,0 +1,1 @@
+"""The terminal: words of a command line parsed, rows and progress printed."""
