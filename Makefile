@@ -13,7 +13,7 @@ demo: $(VENV)/.demo
 	$(BIN)/capim demo
 
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/.ready
 	$(BIN)/ruff check

@@ -156,7 +156,7 @@ class Connection:
     def digests(self) -> Digests:
         """The digests of the files of all tables."""
         with storage_faults(f"opening {self.uri}"):
-            return Digests(self.uri)
+            return Digests(self.uri, self.options.get("aws_endpoint", ""))
 
     def find(self, name: str, version: int | str | None = None) -> lance.LanceDataset | None:
         """The table at a version or tag, or its latest version; None if there is no such table.

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlencode, urlsplit
 
 import pyarrow as pa
 import pyarrow.fs
@@ -67,9 +68,14 @@ class _Record:
 class Digests:
     """The records of all tables of a database, in a folder or in object storage."""
 
-    def __init__(self, uri: str) -> None:
-        local = "://" not in uri
-        self._system, self._root = (pa.fs.LocalFileSystem(), uri) if local else pa.fs.FileSystem.from_uri(uri)
+    def __init__(self, uri: str, endpoint: str = "") -> None:
+        """The records below a URI; ``endpoint`` is the address of a server that speaks S3, if it is not Amazon's."""
+        self._system: pa.fs.FileSystem = pa.fs.LocalFileSystem()
+        self._root = uri
+        if "://" in uri:
+            server = urlsplit(endpoint)  # without a user, whose name would be taken for the host
+            where = {"scheme": server.scheme, "endpoint_override": server.netloc.rpartition("@")[2]}
+            self._system, self._root = pa.fs.FileSystem.from_uri(f"{uri}?{urlencode(where)}" if endpoint else uri)
         self._known: dict[str, _Record] = {}
 
     def version(self, name: str) -> int | None:
@@ -79,8 +85,8 @@ class Digests:
     def compare(self, name: str) -> None:
         """Raises :class:`WorkError` if a file of the table was changed or is missing.
 
-        Of embedding sets, whose rows have checksums of their own, data files are compared by their size; `capim store
-        verify` reads them too.
+        Data files of embedding sets, whose rows have checksums of their own, and all in object storage, from where they
+        would be downloaded, are compared by their size; `capim store verify` reads them too.
         """
         self.refuse(name, self.faults(name, quick=True))
 
@@ -155,7 +161,8 @@ class Digests:
         self, name: str, record: _Record, sizes: dict[str, int], *, quick: bool
     ) -> Iterator[tuple[str, str]]:
         trusted = self._known[name].files if quick and name in self._known else {}
-        large = ("data/", "_indices/") if quick and name.startswith(SET_PREFIXES) else "\0"
+        by_size = quick and (name.startswith(SET_PREFIXES) or not isinstance(self._system, pa.fs.LocalFileSystem))
+        large = ("data/", "_indices/") if by_size else "\0"
         for path, written in record.files.items():
             if path not in sizes:
                 if not (quick and path.startswith("_refs/")):  # a tag is made again when the set is sealed again
