@@ -287,7 +287,7 @@ def test_one_machine_serves_everything_without_a_pool(installation: Any) -> None
 
     def served() -> bool:
         found = installation.post("/deployments/filter", {})
-        return len([each for each in found if each["name"].startswith("served-") and not each["paused"]]) == 6
+        return len([each for each in found if each["name"].startswith("served-") and not each["paused"]]) == 7
 
     try:
         installation.until("everything is served", served)
