@@ -39,13 +39,14 @@ MAIN = ("R@1", "winoground_group", "pair_accuracy")
 
 
 class Task(NamedTuple):
-    """One subset of a task: its name, the revision of its data, its main score, and what MTEB calls our metrics."""
+    """One subset of a task: its name, revision, main score, what MTEB calls our metrics, and split."""
 
     name: str
     revision: str
     main: str
     scores: Mapping[str, str]
     subset: str
+    split: str = "test"
 
 
 def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
@@ -53,7 +54,7 @@ def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for encoder, spec in sorted(data.specs.items()):
         folder = f"results/{spec.checkpoint.replace('/', '__').replace(' ', '_')}/{spec.revision}"
-        tasks: dict[tuple[str, str], list[dict[str, object]]] = {}
+        tasks: dict[tuple[str, str, str], list[dict[str, object]]] = {}
         for corpus in data.corpus_names():
             for protocol in data.protocols(corpus):
                 rows = [
@@ -64,12 +65,12 @@ def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
                 if rows and "*" not in protocol:  # MTEB itself averages over languages
                     task, entry = _entry(data, corpus, protocol, rows, spec)
                     tasks.setdefault(task, []).append(entry)
-        for (label, revision), entries in tasks.items():
+        for (label, revision, split), entries in tasks.items():
             document = {
                 "dataset_revision": revision,
                 "task_name": label,
                 "mteb_version": FORMAT,
-                "scores": {"test": entries},
+                "scores": {split: entries},
                 "evaluation_time": None,
                 "kg_co2_emissions": None,
             }
@@ -112,10 +113,10 @@ def _judged_task(corpus: Corpus, protocol: str) -> Task | None:
     task = JUDGED_TASKS[corpus.name]
     language = judged_language(corpus, protocol)
     by_language = {LANGUAGES[name]: name for name in task.subsets if name in LANGUAGES}
-    subset = "default" if "" in task.subsets else by_language.get(language)
+    subset = (next(iter(task.subsets)) or "default") if len(task.subsets) == 1 else by_language.get(language)
     if subset is None or not protocol.startswith("t2i/judged") or corpus.name.endswith(".v2"):
         return None
-    return Task(corpus.name, task.revision, NAMES[task.main_metric], NAMES, subset)
+    return Task(task.task, task.revision, NAMES[task.main_metric], NAMES, subset, task.split)
 
 
 def judged_language(corpus: Corpus, protocol: str) -> str:
@@ -143,8 +144,8 @@ def _numbers(corpus: Corpus, language: str | None) -> list[int]:
 
 def _entry(
     data: ReportData, corpus: str, protocol: str, rows: list[Row], spec: EncoderSpec
-) -> tuple[tuple[str, str], dict[str, object]]:
-    """The name of a task with the revision of its data, and the scores of one of its subsets."""
+) -> tuple[tuple[str, str, str], dict[str, object]]:
+    """The name of a task with the revision and split of its data, and the scores of one of its subsets."""
     by_metric: dict[str, Row] = {r["metric"]: r for r in rows}
     parts = cross_lingual(protocol)
     contents = data.corpora[corpus]
@@ -171,4 +172,4 @@ def _entry(
         "protocol": protocol,
         **{score: row["value"] for score, row in named.items()},
     }
-    return (theirs.name, theirs.revision), entry
+    return (theirs.name, theirs.revision, theirs.split), entry

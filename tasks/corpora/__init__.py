@@ -46,9 +46,9 @@ def _entry(name: str, task: JudgedTask) -> CorpusEntry:
     """The entry of a published corpus of queries, pages and judgements."""
     known = next((counts for counts in task.subsets.values() if counts is not None), None)
     size = "no published counts"
-    if known is not None:
+    if known is not None and task.n_documents is not None:
         n_subsets = f", each of {len(task.subsets)} languages" if len(task.subsets) > 1 else ""
-        size = f"{known.samples - known.queries:,} pages, {known.queries:,} queries{n_subsets}"
+        size = f"{task.n_documents:,} pages, {known.queries:,} queries{n_subsets}"
     return CorpusEntry(
         title=f"Document pages, queries and judgements: {name} of mteb",
         size=size,

@@ -1,7 +1,8 @@
 """The published corpora of queries, document pages and judgements: the rows of ``judged_tasks.csv``.
 
 Its rows are mteb's tasks and their subsets, with the counts of mteb's descriptive statistics. A row without counts is
-one whose counts nobody has published; its corpus is read unchecked.
+one whose counts nobody has published; its corpus is read unchecked. The subsets of ViDoRe share their documents and are
+one corpus; those of JinaVDR and MIRACL-Vision have their own, and each is a corpus: ``MIRACLVisionRetrieval-ar``.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-# Subsets and languages as ViDoRe writes them -> BCP-47.
+# Subsets and languages as ViDoRe and JinaVDR write them, where that is no BCP-47 -> BCP-47.
 LANGUAGES = {
-    "english": "en", "french": "fr", "german": "de", "italian": "it", "portuguese": "pt", "spanish": "es",
+    "english": "en", "french": "fr", "german": "de", "italian": "it", "portuguese": "pt", "spanish": "es", "jp": "ja",
 }  # fmt: skip
 
 
@@ -45,17 +46,25 @@ class JudgedTask:
     """One published corpus.
 
     Attributes:
+        task: Name in mteb.
         dataset: Hub id.
         revision: Commit that mteb pins; empty where none is known.
         split: Of every table.
         main_metric: Headline.
+        layout: Name of a table, as in ``LAYOUTS`` of ``tasks.corpora.readers.judged_files``.
+        n_documents: Pages of a subset; None where nobody has published it.
+        language: Of the queries, where neither their subset nor their table says it.
         subsets: Name (empty without subsets) -> what it holds; None where nobody has published it.
     """
 
+    task: str
     dataset: str
     revision: str
     split: str
     main_metric: str
+    layout: str
+    n_documents: int | None
+    language: str
     subsets: Mapping[str, SubsetCounts | None]
 
 
@@ -64,12 +73,16 @@ def _tasks() -> dict[str, JudgedTask]:
     with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as lines:
         for row in csv.DictReader(lines):
             counts = SubsetCounts(*(int(row[column]) for column in _COUNTED)) if row["num_samples"] else None
-            known = tasks.get(row["task"])
-            tasks[row["task"]] = JudgedTask(
+            known = tasks.get(row["corpus"])
+            tasks[row["corpus"]] = JudgedTask(
+                task=row["task"],
                 dataset=row["dataset"],
                 revision=row["revision"],
                 split=row["split"],
                 main_metric=row["main_score"].replace("ndcg_at_", "nDCG@"),
+                layout=row["layout"],
+                n_documents=int(row["num_documents"]) if row["num_documents"] else None,
+                language=row["language"],
                 subsets={**(known.subsets if known else {}), row["subset"]: counts},
             )
     return tasks

@@ -168,3 +168,10 @@ def test_a_published_corpus_of_document_pages_is_its_own_task_with_a_subset_for_
         "VidoreTatdqaRetrieval", "default", "dc7924ec102addd7f85c1ccfdd8625848179f615",
     )  # fmt: skip
     assert (task.scores["recall@10"], task.scores["success@1"]) == ("recall_at_10", "hit_rate_at_1")
+    own = {
+        "JinaVDRTQARetrieval": ("JinaVDRTQARetrieval", "default", "test"),
+        "JinaVDRAirbnbSyntheticRetrieval-jp": ("JinaVDRAirbnbSyntheticRetrieval", "jp", "test"),
+        "MIRACLVisionRetrieval-ar": ("MIRACLVisionRetrieval", "ar", "default"),
+    }  # the languages that share no documents are corpora, and subsets of one task
+    found = {each: their_task(replace(one, name=each), "t2i/judged", spec("ours"), metrics) for each in own}
+    assert {each: (task.name, task.subset, task.split) for each, task in found.items() if task} == own

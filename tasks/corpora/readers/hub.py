@@ -120,6 +120,7 @@ def load_split(
     Args:
         dataset: Hub id, folder, or a Parquet file with images in it.
         split: Unless given, ``test`` of a data set on the hub; of a folder the only split, else ``test``.
+        config: Configuration on the hub, or a folder there: it holds a slash, which no configuration does.
         revision: Branch, tag or commit.
         need: Columns that must exist.
         files: Parquet files of the folder to read, where it is known which.
@@ -186,6 +187,8 @@ def _published_split(dataset: str, split: str | None, config: str | None, revisi
     with _hub_faults(dataset, f"{dataset} (split {split or 'test'})"):
         if split is None and Path(dataset).is_dir():
             split = choose_split(dataset, datasets.get_dataset_split_names(dataset, config))
+        elif config is not None and "/" in config:
+            return datasets.load_dataset(dataset, data_dir=config, split=split or "test", revision=revision)
         elif config is not None:  # one table of several: of its only split, whatever its name
             splits = datasets.get_dataset_split_names(dataset, config, revision=revision)
             split = splits[0] if len(splits) == 1 else split

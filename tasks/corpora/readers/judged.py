@@ -88,12 +88,16 @@ def read_and_count(
     missing: Missing,
     name: str | None,
     licence: str,
+    configs: Sequence[str] = (),
 ) -> tuple[Corpus, dict[str, SubsetCounts]]:
-    """The corpus of :func:`read_judged`, and what each of its subsets holds before anything is left out."""
+    """The corpus of :func:`read_judged`, and what each of its subsets holds before anything is left out.
+
+    ``configs`` are the configurations of a data set on the hub where they are known.
+    """
     local = Path(dataset).expanduser()
     place = str(local.absolute()) if local.is_dir() else dataset
     require_known(place, "columns", columns or {}, known_roles())
-    files = JudgedFiles(place, split, columns or {}, revision)
+    files = JudgedFiles(place, split, columns or {}, revision, tuple(configs))
     known = files.subsets()
     require_known(place, "subsets", subsets or (), known)
     chosen = [subset for subset in known if not subsets or subset in subsets]

@@ -46,14 +46,17 @@ def documents_of(
     rows = [_page(row, number, faults) for number, row in enumerate(table.rows, start=1)]
     ids = [row.id for row in rows]
     for subset in subsets[1:]:
-        other = files.require("documents", subset)
-        if [str(row["id"]) for row in other.rows] != ids:
+        if not files.shared(subset) or [str(row["id"]) for row in files.require("documents", subset).rows] != ids:
             raise RequestError(
                 f"{files.place}: subsets {subsets[0]} and {subset} have different documents; read one at a time with "
                 f'subsets = ["{subset}"]'
             )
     if ids_only:
         return Documents(rows, None, [])
+    if subsets[0] and (pictures := files.table("images", subsets[0])) is not None and pictures.source is not None:
+        key_of = {str(row["id"]): str(row["image"]) for row in pictures.rows}
+        rows = [row._replace(key=key_of.get(row.key, "")) for row in rows]
+        table = table._replace(source=pictures.source, absent=pictures.absent | {""})
     if table.source is not None:
         empty = [SkippedRow(row.id, "the data set holds no image") for row in rows if row.key in table.absent]
         if empty and missing == "error":

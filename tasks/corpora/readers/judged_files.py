@@ -18,15 +18,21 @@ from tasks.corpora.readers.columns import USUAL_NAMES, usual_column
 from tasks.corpora.readers.hub import HubImages, configs_of, load_split
 from tasks.corpora.readers.table import SUFFIXES, table_rows
 
-TableName: TypeAlias = Literal["documents", "queries", "judgements"]
+TableName: TypeAlias = Literal["documents", "images", "queries", "judgements"]
 
-# Table -> the names of its file, folder or configuration; with subsets as in ViDoRe 3 after the subset: french-corpus.
-# mteb, too, takes the judgements of the configuration "default" where there are several.
+# Table -> the names of its file, folder or configuration. mteb, too, takes the judgements of the configuration
+# "default" where there are several.
 NAMES: dict[TableName, tuple[str, ...]] = {
     "documents": ("corpus", "documents", "pages"),
+    "images": ("images",),  # only of subsets: without one, images/ is a folder of pictures
     "queries": ("queries", "query", "topics"),
     "judgements": ("default", "qrels", "judgements"),
 }
+# The name of a table with subsets: of ViDoRe 3 (french-corpus), MIRACL-Vision (corpus-fr) and JinaVDR (fr/corpus). The
+# subsets of the first share their documents.
+LAYOUTS = ("{subset}-{table}", "{table}-{subset}", "{subset}/{table}")
+_SHARED, _, _FOLDERS = LAYOUTS
+_SUBSET = re.compile(r"(.+)[-/]queries|queries-([^.]+)")
 _ID = ("id", "_id")
 # Table -> role of a column -> its usual names, the first that is there being used.
 _COLUMNS: dict[TableName, dict[str, tuple[str, ...]]] = {
@@ -37,6 +43,7 @@ _COLUMNS: dict[TableName, dict[str, tuple[str, ...]]] = {
         "document": ("document", "doc-id", "source"),
         "page": ("page", "page-number", "page-number-in-doc"),
     },
+    "images": {"id": ("file-name", "image-id", *_ID), "image": ("image",)},
     "queries": {
         "id": (*_ID, "query-id", "qid"),
         "query": ("query", "text", "question"),
@@ -50,7 +57,12 @@ _COLUMNS: dict[TableName, dict[str, tuple[str, ...]]] = {
         "grade": ("score", "grade", "relevance", "rel"),
     },
 }
-_REQUIRED = {"documents": ("id",), "queries": ("id",), "judgements": ("query", "document", "grade")}
+_REQUIRED = {
+    "documents": ("id",),
+    "images": ("id", "image"),
+    "queries": ("id",),
+    "judgements": ("query", "document", "grade"),
+}
 _TREC = re.compile(r"\S+\s+\S+\s+\S+\s+-?\d+\s*")  # query, iteration, document, grade
 _GRADES = ("query", "iteration", "document", "grade")
 
@@ -73,12 +85,14 @@ class JudgedFiles(NamedTuple):
         split: Split, where there are several.
         columns: ``table.role`` -> column, as the description names them.
         revision: Branch, tag or commit on the hub.
+        configs: Configurations on the hub, where they are known; the hub names them otherwise.
     """
 
     place: str
     split: str
     columns: Mapping[str, str]
     revision: str | None = None
+    configs: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path | None:
@@ -86,12 +100,9 @@ class JudgedFiles(NamedTuple):
         return Path(self.place) if Path(self.place).is_dir() else None
 
     def subsets(self) -> list[str]:
-        """Names before ``-queries``, in order; a corpus without subsets has the one called ``""``."""
-        if self.folder is None:
-            names = configs_of(self.place, self.revision)
-        else:
-            names = sorted(path.name for path in self.folder.iterdir())
-        found = [name.removesuffix("-queries") for name in names if name.endswith("-queries")]
+        """What ``LAYOUTS`` has beside ``queries``, in order; a corpus without subsets has the one called ``""``."""
+        names = self._names()
+        found = [match[1] or match[2] for name in names if (match := _SUBSET.fullmatch(name))]
         return [""] if not found or any(name.partition(".")[0] in NAMES["queries"] for name in names) else found
 
     def table(self, name: TableName, subset: str) -> JudgedTable | None:
@@ -100,9 +111,9 @@ class JudgedFiles(NamedTuple):
         Raises:
             RequestError: A table cannot be read, or lacks a column.
         """
-        names = [f"{subset}-{each}" if subset else each for each in NAMES[name]]
+        names = _names_of(name, subset)
         if self.folder is None:
-            known = configs_of(self.place, self.revision)
+            known = self._names()
             config = next((each for each in names if each in known), None)
             return None if config is None else self._loaded(name, [], config)
         for each in names:
@@ -113,9 +124,21 @@ class JudgedFiles(NamedTuple):
     def require(self, name: TableName, subset: str) -> JudgedTable:
         """The table; raises ``RequestError`` with the names that were looked for if there is none."""
         if (found := self.table(name, subset)) is None:
-            names = [f"{subset}-{each}" if subset else each for each in NAMES[name]]
-            raise RequestError(f"{self.place}: no {name}; looked for {', '.join(names)} (docs/judged.md)")
+            names = ", ".join(_names_of(name, subset))
+            raise RequestError(f"{self.place}: no {name}; looked for {names} (docs/judged.md)")
         return found
+
+    def shared(self, subset: str) -> bool:
+        """Whether the documents of a subset may be those of others, as ``LAYOUTS`` has it."""
+        return _SHARED.format(subset=subset, table="queries") in self._names()
+
+    def _names(self) -> list[str]:
+        """Configurations on the hub; of a folder its files, folders, and folders of folders with queries."""
+        if self.folder is None:
+            return list(self.configs) or configs_of(self.place, self.revision)
+        names = sorted(path.name for path in self.folder.iterdir())
+        inner = (f"{name}/queries" for name in names if "." not in name)
+        return names + [name for name in inner if (self.folder / name).is_dir()]
 
     def _loaded(self, name: TableName, files: Sequence[Path], config: str) -> JudgedTable:
         split = None if files else self.split
@@ -160,6 +183,12 @@ class JudgedFiles(NamedTuple):
         return JudgedTable(where, by_role, frozenset(column_of))
 
 
+def folders_on_hub(layout: str, subsets: Sequence[str]) -> list[str]:
+    """The folders with the tables of subsets, which are read like configurations; empty for other layouts."""
+    tables = ("corpus", "queries", "qrels") if layout == _FOLDERS else ()
+    return [layout.format(subset=subset, table=table) for subset in subsets for table in tables]
+
+
 def known_roles() -> list[str]:
     """What ``columns`` can name: ``documents.id``, ``queries.types``, ``judgements.grade`` and the others."""
     return [f"{table}.{role}" for table, roles in _COLUMNS.items() for role in roles]
@@ -167,12 +196,16 @@ def known_roles() -> list[str]:
 
 def is_judged_folder(folder: Path) -> bool:
     """Whether a folder holds queries and judgements under their usual names."""
-    files = JudgedFiles(str(folder), "test", {})
-    subset = files.subsets()[0]
-    return all(
-        any(_files(folder, f"{subset}-{each}" if subset else each, "test", strict=False) for each in NAMES[name])
-        for name in ("queries", "judgements")
-    )
+    subset = JudgedFiles(str(folder), "test", {}).subsets()[0]
+    tables: tuple[TableName, ...] = ("queries", "judgements")
+    return all(any(_files(folder, each, "test", strict=False) for each in _names_of(name, subset)) for name in tables)
+
+
+def _names_of(name: TableName, subset: str) -> list[str]:
+    """What the table of a subset may be called."""
+    if not subset:
+        return [*NAMES[name]]
+    return [layout.format(subset=subset, table=each) for layout in LAYOUTS for each in NAMES[name]]
 
 
 def _files(folder: Path, name: str, split: str, *, strict: bool = True) -> list[Path]:

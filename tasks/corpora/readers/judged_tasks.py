@@ -1,4 +1,4 @@
-"""The published corpora of document pages, each under its task's name: ViDoRe 1, 2 and 3, NanoViDoRe 3."""
+"""The published corpora of document pages, each under its task's name: ViDoRe, JinaVDR, MIRACL-Vision."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tasks.corpora.files import require_folder
 from tasks.corpora.images.image_files import Missing
 from tasks.corpora.judged_tasks import JUDGED_TASKS
 from tasks.corpora.readers.judged import read_and_count
+from tasks.corpora.readers.judged_files import folders_on_hub
 
 # What the fields of SubsetCounts count, in words.
 _WORDS = (
@@ -24,7 +25,7 @@ _WORDS = (
 
 def __getattr__(name: str) -> Callable[..., Corpus]:
     """The reader of a task, as ``tasks.corpora.description`` looks it up: ``read_Vidore3FinanceEnRetrieval``."""
-    task = name.removeprefix("read_")
+    task = name.removeprefix("read_").replace("_", "-")
     if task not in JUDGED_TASKS:
         raise AttributeError(f"module {__name__!r} has no {name!r}")
 
@@ -60,7 +61,7 @@ def read_task(
     Args:
         task: A key of ``JUDGED_TASKS``.
         root: The data set as a folder; from the hub unless given.
-        subsets: ViDoRe's languages to read; all by default.
+        subsets: Languages of ViDoRe 2 or 3 to read; all by default.
         revision: Branch, tag or commit on the hub; the pinned one unless given.
 
     Raises:
@@ -72,14 +73,15 @@ def read_task(
         images=images,
         revision=revision or known.revision or None,
         split=known.split,
-        subsets=subsets,
+        subsets=subsets or [subset for subset in known.subsets if subset],
         columns=None,
-        language="en",
+        language=known.language,
         main_metric=known.main_metric,
         ids_only=ids_only,
         missing=missing,
         name=task,
         licence="the data set's",
+        configs=folders_on_hub(known.layout, list(known.subsets)),
     )
     faults = [
         f"{task}{subset and f' ({subset})'}: expected {expected:,} {what}, got {count:,}"

@@ -55,7 +55,9 @@ def beir(root: Path, qrels: Sequence[Sequence[object]] = QRELS) -> dict[str, Any
     return {"reader": "judged", "dataset": str(root)}
 
 
-def mteb(root: Path, *, subset: str = "", grades: pa.DataType | None = None) -> dict[str, Any]:
+def mteb(
+    root: Path, *, subset: str = "", grades: pa.DataType | None = None, layout: str = judged_files.LAYOUTS[0]
+) -> dict[str, Any]:
     """Parquet shards by configuration, with the columns of ViDoRe 1 and 2; grades may be floats, as in one of them."""
     tables = {
         "corpus": pa.table(
@@ -71,7 +73,7 @@ def mteb(root: Path, *, subset: str = "", grades: pa.DataType | None = None) -> 
         ),
     }
     for name, table in tables.items():
-        folder = root / (f"{subset}-{name}" if subset else name)
+        folder = root / (layout.format(subset=subset, table=name) if subset else name)
         folder.mkdir(parents=True)
         pq.write_table(table, folder / "test-00000-of-00001.parquet")
     return {"reader": "judged", "dataset": str(root)}
