@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 LISTED = 12  # known names that a message about an unknown one lists
+_WORD = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]|(?<=[a-z])[A-Z0-9]|(?<=[0-9])[A-Za-z]")
 _CREDENTIALS = re.compile(r"(?<=://)(?:[^\s/@:]*:[^\s@\"]*|[^\s/@]+)(?=@)")
 
 
@@ -48,18 +49,25 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The nearest of the known names as the beginning of a remark; empty if none is near.
 
-    Where none is spelt alike, the shortest name that contains it is near.
+    Where none is spelt alike, the shortest name with a word that begins so is near.
 
     Examples:
         >>> did_you_mean("tiny-clap", ["tiny-clip", "tiny-colpali"]), did_you_mean("x", ["tiny-clip"])
         ("did you mean 'tiny-clip'? ", '')
         >>> did_you_mean("karpathy", ["flickr30k-karpathy", "coco-karpathy"])
         "did you mean 'coco-karpathy'? "
+        >>> did_you_mean("csv", ["JinaVDRArabicInfographicsVQARetrieval"])
+        ''
     """
     names = list(known)
     part = _letters(name)
-    near = nearest(name, names) or min((one for one in names if part in _letters(one)), key=len, default=None)
+    near = nearest(name, names) or min((one for one in names if _begins_word(part, one)), key=len, default=None)
     return f"did you mean {near!r}? " if near and len(part) > 1 else ""
+
+
+def _begins_word(part: str, name: str) -> bool:
+    """Whether a word of a name begins with these letters: each that follows another sign or a change of case does."""
+    return any(_letters(name[start.start() :]).startswith(part) for start in _WORD.finditer(name))
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
