@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reports.rows.languages import cross_lingual, language_name
 
+JUDGED = "t2i/judged/"  # before a language
 DIRECTION_TITLES = {"t2i": "text to image", "i2t": "image to text"}
 VARIANTS = {  # protocol of retrieval without its orientation to its plain name and what it measures, in reading order
     "t2i/all": ("text to image", "every caption over every image"),
@@ -12,6 +13,7 @@ VARIANTS = {  # protocol of retrieval without its orientation to its plain name 
     "t2i/1k": ("text to image, 1,000 images", "mean of five folds of 1,000 images"),
     "t2i/cxc": ("text to image, CxC", "also right: what Crisscrossed Captions judged to match"),
     "t2i/eccv": ("text to image, ECCV", "also right: what ECCV Caption judged to match"),
+    "t2i/judged": ("judged queries", "every query over every document, with graded judgements"),
     "i2t/any": ("image to text", "every image over every caption; any caption of the image is right"),
     "i2t/any5": ("image to text, captions 0 to 4", "as image to text, over captions 0 to 4"),
     "i2t/symmetric-first": ("image to text, first captions", "every image over the first captions: one is right"),
@@ -30,8 +32,8 @@ def plain_title(protocol: str) -> str:
         ('text to image', 'binding, object', 'both directions')
         >>> plain_title("t2i/de/google"), plain_title("i2t/any@image-as-query"), plain_title("t2i/*/*")
         ('text to image, German by google', 'image to text, image as query', 'text to image, mean over languages')
-        >>> plain_title("aro/vg_relation")
-        'hard negatives, aro/vg_relation'
+        >>> plain_title("aro/vg_relation"), plain_title("t2i/judged/de")
+        ('hard negatives, aro/vg_relation', 'judged queries, German')
     """
     base, _, orientation = protocol.partition("@")
     parts, (first, _, rest) = cross_lingual(base), base.partition("/")
@@ -39,6 +41,8 @@ def plain_title(protocol: str) -> str:
         title = "both directions"
     elif base in VARIANTS:
         title = VARIANTS[base][0]
+    elif base.startswith(JUDGED):
+        title = f"judged queries, {language_name(base.removeprefix(JUDGED))}"
     elif parts is not None:
         title = f"{DIRECTION_TITLES[parts.direction]}, {language_name(parts.language)} by {parts.translator}"
     elif first in DIRECTION_TITLES:
