@@ -51,12 +51,13 @@ Comments = dict[tuple[str, str], str]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made here, and the one that stands beside the deployments."""
+    """Add the pages that are made here, and those that stand beside the deployments."""
     pages = {
         "reference/cli.md": command_line(),
         "reference/python.md": PYTHON,
         "reference/schema.md": tables(),
         "deployments.md": (ROOT / "deployments" / "README.md").read_text(encoding="utf-8"),
+        "elsewhere.md": (ROOT / "deployments" / "elsewhere.md").read_text(encoding="utf-8"),
         **{f"{file.stem}.md": notebook(file) for file in (ROOT / "docs").glob("*.ipynb")},
     }
     for name, text in pages.items():

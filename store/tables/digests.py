@@ -218,8 +218,10 @@ class Digests:
             try:
                 with self._system.open_input_file(path) as file:
                     text = file.read()
-            except FileNotFoundError:  # another process has just written a newer one
-                continue
+            except OSError as fault:  # another process has just written a newer one
+                if _is_absent(fault):
+                    continue
+                raise
             if path.endswith(f"-{xxhash.xxh3_64_hexdigest(text)}.json"):
                 columns = json.loads(text)
                 columns["files"] = {path: (size, digest) for path, (size, digest) in columns["files"].items()}
@@ -237,11 +239,17 @@ class Digests:
         return {each.path: each.size for each in found if each.is_file and not each.base_name.startswith(".tmp")}
 
     def _digest(self, name: str, path: str) -> tuple[int, str]:
+        """Bytes and digest of a file; -1 bytes if another process has just removed it."""
         size, state, chunk = 0, xxhash.xxh3_128(), memoryview(bytearray(_CHUNK))
-        with self._system.open_input_stream(f"{self._root}/{name}.lance/{path}") as file:
-            while n := file.readinto(chunk):
-                state.update(chunk[:n])
-                size += n
+        try:
+            with self._system.open_input_stream(f"{self._root}/{name}.lance/{path}") as file:
+                while n := file.readinto(chunk):
+                    state.update(chunk[:n])
+                    size += n
+        except OSError as fault:
+            if _is_absent(fault):
+                return -1, ""
+            raise
         return size, state.hexdigest()
 
     def _write(self, path: str, contents: bytes) -> None:
@@ -259,6 +267,11 @@ class Digests:
             temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def _is_absent(fault: OSError) -> bool:
+    """Whether a file is not there; object storage says so when it is opened, or only when it is read."""
+    return isinstance(fault, FileNotFoundError) or "RESOURCE_NOT_FOUND" in str(fault)
 
 
 def _manifest(version: int) -> str:

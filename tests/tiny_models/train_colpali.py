@@ -81,7 +81,7 @@ def untrained(folder: Path, words: Sequence[str], side: int) -> tuple[ColPali, C
 
 
 def train(recipe: Recipe, folder: Path, *, pages: bool = False) -> tuple[ColPali, ColPaliProcessor]:
-    """A model of scenes or of pages in evaluation mode and its processor; the loss is logged every 50 steps."""
+    """A model of scenes or of pages in evaluation mode and its processor; the mean loss is logged every 50 steps."""
     torch.manual_seed(recipe.seed)
     torch.set_num_threads(recipe.threads)
     rng = random.Random(recipe.seed)
@@ -111,6 +111,7 @@ def _fit(
     prompt = processor.process_images([Image.new("RGB", (side, side))])["input_ids"]
     optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.peak, betas=(0.9, 0.98), weight_decay=0.02)
     loss_of = ColbertLoss(temperature=TEMPERATURE, normalize_scores=True)
+    losses: list[float] = []
     for step in range(recipe.steps):
         for group in optimiser.param_groups:
             group["lr"] = recipe.learning_rate(step)
@@ -130,8 +131,9 @@ def _fit(
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
+        losses.append(loss.item())
         if (step + 1) % 50 == 0:
-            _log.info("step %d of %d: loss %.3f", step + 1, recipe.steps, loss.item())
+            _log.info("step %d of %d: mean loss %.3f", step + 1, recipe.steps, sum(losses[-50:]) / 50)
 
 
 def _beside_the_box(
