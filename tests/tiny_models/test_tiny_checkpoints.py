@@ -90,7 +90,7 @@ def test_the_colpali_script_trains_and_its_loss_falls(
     from tests.tiny_models.train_colpali import save, train
 
     with caplog.at_level("INFO", logger="tests.tiny_models.train_colpali"):
-        model, processor = train(Recipe(steps=100, batch=48, warm_up=20), tmp_path, pages=pages)
+        model, processor = train(Recipe(steps=100, batch=16 if pages else 48, warm_up=20), tmp_path, pages=pages)
     save(model, processor, tmp_path)
     first, last = (float(record.getMessage().rpartition(" ")[2]) for record in caplog.records)
     assert last < first
