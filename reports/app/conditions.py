@@ -46,7 +46,7 @@ def among(where: Clauses, items: str, evaluated: Evaluated) -> None:
 def in_slice(where: Clauses, kind: str, value: str, evaluated: Evaluated) -> None:
     """The queries of a slice, such as those whose image shows an object."""
     direction = evaluated.direction
-    if kind == "shows":
+    if kind == "shows" and not evaluated.protocol.startswith("t2i/judged"):
         of_image = "SELECT ord FROM images WHERE corpus_fingerprint = ? AND list_contains(objects, ?)"
         where.add(f"o.cluster IN ({of_image})", evaluated.corpus_fingerprint, value)
     elif kind == "type" and direction == "t2i":
@@ -57,4 +57,4 @@ def in_slice(where: Clauses, kind: str, value: str, evaluated: Evaluated) -> Non
         missed = "SELECT query_id FROM ambiguous_misses WHERE corpus_fingerprint = ? AND protocol = o.protocol"
         where.add(f"i.id IN ({missed} AND cause = ?)", evaluated.corpus_fingerprint, value)
     else:
-        raise RequestError(f"slice {kind}:{value}: queries of {evaluated.protocol} have no {SLICES[kind]}")
+        raise RequestError(f"slice {kind}:{value}: queries of {evaluated.protocol} have no slices of this kind")

@@ -80,6 +80,11 @@ class Evaluated:
     direction: Direction
     evaluations: Mapping[str, tuple[str, ...]]
 
+    @property
+    def has_images(self) -> bool:
+        """Whether the cluster of a query is its image; of judged queries it is a group of queries."""
+        return self.direction in ("t2i", "i2t") and not self.protocol.startswith("t2i/judged")
+
 
 class _Shas(Mapping[str, str]):
     """Every image hash to itself: a live page has a picture of each at its own address."""

@@ -53,7 +53,7 @@ def page(request: Request) -> Response:
         "reload": link_of(wanted.but()),
         "whole": link_of(_whole(wanted)),
         "languages": len(_languages(snapshot, evaluated)) > 1,
-        "pictures": evaluated.direction in ("t2i", "i2t"),
+        "pictures": evaluated.has_images,
         **_choices(snapshot, wanted, evaluated),
     }
     return respond(
@@ -91,7 +91,7 @@ def _rows(state: State, snapshot: Snapshot, wanted: QueryFilter, evaluated: Eval
     found = state.rows(ranks_of(evaluated, [row["query_ord"] for row in rows])).to_pylist()
     ranks = {(row["protocol"], row["query_ord"], row["encoder"]): row for row in found}
     for at, row in enumerate(rows, first):
-        sha = shas[row["cluster"]].as_py() if evaluated.direction in ("t2i", "i2t") and len(shas) else None
+        sha = shas[row["cluster"]].as_py() if evaluated.has_images and len(shas) else None
         yield {
             "id": row["query_id"],
             "text": row["text"] or row["query_id"],

@@ -42,7 +42,7 @@ def page(request: Request) -> Response:
         kind="",
         query_id=query_id,
         query=int(first["query_ord"]),
-        image=cluster,
+        image=relevant[0],
         lists=tuple(_ranked(name, row) for name, row in rows.items()),
         relevant=relevant if evaluated.direction == "t2i" else (),
     )
