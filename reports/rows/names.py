@@ -33,7 +33,7 @@ def plain_title(protocol: str) -> str:
         >>> plain_title("t2i/de/google"), plain_title("i2t/any@image-as-query"), plain_title("t2i/*/*")
         ('text to image, German by google', 'image to text, image as query', 'text to image, mean over languages')
         >>> plain_title("aro/vg_relation"), plain_title("t2i/judged/de")
-        ('hard negatives, aro/vg_relation', 'judged queries, German')
+        ('hard negatives, aro/vg_relation', 'judged queries in German')
     """
     base, _, orientation = protocol.partition("@")
     parts, (first, _, rest) = cross_lingual(base), base.partition("/")
@@ -42,7 +42,7 @@ def plain_title(protocol: str) -> str:
     elif base in VARIANTS:
         title = VARIANTS[base][0]
     elif base.startswith(JUDGED):
-        title = f"judged queries, {language_name(base.removeprefix(JUDGED))}"
+        title = f"judged queries in {language_name(base.removeprefix(JUDGED))}"
     elif parts is not None:
         title = f"{DIRECTION_TITLES[parts.direction]}, {language_name(parts.language)} by {parts.translator}"
     elif first in DIRECTION_TITLES:
