@@ -270,8 +270,14 @@ class Digests:
 
 
 def _is_absent(fault: OSError) -> bool:
-    """Whether a file is not there; object storage says so when it is opened, or only when it is read."""
-    return isinstance(fault, FileNotFoundError) or "RESOURCE_NOT_FOUND" in str(fault)
+    """Whether a file is not there; object storage says so when it is opened, or only when it is read.
+
+    Examples:
+        >>> [_is_absent(OSError(f"AWS Error {code} during GetObject")) for code in ("NO_SUCH_KEY", "ACCESS_DENIED")]
+        [True, False]
+    """
+    said = str(fault)
+    return isinstance(fault, FileNotFoundError) or any(code in said for code in ("RESOURCE_NOT_FOUND", "NO_SUCH_KEY"))
 
 
 def _manifest(version: int) -> str:

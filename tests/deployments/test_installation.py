@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import uuid
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -210,12 +209,8 @@ def test_a_worker_killed_in_the_middle_of_an_encode_loses_nothing(installation: 
         "resource": {"prefect.resource.id": f"prefect.flow-run.{run}", "prefect.resource.name": flow_run["name"]},
         "related": [{"prefect.resource.id": "prefect.tag.capim", "prefect.resource.role": "tag"}],
     }
-    for _ in range(4):  # a busy server takes a while until it looks at events for a new automation
-        installation.emit({**heartbeat, "id": str(uuid.uuid4())})
-        with suppress(TimeoutError):
-            assert installation.ended(run, seconds=30) == "CRASHED"
-            break
-    assert installation.ended(run, seconds=1) == "CRASHED"
+    installation.emit(heartbeat)
+    assert installation.ended(run, seconds=150) == "CRASHED"  # a true heartbeat that was seen counts for 90 seconds
     with installation.worker("capim-gpu"):
         again = installation.begin("embed/encode-on-gpu", slow("killed"))
         assert installation.ended(again) == "COMPLETED"
