@@ -52,7 +52,7 @@ def page(request: Request) -> Response:
         "more": link_of(wanted, page=wanted.page + 1, version=snapshot.version) if total > PAGE * wanted.page else "",
         "reload": link_of(wanted.but()),
         "whole": link_of(_whole(wanted)),
-        "languages": len(_languages(snapshot, evaluated)) > 1,
+        "languages": len(languages_of(snapshot, evaluated)) > 1,
         "pictures": evaluated.has_images,
         **_choices(snapshot, wanted, evaluated),
     }
@@ -132,18 +132,18 @@ def _choices(snapshot: Snapshot, wanted: QueryFilter, evaluated: Evaluated) -> d
         "corpora": list(dict.fromkeys(corpus for corpus, _ in snapshot.evaluated)),
         "protocols": [(protocol, named(protocol)) for protocol in snapshot.protocols(wanted.corpus)],
         "slices": [(title, [(f"{titles[title]}:{name}", name) for name in names]) for title, names in groups.items()],
-        "language_choices": [(code, language_name(code)) for code in _languages(snapshot, evaluated)],
+        "language_choices": [(code, language_name(code)) for code in languages_of(snapshot, evaluated)],
         "sorts": list(SORTS.items()),
         "focus": focus(wanted, evaluated),
         "names": list(evaluated.evaluations),
     }
 
 
-def _languages(snapshot: Snapshot, evaluated: Evaluated) -> list[str]:
+def languages_of(snapshot: Snapshot, evaluated: Evaluated) -> list[str]:
     """The languages of the queries of a protocol."""
     parts = evaluated.protocol.split("/")
     if len(parts) == 3 and parts[1] != "*":
-        return [parts[1]]
+        return [parts[2] if parts[1] == "judged" else parts[1]]
     if evaluated.direction != "t2i" and len(parts) < 3:
         return []
     captions = snapshot.data.corpora[evaluated.corpus].captions

@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 from reports.app.conditions import Clauses, in_slice
 from reports.app.filters import QueryFilter, all_of, count_of, read_filter
+from reports.app.pages.queries import languages_of
 from reports.app.state import Evaluated, State
 from store import EmbeddingStore
 from store.errors import RequestError
@@ -105,9 +106,10 @@ def test_a_list_goes_on_at_its_end_and_says_when_the_store_has_changed(client: T
     assert "/query/" not in changed
 
 
-def test_the_cluster_of_a_judged_query_is_no_image_so_that_no_picture_is_shown_for_it() -> None:
+def test_the_cluster_of_a_judged_query_is_no_image_so_that_no_picture_is_shown_for_it(state: State) -> None:
     judged = Evaluated(corpus="c", corpus_fingerprint="f", protocol="t2i/judged/de", direction="t2i", evaluations={})
     assert not judged.has_images
     assert replace(judged, protocol="t2i/all").has_images
+    assert languages_of(state.snapshot(), judged) == ["de"]
     with pytest.raises(RequestError, match="slice shows:dog"):
         in_slice(Clauses(conditions=[], values=[]), "shows", "dog", judged)
