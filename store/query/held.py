@@ -12,6 +12,7 @@ import pyarrow as pa
 from store.embedding_store import EmbeddingStore
 from store.query.sql import batches_of, select
 from store.schema import CORPUS_PARTS
+from store.tables.rows import one_of, read
 
 MOST_BYTES = 400 * 2**20  # of columns in memory
 
@@ -74,7 +75,10 @@ class HeldTables:
                 part = _Part(version=version)
             missing = pa.schema([f for f in chosen if f.name not in part.columns and f.name not in left_out])
             if missing.names:
-                found = pa.Table.from_batches(batches_of(self._connection, name, missing, key), schema=missing)
+                if name in CORPUS_PARTS:
+                    found = pa.Table.from_batches(batches_of(self._connection, name, missing, key), schema=missing)
+                else:  # read again where another process has just compacted it
+                    found = read(self._connection, name, missing, one_of("evaluation", [key]))
                 part.n_rows = found.num_rows
                 part.columns |= {column: found[column] for column in missing.names}
             self._parts[name, key] = part

@@ -31,7 +31,6 @@ from store.sets.seal import sealed_sets
 from store.tables.connection import Connection, storage_faults
 from store.tables.corpora import corpus_part
 from store.tables.metadata import read
-from store.tables.rows import one_of
 from store.tables.schemas import ANALYSES, METADATA_TABLES
 
 if TYPE_CHECKING:
@@ -245,7 +244,7 @@ def _schema_of(name: str) -> pa.Schema:
 def batches_of(
     connection: Connection, name: str, chosen: pa.Schema, only: str | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a table with the chosen columns; ``only`` those of an evaluation or of a corpus."""
+    """The rows of a table with the chosen columns; of parts of corpora ``only`` those of one corpus."""
     if name == "embeddings":
         yield from _embedding_batches(connection, chosen)
     elif name in CORPUS_PARTS:
@@ -260,8 +259,7 @@ def batches_of(
     else:
         table = connection.find(name)
         if table is not None:
-            condition = None if only is None else one_of("evaluation", [only])
-            for batch in table.scanner(columns=chosen.names, filter=condition, scan_in_order=True).to_batches():
+            for batch in table.scanner(columns=chosen.names, scan_in_order=True).to_batches():
                 yield _completed(batch, chosen, {})
 
 

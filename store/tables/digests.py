@@ -114,8 +114,7 @@ class Digests:
                 # without its manifest and with a newer one, a version was removed by another program
                 if _manifest(record.version) in sizes or not manifests or manifests[0] > _manifest(record.version):
                     faults |= self._differences(name, record, sizes, quick=quick)
-            again = self._records(name)
-            if not faults or again == records:
+            if not faults or (again := self._records(name)) == records:
                 break
             records = again  # another process wrote in between
         if not faults:

@@ -55,10 +55,11 @@ def _is_superseded(connection: Connection, table: str, old: pa.Table, replace: s
     """Whether a newer row of the table is shown instead of one of these."""
     names, shown_for = _NAMES.get(table, {}), _SHOWN_FOR[table]
     columns = list(dict.fromkeys([replace, "created", *shown_for, *names, *names.values()]))
-    every = read(connection, table, pa.schema([ANALYSES[table].field(name) for name in columns])).to_pylist()
+    every = read(connection, table, pa.schema([ANALYSES[table].field(name) for name in columns]))
     mine = old.select(columns).to_pylist()
-    oldest, values = min(row["created"] for row in mine), {row[replace] for row in mine}
-    newer = [row for row in every if row["created"] > oldest and row[replace] not in values]
+    values = {row[replace] for row in mine}
+    later = every.filter(pc.greater(every["created"], pc.min(old["created"]))).to_pylist()
+    newer = [row for row in later if row[replace] not in values]
     shown = {tuple(row[name] for name in shown_for) for row in mine}
     meanings = [(name, {row[name]: row[fingerprint] for row in mine}) for name, fingerprint in names.items()]
     return any(tuple(row[name] for name in shown_for) in shown for row in newer) or any(
