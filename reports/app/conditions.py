@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reports.app.state import Evaluated
+from reports.rows.languages import judged_language
 from store.errors import RequestError
 
 MOST_ITEMS = 1_000_000  # of a selection
@@ -46,7 +47,7 @@ def among(where: Clauses, items: str, evaluated: Evaluated) -> None:
 def in_slice(where: Clauses, kind: str, value: str, evaluated: Evaluated) -> None:
     """The queries of a slice, such as those whose image shows an object."""
     direction = evaluated.direction
-    if kind == "shows" and not evaluated.protocol.startswith("t2i/judged"):
+    if kind == "shows" and judged_language(evaluated.protocol) is None:
         of_image = "SELECT ord FROM images WHERE corpus_fingerprint = ? AND list_contains(objects, ?)"
         where.add(f"o.cluster IN ({of_image})", evaluated.corpus_fingerprint, value)
     elif kind == "type" and direction == "t2i":

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 from starlette.datastructures import QueryParams
 
 from reports.app.conditions import SLICES, Clauses, among, in_slice
-from reports.app.state import Evaluated, Snapshot, Statement
+from reports.app.state import Evaluated, Snapshot, Statement, names_in
 from store.errors import RequestError, unknown
 
 PAGE = 50  # queries that are shown at a time
@@ -124,7 +124,7 @@ def read_filter(parameters: QueryParams, snapshot: Snapshot) -> tuple[QueryFilte
     for each in fields(QueryFilter):
         texts = [text for text in parameters.getlist(each.name) if text]
         if each.name in _LISTS:
-            given[each.name] = tuple(dict.fromkeys(name for text in texts for name in text.split(",") if name))
+            given[each.name] = names_in(parameters, each.name)
         elif texts and each.name in _NUMBERS:
             if not texts[-1].isdecimal() or not 1 <= int(texts[-1]) < 2**31:
                 faults.append(f"{each.name}={texts[-1]}: expected a whole number from 1")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from starlette.datastructures import QueryParams
 
 from reports.app.services import Method
-from reports.app.state import Evaluated, State, Statement
+from reports.app.state import Evaluated, State, Statement, names_in
 from store.errors import RequestError, unknown
 from store.schema import texts
 from store.types import Modality, SetKey
@@ -80,7 +80,7 @@ def read_map(parameters: QueryParams, state: State) -> tuple[Wanted, list[str]]:
     corpus = parameters.get("corpus") or known[0]
     faults += [unknown("corpus", corpus, known)] if corpus not in known else []
     having = sorted({key.encoder for key in keys if (key.corpus, key.modality) == (corpus, modality)})
-    names = list(dict.fromkeys(n for text in parameters.getlist("encoders") for n in text.split(",") if n))
+    names = names_in(parameters, "encoders")
     faults += [unknown("encoder with one vector per item:", name, having) for name in names if name not in having]
     if not (having or faults):
         faults.append(f"corpus {corpus!r} has no {MODALITIES[modality]} with one vector per item")
@@ -95,7 +95,7 @@ def read_map(parameters: QueryParams, state: State) -> tuple[Wanted, list[str]]:
     wanted = Wanted(
         corpus=corpus,
         modality=cast(Modality, modality),
-        encoders=tuple(names) or tuple(having[:1]),
+        encoders=names or tuple(having[:1]),
         method=cast(Method, method),
         colour=colour,
         protocol=parameters.get("protocol", ""),

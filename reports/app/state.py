@@ -10,10 +10,12 @@ from threading import Lock
 from typing import Any, TypeVar
 
 import pyarrow as pa
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from reports.app.services import Services
 from reports.rows.conclusion import Conclusion, conclusions
+from reports.rows.languages import JUDGED, cross_lingual, judged_language
 from reports.rows.reading import read_report_data
 from reports.rows.report_data import ReportData
 from store import EmbeddingStore
@@ -83,7 +85,7 @@ class Evaluated:
     @property
     def has_images(self) -> bool:
         """Whether the cluster of a query is its image; of judged queries it is a group of queries."""
-        return self.direction in ("t2i", "i2t") and not self.protocol.startswith("t2i/judged")
+        return self.direction in ("t2i", "i2t") and judged_language(self.protocol) is None
 
 
 class _Shas(Mapping[str, str]):
@@ -138,8 +140,9 @@ class Snapshot:
             protocols = [p for p in self.data.protocols(corpus) if not set("*+") & set(p)]
             groups = {p: [p] for p in protocols}
             for direction in ("t2i", "i2t"):
-                if of_languages := [p for p in protocols if p.startswith(f"{direction}/") and p.count("/") == 2]:
-                    groups[f"{direction}/*/*"] = [p for p in of_languages if "@" not in p]
+                of_languages = [p for p in protocols if (parts := cross_lingual(p)) and parts.direction == direction]
+                if of_languages:
+                    groups[f"{direction}/*/*"] = of_languages
             for protocol in sorted(groups, key=lambda p: (_place(p), p)):
                 evaluations: dict[str, list[str]] = {}
                 rows = [row for p in groups[protocol] for row in self.data.of(corpus, p)]
@@ -181,7 +184,7 @@ class Snapshot:
         return self.evaluated[corpus, protocol]
 
 
-_FIRST = ("t2i/judged", "t2i/all", "t2i/*/*", "i2t/any", "i2t/*/*", "winoground")
+_FIRST = (JUDGED, "t2i/all", "t2i/*/*", "i2t/any", "i2t/*/*", "winoground")
 
 
 def _place(protocol: str) -> int:
@@ -228,6 +231,11 @@ class State:
         """The answer of the store to a statement."""
         held = self.held.select
         return held(statement.sql, statement.parameters, only=statement.only, lists=statement.lists)
+
+
+def names_in(parameters: QueryParams, name: str) -> tuple[str, ...]:
+    """The names in a parameter of an address, each once, given with commas or several times."""
+    return tuple(dict.fromkeys(part for text in parameters.getlist(name) for part in text.split(",") if part))
 
 
 def state_of(request: Request) -> State:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pyarrow.compute as pc
 
 from reports.exports.plain import json_bytes
-from reports.rows.languages import cross_lingual, mteb_language
+from reports.rows.languages import cross_lingual, judged_language, mteb_language
 from reports.rows.report_data import SMALLER_IS_BETTER, ReportData, Row
 from store.types import Corpus, EncoderSpec
 from tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES
@@ -111,21 +111,19 @@ def _judged_task(corpus: Corpus, protocol: str) -> Task | None:
     Also None for the second versions of ViDoRe 3: MTEB's documents are pages with their text there, ours are pages.
     """
     task = JUDGED_TASKS[corpus.name]
-    language = judged_language(corpus, protocol)
+    language = language_of_queries(corpus, protocol)
     by_language = {LANGUAGES[name]: name for name in task.subsets if name in LANGUAGES}
     subset = (next(iter(task.subsets)) or "default") if len(task.subsets) == 1 else by_language.get(language)
-    if subset is None or not protocol.startswith("t2i/judged") or corpus.name.endswith(".v2"):
+    if subset is None or judged_language(protocol) is None or corpus.name.endswith(".v2"):
         return None
     return Task(task.task, task.revision, NAMES[task.main_metric], NAMES, subset, task.split)
 
 
-def judged_language(corpus: Corpus, protocol: str) -> str:
+def language_of_queries(corpus: Corpus, protocol: str) -> str:
     """The language of the queries of a judged corpus under a protocol; empty for several."""
     own = set(corpus.captions["language"].to_pylist())
-    if not protocol.startswith("t2i/judged"):
-        return ""
-    named = protocol.removeprefix("t2i/judged").strip("/")
-    return named or (str(own.pop()) if len(own) == 1 else "")
+    language = judged_language(protocol)
+    return str(own.pop()) if language == "" and len(own) == 1 else language or ""
 
 
 @cache
@@ -149,7 +147,7 @@ def _entry(
     by_metric: dict[str, Row] = {r["metric"]: r for r in rows}
     parts = cross_lingual(protocol)
     contents = data.corpora[corpus]
-    language = parts.language if parts else judged_language(contents, protocol) or contents.languages_reference
+    language = parts.language if parts else language_of_queries(contents, protocol) or contents.languages_reference
     fingerprint = data.corpora[corpus].fingerprint
     theirs = their_task(data.corpora[corpus], protocol, spec, by_metric)
     if theirs is None:

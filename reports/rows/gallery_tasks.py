@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reports.rows.languages import JUDGED
 from reports.rows.report_data import Row, Source
 from reports.rows.selected_queries import COLUMNS, LONGEST_LIST, Task
 from store.types import Corpus
 
 EXAMPLES = frozenset({"false negative", "hub"})  # kinds of errors whose examples join the gallery
-JUDGED = "t2i/judged"
 _LISTS = ("top_ords", "top_scores")
 
 

@@ -12,6 +12,7 @@ from langcodes import Language
 from reports.rows.report_data import ReportData, Row
 
 DIRECTIONS = ("t2i", "i2t")
+JUDGED = "t2i/judged"
 NDCG = "consistency_nDCG@20"  # COCO-SM's nDCG@20: agreement with the list for the English caption
 RBO = "consistency_RBO"
 
@@ -39,6 +40,17 @@ def cross_lingual(protocol: str) -> CrossLingual | None:
     if len(parts) != 3 or parts[0] not in DIRECTIONS or not _LANGUAGE.fullmatch(parts[1]) or "@" in protocol:
         return None
     return CrossLingual(*parts)
+
+
+def judged_language(protocol: str) -> str | None:
+    """The language of the judged queries of a protocol, empty for all together; None for any other protocol.
+
+    Examples:
+        >>> judged_language("t2i/judged"), judged_language("t2i/judged/de"), judged_language("t2i/all")
+        ('', 'de', None)
+    """
+    whole, slash, language = protocol.partition(f"{JUDGED}/")
+    return language if slash and not whole else "" if protocol == JUDGED else None
 
 
 def language_name(code: str) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from reports.rows.languages import cross_lingual, language_name
+from reports.rows.languages import JUDGED, cross_lingual, judged_language, language_name
 
-JUDGED = "t2i/judged/"  # before a language
 DIRECTION_TITLES = {"t2i": "text to image", "i2t": "image to text"}
 VARIANTS = {  # protocol of retrieval without its orientation to its plain name and what it measures, in reading order
     "t2i/all": ("text to image", "every caption over every image"),
@@ -13,7 +12,7 @@ VARIANTS = {  # protocol of retrieval without its orientation to its plain name 
     "t2i/1k": ("text to image, 1,000 images", "mean of five folds of 1,000 images"),
     "t2i/cxc": ("text to image, CxC", "also right: what Crisscrossed Captions judged to match"),
     "t2i/eccv": ("text to image, ECCV", "also right: what ECCV Caption judged to match"),
-    "t2i/judged": ("judged queries", "every query over every document, with graded judgements"),
+    JUDGED: ("judged queries", "every query over every document, with graded judgements"),
     "i2t/any": ("image to text", "every image over every caption; any caption of the image is right"),
     "i2t/any5": ("image to text, captions 0 to 4", "as image to text, over captions 0 to 4"),
     "i2t/symmetric-first": ("image to text, first captions", "every image over the first captions: one is right"),
@@ -41,8 +40,8 @@ def plain_title(protocol: str) -> str:
         title = "both directions"
     elif base in VARIANTS:
         title = VARIANTS[base][0]
-    elif base.startswith(JUDGED):
-        title = f"judged queries in {language_name(base.removeprefix(JUDGED))}"
+    elif judged := judged_language(base):
+        title = f"{VARIANTS[JUDGED][0]} in {language_name(judged)}"
     elif parts is not None:
         title = f"{DIRECTION_TITLES[parts.direction]}, {language_name(parts.language)} by {parts.translator}"
     elif first in DIRECTION_TITLES:

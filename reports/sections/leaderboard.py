@@ -9,6 +9,7 @@ from reports import format as show
 from reports.elements.cells import described, result_column, tie_cell
 from reports.elements.page import Block, Cell, Section, Table
 from reports.elements.tables import ColumnOf, absent, anchor, measures, numbers, pivot, texts, value
+from reports.rows.languages import judged_language
 from reports.rows.names import named
 from reports.rows.report_data import ReportData, is_own
 from reports.rows.shareable import without_paths
@@ -35,7 +36,7 @@ def headlines(data: ReportData, corpus: str) -> list[str]:
 def recall_metrics(data: ReportData, corpus: str, protocol: str) -> list[str]:
     """The metrics of the leaderboard that a protocol has rows for."""
     shown = METRICS
-    if protocol.startswith("t2i/judged"):
+    if judged_language(protocol) is not None:
         main = data.corpora[corpus].main_metric or "nDCG@10"
         shown = (main, *(metric for metric in JUDGED_METRICS if metric != main))
     return [m for m in shown if data.ranked(corpus, protocol, m)]
@@ -117,7 +118,7 @@ def _table(data: ReportData, corpus: str, protocols: list[str]) -> Table:
 
 def _judged_languages(data: ReportData, corpus: str) -> list[Table]:
     """The main metric of judged documents by language of the query, where there are several."""
-    protocols = [p for p in data.protocols(corpus) if p.startswith("t2i/judged")]
+    protocols = [p for p in data.protocols(corpus) if judged_language(p) is not None]
     if len(protocols) < 2:
         return []
     metric = recall_metrics(data, corpus, protocols[0])[0]
@@ -127,10 +128,7 @@ def _judged_languages(data: ReportData, corpus: str) -> list[Table]:
             f"{corpus} · {metric} by language of the query",
             [r["encoder"] for r in data.ranked(corpus, protocols[0], metric)],
             texts("Encoder", str),
-            *(
-                result_column(data, corpus, p, metric, heading=p.removeprefix("t2i/judged").strip("/") or "all")
-                for p in protocols
-            ),
+            *(result_column(data, corpus, p, metric, heading=judged_language(p) or "all") for p in protocols),
             sortable=True,
         )
     ]
@@ -209,7 +207,7 @@ def _rank_cell(rank: EncoderRank | None) -> Cell:
 
 
 def _method(row: Mapping[str, Any]) -> str:
-    units = "queries" if row["protocol"].startswith("t2i/judged") else "images"
+    units = "images" if judged_language(row["protocol"]) is None else "queries"
     if row["interval_method"] == "wilson":
         return f"Wilson with the design effect of the {units}"
     replicates = f"{show.number(row['replicates'], 0)} replicates, seed {row['seed']}"

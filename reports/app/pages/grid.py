@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from reports.app.rendering import View, link, respond
-from reports.app.state import Snapshot, Statement, state_of
+from reports.app.state import Snapshot, Statement, names_in, state_of
 from reports.elements.cells import axis_of, metric_title
 from reports.elements.page import Table
 from reports.elements.tables import ColumnOf, numbers, pivot, texts
@@ -44,7 +44,7 @@ def page(request: Request) -> Response:
 
 def _chosen(request: Request, name: str, known: list[str]) -> list[str]:
     """The names of a parameter, given once with commas or several times; all where none is given."""
-    given = [part for text in request.query_params.getlist(name) for part in text.split(",") if part]
+    given = names_in(request.query_params, name)
     if faults := [unknown(name, each, known) for each in given if each not in known]:
         raise RequestError(faults)
     return [each for each in known if each in given] if given else known

@@ -28,7 +28,7 @@ from reports.app.filters import (
 from reports.app.rendering import View, query_link, respond
 from reports.app.state import Evaluated, Snapshot, State, state_of
 from reports.rows.ambiguity import CAUSES
-from reports.rows.languages import language_name
+from reports.rows.languages import cross_lingual, judged_language, language_name
 from reports.rows.names import named
 from store.schema import texts
 
@@ -141,10 +141,10 @@ def _choices(snapshot: Snapshot, wanted: QueryFilter, evaluated: Evaluated) -> d
 
 def languages_of(snapshot: Snapshot, evaluated: Evaluated) -> list[str]:
     """The languages of the queries of a protocol."""
-    parts = evaluated.protocol.split("/")
-    if len(parts) == 3 and parts[1] != "*":
-        return [parts[2] if parts[1] == "judged" else parts[1]]
-    if evaluated.direction != "t2i" and len(parts) < 3:
+    parts = cross_lingual(evaluated.protocol.partition("@")[0])
+    if language := parts.language if parts else judged_language(evaluated.protocol):
+        return [language]
+    if evaluated.direction != "t2i" and not evaluated.protocol.endswith("/*/*"):
         return []
     captions = snapshot.data.corpora[evaluated.corpus].captions
     return snapshot.kept(("languages", evaluated.corpus), lambda: sorted(texts(pc.unique(captions["language"]))))

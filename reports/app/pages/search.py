@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from reports.app.rendering import View, link, respond
-from reports.app.state import State, state_of
+from reports.app.state import State, names_in, state_of
 from store.errors import RequestError, WorkError, unknown
 from store.types import Modality
 
@@ -105,7 +105,7 @@ def read_search(parameters: QueryParams, known: Mapping[str, list[str]]) -> Want
     if not known:
         raise RequestError("the store has no embeddings yet; run `capim embed` or `capim run` first")
     corpus = parameters.get("corpus") or next(iter(known))
-    names = [name for text in parameters.getlist("encoders") for name in text.split(",") if name]
+    names = names_in(parameters, "encoders")
     faults = [unknown("corpus", corpus, known)] if corpus not in known else []
     having = known.get(corpus, [])
     faults += [unknown("encoder", name, having) for name in names if corpus in known and name not in having]
@@ -122,7 +122,7 @@ def read_search(parameters: QueryParams, known: Mapping[str, list[str]]) -> Want
         faults.append("a stored item is searched for alone; leave out the text and the picture")
     if faults:
         raise RequestError(faults)
-    encoders = tuple(dict.fromkeys(names)) or tuple(having[:2])
+    encoders = names or tuple(having[:2])
     return Wanted(corpus=corpus, encoders=encoders, text=text, picture=picture, like=like, modality=modality, k=int(k))
 
 
