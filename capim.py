@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    import flows.frames  # noqa: TC004 - when it is first used: pandas and Prefect take seconds
     from flows.config import RunConfig
     from flows.frames import ReportPath
     from flows.steps import Comparison, Embedding, Evaluation, Run
@@ -101,10 +102,8 @@ class Workspace:
         **options: Unpack[Run],
     ) -> ReportPath:
         """Encode, evaluate, compare and report; returns the path of the report. What is stored is not encoded again."""
-        from flows import frames
-
         config = self._config("run", suite, corpora=corpora, encoders=encoders, protocols=protocols, **options)
-        return frames.run(config, quiet=self.quiet)
+        return flows.frames.run(config, quiet=self.quiet)
 
     def embed(
         self,
@@ -116,10 +115,8 @@ class Workspace:
         **options: Unpack[Embedding],
     ) -> pd.DataFrame:
         """Encode what the store lacks; one row per encoder and corpus."""
-        from flows import frames
-
         config = self._config("embed", suite, corpora=corpora, encoders=encoders, **options)
-        return frames.embedded(config, only, quiet=self.quiet)
+        return flows.frames.embedded(config, only, quiet=self.quiet)
 
     def evaluate(
         self,
@@ -137,10 +134,8 @@ class Workspace:
         ``"FILE.py:NAME"``. Its figures, comparisons and slices are stored like those of any other metric, and its rows
         have the test of each against the best other encoder.
         """
-        from flows import frames
-
         config = self._config("evaluate", suite, corpora=corpora, encoders=encoders, protocols=protocols, **options)
-        return frames.evaluated(config, metric, quiet=self.quiet)
+        return flows.frames.evaluated(config, metric, quiet=self.quiet)
 
     def compare(
         self,
@@ -159,14 +154,12 @@ class Workspace:
         pairs that are compared here; ``state`` is what the tests say of ``encoder_a``: better, worse, equivalent or
         undecided. Headline figures come first. ``metric`` is one of your own, as in :meth:`evaluate`.
         """
-        from flows import frames
-
         pair = [name for name in (a, b) if name is not None]
         if pair and (encoders is not None or len(pair) == 1):
             raise RequestError(f"compare takes two encoders, or encoders=[…]; got {', '.join(pair)} and {encoders}")
         chosen = pair or encoders
         config = self._config("compare", None, corpora=corpora, encoders=chosen, protocols=protocols, **options)
-        return frames.compared(config, a, metric, quiet=self.quiet)
+        return flows.frames.compared(config, a, metric, quiet=self.quiet)
 
     def report(
         self,
@@ -177,10 +170,8 @@ class Workspace:
         protocols: Names | None = None,
     ) -> ReportPath:
         """Write a report of the store, or of a part of it; returns its path."""
-        from flows import frames
-
         config = self._config("report", suite, corpora=corpora, encoders=encoders, protocols=protocols)
-        return frames.report(config)
+        return flows.frames.report(config)
 
     def results(
         self,
@@ -193,18 +184,14 @@ class Workspace:
         wide: bool = False,
     ) -> pd.DataFrame:
         """Stored figures with their intervals; names may be shell patterns. ``wide``: every column."""
-        from flows import frames
-
         names = {"encoders": encoders, "corpora": corpora, "protocols": protocols, "metrics": metrics}
-        return frames.results(self.store, names, against, wide=wide)
+        return flows.frames.results(self.store, names, against, wide=wide)
 
     def outcomes(
         self, *, encoders: Names | None = None, corpora: Names | None = None, protocols: Names | None = None
     ) -> pd.DataFrame:
         """Ranks, ties and best items of every query; one row per encoder, corpus, protocol and query."""
-        from flows import frames
-
-        return frames.outcomes(self.store, {"encoders": encoders, "corpora": corpora, "protocols": protocols})
+        return flows.frames.outcomes(self.store, {"encoders": encoders, "corpora": corpora, "protocols": protocols})
 
     def vectors(
         self,
@@ -219,10 +206,8 @@ class Workspace:
 
         Several vectors per item are read with ``.store.multivectors(…)``.
         """
-        from flows import frames
-
         part = {"language": language, "translator": translator}
-        return frames.vectors(self.store, corpus, encoder=encoder, modality=modality, **part)
+        return flows.frames.vectors(self.store, corpus, encoder=encoder, modality=modality, **part)
 
     def search(
         self,
@@ -242,25 +227,19 @@ class Workspace:
         A text and an image together are the normalised sum of their unit vectors. ``modality`` is what is searched:
         captions for an image alone, else images.
         """
-        from flows import frames
-
         query = {"text": text, "image": image, "vector": vector, "modality": modality, "k": k, "use_index": index}
-        return frames.found(self.store, encoder=encoder, corpus=corpus, device=device, **query)
+        return flows.frames.found(self.store, encoder=encoder, corpus=corpus, device=device, **query)
 
     def sql(self, statement: str) -> pd.DataFrame:
         """The answer to a SELECT (DuckDB) over all tables of the store; cannot write (``capim query --help``)."""
-        from flows import frames
-
-        return frames.selected(self.store, statement)
+        return flows.frames.selected(self.store, statement)
 
     def show(self, page: str = "/", **parameters: Names | int) -> Shown:
         """A page of `capim serve` inline, without a server: ``show("queries", wrong="a", right="b")``.
 
         An address that was copied from the browser shows the same view. ``.save(path)`` writes it as one HTML file.
         """
-        from flows import frames
-
-        return frames.shown(self.store, page, **parameters)
+        return flows.frames.shown(self.store, page, **parameters)
 
     def _config(self, step: str, suite: str | Path | None, **options: Any) -> RunConfig:
         from flows.steps import step_config
