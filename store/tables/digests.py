@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
@@ -40,6 +41,7 @@ COPIED = frozenset(("formats", "encoders", "corpora", "sets", "runs", "watched",
 _COPIED_BYTES = 64 << 10
 _FOLDER = "_digests"
 _CHUNK = 1 << 20
+_PAUSES = (0.0, 0.2, 1.0)  # seconds, before missing files are looked for again
 
 
 class FileFault(NamedTuple):
@@ -106,7 +108,7 @@ class Digests:
         ``quick`` is for :meth:`compare`: it also trusts the files that this object has read or written before.
         """
         records = self._records(name)
-        while True:
+        for pause in (*_PAUSES, None):
             sizes = self._sizes(name)
             manifests = sorted(path for path in sizes if path.endswith(".manifest"))
             faults: dict[str, str] = {}
@@ -114,9 +116,12 @@ class Digests:
                 # without its manifest and with a newer one, a version was removed by another program
                 if _manifest(record.version) in sizes or not manifests or manifests[0] > _manifest(record.version):
                     faults |= self._differences(name, record, sizes, quick=quick)
-            if not faults or (again := self._records(name)) == records:
+            again = self._records(name) if faults else records
+            # by whoever compacts a table right now, the files of an old version are removed before its manifest
+            if pause is None or (again == records and "is missing" not in faults.values()):
                 break
-            records = again  # another process wrote in between
+            records = again
+            time.sleep(pause)
         if not faults:
             self._known[name] = max(records, key=lambda record: record.version, default=_Record(version=0))
         copied = {path for record in records for path in record.copies}

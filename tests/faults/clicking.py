@@ -38,12 +38,12 @@ class Clicked(NamedTuple):
 
 
 class _Offers(HTMLParser):
-    """The links of a page, and its forms: path, and the values that each field may have."""
+    """The links of a page, and its forms: path, the values of each field, and fields that reset others."""
 
     def __init__(self) -> None:
         super().__init__()
         self.links: list[str] = []
-        self.forms: list[tuple[str, dict[str, list[str]]]] = []
+        self.forms: list[tuple[str, dict[str, list[str]], set[str]]] = []
         self._field = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -52,9 +52,11 @@ class _Offers(HTMLParser):
             str(given[name]) for name in ("href", "hx-get", "data-copy") if str(given.get(name, "")).startswith("/")
         ]
         if tag == "form" and given.get("method") != "post":
-            self.forms.append((given.get("action") or "/", {}))
+            self.forms.append((given.get("action") or "/", {}, set()))
         elif self.forms and tag in ("select", "input"):
             self._field = given.get("name") or ""
+            if "data-resets" in given:
+                self.forms[-1][2].add(self._field)
             values = TEXTS if given.get("type", "text") in ("text", "search") else [given.get("value") or ""]
             if self._field and given.get("type") not in ("file", "number"):
                 self.forms[-1][1].setdefault(self._field, []).extend([] if tag == "select" else values)
@@ -77,8 +79,10 @@ def click(client: Client, *, seconds: float, seed: int) -> Clicked:
         offers = _Offers()
         offers.feed(answer.text)
         offered = [link for link in offers.links if not link.startswith("/static")]
-        for path, fields in offers.forms:
+        for path, fields, resetting in offers.forms:
             chosen = {name: rng.choice(values) for name, values in fields.items() if values and rng.random() < 0.4}
+            if first := next(filter(resetting.__contains__, chosen), ""):  # as app.js does
+                chosen = {first: chosen[first]}
             form = rng.choice(FORMS)
             offered += [f"{path}?{urlencode(chosen | ({'as': form} if form else {}))}"] * (1 + len(offered) // 4)
     return Clicked(n_pages, faults)

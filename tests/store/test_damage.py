@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -21,6 +22,8 @@ from store.maintenance.health import verify
 from store.maintenance.removal import drop
 from store.maintenance.repair import repair, repair_all, repair_table
 from store.schema import OUTCOMES, RUNS, texts
+from store.tables.compaction import compact
+from store.tables.digests import Digests
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -480,6 +483,28 @@ def test_a_commit_whose_record_was_never_written_is_no_damage(store, monkeypatch
     min((folder / "_versions").glob("*.manifest")).unlink()
     with pytest.raises(WorkError, match="manifest is missing"):
         EmbeddingStore.open(store.uri).rows("runs")
+
+
+def test_files_that_go_with_their_version_while_they_are_listed_are_no_damage(store, monkeypatch):
+    """Another process compacts: of an old version, data files are gone, its manifest is still listed, then is not."""
+    write_runs(store, "r1")
+    write_runs(store, "r2")
+    (old,) = (Path(store.uri) / "runs.lance" / "_digests").iterdir()
+    record = old.read_bytes()
+    compact(store.connection, "runs", free=False)
+    old.write_bytes(record)  # by a process that was slower
+    (new,) = {*old.parent.iterdir()} - {old}
+    gone = {*json.loads(record)["files"]} - {*json.loads(new.read_bytes())["files"]}
+    sizes, listings = Digests._sizes, []
+
+    def midway(digests: Digests, name: str) -> dict[str, int]:
+        listings.append(name)
+        missing = {path for path in gone if len(listings) > 2 or path.startswith("data/")}
+        return {path: size for path, size in sizes(digests, name).items() if path not in missing}
+
+    monkeypatch.setattr(Digests, "_sizes", midway)
+    assert EmbeddingStore.open(store.uri).connection.digests.faults("runs") == []
+    assert len(listings) == 3
 
 
 @pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(bytes(20))])

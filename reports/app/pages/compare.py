@@ -28,6 +28,8 @@ def page(request: Request) -> Response:
     state = state_of(request)
     snapshot = state.snapshot()
     wanted, evaluated, a, b = _chosen(request, snapshot)
+    given = [request.query_params.get(name, "") for name in ("a", "b")]
+    comparable = [key for key, each in snapshot.evaluated.items() if len(each.evaluations) > 1]
     found = snapshot.kept(("2x2", wanted), lambda: _quarters(state, wanted, evaluated))
     tied = found["n"] - sum(found[name] for name in ("both", "only_a", "only_b", "neither"))
     both = QueryFilter(corpus=wanted.corpus, protocol=wanted.protocol)
@@ -36,8 +38,9 @@ def page(request: Request) -> Response:
         "a": a,
         "b": b,
         "names": list(evaluated.evaluations),
-        "corpora": list(dict.fromkeys(corpus for corpus, _ in snapshot.evaluated)),
-        "protocols": [(protocol, named(protocol)) for protocol in snapshot.protocols(wanted.corpus)],
+        "absent": [name for name in given if name and name not in evaluated.evaluations],
+        "corpora": list(dict.fromkeys(corpus for corpus, _ in comparable)),
+        "protocols": [(protocol, named(protocol)) for corpus, protocol in comparable if corpus == wanted.corpus],
         "total": show.count(found["n"], "query", "queries"),
         "ties": show.count(tied, "query", "queries") if tied else "",
         "quarters": {
@@ -91,14 +94,19 @@ FROM (
 
 
 def _chosen(request: Request, snapshot: Snapshot) -> tuple[QueryFilter, Evaluated, str, str]:
-    """The filter with the two encoders, which ``a`` and ``b`` or ``encoders`` name; else the first two of the grid."""
+    """The filter with the two encoders, which ``a`` and ``b`` or ``encoders`` name; else the first two of the grid.
+
+    Another task of the form may not have been evaluated for the encoders that were shown: then others are.
+    """
     wanted, evaluated = read_filter(request.query_params, snapshot)
     known = list(evaluated.evaluations)
     if len(known) < 2:
         raise RequestError(f"{evaluated.protocol} on {evaluated.corpus} was evaluated for {', '.join(known)} alone")
     given = [request.query_params.get(name, "") for name in ("a", "b")]
-    if faults := [unknown("encoder", name, known) for name in given if name and name not in known]:
+    everywhere = {name for each in snapshot.evaluated.values() for name in each.evaluations}
+    if faults := [unknown("encoder", name, known) for name in given if name and name not in everywhere]:
         raise RequestError(faults)
+    given = [name if name in known else "" for name in given]
     best = [name for found in snapshot.conclusions if found.corpus == evaluated.corpus for name in found.order]
     order = [*wanted.encoders, *(name for name in best if name in known), *known]
     a = given[0] or next(name for name in order if name != given[1])

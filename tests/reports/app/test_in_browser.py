@@ -138,6 +138,10 @@ def test_the_text_filter_keeps_what_is_typed_and_the_box_of_ranks_lists_its_quer
     page.mouse.up()
     page.wait_for_selector("#brushed .queries")
     assert _count(page) == 80, "the box around everything"
+    page.evaluate("() => { document.querySelector('#a').options[0].value = 'nobody' }")
+    page.locator("#a").select_option("nobody")
+    page.get_by_text("This cannot be shown").wait_for()  # an error is shown in the page, too
+    assert "400 (Bad Request)" in watched.complaints.pop()
 
 
 def test_what_is_copied_is_the_sql_of_the_view(watched: Watched, address: str, served_store: EmbeddingStore) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from reports.app.application import create_app
@@ -115,3 +117,25 @@ def test_one_against_another_counts_what_the_lists_behind_it_count(client: TestC
     assert wrong.status_code == 400
     assert "9-2" in wrong.text
     assert "nobody" in wrong.text
+
+
+def test_only_tasks_of_two_encoders_are_offered_and_an_encoder_without_the_new_task_is_replaced(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The form keeps both encoders when another task is chosen."""
+    assert isinstance(client.app, Starlette)
+    snapshot = client.app.state.capim.snapshot()
+    corpus = snapshot.chosen("", "i2t/any").corpus
+    whole = snapshot.evaluated[corpus, "i2t/any"]
+    first, second, absent = whole.evaluations
+    of_two = replace(whole, evaluations={name: whole.evaluations[name] for name in (first, second)})
+    of_one = replace(whole, protocol="i2t/one", evaluations={first: whole.evaluations[first]})
+    evaluated = {**snapshot.evaluated, (corpus, "i2t/any"): of_two, (corpus, "i2t/one"): of_one}
+    monkeypatch.setitem(vars(snapshot), "evaluated", evaluated)
+    answer = client.get(f"/compare?corpus={corpus}&protocol=i2t/any&a={absent}&b={second}")
+    assert answer.status_code == 200
+    assert f"{absent} was not evaluated on this task" in html.unescape(answer.text)
+    assert {"a": first, "b": second} == dict(re.findall(r'data-([ab])="([^"]+)"', html.unescape(answer.text)))
+    assert 'value="i2t/any"' in answer.text
+    assert 'value="i2t/one"' not in answer.text
+    assert client.get(f"/compare?corpus={corpus}&protocol=i2t/any&a=nobody").status_code == 400
