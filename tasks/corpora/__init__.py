@@ -27,6 +27,7 @@ class CorpusEntry:
         size: Number of images and captions, in words.
         languages: BCP-47 codes of the captions; empty if the user's files decide.
         licence: Licence of the captions and images.
+        origin: Address of a published corpus that is read from files.
         needs: What the user has to provide before the corpus can be read.
         hub: Id of the data set on the Hugging Face hub; empty if it cannot be read from there.
         module: Name of the reader's module in ``readers/`` where it is not that of the corpus; of a package's corpus
@@ -37,6 +38,7 @@ class CorpusEntry:
     size: str = "any"
     languages: tuple[str, ...] = ("en",)
     licence: str = "the user's"
+    origin: str = ""
     needs: str = "nothing"
     hub: str = ""
     module: str = ""

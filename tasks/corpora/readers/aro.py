@@ -16,8 +16,8 @@ from store.types import Corpus
 from tasks.corpora import CORPORA
 from tasks.corpora.files import field, read_json, require_folder, require_match
 from tasks.corpora.images.image_files import Missing
-from tasks.corpora.readers.hard_negatives import HardNegativeItem, hard_negatives_corpus
 from tasks.corpora.readers.hub import load_split
+from tasks.corpora.readers.published import HardNegativeItem, hard_negatives, published_corpus
 from tasks.corpora.rows import ImageRow
 
 Part: TypeAlias = Literal["relation", "attribution", "coco-order", "flickr-order"]
@@ -27,7 +27,6 @@ HUB: dict[Part, str] = {
     "coco-order": "mteb/ARO-COCO-order",
     "flickr-order": "mteb/ARO-Flickr-Order",
 }
-_REPOSITORY = "github.com/mertyg/vision-language-models-are-bows"
 _SHUFFLES = ("shuffle_nouns_and_adj", "shuffle_allbut_nouns_and_adj", "shuffle_within_trigrams", "shuffle_trigrams")
 
 
@@ -51,7 +50,7 @@ def read_aro(
     Raises:
         RequestError: A file, image or field is missing.
     """
-    source = None
+    source, origin = None, ""
     if root is None:
         loaded = load_split(HUB[part], split=split, revision=revision)
         column = next((name for name in ("image", "images") if name in loaded.images), None)
@@ -64,18 +63,12 @@ def read_aro(
         source, origin = loaded.source, f"https://huggingface.co/datasets/{HUB[part]}"
     else:
         folder = require_folder(root, "aro folder")
-        items, origin = list(_file_items(folder, part)), f"https://{_REPOSITORY}"
+        items = list(_file_items(folder, part))
         if images is None and (folder / "images").is_dir():
             images = folder / "images"
-    return hard_negatives_corpus(
-        f"aro-{part}",
-        items,
-        images=images if root is not None else None,
-        missing=missing,
-        source=source,
-        licence=CORPORA["aro"].licence,
-        origin=origin,
-    )
+    images = None if root is None else images
+    contents = hard_negatives(items)
+    return published_corpus("aro", contents, part=part, images=images, missing=missing, source=source, origin=origin)
 
 
 def _file_items(folder: Path, part: Part) -> Iterator[HardNegativeItem]:
@@ -83,7 +76,9 @@ def _file_items(folder: Path, part: Part) -> Iterator[HardNegativeItem]:
         raise RequestError(
             f"aro: {part} has no files (its negatives are drawn at random); leave out root to read the hub"
         )
-    file = require_match(folder, f"visual_genome_{part}.json", hint=f"it is linked from {_REPOSITORY}")
+    file = require_match(
+        folder, f"visual_genome_{part}.json", hint="it is linked from github.com/mertyg/vision-language-models-are-bows"
+    )
     for position, row in enumerate(read_json(file)):
         where = f"{file}: item {position}"
         x, y, width, height = (int(field(row, f"bbox_{side}", int | float, where)) for side in ("x", "y", "w", "h"))

@@ -15,7 +15,7 @@ from tasks.corpora import CORPORA
 from tasks.corpora.files import field, require_folder
 from tasks.corpora.readers.delimited import rows_with
 from tasks.corpora.readers.hub import load_split
-from tasks.corpora.readers.quadruples import QuadrupleItem, quadruples_corpus
+from tasks.corpora.readers.published import QuadrupleItem, published_corpus, quadruples
 
 HUB = CORPORA["bivlc"].hub
 _TEXTS = ("caption", "negative_caption", "type", "subtype")
@@ -53,6 +53,4 @@ def read_bivlc(
         of_caption = position if source is not None else shown.setdefault(caption, position)
         keys = (f"image/{of_caption}", f"negative_image/{position}")
         items.append(QuadrupleItem(str(position), keys, (caption, negative), (kind, subtype)))
-    return quadruples_corpus(
-        "bivlc", items, images=None, source=source, licence=CORPORA["bivlc"].licence, origin=origin
-    )
+    return published_corpus("bivlc", quadruples(items), source=source, origin=origin)

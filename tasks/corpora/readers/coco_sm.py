@@ -14,7 +14,7 @@ from store.types import Corpus
 from tasks.corpora import CORPORA
 from tasks.corpora.files import field, read_json, read_text, require_files, require_folder
 from tasks.corpora.images.image_files import Missing, image_id_of
-from tasks.corpora.readers.multilingual import Translation, multilingual_corpus
+from tasks.corpora.readers.published import Translation, published_corpus, translations
 from tasks.corpora.rows import ImageRow
 
 LANGUAGES = CORPORA["coco-sm"].languages
@@ -43,7 +43,7 @@ def read_coco_sm(
     folder = require_folder(root, "coco-sm folder")
     folder = folder / "meta" if (folder / "meta").is_dir() else folder
     files: list[str] | None = None
-    translations: list[Translation] = []
+    captions: list[Translation] = []
     hint = "download from github.com/unum-cloud/coco-sm/meta"
     for system, file in zip(
         translators, require_files(folder, [f"{system}.json" for system in translators], hint=hint), strict=True
@@ -57,21 +57,14 @@ def read_coco_sm(
                 files = names
             elif names != files:
                 raise RequestError(f"{where}: {_first_difference(files, names)}; all files must list the same images")
-            translations += [
+            captions += [
                 Translation(image_id_of(name), field(entry, "captions", list, f"{where}: entry {i}"), language, system)
                 for i, (name, entry) in enumerate(zip(names, entries, strict=True))
             ]
     names = files or []
-    _check_against_lists(folder, names, translations)
-    return multilingual_corpus(
-        "coco-sm",
-        [ImageRow(image_id_of(name), name) for name in names],
-        translations,
-        images=images,
-        missing=missing,
-        licence=CORPORA["coco-sm"].licence,
-        origin="https://github.com/unum-cloud/coco-sm",
-    )
+    _check_against_lists(folder, names, captions)
+    rows = [ImageRow(image_id_of(name), name) for name in names]
+    return published_corpus("coco-sm", translations(rows, captions), images=images, missing=missing)
 
 
 def _first_difference(expected: Sequence[str], got: Sequence[str]) -> str:
@@ -81,7 +74,7 @@ def _first_difference(expected: Sequence[str], got: Sequence[str]) -> str:
     return f"expected {expected[at]!r} as image {at}, got {got[at]!r}"
 
 
-def _check_against_lists(folder: Path, names: Sequence[str], translations: Sequence[Translation]) -> None:
+def _check_against_lists(folder: Path, names: Sequence[str], captions: Sequence[Translation]) -> None:
     """Compare the captions with ``excluded.txt`` and ``id_mapping.json``, if these files exist."""
     faults = []
     if (folder / "excluded.txt").is_file():
@@ -94,7 +87,7 @@ def _check_against_lists(folder: Path, names: Sequence[str], translations: Seque
             faults.append(f"{folder}: expected {len(mapping)} images as in {file.name}, got {len(names)}")
         else:
             counts = {image_id_of(name): len(mapping.get(str(i), ())) for i, name in enumerate(names)}
-            wrong = next((each for each in translations if len(each.texts) != counts[each.image_id]), None)
+            wrong = next((each for each in captions if len(each.texts) != counts[each.image_id]), None)
             if wrong is not None:
                 faults.append(
                     f"{folder}: expected {counts[wrong.image_id]} captions of image {wrong.image_id} as in "

@@ -12,11 +12,10 @@ from pathlib import Path
 
 from store.errors import RequestError
 from store.types import Corpus
-from tasks.corpora import CORPORA
 from tasks.corpora.files import require_folder
 from tasks.corpora.images.image_files import Missing
 from tasks.corpora.readers.delimited import rows_with
-from tasks.corpora.readers.hard_negatives import HardNegativeItem, hard_negatives_corpus, literal_texts
+from tasks.corpora.readers.published import HardNegativeItem, hard_negatives, literal_texts, published_corpus
 from tasks.corpora.rows import ImageRow
 
 _PRODUCTIVITY = re.compile(r"prod_vg_hard_negs_(atom|swap|negate)_complexity_(\d+)\.csv$")
@@ -52,14 +51,7 @@ def read_crepe(
     if images is not None:
         base = require_folder(images, "image folder")
         folders = [base, *(folder for name in ("VG_100K", "VG_100K_2") if (folder := base / name).is_dir())]
-    return hard_negatives_corpus(
-        "crepe",
-        items,
-        images=folders,
-        missing=missing,
-        licence=CORPORA["crepe"].licence,
-        origin="https://github.com/RAIVNLab/CREPE",
-    )
+    return published_corpus("crepe", hard_negatives(items), images=folders, missing=missing)
 
 
 def _items(file: Path, train_set: str) -> Iterator[HardNegativeItem]:

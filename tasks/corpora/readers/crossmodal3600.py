@@ -15,7 +15,7 @@ from tasks.corpora import CORPORA
 from tasks.corpora.files import field, read_json_lines, require_folder, require_known, require_match
 from tasks.corpora.images.image_files import Missing
 from tasks.corpora.readers.hub import load_split
-from tasks.corpora.readers.multilingual import Translation, multilingual_corpus
+from tasks.corpora.readers.published import Translation, published_corpus, translations
 from tasks.corpora.rows import ImageRow
 
 LANGUAGES = CORPORA["crossmodal3600"].languages
@@ -41,9 +41,9 @@ def read_crossmodal3600(
         RequestError: A language, file or image is missing.
     """
     require_known("crossmodal3600", "languages", languages, LANGUAGES)
-    source = None
+    source, origin = None, ""
     if root is None:
-        rows, translations, source = _from_hub(dataset, revision, languages)
+        rows, captions, source = _from_hub(dataset, revision, languages)
         images, origin = None, f"https://huggingface.co/datasets/{dataset}"
     else:
         folder = require_folder(root, "crossmodal3600 folder")
@@ -52,24 +52,15 @@ def read_crossmodal3600(
         entries = list(read_json_lines(file))
         ids = [field(entry, "image/key", str, f"{file}: line {i + 1}") for i, entry in enumerate(entries)]
         rows = [ImageRow(identifier, f"{identifier}.jpg") for identifier in ids]
-        translations = [
+        captions = [
             Translation(identifier, _captions(entry, language, f"{file}: image {identifier}"), language)
             for language in languages
             for identifier, entry in zip(ids, entries, strict=True)
         ]
         if images is None and (file.parent / "images").is_dir():
             images = file.parent / "images"
-        origin = "https://google.github.io/crossmodal-3600/"
-    return multilingual_corpus(
-        "crossmodal3600",
-        rows,
-        translations,
-        images=images,
-        missing=missing,
-        source=source,
-        licence=CORPORA["crossmodal3600"].licence,
-        origin=origin,
-    )
+    contents = translations(rows, captions)
+    return published_corpus("crossmodal3600", contents, images=images, missing=missing, source=source, origin=origin)
 
 
 def _captions(entry: object, language: str, where: str) -> list[str]:
@@ -86,10 +77,10 @@ def _from_hub(
     }
     first = splits[languages[0]]
     rows = [ImageRow(str(row["image_id"]), f"image/{i}") for i, row in enumerate(first.rows())]
-    translations: list[Translation] = []
+    captions: list[Translation] = []
     for language, split in splits.items():
         captions_of = {str(row["image_id"]): row["captions"] for row in split.rows()}
         if captions_of.keys() != {row.id for row in rows}:
             raise RequestError(f"{split.name}: its images are not those of split {languages[0]}")
-        translations += [Translation(row.id, captions_of[row.id], language) for row in rows]
-    return rows, translations, first.source
+        captions += [Translation(row.id, captions_of[row.id], language) for row in rows]
+    return rows, captions, first.source

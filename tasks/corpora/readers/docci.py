@@ -11,10 +11,9 @@ from typing import Literal
 
 from store.errors import RequestError
 from store.types import Corpus
-from tasks.corpora import CORPORA
 from tasks.corpora.files import field, read_json_lines, require_folder, require_match
 from tasks.corpora.images.image_files import Missing
-from tasks.corpora.readers.multilingual import Translation, multilingual_corpus
+from tasks.corpora.readers.published import Translation, published_corpus, translations
 from tasks.corpora.rows import ImageRow
 
 _FILE = "docci_descriptions.jsonlines"
@@ -42,22 +41,15 @@ def read_docci(
     file = require_match(folder, _FILE, hint=hint)
     if images is None and (folder / "images").is_dir():
         images = folder / "images"
-    rows, translations = [], []
+    rows, texts = [], []
     for number, entry in enumerate(read_json_lines(file), start=1):
         where = f"{file}: line {number}"
         if field(entry, "split", str, where) != split:
             continue
         identifier = field(entry, "example_id", str, where)
         rows.append(ImageRow(identifier, field(entry, "image_file", str, where)))
-        translations.append(Translation(identifier, [field(entry, "description", str, where)], "en"))
+        texts.append(Translation(identifier, [field(entry, "description", str, where)], "en"))
     if not rows:
         raise RequestError(f"{file}: no images of split {split!r} in it")
-    return multilingual_corpus(
-        "docci" if split == "test" else f"docci-{split}",
-        rows,
-        translations,
-        images=images,
-        missing=missing,
-        licence=CORPORA["docci"].licence,
-        origin="https://google.github.io/docci/",
-    )
+    part = "" if split == "test" else split
+    return published_corpus("docci", translations(rows, texts), part=part, images=images, missing=missing)

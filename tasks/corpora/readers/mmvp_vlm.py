@@ -9,13 +9,11 @@ from pathlib import Path
 
 from store.errors import RequestError
 from store.types import Corpus
-from tasks.corpora import CORPORA
 from tasks.corpora.files import require_folder, require_match
 from tasks.corpora.images.image_files import Missing
 from tasks.corpora.readers.delimited import rows_with
-from tasks.corpora.readers.quadruples import QuadrupleItem, quadruples_corpus
+from tasks.corpora.readers.published import QuadrupleItem, published_corpus, quadruples
 
-_HUB = "MMVP/MMVP_VLM"
 _NUMBER, _PATTERN, _STATEMENT = "Question ID", "Type", "Statement"
 
 
@@ -40,7 +38,7 @@ def read_mmvp_vlm(
         RequestError: A file, column or image is missing, or two rows that follow each other are not a pair.
     """
     folder = require_folder(root, "mmvp-vlm folder")
-    hint = f"hf download {_HUB} --repo-type dataset --local-dir {folder}"
+    hint = f"hf download MMVP/MMVP_VLM --repo-type dataset --local-dir {folder}"
     file = require_match(folder, "Questions.csv", hint=hint)
     if images is None and (folder / "MLLM_VLM Images").is_dir():
         images = folder / "MLLM_VLM Images"
@@ -60,11 +58,4 @@ def read_mmvp_vlm(
         keys = [f"{row[_PATTERN].strip()}/{number}.jpg" for row, number in zip(pair, numbers, strict=True)]
         texts = [prompt.replace("{}", row[_STATEMENT].strip()) for row in pair]
         items.append(QuadrupleItem("-".join(numbers), keys, texts, sorted(patterns)))
-    return quadruples_corpus(
-        "mmvp-vlm",
-        items,
-        images=images,
-        missing=missing,
-        licence=CORPORA["mmvp-vlm"].licence,
-        origin=f"https://huggingface.co/datasets/{_HUB}",
-    )
+    return published_corpus("mmvp-vlm", quadruples(items), images=images, missing=missing)

@@ -12,7 +12,7 @@ from store.types import Corpus
 from tasks.corpora import CORPORA
 from tasks.corpora.files import read_text, require_folder, require_match
 from tasks.corpora.images.image_files import Missing
-from tasks.corpora.readers.multilingual import line_corpus
+from tasks.corpora.readers.published import line_translations, published_corpus
 
 LANGUAGES = CORPORA["multi30k"].languages
 
@@ -43,12 +43,5 @@ def read_multi30k(
     for language in languages:
         patterns = (f"raw/{split}.{language}.gz", f"raw/{split}.{language}", f"{split}.{language}")
         files[language] = require_match(base, *patterns, hint=f"or leave {language!r} out of languages")
-    return line_corpus(
-        "multi30k" if split == "test_2016_flickr" else f"multi30k-{split}",
-        names,
-        files,
-        images=images,
-        missing=missing,
-        licence=CORPORA["multi30k"].licence,
-        origin="https://github.com/multi30k/dataset",
-    )
+    part = "" if split == "test_2016_flickr" else split
+    return published_corpus("multi30k", line_translations(names, files), part=part, images=images, missing=missing)

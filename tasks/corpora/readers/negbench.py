@@ -11,15 +11,19 @@ from pathlib import Path
 
 from store.errors import RequestError
 from store.types import Corpus
-from tasks.corpora import CORPORA
 from tasks.corpora.files import corpus_name, require_file, require_match
 from tasks.corpora.images.image_files import Missing, image_id_of
 from tasks.corpora.readers.delimited import rows_with
-from tasks.corpora.readers.hard_negatives import HardNegativeItem, hard_negatives_corpus, literal_texts
-from tasks.corpora.readers.multilingual import Translation, multilingual_corpus
+from tasks.corpora.readers.published import (
+    HardNegativeItem,
+    Translation,
+    hard_negatives,
+    literal_texts,
+    published_corpus,
+    translations,
+)
 from tasks.corpora.rows import ImageRow
 
-_ORIGIN = "https://github.com/m1k2zoo/negbench"
 _PATHS = ("image_path", "filepath")
 
 
@@ -38,7 +42,7 @@ def read_negbench(root: str | Path, *, images: str | Path | None = None, missing
         RequestError: The file, a column or an image is missing, or a cell does not hold what it should.
     """
     path = Path(root).expanduser().absolute()
-    hint = f"the files are linked from {_ORIGIN}"
+    hint = "the files are linked from https://github.com/m1k2zoo/negbench"
     file = require_match(path, "*.csv", hint=hint) if path.is_dir() else require_file(path, "negbench file")
     rows = rows_with(file)
     header = list(rows[0]) if rows else []
@@ -52,19 +56,18 @@ def read_negbench(root: str | Path, *, images: str | Path | None = None, missing
     image_rows = [ImageRow(image_id_of(name), name.rpartition("/")[2]) for name in names]
     if len({row.id for row in image_rows}) != len(set(names)):
         raise RequestError(f"{file}: images in different folders have the same name; rename them in column {column}")
-    name, licence = f"negbench-{corpus_name(file)}", CORPORA["negbench"].licence
     if "captions" in header:
         texts = [literal_texts(row["captions"], f"{file}: row {number}") for number, row in enumerate(rows)]
-        translations = [Translation(image.id, each, "en") for image, each in zip(image_rows, texts, strict=True)]
-        return multilingual_corpus(
-            name, image_rows, translations, images=images, missing=missing, licence=licence, origin=_ORIGIN
-        )
-    options = [option for n in range(len(header)) if (option := f"caption_{n}") in header]
-    items = [
-        _question(str(number), row, image, options, f"{file}: row {number}")
-        for number, (row, image) in enumerate(zip(rows, image_rows, strict=True))
-    ]
-    return hard_negatives_corpus(name, items, images=images, missing=missing, licence=licence, origin=_ORIGIN)
+        each = [Translation(image.id, captions, "en") for image, captions in zip(image_rows, texts, strict=True)]
+        contents = translations(image_rows, each)
+    else:
+        options = [option for n in range(len(header)) if (option := f"caption_{n}") in header]
+        items = [
+            _question(str(number), row, image, options, f"{file}: row {number}")
+            for number, (row, image) in enumerate(zip(rows, image_rows, strict=True))
+        ]
+        contents = hard_negatives(items)
+    return published_corpus("negbench", contents, part=corpus_name(file), images=images, missing=missing)
 
 
 def _question(

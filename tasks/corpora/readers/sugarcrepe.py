@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from store.types import Corpus
-from tasks.corpora import CORPORA
 from tasks.corpora.files import field, read_json, require_files, require_folder
 from tasks.corpora.images.image_files import Missing, image_id_of
-from tasks.corpora.readers.hard_negatives import HardNegativeItem, hard_negatives_corpus
+from tasks.corpora.readers.published import HardNegativeItem, hard_negatives, published_corpus
 from tasks.corpora.rows import ImageRow
 
 Category: TypeAlias = Literal[
@@ -50,12 +49,4 @@ def read_sugarcrepe(
             caption, negative = field(entry, "caption", str, where), field(entry, "negative_caption", str, where)
             image = ImageRow(image_id_of(name), name)
             items.append(HardNegativeItem(f"{category}/{number}", image, caption, [(category, negative)]))
-    return hard_negatives_corpus(
-        "sugarcrepe",
-        items,
-        images=images,
-        missing=missing,
-        licence=CORPORA["sugarcrepe"].licence,
-        origin="https://github.com/RAIVNLab/sugar-crepe",
-        numbered=False,
-    )
+    return published_corpus("sugarcrepe", hard_negatives(items, numbered=False), images=images, missing=missing)

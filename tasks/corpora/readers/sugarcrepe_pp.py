@@ -16,8 +16,8 @@ from store.types import Corpus
 from tasks.corpora import CORPORA
 from tasks.corpora.files import field, read_json, require_files, require_folder
 from tasks.corpora.images.image_files import Missing, image_id_of
-from tasks.corpora.readers.hard_negatives import HardNegativeItem, hard_negatives_corpus
 from tasks.corpora.readers.hub import load_split
+from tasks.corpora.readers.published import HardNegativeItem, hard_negatives, published_corpus
 from tasks.corpora.rows import ImageRow
 
 Category: TypeAlias = Literal["replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj"]
@@ -62,15 +62,9 @@ def read_sugarcrepe_pp(
             image = ImageRow(image_id_of(name), name)
             identifier = f"{category}/{entry.get('id', number)}"
             items.append(HardNegativeItem(identifier, image, caption, [(category, negative)], further=[further]))
-    return hard_negatives_corpus(
-        "sugarcrepe-pp",
-        items,
-        images=images,
-        missing=missing,
-        licence=CORPORA["sugarcrepe-pp"].licence,
-        origin=f"https://huggingface.co/datasets/{dataset}" if root is None else "https://github.com/Sri-Harsha/scpp",
-        numbered=False,
-    )
+    contents = hard_negatives(items, numbered=False)
+    origin = f"https://huggingface.co/datasets/{dataset}" if root is None else ""
+    return published_corpus("sugarcrepe-pp", contents, images=images, missing=missing, origin=origin)
 
 
 def _read(

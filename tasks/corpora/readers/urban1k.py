@@ -10,13 +10,10 @@ from pathlib import Path
 
 from store.errors import RequestError
 from store.types import Corpus
-from tasks.corpora import CORPORA
 from tasks.corpora.files import read_text, require_folder
 from tasks.corpora.images.image_files import Missing
-from tasks.corpora.readers.multilingual import Translation, multilingual_corpus
+from tasks.corpora.readers.published import Translation, published_corpus, translations
 from tasks.corpora.rows import ImageRow
-
-_HUB = "BeichenZhang/Urban1k"
 
 
 def read_urban1k(root: str | Path, *, images: str | Path | None = None, missing: Missing = "error") -> Corpus:
@@ -33,17 +30,11 @@ def read_urban1k(root: str | Path, *, images: str | Path | None = None, missing:
     files = sorted((folder / "caption").glob("*.txt"), key=lambda file: (len(file.stem), file.stem))
     if not files:
         raise RequestError(
-            f"{folder}: no caption/*.txt in it; unpack Urban1k.zip of huggingface.co/datasets/{_HUB} there"
+            f"{folder}: no caption/*.txt in it; unpack Urban1k.zip of "
+            "huggingface.co/datasets/BeichenZhang/Urban1k there"
         )
     if images is None and (folder / "image").is_dir():
         images = folder / "image"
-    texts = [read_text(file).strip().partition("\n")[0].strip() for file in files]
-    return multilingual_corpus(
-        "urban1k",
-        [ImageRow(file.stem, f"{file.stem}.jpg") for file in files],
-        [Translation(file.stem, [text], "en") for file, text in zip(files, texts, strict=True)],
-        images=images,
-        missing=missing,
-        licence=CORPORA["urban1k"].licence,
-        origin=f"https://huggingface.co/datasets/{_HUB}",
-    )
+    rows = [ImageRow(file.stem, f"{file.stem}.jpg") for file in files]
+    texts = [Translation(file.stem, [read_text(file).strip().partition("\n")[0].strip()], "en") for file in files]
+    return published_corpus("urban1k", translations(rows, texts), images=images, missing=missing)

@@ -15,7 +15,7 @@ from store.types import Corpus
 from tasks.corpora import CORPORA
 from tasks.corpora.files import field, read_json, read_json_lines, require_file, require_folder, require_match
 from tasks.corpora.readers.hub import load_split
-from tasks.corpora.readers.quadruples import QuadrupleItem, quadruples_corpus
+from tasks.corpora.readers.published import QuadrupleItem, published_corpus, quadruples
 
 HUB = CORPORA["winoground"].hub
 UNTAGGED = "No Tag"
@@ -63,14 +63,8 @@ def read_winoground(
         keys = [f"{side}/{position}" if root is None else _file_name(example, side, where) for side in sides]
         captions = [field(example, f"caption_{side}", str, where) for side in (0, 1)]
         items.append(QuadrupleItem(identifier, keys, captions, _tags(identifier, example, assigned)))
-    return quadruples_corpus(
-        "winoground",
-        items,
-        images=None if root is None else images,
-        source=source,
-        licence=CORPORA["winoground"].licence,
-        origin=origin,
-    )
+    folder_of_images = None if root is None else images
+    return published_corpus("winoground", quadruples(items), images=folder_of_images, source=source, origin=origin)
 
 
 def _file_name(example: Mapping[str, Any], key: str, where: str) -> str:

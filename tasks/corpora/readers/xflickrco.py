@@ -13,7 +13,7 @@ from tasks.corpora.files import field, read_json_lines, require_files, require_f
 from tasks.corpora.images.image_files import Missing
 from tasks.corpora.readers.forms import unlisted
 from tasks.corpora.readers.hub import load_split
-from tasks.corpora.readers.multilingual import Translation, multilingual_corpus
+from tasks.corpora.readers.published import Translation, published_corpus, translations
 from tasks.corpora.rows import ImageRow
 
 LANGUAGES = CORPORA["xflickrco"].languages
@@ -41,7 +41,7 @@ def read_xflickrco(
     """
     require_known("xflickrco", "languages", languages, LANGUAGES)
     lines: dict[str, Iterable[Mapping[str, Any]]]
-    source = None
+    source, origin = None, ""
     if root is None:
         splits = {language: load_split(dataset, split=language, revision=revision) for language in languages}
         lines = {language: split.rows() for language, split in splits.items()}
@@ -50,9 +50,8 @@ def read_xflickrco(
         folder, names = require_folder(root, "xflickrco folder"), [f"{language}.jsonl" for language in languages]
         files = require_files(folder, names, hint="download from github.com/e-bug/iglue")
         lines = {language: read_json_lines(file) for language, file in zip(languages, files, strict=True)}
-        origin = "https://github.com/e-bug/iglue"
     rows: list[ImageRow] = []
-    translations: list[Translation] = []
+    captions: list[Translation] = []
     for language, entries in lines.items():
         first = not rows
         number = -1
@@ -66,18 +65,11 @@ def read_xflickrco(
                 expected = f"image {rows[number].id}" if number < len(rows) else "no more images"
                 raise RequestError(f"{where}: expected {expected} as in {languages[0]}, got image {identifier}")
             texts: Any = unlisted(field(entry, "sentences", list | str, where))  # the hub has lists as texts
-            translations.append(Translation(identifier, [texts] if isinstance(texts, str) else texts, language))
+            captions.append(Translation(identifier, [texts] if isinstance(texts, str) else texts, language))
         if number + 1 != len(rows):
             raise RequestError(
                 f"xflickrco: {language}: expected {len(rows)} images as in {languages[0]}, got {number + 1}"
             )
-    return multilingual_corpus(
-        "xflickrco",
-        rows,
-        translations,
-        images=None if root is None else images,
-        missing=missing,
-        source=source,
-        licence=CORPORA["xflickrco"].licence,
-        origin=origin,
-    )
+    images = None if root is None else images
+    contents = translations(rows, captions)
+    return published_corpus("xflickrco", contents, images=images, missing=missing, source=source, origin=origin)

@@ -12,7 +12,7 @@ from store.types import Corpus
 from tasks.corpora import CORPORA
 from tasks.corpora.files import read_text, require_folder, require_match
 from tasks.corpora.images.image_files import Missing
-from tasks.corpora.readers.multilingual import line_corpus
+from tasks.corpora.readers.published import line_translations, published_corpus
 
 LANGUAGES = CORPORA["xtd10"].languages
 _FILE_CODE = {"ja": "jp"}  # as the files spell it
@@ -39,12 +39,5 @@ def read_xtd10(
     for language in languages:
         name = f"test_1kcaptions_{_FILE_CODE.get(language, language)}.txt"
         files[language] = require_match(folder, name, *(f"{part}/{name}" for part in ("XTD10", "MIC", "STAIR")))
-    return line_corpus(
-        "xtd10",
-        read_text(listed).splitlines(),
-        files,
-        images=images,
-        missing=missing,
-        licence=CORPORA["xtd10"].licence,
-        origin="https://github.com/adobe-research/Cross-lingual-Test-Dataset-XTD10",
-    )
+    contents = line_translations(read_text(listed).splitlines(), files)
+    return published_corpus("xtd10", contents, images=images, missing=missing)
