@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from reports import format as show
 from reports.destination import write_files
@@ -12,70 +13,68 @@ from reports.elements.gallery import Grid, Hit
 from reports.elements.page import Report, Section
 from reports.elements.thumbnails import data_uris
 from reports.render import render_html
-from store.types import digest16
+from store.types import Modality, digest16
 
 
-class SearchHit(NamedTuple):
-    """One item of the results of a search.
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """A query and its nearest items, best first.
 
     Attributes:
-        id: Id of the image or caption.
-        score: Cosine or MaxSim; higher is closer.
-        text: Caption text; None for an image.
-        thumbnail: Small encoded picture; None for a caption or an image without one.
+        encoder: Name.
+        corpus: Name.
+        query: A text, the name of an image file, or both.
+        picture: The image of the query, small and encoded; None where there is none.
+        modality: What was searched.
+        rows: ``rank``, ``id``, ``score``, ``file``; of images also ``sha`` and size, of captions ``text``.
+        indexed: Whether an approximate index was used instead of comparing all items.
     """
 
-    id: str
-    score: float
-    text: str | None = None
-    thumbnail: bytes | None = None
+    encoder: str
+    corpus: str
+    query: str
+    picture: bytes | None
+    modality: Modality
+    rows: list[dict[str, Any]]
+    indexed: bool
 
 
-def write_search(
-    target: str | Path,
-    *,
-    query: str,
-    hits: Sequence[SearchHit],
-    encoder: str,
-    corpus: str,
-    picture: bytes | None = None,
-    indexed: bool = False,
-) -> Path:
-    """Writes the gallery of one search as one self-contained HTML file; returns its path.
+def write_search(target: str | Path, found: Search, thumbnails: Mapping[str, bytes]) -> Path:
+    """Writes the gallery of a search as one self-contained HTML file; returns its path.
 
-    ``query`` is a text, or the name of an image file with its small encoded ``picture``; ``hits`` are best first;
-    ``indexed`` says that the search used an approximate index instead of comparing all items.
+    ``thumbnails``: hash of an image to its small encoded picture.
 
     Raises:
         WorkError: The file cannot be written.
     """
-    pictures = {f"{i}": hit.thumbnail for i, hit in enumerate(hits, 1) if hit.thumbnail is not None}
-    thumbnails = data_uris(pictures if picture is None else {**pictures, "query": picture})
-    how = "Approximate search (index)" if indexed else "Exact search"
+    small = [thumbnails.get(row.get("sha") or "") for row in found.rows]
+    pictures = {"query": found.picture, **{str(i): picture for i, picture in enumerate(small, 1)}}
+    how = "Approximate search (index)" if found.indexed else "Exact search"
     grid = Grid(
         id="hits",
-        caption=query,
-        thumbnail="query" if picture is not None else "",
+        caption=found.query,
+        thumbnail="query" if found.picture is not None else "",
         hits=tuple(
             Hit(
                 rank=str(i),
-                label=hit.text if hit.text is not None else hit.id,
-                thumbnail=str(i) if hit.thumbnail is not None else "",
-                score=show.number(hit.score, 3),
+                label=row["id"] if row.get("text") is None else row["text"],
+                thumbnail=str(i) if picture is not None else "",
+                score=show.number(row["score"], 3),
                 right=False,
             )
-            for i, hit in enumerate(hits, 1)
+            for i, (row, picture) in enumerate(zip(found.rows, small, strict=True), 1)
         ),
-        note=f"{how} by {encoder} in {corpus}; scores are cosines, or MaxSim sums for a multi-vector encoder.",
+        note=f"{how} by {found.encoder} in {found.corpus}; "
+        "scores are cosines, or MaxSim sums for a multi-vector encoder.",
     )
     report = Report(
         title="Search",
-        subtitle=f"{encoder} in {corpus}",
-        facts=(("Results", show.number(len(hits), 0)),),
+        subtitle=f"{found.encoder} in {found.corpus}",
+        facts=(("Results", show.number(len(found.rows), 0)),),
         sections=(Section(id="results", title="Nearest items", lead="", blocks=(grid,)),),
-        thumbnails=thumbnails,
+        thumbnails=data_uris({name: picture for name, picture in pictures.items() if picture is not None}),
         colophon="Made by capim from stored embeddings.",
-        sources=digest16([query, encoder, corpus, [[hit.id, hit.score] for hit in hits]]),
+        sources=digest16([found.query, found.encoder, found.corpus, [[row["id"], row["score"]] for row in found.rows]]),
     )
     path = Path(target)
     write_files(path.parent, {path.name: render_html(report)})

@@ -200,7 +200,8 @@ def search(args: argparse.Namespace) -> int:
 
     Example: capim search "a red circle above a blue square" --encoder tiny-clip --corpus shapes -k 5
     """
-    from flows.commands.searching import FOUND_COLUMNS, find, write_gallery
+    from flows.commands.searching import FOUND_COLUMNS, find
+    from reports.search import write_search
 
     if args.html:
         refuse_unused(args, "with --html", format="--format", columns="--columns", wide="--wide")
@@ -221,7 +222,7 @@ def search(args: argparse.Namespace) -> int:
         Path(args.html or Path(tempfile.mkdtemp(prefix="capim-")) / "search.html") if args.html or args.open else None
     )
     if page is not None:
-        write_gallery(store, page, found)
+        write_search(page, found, store.thumbnails([row["sha"] for row in found.rows if row.get("sha")]))
         stream = sys.stdout if args.html else sys.stderr
         stream.write(f"{link(str(page), stream)}\n")
     if args.open and page is not None and not webbrowser.open(page.resolve().as_uri()):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image as Picture
 
 from flows.commands.workspace import corpus_in
-from reports.search import SearchHit, write_search
+from reports.search import Search
 from store import EmbeddingStore
 from store.errors import RequestError
 from store.files import existing_file
@@ -26,19 +25,6 @@ from tasks.encoders.device import choose_device
 
 Load: TypeAlias = Callable[[EncoderSpec, str], Encoder]  # a model, and the device that it is on
 FOUND_COLUMNS = ("rank", "score", "file", "text", "id", "objects", "language", "width", "height")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Search:
-    """A query and its nearest items, best first."""
-
-    encoder: str
-    corpus: str
-    query: str
-    picture: bytes | None
-    modality: Modality
-    rows: list[dict[str, Any]]
-    indexed: bool
 
 
 def find(
@@ -112,24 +98,6 @@ def find(
         modality=modality,
         rows=rows,
         indexed=use_index,
-    )
-
-
-def write_gallery(store: EmbeddingStore, target: Path, found: Search) -> Path:
-    """Write the search as one self-contained page; returns its path."""
-    small = store.thumbnails([row["sha"] for row in found.rows if row.get("sha")])
-    items = [
-        SearchHit(id=row["id"], score=row["score"], text=row.get("text"), thumbnail=small.get(row.get("sha", "")))
-        for row in found.rows
-    ]
-    return write_search(
-        target,
-        query=found.query,
-        hits=items,
-        encoder=found.encoder,
-        corpus=found.corpus,
-        picture=found.picture,
-        indexed=found.indexed,
     )
 
 

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from store import EmbeddingStore
 from store.layout import Explanation
+from store.planes import Map, Method
 from store.types import EncoderSpec, Modality
-from tasks.results.projection import Method
 
 if TYPE_CHECKING:
-    from flows.commands.searching import Search
+    from reports.search import Search
     from tasks.encoders import Encoder
-    from tasks.results.maps import Map
 
 MODELS = 3  # in memory; of more, the one that was used longest ago is dropped
 

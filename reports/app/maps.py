@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from starlette.datastructures import QueryParams
 
-from reports.app.services import Method
 from reports.app.state import Evaluated, State, Statement, names_in
 from store.errors import RequestError, unknown
+from store.planes import Method
 from store.schema import texts
 from store.types import Modality, SetKey
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import RequestError, did_you_mean
-from store.judgements import read_judgements
+from store.exchange.judgements import read_judgements
 from store.schema import texts
 from store.types import Corpus
 from tasks.metrics.custom import CustomMetric

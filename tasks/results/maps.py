@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -15,43 +14,14 @@ from numpy.typing import NDArray
 from store import EmbeddingStore
 from store.errors import WorkError
 from store.files import replacing
+from store.planes import Kept, Map, Method, Plane
 from store.types import Modality
-from tasks.results.projection import Method, Plane, project
+from tasks.results.projection import project
 
 NEAREST = 10  # neighbours of an item that the plane should keep
 SAMPLE = 500  # items whose neighbours are compared
 _VERSION = 1  # of the points and the figures; a stored map of another version is not read
 _NUMBERS = 2**21  # compared at once
-
-
-class Kept(NamedTuple):
-    """How much of the neighbourhood a plane keeps; NaN of both where there are too few items.
-
-    Attributes:
-        share: Of the nearest items of an item in the space of the vectors, the mean share that are among as many
-            nearest ones in the plane.
-        trustworthiness: Venna and Kaski (2001), as scikit-learn defines it: 1 less a penalty for every item that is
-            near in the plane and not in the space, by its rank in the space.
-        nearest: How many neighbours of an item.
-        n_sampled: Items that the means are over.
-    """
-
-    share: float
-    trustworthiness: float
-    nearest: int
-    n_sampled: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Map:
-    """The items of an embedding set as points, float32, shape ``(n, 2)``, in corpus order."""
-
-    encoder: str
-    corpus: str
-    modality: Modality
-    method: Method
-    plane: Plane
-    kept: Kept
 
 
 def map_of(
@@ -79,11 +49,10 @@ def map_of(
     if found is None:
         vectors = store.vectors(encoder=encoder, corpus=corpus, modality=modality).matrix
         plane = project(vectors, method)
-        found = plane, neighbourhood_kept(vectors, plane.points)
+        found = Map(plane, neighbourhood_kept(vectors, plane.points))
         if file is not None:
             _write(file, *found, digests={each.digest[:32] for each in store.sealed_sets()})
-    plane, kept = found
-    return Map(encoder=key.encoder, corpus=key.corpus, modality=modality, method=method, plane=plane, kept=kept)
+    return found
 
 
 def neighbourhood_kept(
@@ -124,7 +93,7 @@ def _blocks(rows: NDArray[np.int64], n: int) -> Iterator[NDArray[np.int64]]:
     yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
 
-def _read(file: Path) -> tuple[Plane, Kept] | None:
+def _read(file: Path) -> Map | None:
     """A stored map; None where there is none of this version, or its file is damaged."""
     try:
         with np.load(file, allow_pickle=False) as stored:
@@ -132,7 +101,7 @@ def _read(file: Path) -> tuple[Plane, Kept] | None:
                 return None
             share, trust, nearest, n = stored["kept"].tolist()
             first, second = stored["shares"].tolist()
-            return Plane(stored["points"], (first, second)), Kept(share, trust, int(nearest), int(n))
+            return Map(Plane(stored["points"], (first, second)), Kept(share, trust, int(nearest), int(n)))
     except (OSError, ValueError, KeyError, EOFError, BadZipFile):
         return None
 

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import RequestError
+from store.planes import Method, Plane
 
-Method: TypeAlias = Literal["pca", "umap"]
 _ROWS = 4096  # at a time
-
-
-class Plane(NamedTuple):
-    """Points, float32, shape ``(n, 2)``; and the share of the variance that each axis has, NaN where none is known."""
-
-    points: NDArray[np.float32]
-    shares: tuple[float, float]
 
 
 def project(vectors: NDArray[np.float32], method: Method = "pca", *, seed: int = 0) -> Plane:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from reports.search import SearchHit, write_search
+from reports.search import Search, write_search
 from tests.reports.conftest import HOSTILE
 from tests.reports.stand_in import StandIn
 
@@ -222,9 +222,18 @@ def test_first_paint_comes_within_two_seconds(page: Watched) -> None:
 def test_a_search_shows_its_pictures_and_hostile_query(
     browser: Browser, hostile_store: StandIn, tmp_path: Path
 ) -> None:
-    pictures = list(hostile_store.pictures.values())[:6]
-    hits = [SearchHit(id=f"im{i}", score=0.4 - i / 100, thumbnail=p) for i, p in enumerate(pictures)]
-    target = write_search(tmp_path / "s.html", query=HOSTILE[0], hits=hits, encoder="tiny-clip", corpus="shapes")
+    shas = list(hostile_store.pictures)[:6]
+    hits = [{"id": f"im{i}", "score": 0.4 - i / 100, "sha": sha} for i, sha in enumerate(shas)]
+    found = Search(
+        encoder="tiny-clip",
+        corpus="shapes",
+        query=HOSTILE[0],
+        picture=None,
+        modality="image",
+        rows=hits,
+        indexed=False,
+    )
+    target = write_search(tmp_path / "s.html", found, hostile_store.pictures)
     context = browser.new_context()
     watched = Watched(context.new_page())
     watched.page.goto(target.as_uri())

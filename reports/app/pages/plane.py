@@ -29,9 +29,9 @@ from reports.app.maps import (
     statement_of,
 )
 from reports.app.rendering import View, link, respond
-from reports.app.services import Mapped
 from reports.app.state import Evaluated, State, state_of
 from store.errors import RequestError, WorkError
+from store.planes import Map
 
 SIDE = 512  # of a picture of a map, in pixels
 INK = ("0072b2", "e69f00", "d55e00", "808080", "009e73", "cc79a7", "56b4e9", "b2a300", "7a5cc7", "8c564b")  # as app.css
@@ -150,7 +150,7 @@ def _picture(x: NDArray[np.uint16], y: NDArray[np.uint16], coloured: Coloured) -
     return f"data:image/png;base64,{base64.b64encode(target.getvalue()).decode()}"
 
 
-def _about(found: Mapped, wanted: Wanted) -> str:
+def _about(found: Map, wanted: Wanted) -> str:
     """How much of the neighbourhood and of the variance the plane keeps, in words."""
     kept, shares = found.kept, found.plane.shares
     text = ""

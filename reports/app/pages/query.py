@@ -18,7 +18,7 @@ from reports.app.state import Evaluated, Snapshot, State, Statement, state_of
 from reports.rows.selected_queries import RankedList, SelectedQuery
 from reports.sections.cases import case_of
 from store.errors import RequestError
-from store.judgements import Judgement, add_judgement
+from store.exchange.judgements import Judgement, add_judgement
 from store.types import Corpus
 
 TOP = 10

@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 from store import EmbeddingStore
 from store.errors import RequestError
 from store.files import replacing
+from store.planes import Method
 from store.schema import texts
 from store.types import Modality
-from tasks.results.projection import Method, project
+from tasks.results.projection import project
 from tasks.runtime.stored import newest_evaluations
 from tasks.scoring.neighbours import nearest_neighbours
 

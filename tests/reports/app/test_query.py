@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from reports.app.application import create_app
 from store import EmbeddingStore
 from store.errors import RequestError
-from store.judgements import Judgement, read_judgements
+from store.exchange.judgements import Judgement, read_judgements
 from tests.reports.app.conftest import TOKEN, NoServices
 
 
