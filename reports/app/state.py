@@ -21,8 +21,7 @@ from reports.rows.report_data import ReportData
 from store import EmbeddingStore
 from store.errors import RequestError, unknown
 from store.exchange.judgements import read_judgements
-from store.query.held import HeldTables
-from store.query.snapshots import version_of
+from store.query.held import HeldTables, version_of
 from store.types import Direction
 
 T = TypeVar("T")

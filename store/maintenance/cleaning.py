@@ -48,26 +48,18 @@ def compact_store(
         if name in ANALYSES or name in METADATA_TABLES:
             removed = drop_old_versions(table, timedelta(0))
             compact(connection, name, free=True)
-            freed[name] = before - disk_bytes(folder) if folder else removed
-            continue
-        if name in sealed:
-            # A process that did not know of the seal may have appended rows again, beside the sealed version.
-            retrying(f"removing repeated rows of {name!r}", partial(_drop_repeats_of, connection, name))
-        elif name.startswith(SET_PREFIXES):
-            compact(connection, name, free=False)
-        table = connection.find(name)
-        if table is not None:
+        else:
+            if name in sealed:
+                # A process that did not know of the seal may have appended rows again, beside the sealed version.
+                retrying(f"removing repeated rows of {name!r}", partial(drop_repeats, table))
+            elif name.startswith(SET_PREFIXES):
+                compact(connection, name, free=False)
+                table.checkout_latest()
             removed = drop_old_versions(table, history)
-            freed[name] = before - disk_bytes(folder) if folder else removed
+        freed[name] = before - disk_bytes(folder) if folder else removed
     freed["temporary files"] = remove_temporary_files(connection, temporary_age)
     freed["unfinished corpora"] = _drop_unfinished_corpora(connection, temporary_age)
     return {name: size for name, size in freed.items() if size > 0}
-
-
-def _drop_repeats_of(connection: Connection, name: str) -> None:
-    table = connection.find(name)
-    if table is not None:
-        drop_repeats(table)
 
 
 def _drop_unfinished_corpora(connection: Connection, age: timedelta) -> int:

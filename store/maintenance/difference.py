@@ -49,30 +49,23 @@ def diff(store: EmbeddingStore, a: SetKey, b: SetKey, *, other: EmbeddingStore |
     Raises:
         RequestError: One set has single vectors and one multi-vectors, or the dimensions differ.
     """
-    stores, keys = (store, other or store), (a, b)
-    states = [one.sealed(key) for one, key in zip(stores, keys, strict=True)]
-    tables = [open_set(one.connection, key, state) for one, key, state in zip(stores, keys, states, strict=True)]
+    sides = [(one, key, one.sealed(key)) for one, key in ((store, a), (other or store, b))]
+    tables = [open_set(one.connection, key, state) for one, key, state in sides]
     dims = [vector_type(table.schema).list_size for table in tables]
     if a.vectors != b.vectors or dims[0] != dims[1]:
         raise RequestError(
             f"{table_of(a)} ({a.vectors}, dim {dims[0]}) and {table_of(b)} ({b.vectors}, dim {dims[1]}) cannot be "
             "compared vector by vector"
         )
-    items = [one.item_index(key) for one, key in zip(stores, keys, strict=True)]
+    items = [one.item_index(key) for one, key, _ in sides]
     ords = [np.unique(table.to_table(columns=["ord"]).column("ord").to_numpy()) for table in tables]
     ids = [texts(index.ids.take(positions)) for index, positions in zip(items, ords, strict=True)]
     in_b = set(ids[1])
     shared = [identifier for identifier in ids[0] if identifier in in_b]
+    wanted = [np.array([index.ord_of[identifier] for identifier in shared], dtype=np.int32) for index in items]
     blocks = [
-        read_blocks(
-            one.connection,
-            key,
-            index,
-            np.array([index.ord_of[identifier] for identifier in shared], dtype=np.int32),
-            sealed=state,
-            window=_WINDOW[a.vectors],
-        )
-        for one, key, index, state in zip(stores, keys, items, states, strict=True)
+        read_blocks(one.connection, key, index, positions, sealed=state, window=_WINDOW[a.vectors])
+        for (one, key, state), index, positions in zip(sides, items, wanted, strict=True)
     ]
     pairs = (pair for rows in zip(*blocks, strict=True) for pair in zip(*(part.vectors for part in rows), strict=True))
     equal, cosines, changes, different = 0, [], [], []

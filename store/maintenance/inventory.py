@@ -82,16 +82,20 @@ def stored_key(connection: Connection, name: str) -> SetKey:
     return SetKey(**json.loads(metadata[b"capim.set"]))
 
 
+def stored_sets(store: EmbeddingStore) -> dict[str, SetKey]:
+    """The identity of every embedding set by the name of its table, which may be damaged or gone if it is sealed."""
+    keys = {table_of(sealed.key): sealed.key for sealed in store.sealed_sets()}
+    names = [name for name in store.connection.names() if name.startswith(SET_PREFIXES) and name not in keys]
+    return keys | {name: stored_key(store.connection, name) for name in names}
+
+
 def find_set(store: EmbeddingStore, reference: str) -> SetKey:
     """The set with this table name, or whose table name, tag or digest begins with the reference.
 
     Raises:
         RequestError: No set or several sets match; the message lists the sets of the store.
     """
-    connection = store.connection
-    keys = {table_of(sealed.key): sealed.key for sealed in store.sealed_sets()}  # whose tables may be damaged
-    unsealed = (name for name in connection.names() if name.startswith(SET_PREFIXES) and name not in keys)
-    keys |= {name: stored_key(connection, name) for name in unsealed}
+    keys = stored_sets(store)
     tags = {table_of(sealed.key): (sealed.tag, sealed.digest) for sealed in store.sealed_sets()}
     if reference in keys:
         return keys[reference]

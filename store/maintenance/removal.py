@@ -9,8 +9,8 @@ from pathlib import Path
 
 from store.embedding_store import EmbeddingStore
 from store.errors import RequestError, WorkError
-from store.keys import SET_PREFIXES, corpus_table, spec_from_json, table_of
-from store.maintenance.inventory import stored_key
+from store.keys import corpus_table, spec_from_json, table_of
+from store.maintenance.inventory import stored_sets
 from store.schema import CORPUS_PARTS, texts
 from store.tables.compaction import data_bytes
 from store.tables.corpora import corpus_row
@@ -58,11 +58,9 @@ def drop(
     row = corpus_row(connection, corpus) if corpus is not None else None
     corpus_fingerprint = str(row["fingerprint"]) if row is not None else None
     names = connection.names()
-    keys = {table_of(sealed.key): sealed.key for sealed in store.sealed_sets()}
-    keys |= {name: stored_key(connection, name) for name in names if name.startswith(SET_PREFIXES) and name not in keys}
     sets = [
         name
-        for name, key in sorted(keys.items())
+        for name, key in sorted(stored_sets(store).items())
         if encoder_fingerprint in (None, key.encoder_fingerprint)
         and corpus_fingerprint in (None, key.corpus_fingerprint)
         and modality in (None, key.modality)

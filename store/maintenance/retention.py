@@ -14,11 +14,10 @@ from typing import Any, TypeAlias
 
 from store.embedding_store import EmbeddingStore
 from store.errors import RequestError
-from store.keys import SET_PREFIXES, corpus_table, table_of
-from store.maintenance.inventory import stored_key
+from store.keys import SET_PREFIXES, corpus_table
+from store.maintenance.inventory import stored_sets
 from store.schema import CORPUS_PARTS, texts
 from store.tables.rows import delete
-from store.types import SetKey
 
 Row: TypeAlias = Mapping[str, Any]
 _EVALUATED = ("outcomes", "replicates")
@@ -141,10 +140,7 @@ def _superseded_sets(
     store: EmbeddingStore, evaluated: set[tuple[str, str]], kept: set[tuple[str, str]]
 ) -> tuple[list[str], set[str], set[str]]:
     """Sets whose results all go, and the fingerprints of the corpora and of the encoders of the others."""
-    keys: dict[str, SetKey] = {table_of(sealed.key): sealed.key for sealed in store.sealed_sets()}
-    for name in store.connection.names():
-        if name.startswith(SET_PREFIXES) and name not in keys:
-            keys[name] = stored_key(store.connection, name)
+    keys = stored_sets(store)
     gone = [
         name
         for name, key in sorted(keys.items())

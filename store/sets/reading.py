@@ -27,7 +27,7 @@ from store.types import SetKey
 if TYPE_CHECKING:
     import lance
 
-TAKE_BYTES = 4 << 20
+_TAKE_BYTES = 4 << 20
 _VERIFY = "Run `capim store verify`"
 
 
@@ -167,19 +167,28 @@ def read_blocks(
     if sealed is not None:
         _refuse_gaps(name, items, wanted, present)
     ords = wanted[present]
-    # Lance needs several times the memory of the rows that it takes: they are taken in small steps.
-    step = max(1, TAKE_BYTES // row_bytes(table))
+    step = rows_at_once(table)
     for start in range(0, len(ords), window):
         block = ords[start : start + window]
-        with storage_faults(f"reading set {name!r}"):
-            parts = [
-                unpack(table.take(offsets[some].tolist(), columns=columns_of(key)))
-                for some in np.array_split(block, range(step, len(block), step))
-            ]
-        rows = joined(parts)
-        refuse_damage(rows, name, items.ids)
+        rows = joined(list(taken(table, key, items, offsets[block], step)))
         if not np.array_equal(rows.ords, block):
             raise WorkError(f"set {name!r}: rows from {start} on have unexpected positions", remedy=_VERIFY)
+        yield rows
+
+
+def rows_at_once(table: lance.LanceDataset) -> int:
+    """The rows that are taken in one step: Lance needs several times their memory."""
+    return max(1, _TAKE_BYTES // row_bytes(table))
+
+
+def taken(
+    table: lance.LanceDataset, key: SetKey, items: ItemIndex, offsets: NDArray[np.int32], step: int
+) -> Iterator[StoredRows]:
+    """The rows at these offsets of a set, ``step`` at a time, their checksums compared."""
+    for start in range(0, len(offsets), step):
+        with storage_faults(f"reading set {table_of(key)!r}"):
+            rows = unpack(table.take(offsets[start : start + step].tolist(), columns=columns_of(key)))
+        refuse_damage(rows, table_of(key), items.ids)
         yield rows
 
 

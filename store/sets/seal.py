@@ -231,7 +231,8 @@ def _latest(connection: Connection, key: SetKey, tag: str | None = None) -> lanc
 
 
 def drop_repeats(table: lance.LanceDataset) -> None:
-    """Deletes all rows of a position except the one with the lowest write number."""
+    """Deletes all rows of a position except the one with the lowest write number, of the latest version."""
+    table.checkout_latest()
     rows = table.scanner(columns=["ord", "write_number"], with_row_id=True).to_table()
     ords = rows.column("ord").to_numpy()
     order = np.lexsort((rows.column("write_number").to_numpy(), ords))

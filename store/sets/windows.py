@@ -11,9 +11,7 @@ from store.checksums import digest
 from store.errors import RequestError, WorkError
 from store.keys import table_of
 from store.rounding import unit_vectors
-from store.sets.decoding import columns_of, refuse_damage, unpack
-from store.sets.reading import TAKE_BYTES, open_set, row_offsets
-from store.tables.compaction import row_bytes
+from store.sets.reading import open_set, row_offsets, rows_at_once, taken
 from store.tables.connection import storage_faults
 from store.tables.schemas import vector_type
 from store.types import Modality
@@ -39,7 +37,7 @@ class VectorWindows:
         self._store, self._subject = store, (encoder, corpus, modality)
         self._key = store.key(encoder=encoder, corpus=corpus, modality=modality)
         self._items, sealed = store.item_index(self._key), store.sealed(self._key)
-        name = self._name = table_of(self._key)
+        name = table_of(self._key)
         if sealed is None or self._key.vectors == "multi":
             raise RequestError(f"set {name!r} is not a sealed set of one vector per item")
         self._table = open_set(store.connection, self._key, sealed)
@@ -59,11 +57,6 @@ class VectorWindows:
             return self._store.vectors(encoder=encoder, corpus=corpus, modality=modality).matrix
         ords, back = np.unique(wanted, return_inverse=True)
         found = np.empty((len(ords), self.shape[1]), np.float32)
-        step = max(1, TAKE_BYTES // row_bytes(self._table))
-        for start in range(0, len(ords), step):
-            some = ords[start : start + step]
-            with storage_faults(f"reading set {self._name!r}"):
-                part = unpack(self._table.take(self._offsets[some].tolist(), columns=columns_of(self._key)))
-            refuse_damage(part, self._name, self._items.ids)
-            found[start : start + step] = unit_vectors(part.vectors.values)
+        for part in taken(self._table, self._key, self._items, self._offsets[ords], rows_at_once(self._table)):
+            found[np.searchsorted(ords, part.ords)] = unit_vectors(part.vectors.values)
         return found if isinstance(rows, slice) else found[back]
