@@ -7,7 +7,6 @@ sets of several corpora, and the same file again changes nothing.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,6 +21,7 @@ from store.errors import RequestError, WorkError
 from store.exchange.embedding_files import EmbeddingFile, read_embedding_file
 from store.exchange.file_blocks import blocks_of, order_of
 from store.exchange.imported_encoder import ImportFile, imported_spec, stored_revision
+from store.exchange.manifest import ImportRow
 from store.keys import set_key, table_of
 from store.maintenance.disk_space import check_disk_space
 from store.maintenance.removal import drop_set, drop_superseded
@@ -33,30 +33,8 @@ from store.sets.writing import block_checksums
 from store.tables.corpora import index_of
 from store.types import Corpus, EncoderSpec, Modality, SetKey, Storage
 
-log = logging.getLogger(__name__)
-
+State: TypeAlias = Literal["new", "unchanged", "replaced"]
 Read: TypeAlias = Callable[[Path], EmbeddingFile]
-
-
-@dataclass(frozen=True, kw_only=True)
-class EmbeddingImport:
-    """The files of one encoder for one corpus.
-
-    Attributes:
-        encoder: Name to register the vectors under.
-        corpus: With its images and captions; stored if it is not yet.
-        images: File with the vectors of the images; formats as in ``store.exchange.embedding_files``.
-        captions: File with the vectors of the captions.
-        revision: Of the encoder; None: that of the import that is stored under this name, else ``unversioned``.
-        note: Of the encoder; None: that of the stored one, else none.
-    """
-
-    encoder: str
-    corpus: Corpus
-    images: Path | None = None
-    captions: Path | None = None
-    revision: str | None = None
-    note: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,45 +50,13 @@ class ImportedSet:
 
     spec: EncoderSpec
     sealed: SealedSet
-    state: Literal["new", "unchanged", "replaced"]
+    state: State
     rounding: Rounding
-
-
-def import_embeddings(
-    store: EmbeddingStore,
-    *,
-    encoder: str,
-    corpus: str,
-    images: Path | None = None,
-    captions: Path | None = None,
-    revision: str | None = None,
-    note: str | None = None,
-    storage: Storage | None = None,
-    replace: bool = False,
-) -> list[SealedSet]:
-    """The sealed sets, images first, of one encoder and one stored corpus; see :func:`import_sets`.
-
-    A warning is logged where the storage type rounds.
-    """
-    one = EmbeddingImport(
-        encoder=encoder,
-        corpus=store.corpus(corpus),
-        images=images,
-        captions=captions,
-        revision=revision,
-        note=note,
-    )
-    imported = import_sets(store, [one], storage=storage, replace=replace)
-    for done in imported:
-        text = done.rounding.text(done.sealed.storage)
-        if text and done.state != "unchanged":
-            log.warning("%ss of %r by %r: %s", done.sealed.key.modality, corpus, encoder, text)
-    return [done.sealed for done in imported]
 
 
 def import_sets(
     store: EmbeddingStore,
-    imports: Sequence[EmbeddingImport],
+    imports: Sequence[tuple[ImportRow, Corpus]],
     *,
     storage: Storage | None = None,
     replace: bool = False,
@@ -122,7 +68,7 @@ def import_sets(
 
     Args:
         store: The store.
-        imports: What to import.
+        imports: What to import, each with its corpus, which is stored if it is not yet.
         storage: Type of the stored components. None: that of the encoder if it is stored, else the type of the files,
             the finest of several; float64 becomes float32.
         replace: Replace stored sets that have other contents. What was computed from them is removed.
@@ -167,19 +113,22 @@ class _Plan:
     digest: str
     rounding: Rounding
     stored: SealedSet | None
-    unchanged: bool
+    state: State
 
 
-def _files(store: EmbeddingStore, imports: Sequence[EmbeddingImport], read: Read) -> tuple[list[ImportFile], list[str]]:
+def _files(
+    store: EmbeddingStore, imports: Sequence[tuple[ImportRow, Corpus]], read: Read
+) -> tuple[list[ImportFile], list[str]]:
     """Every file that can be read, and the faults of the others."""
     files, faults = [], []
-    for one in imports:
-        given: dict[Modality, Path | None] = {"image": one.images, "caption": one.captions}
+    for one, corpus in imports:
+        given: dict[Modality, str | None] = {"image": one.images, "caption": one.captions}
         if not any(given.values()):
             faults.append(f"give a file to import for {one.encoder!r}: image embeddings, caption embeddings or both")
-        for modality, path in given.items():
-            if path is None:
+        for modality, file in given.items():
+            if not file:
                 continue
+            path = Path(file)
             try:
                 contents = read(path)
             except RequestError as fault:
@@ -190,7 +139,7 @@ def _files(store: EmbeddingStore, imports: Sequence[EmbeddingImport], read: Read
                     encoder=one.encoder,
                     revision=one.revision or stored_revision(store, one.encoder),
                     note=one.note,
-                    corpus=one.corpus,
+                    corpus=corpus,
                     modality=modality,
                     path=path,
                     dim=contents.values.shape[1],
@@ -224,6 +173,7 @@ def _plan(store: EmbeddingStore, file: ImportFile, spec: EncoderSpec, read: Read
             f"(digest {stored.digest[:16]}, the file has {contents_digest[:16]}); add --replace to replace them, or "
             "give another --encoder or --revision"
         )
+    state: State = "new" if stored is None or same else "replaced"
     return _Plan(
         file=file,
         spec=spec,
@@ -232,7 +182,7 @@ def _plan(store: EmbeddingStore, file: ImportFile, spec: EncoderSpec, read: Read
         digest=contents_digest,
         rounding=rounding,
         stored=stored,
-        unchanged=same and store.intact(key),
+        state="unchanged" if same and store.intact(key) else state,
     )
 
 
@@ -246,7 +196,8 @@ def _named_twice(plans: Sequence[_Plan]) -> list[str]:
 
 
 def _write(store: EmbeddingStore, plans: Sequence[_Plan], read: Read) -> list[ImportedSet]:
-    todo = [plan for plan in plans if not plan.unchanged]
+    todo = [plan for plan in plans if plan.state != "unchanged"]
+    done = {plan.key: plan.stored for plan in plans if plan.stored is not None}
     for plan in todo:
         vectors = len(read(plan.file.path).values) / max(1, len(plan.ids))
         check_disk_space(store, plan.spec, len(plan.ids), vectors_per_item=vectors)
@@ -262,7 +213,7 @@ def _write(store: EmbeddingStore, plans: Sequence[_Plan], read: Read) -> list[Im
         order = order_of(contents, plan.ids, f"corpus {plan.key.corpus!r}")
         for block, _ in blocks_of(contents, order, plan.ids, plan.spec):
             fresh.put(plan.key, plan.spec, block)
-        sealed = fresh.seal(plan.key, n_items=len(plan.ids))
+        sealed = done[plan.key] = fresh.seal(plan.key, n_items=len(plan.ids))
         if sealed.digest != plan.digest:
             drop_set(fresh, plan.key)
             raise WorkError(
@@ -276,14 +227,6 @@ def _write(store: EmbeddingStore, plans: Sequence[_Plan], read: Read) -> list[Im
                 encoder_fingerprint=plan.key.encoder_fingerprint,
                 corpus_fingerprint=plan.key.corpus_fingerprint,
             )
-    return [_imported(store, plan) for plan in plans]
-
-
-def _imported(store: EmbeddingStore, plan: _Plan) -> ImportedSet:
-    sealed = store.sealed(plan.key)
-    if sealed is None:
-        raise WorkError(f"set {table_of(plan.key)} was dropped while it was imported")
-    state: Literal["new", "unchanged", "replaced"] = "unchanged" if plan.unchanged else "new"
-    if plan.stored is not None and plan.stored.digest != plan.digest:
-        state = "replaced"
-    return ImportedSet(spec=plan.spec, sealed=sealed, state=state, rounding=plan.rounding)
+    return [
+        ImportedSet(spec=plan.spec, sealed=done[plan.key], state=plan.state, rounding=plan.rounding) for plan in plans
+    ]

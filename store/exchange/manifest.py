@@ -14,9 +14,15 @@ FILES = ("images", "captions")
 
 @dataclass(frozen=True, kw_only=True)
 class ImportRow:
-    """One encoder's embeddings of one corpus, as named by the user; see ``importing.EmbeddingImport``.
+    """One encoder's embeddings of one corpus, as named by the user.
 
-    ``corpus`` is a stored corpus, a name of the table of corpora, a folder or a TOML file.
+    Attributes:
+        encoder: Name to register the vectors under.
+        corpus: A stored corpus, a name of the table of corpora, a folder or a TOML file.
+        images: File with the vectors of the images; formats as in ``store.exchange.embedding_files``.
+        captions: File with the vectors of the captions.
+        revision: Of the encoder; None: that of the import that is stored under this name, else ``unversioned``.
+        note: Of the encoder; None: that of the stored one, else none.
     """
 
     encoder: str

@@ -69,8 +69,8 @@ def simulated(folder: Path, nights: int) -> Iterator[Night]:
     from flows.evaluate import evaluate
     from flows.runs import prune
     from store import EmbeddingStore
-    from store.exchange.importing import import_embeddings
     from store.maintenance.inventory import disk_bytes
+    from tests.imported import import_embeddings
 
     common: dict[str, Any] = {
         "workspace": str(folder),

@@ -15,8 +15,8 @@ from safetensors.numpy import save_file
 from store import EmbeddingStore, RequestError
 from store.exchange.embedding_files import read_embedding_file
 from store.exchange.exporting import export_embeddings, export_rows
-from store.exchange.importing import import_embeddings
 from store.schema import OUTCOMES, RESULTS, texts
+from tests.imported import import_embeddings
 
 
 @pytest.fixture

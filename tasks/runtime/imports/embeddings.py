@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from store import EmbeddingStore
 from store.errors import RequestError
 from store.exchange.imported_encoder import UNVERSIONED
-from store.exchange.importing import EmbeddingImport, ImportedSet
+from store.exchange.importing import ImportedSet
 from store.exchange.manifest import ImportRow
 from store.types import Corpus
 from tasks.encoders import catalog
 from tasks.runtime.open_corpora import corpus_for_import
 
 
-def named_imports(store: EmbeddingStore, rows: Sequence[ImportRow]) -> list[EmbeddingImport]:
+def named_imports(store: EmbeddingStore, rows: Sequence[ImportRow]) -> list[tuple[ImportRow, Corpus]]:
     """The imports with their corpora, which are read but not stored yet.
 
     Raises:
@@ -31,17 +30,7 @@ def named_imports(store: EmbeddingStore, rows: Sequence[ImportRow]) -> list[Embe
             faults += fault.faults
     if faults:
         raise RequestError(faults)
-    return [
-        EmbeddingImport(
-            encoder=row.encoder,
-            corpus=corpora[row.corpus],
-            images=Path(row.images) if row.images else None,
-            captions=Path(row.captions) if row.captions else None,
-            revision=row.revision,
-            note=row.note,
-        )
-        for row in rows
-    ]
+    return [(row, corpora[row.corpus]) for row in rows]
 
 
 def catalog_faults(names: Iterable[str]) -> list[str]:

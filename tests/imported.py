@@ -1,0 +1,45 @@
+"""Imports of embeddings in one call, for tests whose subject is what the store has afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from store import Corpus, EmbeddingStore
+from store.exchange.importing import ImportedSet, import_sets
+from store.exchange.manifest import ImportRow
+from store.sets.seal import SealedSet
+from store.types import Storage
+
+
+def import_of(corpus: Corpus, encoder: str, **fields: Path | str | None) -> tuple[ImportRow, Corpus]:
+    """One import, as ``import_sets`` takes it."""
+    given = {name: None if value is None else str(value) for name, value in fields.items()}
+    return ImportRow(encoder=encoder, corpus=corpus.name, **given), corpus
+
+
+def imported(
+    store: EmbeddingStore,
+    *,
+    encoder: str,
+    corpus: str,
+    storage: Storage | None = None,
+    replace: bool = False,
+    **fields: Path | str | None,
+) -> list[ImportedSet]:
+    """One import of a stored corpus."""
+    row = import_of(store.corpus(corpus), encoder, **fields)
+    return import_sets(store, [row], storage=storage, replace=replace)
+
+
+def import_embeddings(
+    store: EmbeddingStore,
+    *,
+    encoder: str,
+    corpus: str,
+    storage: Storage | None = None,
+    replace: bool = False,
+    **fields: Path | str | None,
+) -> list[SealedSet]:
+    """The sealed sets, images first."""
+    done = imported(store, encoder=encoder, corpus=corpus, storage=storage, replace=replace, **fields)
+    return [each.sealed for each in done]
