@@ -14,7 +14,7 @@ from reports.app.state import Evaluated, State, Statement, names_in
 from store.errors import RequestError, unknown
 from store.planes import Method
 from store.schema import texts
-from store.types import Modality, SetKey
+from store.types import Modality
 
 METHODS = {"pca": "PCA", "umap": "UMAP"}
 MODALITIES = {"image": "images", "caption": "captions"}
@@ -58,11 +58,6 @@ class Coloured(NamedTuple):
     codes: NDArray[np.uint8]
 
 
-def single_sets(state: State) -> list[SetKey]:
-    """The sealed sets that have a map: those of single vectors."""
-    return [sealed.key for sealed in state.store.sealed_sets() if sealed.key.vectors == "single"]
-
-
 def read_map(parameters: QueryParams, state: State) -> tuple[Wanted, list[str]]:
     """The maps of an address, and the encoders that have one.
 
@@ -73,17 +68,17 @@ def read_map(parameters: QueryParams, state: State) -> tuple[Wanted, list[str]]:
     colour = parameters.get("colour") or "result"
     faults = [unknown("modality", modality, MODALITIES)] if modality not in MODALITIES else []
     faults += [unknown("method", method, METHODS)] if method not in METHODS else []
-    keys = single_sets(state)
+    keys = [sealed.key for sealed in state.store.sealed_sets()]
     known = sorted({key.corpus for key in keys})
     if not known:
-        raise RequestError("the store has no embeddings with one vector per item; run `capim run` first")
+        raise RequestError("the store has no embeddings; run `capim run` first")
     corpus = parameters.get("corpus") or known[0]
     faults += [unknown("corpus", corpus, known)] if corpus not in known else []
     having = sorted({key.encoder for key in keys if (key.corpus, key.modality) == (corpus, modality)})
     names = names_in(parameters, "encoders")
-    faults += [unknown("encoder with one vector per item:", name, having) for name in names if name not in having]
+    faults += [unknown("encoder", name, having) for name in names if name not in having]
     if not (having or faults):
-        faults.append(f"corpus {corpus!r} has no {MODALITIES[modality]} with one vector per item")
+        faults.append(f"corpus {corpus!r} has no embeddings of {MODALITIES[modality]}")
     if colour == "both" and len(names) != 2:
         faults.append("colour=both: choose two encoders")
     if len(names) > 2:

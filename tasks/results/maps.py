@@ -15,7 +15,7 @@ from store import EmbeddingStore
 from store.errors import WorkError
 from store.files import replacing
 from store.planes import Kept, Map, Method, Plane
-from store.types import Modality
+from store.types import Modality, SetKey
 from tasks.results.projection import project
 
 NEAREST = 10  # neighbours of an item that the plane should keep
@@ -33,26 +33,37 @@ def map_of(
     method: Method = "pca",
     folder: Path | None = None,
 ) -> Map:
-    """The map of a sealed set of single vectors.
+    """The map of a sealed set; an item with several vectors is at their mean, of length 1.
 
     ``folder`` keeps maps by the digest of their sets, outside the store, which stays as it is: one that is there is
     read, one that is missing is written, and those of sets that the store no longer has are removed. None, and a folder
     that cannot be written to: nothing is kept.
 
     Raises:
-        RequestError: There is no such set, it has several vectors per item, or the method is not installed.
+        RequestError: There is no such set, or the method is not installed.
     """
     key = store.key(encoder=encoder, corpus=corpus, modality=modality)
     sealed = store.sealed(key)
     file = folder / f"{sealed.digest[:32]}-{method}.npz" if folder is not None and sealed is not None else None
     found = _read(file) if file is not None else None
     if found is None:
-        vectors = store.vectors(encoder=encoder, corpus=corpus, modality=modality).matrix
+        vectors = _one_per_item(store, key)
         plane = project(vectors, method)
         found = Map(plane, neighbourhood_kept(vectors, plane.points))
         if file is not None:
             _write(file, *found, digests={each.digest[:32] for each in store.sealed_sets()})
     return found
+
+
+def _one_per_item(store: EmbeddingStore, key: SetKey) -> NDArray[np.float32]:
+    """A vector of every item, float32, shape ``(n, dim)``: its own, or the mean of its several, of length 1."""
+    if key.vectors == "single":
+        return store.vectors(encoder=key.encoder, corpus=key.corpus, modality=key.modality).matrix
+    means = []
+    for rows in store.stored_blocks(key):
+        sums = np.add.reduceat(rows.vectors.values.astype(np.float32), rows.vectors.offsets[:-1])
+        means.append(sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), np.finfo(np.float32).tiny))
+    return np.concatenate(means)
 
 
 def neighbourhood_kept(

@@ -25,7 +25,6 @@ from reports.app.maps import (
     coloured_of,
     evaluated_of,
     read_map,
-    single_sets,
     statement_of,
 )
 from reports.app.rendering import View, link, respond
@@ -48,7 +47,7 @@ def page(request: Request) -> Response:
         "wanted": wanted,
         "figures": [_figure(state, wanted, name) for name in wanted.encoders] if at_once else [],
         "places": list(zip(wanted.encoders, places, strict=True)),
-        "corpora": [(name, name) for name in sorted({key.corpus for key in single_sets(state)})],
+        "corpora": [(name, name) for name in sorted({each.key.corpus for each in state.store.sealed_sets()})],
         "encoders": [(name, name in wanted.encoders) for name in having],
         "modalities": list(MODALITIES.items()),
         "methods": list(METHODS.items()),
@@ -108,6 +107,7 @@ def _figure(state: State, wanted: Wanted, encoder: str) -> dict[str, Any]:
         coloured = coloured_of(state, wanted, encoder, len(found.plane.points))
     except (RequestError, WorkError) as fault:
         return {"encoder": encoder, "fault": str(fault)}
+    key = state.store.key(encoder=encoder, corpus=wanted.corpus, modality=wanted.modality)
     x, y = _placed(found.plane.points)
     counts = np.bincount(coloured.codes, minlength=len(coloured.names)).tolist()
     shown = enumerate(zip(coloured.names, counts, strict=True))
@@ -120,7 +120,7 @@ def _figure(state: State, wanted: Wanted, encoder: str) -> dict[str, Any]:
         "y": _packed(y),
         "codes": _packed(coloured.codes),
         "picture": _picture(x, y, coloured),
-        "about": _about(found, wanted),
+        "about": ("Every item is at the mean of its vectors. " if key.vectors == "multi" else "") + _about(found),
         "n": show.number(len(x), 0),
     }
 
@@ -150,7 +150,7 @@ def _picture(x: NDArray[np.uint16], y: NDArray[np.uint16], coloured: Coloured) -
     return f"data:image/png;base64,{base64.b64encode(target.getvalue()).decode()}"
 
 
-def _about(found: Map, wanted: Wanted) -> str:
+def _about(found: Map) -> str:
     """How much of the neighbourhood and of the variance the plane keeps, in words."""
     kept, shares = found.kept, found.plane.shares
     text = ""

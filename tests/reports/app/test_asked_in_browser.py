@@ -104,3 +104,4 @@ def test_a_selection_on_the_map_by_mouse_and_by_keyboard_leads_to_its_queries(wa
     page.go_back()
     page.wait_for_selector("canvas >> nth=1")
     assert seen.complaints == []
+    assert [url for url in seen.requests if not url.startswith((address, "data:"))] == []

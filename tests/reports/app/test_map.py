@@ -76,7 +76,7 @@ def test_a_selection_is_a_filter_of_the_queries(client: TestClient, asked: Embed
 
 
 def test_what_has_no_map_says_so(client: TestClient) -> None:
-    assert client.get(f"/map?encoders={MANY.name}").status_code == 400  # several vectors per item
+    assert "at the mean of its vectors" in client.get(f"/map/figure?encoders={MANY.name}").text
     for wrong in ("method=tsne", "colour=red", "encoders=tiny-clap", "colour=both", "modality=x", "corpus=y"):
         assert client.get(f"/map?{wrong}").status_code == 400, wrong
     assert "pip install umap-learn" in client.get("/map/figure?method=umap").text
