@@ -42,8 +42,7 @@ def score_margin(outcomes: Outcomes, top_scores: NDArray[np.float32]) -> NDArray
     best irrelevant score is at the first position of ``top_scores``, the lists, that no relevant item takes.
     """
     n_queries, width = top_scores.shape
-    query = np.repeat(np.arange(n_queries), outcomes.n_relevant)
-    nth = positions_within(outcomes.n_relevant)
+    query, nth = outcomes.query_of_relevant, positions_within(outcomes.n_relevant)
     # the n-th relevant item (from 0) has rank n + 1 exactly while only relevant items precede it
     leading = np.bincount(query, weights=outcomes.relevant_rank_best == nth + 1, minlength=n_queries).astype(np.int64)
     best_irrelevant = top_scores[np.arange(n_queries), np.minimum(leading, width - 1)]

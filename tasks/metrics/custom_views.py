@@ -13,17 +13,12 @@ from store.errors import RequestError
 from store.ragged import positions_within
 from store.types import Corpus, EvalProtocol
 from tasks.metrics.crosslingual import language_part
-from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.outcomes import Outcomes, stored_attributes
 
-_STORED = {"query_id": "query_ids", "query_ord": "query_ords", "cluster": "clusters", "weight": "weights"}
-"""Column of the stored table -> attribute of :class:`Outcomes`, where the names differ."""
+_ATTRIBUTES = {column: name for name, column in stored_attributes()}
+COLUMNS = tuple(_ATTRIBUTES)
 # one value per relevant item instead of one per query
 _OF_RELEVANT = ("relevant_rank_best", "relevant_rank_worst", "relevant_grades", "relevant_scores")
-COLUMNS = tuple(
-    {value: key for key, value in _STORED.items()}.get(field.name, field.name)
-    for field in fields(Outcomes)
-    if field.name != "protocol"
-)
 
 
 class Column(np.ndarray[Any, np.dtype[Any]]):
@@ -70,7 +65,7 @@ class QueryOutcomes:
     def __getitem__(self, name: str) -> Any:
         if name not in COLUMNS:
             raise KeyError(f"outcomes have no column {name!r}; they have {', '.join(COLUMNS)}")
-        values = getattr(self._outcomes, _STORED.get(name, name))
+        values = getattr(self._outcomes, _ATTRIBUTES[name])
         return None if values is None else values.view(Column)
 
     def __getattr__(self, name: str) -> Any:

@@ -123,7 +123,7 @@ def first_of_ties(outcomes: Outcomes) -> NDArray[np.bool_]:
     grades.
     """
     low, high = outcomes.relevant_rank_best, outcomes.relevant_rank_worst
-    query = np.repeat(np.arange(len(outcomes)), outcomes.n_relevant)
+    query = outcomes.query_of_relevant
     scores, tied = outcomes.relevant_scores, high - low
     new = np.ones(len(low), dtype=np.bool_)
     if scores is not None:
@@ -138,7 +138,7 @@ def _all_tied(outcomes: Outcomes) -> Outcomes:
     """The outcomes of a scorer that gives every item the same score."""
     n_irrelevant = outcomes.n_gallery - outcomes.n_relevant
     low = (positions_within(outcomes.n_relevant) + 1).astype(np.int32)
-    grades, query = outcomes.relevant_grades, np.repeat(np.arange(len(outcomes)), outcomes.n_relevant)
+    grades, query = outcomes.relevant_grades, outcomes.query_of_relevant
     return replace(
         outcomes,
         rank_best=np.ones_like(outcomes.rank_best),

@@ -31,7 +31,7 @@ class TieGroups(NamedTuple):
 def tie_groups(outcomes: Outcomes) -> TieGroups:
     """The groups behind ``relevant_rank_best`` and ``relevant_rank_worst``; see :func:`first_of_ties`."""
     low, high = outcomes.relevant_rank_best.astype(np.int64), outcomes.relevant_rank_worst.astype(np.int64)
-    query = np.repeat(np.arange(len(outcomes)), outcomes.n_relevant)
+    query = outcomes.query_of_relevant
     first = np.flatnonzero(first_of_ties(outcomes))
     relevant = np.diff(np.append(first, len(low)))
     grades = outcomes.relevant_grades
@@ -115,7 +115,7 @@ def _ideal(outcomes: Outcomes, k: int) -> NDArray[np.float64]:
     if grades is None:
         ideal = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(2, k + 2)))])
         return ideal[np.minimum(outcomes.n_relevant, k)]
-    query, place = np.repeat(np.arange(len(outcomes)), outcomes.n_relevant), positions_within(outcomes.n_relevant)
+    query, place = outcomes.query_of_relevant, positions_within(outcomes.n_relevant)
     gains = grades[np.lexsort((-grades, query))] / np.log2(place + 2)
     return np.bincount(query, weights=np.where(place < k, gains, 0.0), minlength=len(outcomes)).astype(np.float64)
 

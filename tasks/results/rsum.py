@@ -35,8 +35,8 @@ def rsum_row(
         >>> from tasks.metrics.examples import outcomes_of
         >>> t2i = outcomes_of([[1], [2], [3], [20]], direction="t2i", protocol="t2i/all")
         >>> i2t = outcomes_of([[1], [1], [7], [1]])
-        >>> source = Provenance(evaluation="", encoder="", encoder_fingerprint="", corpus="", corpus_fingerprint="",
-        ...                     image_tag="", caption_tag="", run="")
+        >>> names = ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "run")
+        >>> source = Provenance(**dict.fromkeys(names, ""))
         >>> row = rsum_row(t2i, i2t, source, n_clusters=4, resampling=Resampling(replicates=100))
         >>> row["protocol"][0].as_py(), row["value"][0].as_py()  # 25 + 75 + 75 and 75 + 75 + 100
         ('t2i/all+i2t/any', 425.0)

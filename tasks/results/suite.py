@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from store.schema import RANKINGS
 from store.types import digest16
@@ -23,7 +22,7 @@ from tasks.metrics import METRICS, metrics_of
 from tasks.metrics.headline import Figure
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.clusters import Clusters, known_queries
-from tasks.statistics.ranking.suite import LEAST_CORPORA, Standing, rank_over_corpora
+from tasks.statistics.ranking.suite import LEAST_CORPORA, rank_over_corpora
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.statistic import ClusteredValues
 
@@ -35,13 +34,6 @@ class EncoderId(NamedTuple):
     fingerprint: str
 
 
-class FigureValues(NamedTuple):
-    """The per-query values of one encoder for one figure of a headline, shape ``(n_queries,)``, and their clusters."""
-
-    values: NDArray[np.float64]
-    clusters: Clusters
-
-
 @dataclass(frozen=True, kw_only=True)
 class CorpusHeadline:
     """The headline of one corpus, encoder by encoder.
@@ -50,13 +42,14 @@ class CorpusHeadline:
         corpus: Name.
         fingerprint: Of the corpus.
         figures: Their mean is the headline.
-        values: Encoder -> its values for every figure on the same queries, or why it has no headline.
+        values: Encoder -> its values for every figure on the same queries, shape ``(n_queries,)``, or why it has no
+            headline.
     """
 
     corpus: str
     fingerprint: str
     figures: tuple[Figure, ...]
-    values: Mapping[EncoderId, Sequence[FigureValues] | str]
+    values: Mapping[EncoderId, Sequence[ClusteredValues] | str]
 
     @property
     def title(self) -> str:
@@ -72,7 +65,7 @@ class CorpusHeadline:
         return frozenset(encoder for encoder, values in self.values.items() if not isinstance(values, str))
 
 
-def figure_values(outcomes: Outcomes, figure: Figure, n_clusters: int) -> FigureValues | str:
+def figure_values(outcomes: Outcomes, figure: Figure, n_clusters: int) -> ClusteredValues | str:
     """The values of a figure of the headline, or why these outcomes have none."""
     metric = METRICS[figure.metric]
     if metric not in metrics_of(outcomes):
@@ -80,7 +73,7 @@ def figure_values(outcomes: Outcomes, figure: Figure, n_clusters: int) -> Figure
     values = metric.per_query(outcomes)
     if not known_queries(values).all():
         return f"{metric.name} under {figure.protocol} does not apply to all of its queries"
-    return FigureValues(values, Clusters.of(outcomes.clusters, n_clusters, outcomes.weights))
+    return ClusteredValues(values, Clusters.of(outcomes.clusters, n_clusters, outcomes.weights))
 
 
 def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Resampling) -> pa.Table:
@@ -94,7 +87,6 @@ def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Res
         return RANKINGS.empty_table()
     every = dict.fromkeys(encoder for corpus in corpora for encoder in corpus.values)
     ranked = [encoder for encoder in every if all(encoder in corpus.encoders for corpus in chosen)]
-    left_out = [encoder for encoder in every if encoder not in ranked]
     identity = [[corpus.fingerprint for corpus in corpora], [encoder.fingerprint for encoder in every]]
     facts = {
         "ranking": digest16([*map(sorted, identity)]),
@@ -110,31 +102,46 @@ def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Res
         "run": run,
         "created": datetime.now(UTC),
     }
+    subjects = {
+        encoder: {
+            "encoder": encoder.name,
+            "encoder_fingerprint": encoder.fingerprint,
+            "headlines": json.dumps(_headlines(encoder, chosen)),
+        }
+        for encoder in every
+    }
     rows: list[dict[str, Any]] = []
     standings = rank_over_corpora([_parts(corpus, ranked) for corpus in chosen], resampling)
     for (estimand, statistic), of_encoders in standings.items():
-        for encoder, standing in zip(ranked, of_encoders, strict=True):
-            above = sum(other.figure.value > standing.figure.value + 1e-12 for other in of_encoders)
+        for encoder, (figure, held) in zip(ranked, of_encoders, strict=True):
             rows.append(
                 {
                     **facts,
-                    **_subject(encoder, _headlines(encoder, chosen)),
+                    **subjects[encoder],
                     "estimand": estimand,
                     "statistic": statistic,
-                    "rank": 1 + above,
-                    **_standing(standing),
+                    "rank": 1 + sum(other.value > figure.value + 1e-12 for other, _ in of_encoders),
+                    "value": figure.value,
+                    "ci_low": figure.low,
+                    "ci_high": figure.high,
+                    "interval_method": figure.method,
+                    "rank_low": held.best if held else None,
+                    "rank_high": held.worst if held else None,
+                    "tied_with_best": held.tied_with_best if held else None,
+                    "reason": figure.reason,
                 }
             )
     rows += [
         {
             **facts,
-            **_subject(encoder, _headlines(encoder, chosen)),
+            **subjects[encoder],
             "estimand": "these corpora",
             "statistic": "macro mean",
             "interval_method": "none",
             "reason": "left out: " + "; ".join(_lacking(encoder, chosen)),
         }
-        for encoder in left_out
+        for encoder in every
+        if encoder not in ranked
     ]
     return pa.Table.from_pylist(rows, schema=RANKINGS)
 
@@ -181,7 +188,7 @@ def _headlines(encoder: EncoderId, corpora: Sequence[CorpusHeadline]) -> dict[st
     for corpus in corpora:
         values = corpus.values.get(encoder, "")
         if not isinstance(values, str):
-            found[corpus.corpus] = float(np.mean([one.clusters.mean(one.values) for one in values]))
+            found[corpus.corpus] = float(np.mean([clusters.mean(np.asarray(row)) for row, clusters in values]))
     return found
 
 
@@ -193,25 +200,3 @@ def _lacking(encoder: EncoderId, corpora: Sequence[CorpusHeadline]) -> list[str]
         if isinstance(reason, str):
             names.setdefault(reason, []).append(corpus.corpus)
     return [f"{reason} on {', '.join(of_reason)}" for reason, of_reason in names.items()]
-
-
-def _subject(encoder: EncoderId, headlines: Mapping[str, float]) -> dict[str, str]:
-    return {
-        "encoder": encoder.name,
-        "encoder_fingerprint": encoder.fingerprint,
-        "headlines": json.dumps(headlines),
-    }
-
-
-def _standing(standing: Standing) -> dict[str, Any]:
-    figure, held = standing
-    return {
-        "value": figure.value,
-        "ci_low": figure.low,
-        "ci_high": figure.high,
-        "interval_method": figure.method,
-        "rank_low": held.best if held else None,
-        "rank_high": held.worst if held else None,
-        "tied_with_best": held.tied_with_best if held else None,
-        "reason": figure.reason,
-    }

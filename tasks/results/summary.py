@@ -41,9 +41,9 @@ class Provenance:
     encoder_fingerprint: str
     corpus: str
     corpus_fingerprint: str
-    image_tag: str
-    caption_tag: str
     run: str
+    image_tag: str = ""
+    caption_tag: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -106,7 +106,7 @@ class TextToImage:
         evaluated = Evaluated(
             outcomes=Outcomes.from_arrow(ordered, self.protocol),
             metrics=metrics_of(outcomes),
-            provenance=Provenance(**columns, image_tag="", caption_tag="", run=self.run),
+            provenance=Provenance(**columns, run=self.run),
             n_clusters=cluster_count(self.corpus, self.protocol),
         )
         rows = result_rows([evaluated], resampling)

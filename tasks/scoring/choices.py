@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.tasks import ChoiceTask
+from tasks.scoring.protocols.tasks import ChoiceTask, query_columns
 
 
 def choice_outcomes(task: ChoiceTask, scores: NDArray[np.float32]) -> Outcomes:
@@ -28,16 +28,12 @@ def choice_outcomes(task: ChoiceTask, scores: NDArray[np.float32]) -> Outcomes:
     tied = (flat[:, rival] == flat[:, right]).sum(axis=1, dtype=np.int32)
     n_choices = n_captions if n_images == 1 else len(right) + 1
     return Outcomes(
-        protocol=task.protocol,
-        query_ids=task.query_ids,
-        query_ords=task.queries,
-        clusters=task.clusters,
+        **query_columns(task),
         rank_best=1 + lost,
         rank_worst=1 + lost + tied,
         n_relevant=np.full(len(scores), task.n_right, dtype=np.int32),
         n_tied_relevant=np.ones(len(scores), dtype=np.int32),
         n_gallery=(n_choices - absent.sum(axis=1)).astype(np.int32),
-        weights=task.weights,
         best_score=flat[:, : task.n_right].max(axis=1),
         relevant_rank_best=np.repeat(1 + lost, task.n_right),
         relevant_rank_worst=np.repeat(1 + lost + tied, task.n_right),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,20 +14,9 @@ from store.ragged import offsets_of, positions_within
 from store.schema import OUTCOMES
 from store.types import EvalProtocol
 
-Number = TypeVar("Number", np.bool_, np.int32, np.float32, np.float64)
-
-# column of the table -> attribute and type, where every query has one value
-_COLUMNS: dict[str, tuple[str, type[Any]]] = {
-    "query_ord": ("query_ords", np.int32),
-    "cluster": ("clusters", np.int32),
-    "rank_best": ("rank_best", np.int32),
-    "rank_worst": ("rank_worst", np.int32),
-    "n_relevant": ("n_relevant", np.int32),
-    "n_tied_relevant": ("n_tied_relevant", np.int32),
-    "n_gallery": ("n_gallery", np.int32),
-    "weight": ("weights", np.float64),
-    "best_score": ("best_score", np.float32),
-}
+_COLUMN_OF = {"query_ids": "query_id", "query_ords": "query_ord", "clusters": "cluster", "weights": "weight"}
+"""Attribute -> column of the stored table, where the names differ."""
+_RANKS = ("relevant_rank_best", "relevant_rank_worst")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -111,6 +100,11 @@ class Outcomes:
         return offsets_of(self.n_relevant)
 
     @property
+    def query_of_relevant(self) -> NDArray[np.int64]:
+        """The position of the query of each relevant item, in the order of ``relevant_rank_best``."""
+        return np.repeat(np.arange(len(self)), self.n_relevant)
+
+    @property
     def tied(self) -> NDArray[np.bool_]:
         """Whether the best relevant item is tied with an irrelevant one (or a comparison is a tie)."""
         return self.rank_worst > self.rank_best
@@ -139,7 +133,6 @@ class Outcomes:
         self, *, evaluation: str, encoder: str, encoder_fingerprint: str, corpus: str, corpus_fingerprint: str
     ) -> pa.Table:
         """Rows of ``schema.OUTCOMES``, in query order."""
-        n = len(self)
         identity = {
             "evaluation": evaluation,
             "encoder": encoder,
@@ -148,101 +141,66 @@ class Outcomes:
             "corpus_fingerprint": corpus_fingerprint,
             "protocol": self.protocol.id,
         }
-        columns: dict[str, pa.Array] = {name: pa.repeat(pa.scalar(value), n) for name, value in identity.items()}
-        columns |= {column: pa.array(getattr(self, name)) for column, (name, _) in _COLUMNS.items()}
-        columns |= {
-            "query_id": pa.array(self.query_ids, pa.string()),
-            "relevant_rank_best": self._relevant(self.relevant_rank_best),
-            "relevant_rank_worst": self._relevant(self.relevant_rank_worst),
-            "relevant_grades": self._of_all_relevant(self.relevant_grades, pa.int32()),
-            "relevant_scores": self._of_all_relevant(self.relevant_scores, pa.float32()),
-            "unjudged": _optional(self.unjudged, n, pa.float64()),
-            "top_ords": self._top(self.top_ords, pa.int32()),
-            "top_scores": self._top(self.top_scores, pa.float32()),
-            "scores": _fixed(self.scores, n, pa.float32()),
-            "judgements": _fixed(self.judgements, n, pa.bool_()),
-            "n_ranked": _optional(self.n_ranked, n, pa.int32()),
-            "reference_ndcg": _optional(self.reference_ndcg, n, pa.float64()),
-            "reference_rbo": _optional(self.reference_rbo, n, pa.float64()),
+        columns: dict[str, pa.Array] = {
+            name: pa.repeat(pa.scalar(value), len(self)) for name, value in identity.items()
         }
+        columns |= {column: self._column(name, OUTCOMES.field(column).type) for name, column in stored_attributes()}
         return pa.table([columns[name] for name in OUTCOMES.names], schema=OUTCOMES)
 
     @classmethod
     def from_arrow(cls, rows: pa.Table, protocol: EvalProtocol) -> Outcomes:
         """The outcomes of one protocol back from stored rows, in the order of the rows."""
+        values: dict[str, Any] = {
+            name: _values(rows[column], name) for name, column in stored_attributes() if name not in _RANKS
+        }
         single = pc.is_null(rows["relevant_rank_best"]).to_numpy(zero_copy_only=False)
-        values = {name: _numpy(rows[column], dtype) for column, (name, dtype) in _COLUMNS.items()}
         starts = offsets_of(values["n_relevant"])
-        for name in ("rank_best", "rank_worst"):
+        for name in _RANKS:
             flat = np.empty(starts[-1], dtype=np.int32)
-            flat[starts[:-1][single]] = values[name][single]
-            flat[np.repeat(~single, values["n_relevant"])] = _numpy(pc.list_flatten(rows[f"relevant_{name}"]), np.int32)
-            values[f"relevant_{name}"] = flat
-        return cls(
-            protocol=protocol,
-            query_ids=np.asarray(rows["query_id"].to_pylist(), dtype=object),
-            **values,
-            top_ords=_padded(rows["top_ords"], np.int32(-1)),
-            top_scores=_padded(rows["top_scores"], np.float32(np.nan)),
-            scores=_padded(rows["scores"], np.float32(np.nan)),
-            judgements=_padded(rows["judgements"], np.bool_(False)),
-            n_ranked=_unless_null(rows["n_ranked"], np.int32),
-            reference_ndcg=_unless_null(rows["reference_ndcg"], np.float64),
-            reference_rbo=_unless_null(rows["reference_rbo"], np.float64),
-            relevant_grades=_flat(rows["relevant_grades"], np.int32),
-            relevant_scores=_flat(rows["relevant_scores"], np.float32),
-            unjudged=_unless_null(rows["unjudged"], np.float64),
-        )
+            flat[starts[:-1][single]] = values[name.removeprefix("relevant_")][single]
+            flat[np.repeat(~single, values["n_relevant"])] = pc.list_flatten(rows[name]).to_numpy()
+            values[name] = flat
+        return cls(protocol=protocol, **values)
 
-    def _relevant(self, flat: NDArray[np.int32]) -> pa.Array:
-        """A list per query; null where the query has one relevant item, whose rank is in the row already."""
-        single = self.n_relevant == 1
-        offsets = pa.array(offsets_of(np.where(single, 0, self.n_relevant)), pa.int32())
-        values = pa.array(flat[np.repeat(~single, self.n_relevant)])
-        return pa.ListArray.from_arrays(offsets, values, mask=pa.array(single))
-
-    def _of_all_relevant(self, flat: NDArray[Any] | None, kind: pa.DataType) -> pa.Array:
-        if flat is None:
-            return pa.nulls(len(self), pa.list_(kind))
-        return pa.ListArray.from_arrays(pa.array(self.offsets, pa.int32()), pa.array(flat, kind))
-
-    def _top(self, values: NDArray[np.int32] | NDArray[np.float32] | None, kind: pa.DataType) -> pa.Array:
-        if values is None or self.top_ords is None:
-            return pa.nulls(len(self), pa.list_(kind))
-        real = self.top_ords >= 0
-        return pa.ListArray.from_arrays(
-            pa.array(offsets_of(real.sum(axis=1)), pa.int32()), pa.array(values[real], kind)
-        )
+    def _column(self, name: str, kind: pa.DataType) -> pa.Array:
+        """One attribute as a column of the stored table: a value or a list for every query."""
+        values = getattr(self, name)
+        if values is None:
+            return pa.nulls(len(self)).cast(kind)
+        if not pa.types.is_list(kind):
+            return pa.array(values, kind)
+        counts, null = self.n_relevant, None
+        if name in _RANKS:  # null where the query has one relevant item, whose rank is in the row already
+            null = counts == 1
+            values, counts = values[np.repeat(~null, counts)], np.where(null, 0, counts)
+        elif values.ndim == 2:
+            listed = np.ones(values.shape, dtype=np.bool_)
+            if name.startswith("top_") and self.top_ords is not None:
+                listed = self.top_ords >= 0
+            values, counts = values[listed], listed.sum(axis=1)
+        offsets = pa.array(offsets_of(counts), pa.int32())
+        mask = None if null is None else pa.array(null)
+        return pa.ListArray.from_arrays(offsets, pa.array(values, kind.value_type), mask=mask)
 
 
-def _fixed(values: NDArray[Any] | None, n: int, kind: pa.DataType) -> pa.Array:
-    if values is None:
-        return pa.nulls(n, pa.list_(kind))
-    offsets = pa.array(np.arange(n + 1) * values.shape[1], pa.int32())
-    return pa.ListArray.from_arrays(offsets, pa.array(values.ravel(), kind))
+def stored_attributes() -> list[tuple[str, str]]:
+    """The attributes of outcomes that are stored, and the column of each."""
+    return [(each.name, _COLUMN_OF.get(each.name, each.name)) for each in fields(Outcomes) if each.name != "protocol"]
 
 
-def _optional(values: NDArray[Any] | None, n: int, kind: pa.DataType) -> pa.Array:
-    return pa.nulls(n).cast(kind) if values is None else pa.array(values, kind)
-
-
-def _unless_null(column: pa.ChunkedArray, dtype: type[Number]) -> NDArray[Number] | None:
-    return None if column.null_count == len(column) else _numpy(column, dtype)
-
-
-def _flat(column: pa.ChunkedArray, dtype: type[Number]) -> NDArray[Number] | None:
-    return None if column.null_count == len(column) else _numpy(pc.list_flatten(column), dtype)
-
-
-def _numpy(column: pa.Array | pa.ChunkedArray, dtype: type[Any]) -> NDArray[Any]:
-    return np.ascontiguousarray(column.to_numpy(), dtype=dtype)
-
-
-def _padded(column: pa.ChunkedArray, fill: Number) -> NDArray[Number] | None:
-    """Lists as a matrix, short ones padded with ``fill``; None where every list is null."""
-    if column.null_count == len(column):
+def _values(column: pa.ChunkedArray, name: str) -> NDArray[Any] | None:
+    """A stored column as an attribute; None for one that no query has."""
+    if name == "query_ids":
+        return np.asarray(column.to_pylist(), dtype=object)
+    if column.null_count and column.null_count == len(column):
         return None
-    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
-    matrix: NDArray[Number] = np.full((len(lengths), int(lengths.max())), fill)
-    matrix[np.arange(matrix.shape[1]) < lengths[:, None]] = pc.list_flatten(column).to_numpy()
+    if not pa.types.is_list(column.type):
+        return np.ascontiguousarray(column.to_numpy())
+    flat = pc.list_flatten(column).to_numpy()
+    if name.startswith("relevant_"):
+        return np.ascontiguousarray(flat)
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()  # of rows of a matrix, padded
+    fill = {"i": -1, "f": np.nan, "b": False}[flat.dtype.kind]
+    matrix = np.full((len(lengths), int(lengths.max())), fill, dtype=flat.dtype)
+    matrix[np.arange(matrix.shape[1]) < lengths[:, None]] = flat
     return matrix

@@ -12,9 +12,10 @@ import pytest
 
 from tasks.metrics.examples import outcomes_of
 from tasks.metrics.headline import Figure
-from tasks.results.suite import CorpusHeadline, EncoderId, FigureValues, figure_values, largest_block, ranking_rows
+from tasks.results.suite import CorpusHeadline, EncoderId, figure_values, largest_block, ranking_rows
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.resampling import Resampling
+from tasks.statistics.statistic import ClusteredValues
 
 QUICK = Resampling(replicates=200, permutations=500)
 A, B, C, D = (EncoderId(name, f"f-{name}") for name in "abcd")
@@ -26,7 +27,7 @@ def headline(name: str, shares: Mapping[EncoderId, float | str], metric: str = "
     values = {
         encoder: share
         if isinstance(share, str)
-        else [FigureValues((np.arange(100) < 100 * share).astype(np.float64), queries)]
+        else [ClusteredValues((np.arange(100) < 100 * share).astype(np.float64), queries)]
         for encoder, share in shares.items()
     }
     protocol = "winoground" if metric == "winoground_group" else "t2i/all"
@@ -104,7 +105,7 @@ def test_outcomes_that_leave_the_metric_open_are_no_headline() -> None:
     figure = Figure("t2i/all", "R@1")
     known = figure_values(outcomes, figure, 2)
     assert not isinstance(known, str)
-    assert known.values.tolist() == [1.0, 0.0]
+    assert np.asarray(known.values).tolist() == [1.0, 0.0]
     anywhere = replace(outcomes, rank_worst=outcomes.rank_worst + 9, n_ranked=np.zeros(2, dtype=np.int32))
     assert figure_values(anywhere, figure, 2) == "its outcomes under t2i/all leave R@1 open"
 

@@ -8,52 +8,40 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 
-@dataclass(frozen=True, kw_only=True)
-class Column:
+class Column(NamedTuple):
     """One column: the kind of its values, and what they mean."""
 
     kind: Literal["text", "rank", "flag"]
     meaning: str
 
 
-def _text(meaning: str) -> Column:
-    return Column(kind="text", meaning=meaning)
-
-
-def _rank(meaning: str) -> Column:
-    return Column(kind="rank", meaning=meaning)
-
-
-def _flag(meaning: str) -> Column:
-    return Column(kind="flag", meaning=meaning)
-
-
 COLUMNS: dict[str, Column] = {
-    "protocol": _text("id of the protocol (`capim list protocols`); `--protocol` gives one to the whole file"),
-    "query": _text("id of the query: of a caption (t2i), an image (i2t), a pair or a quadruple"),
-    "caption": _text(
-        "text of the caption of a pair, or of caption 0 of a quadruple; instead of its id, or to check it"
+    "protocol": Column("text", "id of the protocol (`capim list protocols`); `--protocol` gives one to the whole file"),
+    "query": Column("text", "id of the query: of a caption (t2i), an image (i2t), a pair or a quadruple"),
+    "caption": Column(
+        "text", "text of the caption of a pair, or of caption 0 of a quadruple; instead of its id, or to check it"
     ),
-    "negative_caption": _text("text of the hard negative of a pair, or of caption 1 of a quadruple"),
-    "category": _text("category of a pair, to tell pairs with the same texts apart"),
-    "rank": _rank("rank of the first relevant item, 1 for the first place"),
-    "rank_best": _rank("lowest rank that the first relevant item can have, where the rank is not known exactly"),
-    "rank_worst": _rank("highest rank that it can have"),
-    "correct": _flag(
-        "pairs: whether the caption was chosen, not its negative; with k: whether a relevant item is found"
+    "negative_caption": Column("text", "text of the hard negative of a pair, or of caption 1 of a quadruple"),
+    "category": Column("text", "category of a pair, to tell pairs with the same texts apart"),
+    "rank": Column("rank", "rank of the first relevant item, 1 for the first place"),
+    "rank_best": Column(
+        "rank", "lowest rank that the first relevant item can have, where the rank is not known exactly"
     ),
-    "k": _rank("`correct` is about the first k items"),
-    "text_0": _flag("whether the right caption was chosen for image 0"),
-    "text_1": _flag("whether the right caption was chosen for image 1"),
-    "image_0": _flag("whether the right image was chosen for caption 0"),
-    "image_1": _flag("whether the right image was chosen for caption 1"),
-    "text": _flag("whether the right caption was chosen for both images"),
-    "image": _flag("whether the right image was chosen for both captions"),
-    "group": _flag("`text` and `image`"),
+    "rank_worst": Column("rank", "highest rank that it can have"),
+    "correct": Column(
+        "flag", "pairs: whether the caption was chosen, not its negative; with k: whether a relevant item is found"
+    ),
+    "k": Column("rank", "`correct` is about the first k items"),
+    "text_0": Column("flag", "whether the right caption was chosen for image 0"),
+    "text_1": Column("flag", "whether the right caption was chosen for image 1"),
+    "image_0": Column("flag", "whether the right image was chosen for caption 0"),
+    "image_1": Column("flag", "whether the right image was chosen for caption 1"),
+    "text": Column("flag", "whether the right caption was chosen for both images"),
+    "image": Column("flag", "whether the right image was chosen for both captions"),
+    "group": Column("flag", "`text` and `image`"),
 }
 
 HALVES = ("text_0", "text_1", "image_0", "image_1")

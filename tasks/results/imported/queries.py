@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,14 +29,6 @@ class Items:
     categories: Sequence[str] | None = None
 
 
-@dataclass(kw_only=True)
-class Matched:
-    """The position of each row among the items, -1 for none, and sentences about rows that are left out."""
-
-    positions: NDArray[np.int64]
-    left_out: list[str] = field(default_factory=list)
-
-
 def compositional_items(corpus: Corpus, direction: str) -> Items:
     """The pairs or quadruples of a corpus with their two texts."""
     pairs = direction == "pairs"
@@ -49,13 +41,13 @@ def compositional_items(corpus: Corpus, direction: str) -> Items:
     return Items(kind=direction, ids=ids, texts=list(zip(first, second, strict=True)), categories=categories)
 
 
-def match(rows: Sequence[Row], items: Items, faults: list[str]) -> Matched:
-    """Find the item of every row, by the first of these that the rows have.
+def match(rows: Sequence[Row], items: Items, faults: list[str], left_out: list[str]) -> NDArray[np.int64]:
+    """The position of the item of every row, -1 for none, by the first of these that the rows have.
 
     Ids that are all known (texts beside them have to agree); the two texts; ids; no id and no text, where there is one
     row for every item, in order. Of several items with the same texts, the row is about the one with its number
     (``swap_obj/62`` for 62) or its category, else the first that no row is about yet. A row whose texts are not in the
-    corpus is left out: publications come from earlier versions of a data set.
+    corpus is left out, with a sentence in ``left_out``: publications come from earlier versions of a data set.
     """
     with_id = sum("query" in row for row in rows)
     with_texts = items.texts is not None and all("caption" in row and "negative_caption" in row for row in rows)
@@ -66,9 +58,9 @@ def match(rows: Sequence[Row], items: Items, faults: list[str]) -> Matched:
             _check_ids(rows, positions, items, faults)
             if with_texts:
                 _check_texts(rows, positions, items, faults)
-            return Matched(positions=positions)
+            return positions
     if with_texts:
-        return _by_texts(rows, items, faults)
+        return _by_texts(rows, items, faults, left_out)
     if with_id:
         faults.append(f"{len(rows) - with_id} of {len(rows)} rows have no `query`, first row {_first_without(rows)}")
     elif len(rows) != len(items.ids):
@@ -76,7 +68,7 @@ def match(rows: Sequence[Row], items: Items, faults: list[str]) -> Matched:
             f"{len(rows)} rows without ids for {len(items.ids)} {items.kind}: give a column `query`, or one row for "
             "each in the order of the corpus"
         )
-    return Matched(positions=np.arange(len(rows)) if len(rows) == len(items.ids) else np.full(len(rows), -1))
+    return np.arange(len(rows)) if len(rows) == len(items.ids) else np.full(len(rows), -1)
 
 
 def missing(positions: NDArray[np.int64], wanted: NDArray[np.int64], items: Items) -> str | None:
@@ -120,7 +112,7 @@ def _texts(row: Row) -> tuple[str, str]:
     return plain_text(row["caption"]), plain_text(row["negative_caption"])
 
 
-def _by_texts(rows: Sequence[Row], items: Items, faults: list[str]) -> Matched:
+def _by_texts(rows: Sequence[Row], items: Items, faults: list[str], left_out: list[str]) -> NDArray[np.int64]:
     places: dict[tuple[str, str], list[int]] = {}
     for position, texts in enumerate(items.texts or ()):
         places.setdefault(texts, []).append(position)
@@ -128,14 +120,13 @@ def _by_texts(rows: Sequence[Row], items: Items, faults: list[str]) -> Matched:
     unknown = np.flatnonzero(positions < 0)
     if unknown.size == len(rows):
         faults.append(f"none of the {len(rows)} rows has the texts of one of the {len(items.ids)} {items.kind}")
-    matched = Matched(positions=positions)
     if unknown.size:
         row = rows[int(unknown[0])]
-        matched.left_out.append(
+        left_out.append(
             f"{unknown.size} of {len(rows)} rows left out, whose texts are not in the corpus, first row {row[NUMBER]}: "
             f"{plain_text(row['caption'])!r}"
         )
-    return matched
+    return positions
 
 
 def _next(left: list[int], row: Row, items: Items) -> int:

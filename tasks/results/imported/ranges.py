@@ -7,17 +7,12 @@ from numpy.typing import NDArray
 
 from store.ragged import positions_within
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.tasks import RetrievalTask
-
-
-def gallery_sizes(task: RetrievalTask) -> NDArray[np.int32]:
-    """Items in the gallery of every query, shape ``(n_queries,)``."""
-    return np.array([len(gallery) for gallery in task.galleries], dtype=np.int32)[task.gallery_of]
+from tasks.scoring.protocols.tasks import RetrievalTask, query_columns
 
 
 def last_ranks(task: RetrievalTask) -> NDArray[np.int32]:
     """The last rank that the first relevant item can have, behind every irrelevant one; shape ``(n_queries,)``."""
-    return gallery_sizes(task) - task.n_relevant.astype(np.int32) + 1
+    return task.n_gallery - task.n_relevant.astype(np.int32) + 1
 
 
 def outcomes_of_ranges(task: RetrievalTask, low: NDArray[np.int32], high: NDArray[np.int32]) -> Outcomes:
@@ -31,16 +26,10 @@ def outcomes_of_ranges(task: RetrievalTask, low: NDArray[np.int32], high: NDArra
     relevant_rank_worst[task.offsets[:-1]] = high
     n_ranked = (low == high).astype(np.int32)
     return Outcomes(
-        protocol=task.protocol,
-        query_ids=task.query_ids,
-        query_ords=task.queries,
-        clusters=task.clusters,
+        **query_columns(task),
         rank_best=low,
         rank_worst=high,
-        n_relevant=n_relevant,
         n_tied_relevant=np.ones(n_queries, dtype=np.int32),
-        n_gallery=gallery_sizes(task),
-        weights=task.weights,
         best_score=np.full(n_queries, np.nan, dtype=np.float32),
         relevant_rank_best=np.repeat(low, n_relevant) + order,
         relevant_rank_worst=relevant_rank_worst,

@@ -19,11 +19,10 @@ from store.errors import RequestError
 from store.files import existing_file
 from store.schema import TOP
 from store.types import Corpus
-from tasks.results.imported.ranges import gallery_sizes
 from tasks.results.imported.tables import headline_of
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.selection import build_tasks, select_protocols
-from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.scoring.protocols.tasks import RetrievalTask, query_columns
 from tasks.scoring.ranks.ranking import RelevantScores, ranks_of, relevant_in_lists, unjudged_share
 
 Run = dict[str, dict[str, float]]
@@ -140,8 +139,8 @@ def _of_task(run: Run, task: RetrievalTask, ords: dict[str, int]) -> Outcomes:
         lists[row, : len(items)] = [ord_ for _, ord_ in items]
         scores[row, : len(items)] = [-negative for negative, _ in items]
     relevant, listed = relevant_in_lists(lists, scores, task, unlisted=-np.inf)
-    query_of, n_gallery = task.query_of_relevant, gallery_sizes(task)
-    cut_off = (n_gallery - depth)[query_of]
+    query_of = task.query_of_relevant
+    cut_off = (task.n_gallery - depth)[query_of]
     ranks = ranks_of(
         RelevantScores(
             relevant.scores,
@@ -151,22 +150,15 @@ def _of_task(run: Run, task: RetrievalTask, ords: dict[str, int]) -> Outcomes:
         task.offsets,
         task.grades,
     )
-    n_relevant = task.n_relevant.astype(np.int32)
     n_ranked = np.bincount(query_of, weights=listed, minlength=len(depth)).astype(np.int32)
     top_ords = lists[:, :TOP]
     return Outcomes(
-        protocol=task.protocol,
-        query_ids=task.query_ids,
-        query_ords=task.queries,
-        clusters=task.clusters,
-        n_relevant=n_relevant,
-        n_gallery=n_gallery,
-        weights=task.weights,
         top_ords=top_ords,
         top_scores=np.where(top_ords >= 0, scores[:, :TOP], np.nan).astype(np.float32),
         unjudged=unjudged_share(task, top_ords, scores[:, :TOP].astype(np.float32)),
-        n_ranked=None if (n_ranked == n_relevant).all() else n_ranked,
+        n_ranked=None if (n_ranked == task.n_relevant).all() else n_ranked,
         **{
+            **query_columns(task),
             **ranks._asdict(),
             "best_score": np.where(n_ranked > 0, ranks.best_score, np.nan).astype(np.float32),
             "n_tied_relevant": np.where(n_ranked > 0, ranks.n_tied_relevant, 1).astype(np.int32),

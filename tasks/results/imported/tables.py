@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from store.schema import JUDGED
 from store.types import Corpus, Direction, EvalProtocol
 from tasks.metrics.compositional import text_and_image
 from tasks.results.imported.cells import NUMBER, Row, flags, form_of, ranks
-from tasks.results.imported.columns import FORMS, HALVES
+from tasks.results.imported.columns import FORMS
 from tasks.results.imported.hit_lists import outcomes_of_hits
 from tasks.results.imported.queries import Items, compositional_items, match, missing
 from tasks.results.imported.ranges import last_ranks, outcomes_of_ranges
@@ -156,7 +156,7 @@ def _of_hits(rows: list[Row], task: RetrievalTask, items: Items, faults: list[st
 def _all_once(rows: Sequence[Row], items: Items, faults: list[str]) -> NDArray[np.int64]:
     """The query of every row; a fault unless every query has one row."""
     before = len(faults)
-    positions = match(rows, items, faults).positions
+    positions = match(rows, items, faults, [])
     if len(faults) == before and (fault := missing(positions, np.arange(len(items.ids)), items)):
         faults.append(fault)
     return positions
@@ -170,13 +170,12 @@ def _of_choices(part: _Part, corpus: Corpus, faults: list[str], left_out: list[s
         columns = ", ".join(FORMS[part.form])
         faults.append(f"the rows judge {direction} (columns {columns}), corpus {corpus.name!r} has none")
         return []
-    matched = match(part.rows, items, faults)
+    of_rows = match(part.rows, items, faults, left_out)
     judgements = _judgements(part, faults)
     if faults:
         return []
-    left_out += matched.left_out
-    inside = matched.positions >= 0
-    positions = matched.positions[inside]
+    inside = of_rows >= 0
+    positions = of_rows[inside]
     by_item = np.zeros((len(items.ids), judgements.shape[1]), dtype=bool)
     by_item[positions] = judgements[inside]
     tasks = []
@@ -197,9 +196,7 @@ def _of_choices(part: _Part, corpus: Corpus, faults: list[str], left_out: list[s
         smallest = min(partly, key=lambda task: len(task.queries))
         faults.append(f"{smallest.protocol.id}: {gaps[smallest.protocol.id]}")
         return []
-    make: Callable[[ChoiceTask, NDArray[np.bool_]], Outcomes]
-    make = _judged_pairs if direction == "pairs" else _judged_quadruples
-    return [make(task, by_item[task.queries]) for task in complete]
+    return [_judged(task, by_item[task.queries]) for task in complete]
 
 
 def _choice_protocols(corpus: Corpus, direction: Direction, named: str) -> Sequence[EvalProtocol]:
@@ -230,29 +227,22 @@ def _judgements(part: _Part, faults: list[str]) -> NDArray[np.bool_]:
     return judged
 
 
-def _judged_pairs(task: ChoiceTask, correct: NDArray[np.bool_]) -> Outcomes:
-    lost = (~correct[:, 0]).astype(np.int64)
-    return _of_losses(task, lost, lost)
+def _judged(task: ChoiceTask, judged: NDArray[np.bool_]) -> Outcomes:
+    """Outcomes of sets without scores, by how many comparisons each may have lost.
 
-
-def _judged_quadruples(task: ChoiceTask, judged: NDArray[np.bool_]) -> Outcomes:
-    """Every half that is wrong is a lost comparison; of a wrong pair of halves, one or both are."""
-    wrong = (~judged).sum(axis=1)
-    most = wrong if judged.shape[1] == len(HALVES) else 2 * wrong
-    return replace(_of_losses(task, wrong, most), judgements=judged)
-
-
-def _of_losses(task: ChoiceTask, fewest: NDArray[np.int64], most: NDArray[np.int64]) -> Outcomes:
-    """Outcomes of sets by the number of lost comparisons, without scores."""
+    Every half of a quadruple that is wrong is a lost comparison; of a wrong pair of halves, one or both are.
+    """
+    fewest = (~judged).sum(axis=1, dtype=np.int32)
+    most = 2 * fewest if judged.shape[1] == 2 else fewest
     n_scores = task.captions.shape[1] * task.images.shape[1]
     unscored = choice_outcomes(task, np.zeros((len(task.queries), n_scores), dtype=np.float32))
-    best, worst = (1 + fewest).astype(np.int32), (1 + most).astype(np.int32)
     return replace(
         unscored,
-        rank_best=best,
-        rank_worst=worst,
-        best_score=np.full(len(best), np.nan, dtype=np.float32),
-        relevant_rank_best=np.repeat(best, unscored.n_relevant),
-        relevant_rank_worst=np.repeat(worst, unscored.n_relevant),
+        rank_best=1 + fewest,
+        rank_worst=1 + most,
+        best_score=np.full(len(fewest), np.nan, dtype=np.float32),
+        relevant_rank_best=np.repeat(1 + fewest, unscored.n_relevant),
+        relevant_rank_worst=np.repeat(1 + most, unscored.n_relevant),
         scores=None,
+        judgements=judged if task.protocol.direction == "quadruples" else None,
     )

@@ -9,7 +9,7 @@ import pyarrow as pa
 from store import EmbeddingStore
 from store.types import Corpus, EvalProtocol
 from tasks.metrics.headline import Figure, headline_of
-from tasks.results.suite import CorpusHeadline, EncoderId, FigureValues, figure_values, ranking_rows
+from tasks.results.suite import CorpusHeadline, EncoderId, figure_values, ranking_rows
 from tasks.runtime.progress import track
 from tasks.runtime.references import EvaluationRef, by_corpus
 from tasks.runtime.stored import read_outcomes
@@ -17,6 +17,7 @@ from tasks.scoring.protocols.layout import cluster_count
 from tasks.scoring.protocols.selection import select_protocols
 from tasks.statistics.ranking.suite import LEAST_CORPORA
 from tasks.statistics.resampling import Resampling
+from tasks.statistics.statistic import ClusteredValues
 
 
 def suite_rows(
@@ -59,7 +60,7 @@ def _values(
     figures: Sequence[Figure],
     corpus: Corpus,
     protocols: Mapping[str, EvalProtocol],
-) -> list[FigureValues] | str:
+) -> list[ClusteredValues] | str:
     """The values of one encoder for every figure, or why one has none."""
     found = []
     for figure in figures:

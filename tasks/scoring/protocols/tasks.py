@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,11 @@ class RetrievalTask:
     def n_relevant(self) -> NDArray[np.int64]:
         """Relevant items per query, shape ``(n_queries,)``."""
         return np.diff(self.offsets)
+
+    @property
+    def n_gallery(self) -> NDArray[np.int32]:
+        """Items in the gallery of every query, shape ``(n_queries,)``."""
+        return np.array([len(gallery) for gallery in self.galleries], dtype=np.int32)[self.gallery_of]
 
     @property
     def query_of_relevant(self) -> NDArray[np.int64]:
@@ -126,3 +131,17 @@ class ChoiceTask:
 
 
 ScoringTask: TypeAlias = RetrievalTask | ChoiceTask
+
+
+def query_columns(task: ScoringTask) -> dict[str, Any]:
+    """What :class:`tasks.scoring.outcomes.Outcomes` take over from their task, without any score."""
+    columns = {
+        "protocol": task.protocol,
+        "query_ids": task.query_ids,
+        "query_ords": task.queries,
+        "clusters": task.clusters,
+        "weights": task.weights,
+    }
+    if isinstance(task, RetrievalTask):
+        columns |= {"n_relevant": task.n_relevant.astype(np.int32), "n_gallery": task.n_gallery}
+    return columns

@@ -21,7 +21,7 @@ from torch import Tensor
 from store.ragged import positions_within
 from store.schema import TOP
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.scoring.protocols.tasks import RetrievalTask, query_columns
 from tasks.scoring.ranks.galleries import Gallery, Queries, galleries_of
 from tasks.scoring.ranks.ranking import RelevantScores, competitors, ranks_of, unjudged_share
 from tasks.scoring.ranks.top_k import TopK, merged, top_k
@@ -166,8 +166,7 @@ class _TaskColumns:
     def __init__(self, task: RetrievalTask, top: int, known: Mapping[str, NDArray[np.float32]] | None) -> None:
         n, n_relevant = len(task.queries), len(task.relevant)
         self.task = task
-        self.sizes = np.array([len(gallery) for gallery in task.galleries], dtype=np.int32)
-        width = min(top, int(self.sizes.max()))
+        width = min(top, max(map(len, task.galleries)))
         self.known = np.full(n_relevant, np.nan, np.float32) if known is None else known[task.protocol.id]
         self.top_ords = np.full((n, width), -1, dtype=np.int32)
         self.top_scores = np.full((n, width), np.nan, dtype=np.float32)
@@ -220,13 +219,7 @@ class _TaskColumns:
         if np.isnan(self.relevant.scores).any():
             raise ValueError(f"protocol {task.protocol.id!r}: a part of the gallery is missing")
         return Outcomes(
-            protocol=task.protocol,
-            query_ids=task.query_ids,
-            query_ords=task.queries,
-            clusters=task.clusters,
-            n_relevant=task.n_relevant.astype(np.int32),
-            n_gallery=self.sizes[task.gallery_of],
-            weights=task.weights,
+            **query_columns(task),
             top_ords=self.top_ords,
             top_scores=self.top_scores,
             unjudged=unjudged_share(task, self.top_ords, self.top_scores),
