@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from store import EmbeddingStore
 from tasks.metrics.headline import planned_figures
-from tasks.results.comparison import EncoderOutcomes, compared_metrics, comparison_rows
+from tasks.results.comparison import compared_metrics, comparison_rows, encoder_key
 from tasks.runtime.figures.combined import combined_rows
 from tasks.runtime.figures.families import family_of, write_family
 from tasks.runtime.figures.headlines import suite_rows
@@ -39,18 +39,16 @@ def compare_corpus(
     runs: set[str] = set()
     with track(f"{sets.corpus} · comparing", total=len(protocols), unit="protocols") as advance:
         for protocol in select_protocols(corpus, protocols):
-            encoders = [
-                EncoderOutcomes(
-                    encoder=e.sets.encoder,
-                    fingerprint=e.sets.encoder_fingerprint,
-                    outcomes=read_outcomes(store, e.evaluations[protocol.id], protocol),
+            encoders = {
+                encoder_key(e.sets.encoder, e.sets.encoder_fingerprint): read_outcomes(
+                    store, e.evaluations[protocol.id], protocol
                 )
                 for e in evaluations
                 if protocol.id in e.evaluations
-            ]
+            }
             rows = comparison_rows(
                 encoders,
-                compared_metrics(encoders),
+                compared_metrics(encoders.values()),
                 corpus=sets.corpus,
                 corpus_fingerprint=sets.corpus_fingerprint,
                 run=run,

@@ -24,22 +24,8 @@ from tasks.statistics.statistic import Reduce
 
 
 def encoder_key(name: str, fingerprint: str) -> str:
-    """What an encoder is called in a comparison; ids of comparisons are made from it."""
+    """What an encoder at one revision is called in a comparison; ids of comparisons are made from it."""
     return f"{name}@{fingerprint}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncoderOutcomes:
-    """The outcomes of one encoder under a protocol, for a comparison with other encoders."""
-
-    encoder: str
-    fingerprint: str
-    outcomes: Outcomes
-
-    @property
-    def key(self) -> str:
-        """Name and fingerprint: two revisions of one encoder have different keys."""
-        return encoder_key(self.encoder, self.fingerprint)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,7 +33,7 @@ class ComparedFigure:
     """The values of several encoders from which one figure is computed.
 
     Attributes:
-        values: Key of an encoder -> per-query values, shape ``(n_queries, ...)``.
+        values: :func:`encoder_key` -> per-query values, shape ``(n_queries, ...)``.
         clusters: Of the queries.
         span: The largest difference that the figure can have; None where that is not known.
         share: The values are expected hits.
@@ -63,7 +49,7 @@ class ComparedFigure:
 
 
 def comparison_rows(
-    encoders: Sequence[EncoderOutcomes],
+    encoders: Mapping[str, Outcomes],
     metrics: Sequence[Metric],
     *,
     corpus: str,
@@ -77,27 +63,32 @@ def comparison_rows(
 
     p-values are adjusted over all pairs of one metric. A query counts where a metric has a value of both encoders; an
     encoder without any value of a metric, or of which imported outcomes leave it open, is not compared by it.
-    ``n_clusters`` is the number of images of the corpus, so that the draws are those of the results. Comparisons by a
-    figure of ``headline`` are marked as such, all others as exploratory.
+    Comparisons by a figure of ``headline`` are marked as such, all others as exploratory.
+
+    Args:
+        encoders: :func:`encoder_key` -> outcomes under one protocol.
+        metrics: To compare by.
+        corpus: Name.
+        corpus_fingerprint: Of the corpus.
+        run: That writes the rows.
+        n_clusters: Images of the corpus, so that the draws are those of the results.
+        resampling: How intervals and tests are drawn.
+        headline: Figures of planned comparisons.
 
     Raises:
         RequestError: Encoders under different protocols, or with different queries.
     """
-    by_key = {encoder.key: encoder for encoder in encoders}
-    if len(by_key) < 2:
+    if len(encoders) < 2:
         return COMPARISONS.empty_table()
     _check_same_queries(encoders)
-    first = encoders[0].outcomes
+    first = next(iter(encoders.values()))
     clusters = Clusters.of(first.clusters, n_clusters, first.weights)
-    known = {key: metrics_of(encoder.outcomes) for key, encoder in by_key.items()}
+    known = {key: metrics_of(outcomes) for key, outcomes in encoders.items()}
     figures = []
     for metric in metrics:
         of_table = metric in METRICS.values()
-        values = {
-            key: metric.per_query(encoder.outcomes)
-            for key, encoder in by_key.items()
-            if metric in known[key] or not of_table
-        }
+        having = {key: each for key, each in encoders.items() if metric in known[key] or not of_table}
+        values = {key: metric.per_query(outcomes) for key, outcomes in having.items()}
         figures.append(
             ComparedFigure(
                 figure=Figure(first.protocol.id, metric.name),
@@ -106,12 +97,11 @@ def comparison_rows(
                 reduce=metric.reduce,
                 lower_is_better=not metric.higher_is_better,
                 span=1.0 if of_table and metric.higher_is_better else None,
-                share=_is_share(metric, [by_key[key] for key in values]),
+                share=_is_share(metric, having.values()),
             )
         )
     return figure_rows(
         figures,
-        {key: (encoder.encoder, encoder.fingerprint) for key, encoder in by_key.items()},
         corpus=corpus,
         corpus_fingerprint=corpus_fingerprint,
         run=run,
@@ -122,7 +112,6 @@ def comparison_rows(
 
 def figure_rows(
     figures: Iterable[ComparedFigure],
-    encoders: Mapping[str, tuple[str, str]],
     *,
     corpus: str,
     corpus_fingerprint: str,
@@ -130,7 +119,7 @@ def figure_rows(
     resampling: Resampling,
     headline: Collection[Figure] = (),
 ) -> pa.Table:
-    """One row of ``schema.COMPARISONS`` per figure and pair of encoders; ``encoders``: key -> name and fingerprint."""
+    """One row of ``schema.COMPARISONS`` per figure and pair of encoders."""
     created = datetime.now(UTC)
     rows = []
     for each in figures:
@@ -144,7 +133,7 @@ def figure_rows(
             span=each.span,
         )
         for pair in compared:
-            (a, fingerprint_a), (b, fingerprint_b) = encoders[pair.a], encoders[pair.b]
+            (a, fingerprint_a), (b, fingerprint_b) = (key.rpartition("@")[::2] for key in (pair.a, pair.b))
             rows.append(
                 {
                     "comparison": digest16([corpus_fingerprint, *each.figure, pair.a, pair.b]),
@@ -187,33 +176,32 @@ def figure_rows(
     return pa.Table.from_pylist(rows, schema=COMPARISONS)
 
 
-def compared_metrics(encoders: Sequence[EncoderOutcomes]) -> list[Metric]:
+def compared_metrics(encoders: Iterable[Outcomes]) -> list[Metric]:
     """The metrics that the outcomes of at least two encoders determine."""
-    counts = Counter(metric.name for encoder in encoders for metric in metrics_of(encoder.outcomes))
+    counts = Counter(metric.name for outcomes in encoders for metric in metrics_of(outcomes))
     return [metric for metric in METRICS.values() if counts[metric.name] > 1]
 
 
-def _check_same_queries(encoders: Sequence[EncoderOutcomes]) -> None:
-    first, *others = encoders
+def _check_same_queries(encoders: Mapping[str, Outcomes]) -> None:
+    (name, first), *others = ((key.rpartition("@")[0], outcomes) for key, outcomes in encoders.items())
     faults = []
-    for other in others:
-        if other.outcomes.protocol.id != first.outcomes.protocol.id:
-            what = f"protocols {first.outcomes.protocol.id!r} and {other.outcomes.protocol.id!r}"
-        elif not np.array_equal(first.outcomes.query_ids, other.outcomes.query_ids):
-            sizes = f"{len(first.outcomes)} and {len(other.outcomes)} queries"
-            what = f"query sets under {first.outcomes.protocol.id!r} ({sizes})"
+    for other_name, other in others:
+        if other.protocol.id != first.protocol.id:
+            what = f"protocols {first.protocol.id!r} and {other.protocol.id!r}"
+        elif not np.array_equal(first.query_ids, other.query_ids):
+            what = f"query sets under {first.protocol.id!r} ({len(first)} and {len(other)} queries)"
         else:
             continue
         faults.append(
-            f"{first.encoder!r} and {other.encoder!r} have different {what}; only outcomes on the same queries "
+            f"{name!r} and {other_name!r} have different {what}; only outcomes on the same queries "
             "can be compared: evaluate both on the same corpus"
         )
     if faults:
         raise RequestError(faults)
 
 
-def _is_share(metric: Metric, encoders: Sequence[EncoderOutcomes]) -> bool:
+def _is_share(metric: Metric, encoders: Iterable[Outcomes]) -> bool:
     """Whether a metric of the table is a share of hits: with every tie lost, each query is 0 or 1."""
     return not metric.reference and all(
-        bool(np.isin(metric.per_query(c.outcomes, "lost"), (0.0, 1.0)).all()) for c in encoders
+        bool(np.isin(metric.per_query(outcomes, "lost"), (0.0, 1.0)).all()) for outcomes in encoders
     )

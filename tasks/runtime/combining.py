@@ -13,11 +13,12 @@ from store import EmbeddingStore
 from store.errors import RequestError
 from store.ragged import Ragged
 from store.tables.analysis_rows import in_order
-from store.types import Corpus, EncoderSpec, EvalProtocol, Modality, digest16
+from store.types import MODALITIES, Corpus, EncoderSpec, EvalProtocol, Modality, digest16
 from tasks.diagnosis.slices import Slice, slice_rows
 from tasks.metrics import metrics_of
 from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.runtime.references import EvaluationRef, SetsRef
+from tasks.runtime.scoring import vectors_of
 from tasks.runtime.stored import read_outcomes
 from tasks.scoring.dense import dense_score_rows
 from tasks.scoring.fusion import scores_per_token
@@ -63,18 +64,16 @@ class TextToImage:
 
     def pair_scores(self, member: EvaluationRef) -> SecondScores:
         """One encoder's scores of chosen captions with chosen images."""
+        if late := self._late(member):
+            return maxsim_pairs(*late)
         encoder = member.sets.encoder_fingerprint
-        if self.store.encoder(encoder).vectors == "multi":
-            captions = gather(self._blocks(encoder, "caption")(), "caption")
-            return maxsim_pairs(self._blocks(encoder, "image"), captions)
         return dense_pairs(self.matrix(encoder, "caption"), self.matrix(encoder, "image"))
 
     def all_scores(self, member: EvaluationRef) -> Iterator[ScoreRows]:
         """One encoder's scores of all captions with all images, block by block."""
+        if late := self._late(member):
+            return scores_per_token(*late, n_images=len(self.corpus.images))
         encoder = member.sets.encoder_fingerprint
-        if self.store.encoder(encoder).vectors == "multi":
-            captions = gather(self._blocks(encoder, "caption")(), "caption")
-            return scores_per_token(self._blocks(encoder, "image"), captions, n_images=len(self.corpus.images))
         return dense_score_rows(self.matrix(encoder, "image"), self.matrix(encoder, "caption"), self.task)
 
     def matrix(self, encoder: str, modality: Modality) -> NDArray[np.float32]:
@@ -90,8 +89,12 @@ class TextToImage:
         found = Ragged.concatenate(rows.vectors for rows in self.store.stored_blocks(key, ords=distinct))
         return replace(found.take(back), ords=np.arange(len(ords), dtype=np.int32))
 
-    def _blocks(self, encoder: str, modality: Modality) -> Blocks:
-        return lambda: self.store.multivectors(encoder=encoder, corpus=self.corpus.fingerprint, modality=modality)
+    def _late(self, member: EvaluationRef) -> tuple[Blocks, Ragged] | None:
+        """The images and the captions of a late-interaction encoder; None for another one."""
+        if self.store.encoder(member.sets.encoder_fingerprint).vectors == "single":
+            return None
+        images, captions = (vectors_of(self.store, member.sets, modality) for modality in MODALITIES)
+        return (images, gather(captions())) if callable(images) and callable(captions) else None
 
     def results(self, outcomes: Outcomes, spec: EncoderSpec, resampling: Resampling, *, keep: bool) -> pa.Table:
         """Result rows of a combined encoder; with ``keep`` they and the outcomes are stored like any encoder's."""

@@ -71,9 +71,11 @@ def vector_reader(
     """
 
     def late(encoder: str, modality: Modality, most: int | None = None) -> Ragged:
-        sealed = store.sealed(store.key(encoder=encoder, corpus=corpus, modality=modality))
-        wanted = chosen(0 if sealed is None else sealed.n_rows, most, seed)
-        return read_multivectors(store, encoder, corpus, modality, wanted)
+        key = store.key(encoder=encoder, corpus=corpus, modality=modality)
+        sealed = store.sealed(key)
+        ords = chosen(0 if sealed is None else sealed.n_rows, most, seed)
+        wanted = Ragged.concatenate(rows.vectors for rows in store.stored_blocks(key, ords=ords))
+        return wanted.with_values(wanted.values.astype(np.float32))
 
     def read(name: str) -> StoredVectors | None:
         encoder = fingerprints[name]
@@ -104,15 +106,6 @@ def read_truncated(
         if len(ords):
             by_encoder[name] = np.isin(np.arange(len(corpus.captions)), ords)
     return by_encoder
-
-
-def read_multivectors(
-    store: EmbeddingStore, encoder: str, corpus: str, modality: Modality, ords: NDArray[np.int32]
-) -> Ragged:
-    """The float32 multi-vectors of the items at these positions, in corpus order."""
-    key = store.key(encoder=encoder, corpus=corpus, modality=modality)
-    wanted = Ragged.concatenate(rows.vectors for rows in store.stored_blocks(key, ords=ords))
-    return wanted.with_values(wanted.values.astype(np.float32))
 
 
 def chosen(n: int, most: int | None, seed: int) -> NDArray[np.int32]:

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from store.ragged import Ragged
-from store.schema import TOP
 from tasks.encoders.device import full_float32
 from tasks.scoring.dense import DEFAULT_MEMORY_BYTES
 from tasks.scoring.late_interaction.multivectors import Blocks
@@ -37,8 +36,6 @@ def weighted_sum(
     task: RetrievalTask,
     *,
     shape: tuple[int, int],
-    memory_bytes: int = DEFAULT_MEMORY_BYTES,
-    top: int = TOP,
 ) -> Outcomes:
     """Outcomes of the weighted sum of the encoders' scores.
 
@@ -46,9 +43,7 @@ def weighted_sum(
         members: Per encoder, its scores (:func:`tasks.scoring.dense.dense_score_rows`, :func:`scores_per_token`).
         weights: Per encoder, not negative, at least one positive.
         task: The queries to rank.
-        shape: Queries and items of the corpus.
-        memory_bytes: Sums that take more than half of it are kept in a temporary file.
-        top: Length of the best lists.
+        shape: Queries and items of the corpus; sums that take more than 1 GiB are kept in a temporary file.
 
     Raises:
         ValueError: Not one weight for each encoder, or weights that are negative, not finite or all 0.
@@ -57,18 +52,16 @@ def weighted_sum(
         raise ValueError(f"expected one weight for each of {len(members)} encoders, got {len(weights)}")
     if not np.isfinite(weights).all() or min(weights) < 0 or max(weights) <= 0:
         raise ValueError(f"weights must be finite, not negative and not all 0, got {list(weights)}")
-    table = score_table(shape, memory_bytes // 2)
+    table = score_table(shape, DEFAULT_MEMORY_BYTES // 2)
     table[:] = 0
     for member, weight in zip(members, weights, strict=True):
         for start, scores, _ in member:
             table[start : start + len(scores)] += np.float32(weight) * scores.cpu().numpy()
-    return retrieval_outcomes(rows_of_table(table, memory_bytes), [task], top=top)[task.protocol.id]
+    return retrieval_outcomes(rows_of_table(table, DEFAULT_MEMORY_BYTES), [task])[task.protocol.id]
 
 
-def reciprocal_rank_fusion(
-    outcomes: Sequence[Outcomes], task: RetrievalTask, *, constant: int = RRF_CONSTANT
-) -> Outcomes:
-    """Outcomes of the lists fused by ``sum over encoders of 1 / (constant + rank)``.
+def reciprocal_rank_fusion(outcomes: Sequence[Outcomes], task: RetrievalTask) -> Outcomes:
+    """Outcomes of the lists fused by ``sum over encoders of 1 / (60 + rank)``.
 
     Only the stored lists are fused: an item in none of them scores 0, and all of these tie. Hits in the top k are
     therefore exact as far as the lists are long enough; ranks beyond them are intervals.
@@ -82,7 +75,7 @@ def reciprocal_rank_fusion(
         raise ValueError(f"fusion needs the lists of {n} queries from every encoder")
     width = max(ords.shape[1] for ords in lists)
     items = np.concatenate([np.pad(f, ((0, 0), (0, width - f.shape[1])), constant_values=-1) for f in lists], axis=1)
-    gains = np.tile(1 / (constant + 1 + np.arange(width)), len(lists)) * (items >= 0)
+    gains = np.tile(1 / (RRF_CONSTANT + 1 + np.arange(width)), len(lists)) * (items >= 0)
     # the same item in several lists: sum its gains in its first place of the sorted row
     order = np.argsort(items, axis=1, kind="stable")
     items, gains = np.take_along_axis(items, order, 1), np.take_along_axis(gains, order, 1)

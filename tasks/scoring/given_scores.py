@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from store.schema import TOP
 from tasks.scoring.choices import choice_outcomes
 from tasks.scoring.dense import DEFAULT_MEMORY_BYTES
 from tasks.scoring.outcomes import Outcomes
@@ -18,20 +17,12 @@ from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
 from tasks.scoring.ranks.accumulator import retrieval_outcomes, rows_of_table
 
 
-def score_given(
-    scores: NDArray[np.float32],
-    tasks: Sequence[ScoringTask],
-    *,
-    memory_bytes: int = DEFAULT_MEMORY_BYTES,
-    top: int = TOP,
-) -> dict[str, Outcomes]:
+def score_given(scores: NDArray[np.float32], tasks: Sequence[ScoringTask]) -> dict[str, Outcomes]:
     """Outcomes of every task.
 
     Args:
         scores: float32, finite, shape ``(n_captions, n_images)``, in corpus order; may be memory-mapped.
         tasks: Of one corpus.
-        memory_bytes: What may be allocated beyond the scores.
-        top: Length of the best lists.
 
     Returns:
         Protocol id -> outcomes, in the order of ``tasks``.
@@ -40,7 +31,7 @@ def score_given(
     for direction, table in (("t2i", scores), ("i2t", scores.T)):
         of_direction = [t for t in tasks if isinstance(t, RetrievalTask) and t.protocol.direction == direction]
         if of_direction:
-            outcomes |= retrieval_outcomes(rows_of_table(table, memory_bytes), of_direction, top=top)
+            outcomes |= retrieval_outcomes(rows_of_table(table, DEFAULT_MEMORY_BYTES), of_direction)
     for task in tasks:
         if isinstance(task, ChoiceTask):
             of_sets = scores[np.maximum(task.captions, 0)[:, :, None], task.images[:, None, :]]

@@ -5,17 +5,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, score_blocks
+from tasks.scoring.dense import score_blocks
 from tasks.scoring.ranks.top_k import TopK, top_k
 
 
-def nearest_neighbours(vectors: NDArray[np.float32], k: int, *, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> TopK:
+def nearest_neighbours(vectors: NDArray[np.float32], k: int) -> TopK:
     """The ``k`` items with the highest cosine to each item, itself left out; equal scores by position.
 
     Args:
         vectors: Unit vectors, shape ``(n, dim)``.
         k: Neighbours of an item; ``n - 1`` where there are fewer.
-        memory_bytes: What may be allocated beyond the vectors and the neighbours.
 
     Returns:
         Scores and positions, each of shape ``(n, k)``.
@@ -27,7 +26,7 @@ def nearest_neighbours(vectors: NDArray[np.float32], k: int, *, memory_bytes: in
     """
     k = min(k, len(vectors) - 1)
     found = TopK(np.empty((len(vectors), k), np.float32), np.empty((len(vectors), k), np.int64))
-    for block in score_blocks(vectors, vectors, memory_bytes=memory_bytes):
+    for block in score_blocks(vectors, vectors):
         best = top_k(block.scores, k + 1)
         rows = np.arange(block.start, block.start + len(best.positions))
         own = best.positions == rows[:, None]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from store.types import EvalProtocol
 from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, dense_score_rows
+from tasks.scoring.device_vectors import VectorRows
 from tasks.scoring.late_interaction.maxsim import maxsim_score_rows
 from tasks.scoring.late_interaction.multivectors import Blocks
 from tasks.scoring.protocols.tasks import RetrievalTask
@@ -36,8 +37,8 @@ class ScoreBlock(NamedTuple):
 
 
 def score_blocks(
-    images: NDArray[np.float32] | Blocks,
-    captions: NDArray[np.float32] | Blocks,
+    images: VectorRows | Blocks,
+    captions: VectorRows | Blocks,
     task: RetrievalTask,
     *,
     device: str = "cpu",
@@ -48,10 +49,10 @@ def score_blocks(
     Arguments as for :func:`tasks.scoring.evaluate.evaluate`: matrices of a single-vector encoder, or functions that
     yield the multi-vectors of a late-interaction encoder.
     """
-    if isinstance(images, np.ndarray) and isinstance(captions, np.ndarray):
-        rows_of_scores = dense_score_rows(images, captions, task, device=device, memory_bytes=memory_bytes)
-    elif callable(images) and callable(captions):
+    if callable(images) and callable(captions):
         rows_of_scores = maxsim_score_rows(images, captions, task, device=device, memory_bytes=memory_bytes)
+    elif not callable(images) and not callable(captions):
+        rows_of_scores = dense_score_rows(images[:], captions[:], task, device=device, memory_bytes=memory_bytes)
     else:
         raise TypeError("images and captions must both be matrices (single), or both functions that yield blocks")
     for start, scores, _ in rows_of_scores:

@@ -12,12 +12,11 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from store.ragged import Ragged, offsets_of, positions_within
-from tasks.scoring.late_interaction.multivectors import Blocks, checked
-from tasks.scoring.late_interaction.products import pair_scores
+from tasks.scoring.late_interaction.maxsim import scores_of_pairs
+from tasks.scoring.late_interaction.multivectors import Blocks
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.scoring.ranks.ranking import Ranks, ranks_of, relevant_in_lists, unjudged_share
@@ -87,21 +86,12 @@ def dense_pairs(queries: NDArray[np.float32], items: NDArray[np.float32]) -> Sec
     return scores
 
 
-def maxsim_pairs(images: Blocks, captions: Ragged, *, device: str = "cpu") -> SecondScores:
-    """Second scores of a multi-vector encoder for captions that search images; float32, one pass over the images."""
+def maxsim_pairs(images: Blocks, captions: Ragged) -> SecondScores:
+    """Second scores of a multi-vector encoder for captions that search images; each image is read once."""
 
     def scores(query_ords: NDArray[np.int32], item_ords: NDArray[np.int32]) -> NDArray[np.float32]:
-        pairs = np.empty(item_ords.shape, dtype=np.float32)
-        order = np.argsort(item_ords, axis=None, kind="stable")
-        rows, places = np.unravel_index(order, item_ords.shape)
-        ends = np.searchsorted(item_ords[rows, places], np.arange(int(item_ords.max()) + 2))
-        with torch.inference_mode():
-            for block in checked(images(), "image", captions.values.shape[1], ords=range(len(ends) - 1)):
-                for image, vectors in zip(block.ords, block, strict=True):
-                    chosen = slice(ends[image], ends[image + 1])
-                    some = captions.take(query_ords[rows[chosen]])
-                    pairs[rows[chosen], places[chosen]] = pair_scores(some, vectors, device)
-        return pairs
+        pairs = np.stack([np.repeat(query_ords, item_ords.shape[1]), item_ords.ravel()], axis=1)
+        return scores_of_pairs(images, captions, pairs, "cpu").reshape(item_ords.shape)
 
     return scores
 

@@ -50,7 +50,7 @@ def run(quick: bool = False) -> list[Row]:
         return BaseVisualRetrieverProcessor.score_multi_vector(queries, passages, batch_size=BATCH, device="cpu")
 
     theirs = fastest(peer_scores, runs=RUNS) * n / len(some)
-    tokens = gather(windows(captions), "caption")
+    tokens = gather(windows(captions))
     scores, other_windows = (
         maxsim_scores(partial(windows, some, size), tokens, n_images=len(some), device="cpu", memory_bytes=1 << 30)
         for size in (BATCH, 7)

@@ -62,7 +62,7 @@ def beside_colpali(
     from colpali_engine.utils.processing_utils import BaseVisualRetrieverProcessor
 
     how = {"n_images": len(pages), "device": card.device, "memory_bytes": 1 << 30}
-    tokens = gather(windows(queries), "caption")
+    tokens = gather(windows(queries))
 
     def ours(score: Callable[..., NDArray[np.float32]], size: int = PEER_BATCH) -> NDArray[np.float32]:
         with full_float32():

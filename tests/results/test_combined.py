@@ -11,7 +11,7 @@ from store.types import EvalProtocol
 from tasks.metrics.examples import outcomes_of
 from tasks.metrics.headline import RSUM, Figure, planned_figures
 from tasks.results.combined import combined_figures, language_values, rsum_values
-from tasks.results.comparison import figure_rows
+from tasks.results.comparison import encoder_key, figure_rows
 from tasks.results.languages import part_of
 from tasks.results.rsum import rsum_row
 from tasks.results.summary import Provenance
@@ -36,9 +36,9 @@ def directions(seed: int, skill: float = 3.0) -> tuple[Outcomes, Outcomes]:
 
 
 def compared(values: dict, margin: float = 1.0) -> list[dict]:  # type: ignore[type-arg]
-    encoders = {key: (key, key) for key in values}
     rows = figure_rows(
-        combined_figures(values), encoders, corpus="c", corpus_fingerprint="g", run="r",
+        combined_figures({encoder_key(name, name): of for name, of in values.items()}),
+        corpus="c", corpus_fingerprint="g", run="r",
         resampling=replace(RESAMPLING, margin=margin), headline=[RSUM],
     )  # fmt: skip
     return rows.to_pylist()

@@ -15,7 +15,7 @@ from store.types import Corpus
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.metrics import METRICS, metrics_of
 from tasks.metrics.examples import outcomes_of
-from tasks.results.comparison import EncoderOutcomes, comparison_rows
+from tasks.results.comparison import comparison_rows, encoder_key
 from tasks.results.imported.hit_lists import outcomes_of_hits, read_hit_lists
 from tasks.results.imported.rows import Imported, encoder_of_outcomes, evaluation_of
 from tasks.scoring.outcomes import Outcomes
@@ -111,7 +111,7 @@ def test_recalls_of_real_models_are_the_published_ones(
 def test_albef_beats_tcl_with_the_discordant_pairs_of_the_lists(
     outcomes: dict[tuple[str, str], Outcomes], karpathy: Corpus, protocol: str
 ) -> None:
-    encoders = [EncoderOutcomes(encoder=m, fingerprint=m, outcomes=outcomes[m, protocol]) for m in ("ALBEF", "TCL")]
+    encoders = {encoder_key(m, m): outcomes[m, protocol] for m in ("ALBEF", "TCL")}
     [row] = comparison_rows(
         encoders, [METRICS["R@1"]], corpus=karpathy.name, corpus_fingerprint=karpathy.fingerprint, run="r",
         n_clusters=5_000, resampling=Resampling(replicates=2_000, permutations=4_999),

@@ -10,7 +10,7 @@ import pytest
 from store.errors import RequestError
 from store.types import Corpus
 from tasks.metrics import METRICS, metrics_of
-from tasks.results.comparison import EncoderOutcomes, compared_metrics, comparison_rows
+from tasks.results.comparison import compared_metrics, comparison_rows, encoder_key
 from tasks.results.imported.matrices import ScoreMatrix, outcomes_of_matrix, read_matrix
 from tasks.results.imported.runs import outcomes_of_run, read_run
 from tasks.scoring.dense import score_dense
@@ -218,10 +218,10 @@ def test_a_model_that_leaves_a_metric_open_does_not_keep_others_from_it(corpus: 
         for caption, row in zip(captions, scores, strict=False)
     }
     models = [*whole, *outcomes_of_run(lists, corpus)]
-    encoders = [EncoderOutcomes(encoder=n, fingerprint=n, outcomes=o) for n, o in zip("abc", models, strict=True)]
+    encoders = {encoder_key(n, n): o for n, o in zip("abc", models, strict=True)}
     rows = comparison_rows(
-        encoders, compared_metrics(encoders), corpus="thirty", corpus_fingerprint="f", run="r", n_clusters=N_IMAGES,
-        resampling=Resampling(replicates=200, permutations=99),
+        encoders, compared_metrics(encoders.values()), corpus="thirty", corpus_fingerprint="f", run="r",
+        n_clusters=N_IMAGES, resampling=Resampling(replicates=200, permutations=99),
     ).to_pylist()  # fmt: skip
     pairs = [(row["metric"], row["encoder_a"] + row["encoder_b"]) for row in rows]
     assert [pair for metric, pair in pairs if metric == "R@1"] == ["ab", "ac", "bc"]

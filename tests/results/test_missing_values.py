@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tasks.metrics.metric import RETRIEVAL, Metric
-from tasks.results.comparison import EncoderOutcomes, comparison_rows
+from tasks.results.comparison import comparison_rows, encoder_key
 from tasks.results.replicates import replicate_rows
 from tasks.results.summary import NOT_DEFINED, Evaluated, result_rows
 from tasks.scoring.outcomes import Outcomes
@@ -84,7 +84,7 @@ def test_kept_replicates_are_of_the_known_queries_and_none_where_there_are_none(
 
 
 def compared(metric: Metric, *outcomes: Outcomes) -> pa.Table:
-    encoders = [EncoderOutcomes(encoder=n, fingerprint=n, outcomes=o) for n, o in zip("xyz", outcomes, strict=False)]
+    encoders = {encoder_key(n, n): o for n, o in zip("xyz", outcomes, strict=False)}
     return comparison_rows(
         encoders, [metric], corpus="c", corpus_fingerprint="c", run="r", n_clusters=40,
         resampling=replace(draws(200), permutations=200),

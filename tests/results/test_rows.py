@@ -14,7 +14,7 @@ from store.schema import COMPARISONS, REPLICATES, RESULTS
 from tasks.metrics import METRICS
 from tasks.metrics.examples import outcomes_of
 from tasks.metrics.headline import Figure
-from tasks.results.comparison import EncoderOutcomes, comparison_rows
+from tasks.results.comparison import comparison_rows, encoder_key
 from tasks.results.replicates import replicate_rows
 from tasks.results.rsum import rsum_row
 from tasks.results.summary import ANY_SCORES, Evaluated, Provenance, result_rows
@@ -152,11 +152,11 @@ def test_one_image_gives_a_value_and_a_reason() -> None:
     assert (row["value"], nulls, row["interval_method"], row["reason"]) == (0.5, [None] * 4, "none", TOO_FEW_CLUSTERS)
 
 
-def outcomes_by(encoder: str, outcomes: Outcomes, fingerprint: str = "") -> EncoderOutcomes:
-    return EncoderOutcomes(encoder=encoder, fingerprint=fingerprint or encoder, outcomes=outcomes)
+def outcomes_by(encoder: str, outcomes: Outcomes, fingerprint: str = "") -> dict[str, Outcomes]:
+    return {encoder_key(encoder, fingerprint or encoder): outcomes}
 
 
-def compared(*encoders: EncoderOutcomes, metrics=RECALLS, **change):  # type: ignore[no-untyped-def]
+def compared(*encoders: dict[str, Outcomes], metrics=RECALLS, **change):  # type: ignore[no-untyped-def]
     request = {
         "corpus": "shapes",
         "corpus_fingerprint": "c",
@@ -164,7 +164,7 @@ def compared(*encoders: EncoderOutcomes, metrics=RECALLS, **change):  # type: ig
         "n_clusters": 40,
         "resampling": replace(draws(300), permutations=300),
     }
-    return comparison_rows(encoders, metrics, **{**request, **change})
+    return comparison_rows({key: of for each in encoders for key, of in each.items()}, metrics, **{**request, **change})
 
 
 def test_every_pair_and_metric_has_a_comparison() -> None:

@@ -100,7 +100,7 @@ def assert_same(one: Outcomes, other: Outcomes) -> None:
 def test_scores_do_not_depend_on_the_images_that_are_scored_beside(
     counts: list[int], score: Callable[..., NDArray[np.float32]]
 ) -> None:
-    images, captions = Items(0, len(counts), 128, window=16), gather(Items(1, 50, 128)(), "caption")
+    images, captions = Items(0, len(counts), 128, window=16), gather(Items(1, 50, 128)())
     images.vectors = [np.resize(v, (count, 128)) for v, count in zip(images.vectors, counts, strict=True)]
     how = {"device": "cpu", "memory_bytes": 1 << 30}
     together = score(images, captions, n_images=len(counts), **how)

@@ -22,7 +22,7 @@ A_DEVICE = "cpu:0"
 
 @pytest.mark.parametrize("score", [maxsim_scores, image_as_query_scores])
 def test_pieces_of_a_cards_size_give_the_same_late_interaction_scores(score) -> None:
-    images, captions = Items(0, 40, 128, longest=60, window=16), gather(Items(1, 50, 128)(), "caption")
+    images, captions = Items(0, 40, 128, longest=60, window=16), gather(Items(1, 50, 128)())
     on_cpu, on_device = (
         score(images, captions, n_images=40, device=device, memory_bytes=1 << 30) for device in ("cpu", A_DEVICE)
     )

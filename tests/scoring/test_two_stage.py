@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -106,12 +107,12 @@ def test_multi_vector_pairs_are_maxsim_scores() -> None:
     rng = np.random.default_rng(5)
     items = [[unit(rng.standard_normal((rng.integers(2, 20), 8))) for _ in range(9)] for _ in range(2)]
 
-    def blocks(side: int) -> Iterator[Ragged]:
-        return (Ragged.of(items[side]).slice(start, start + 4) for start in (0, 4, 8))
+    def blocks(side: int, ords: NDArray[np.int32]) -> Iterator[Ragged]:
+        return (Ragged.of(items[side]).take(some) for some in np.array_split(ords, 3))
 
     queries = np.array([0, 3, 3], np.int32)
     lists = np.array([[1, 8], [4, 0], [8, 2]], np.int32)
-    found = maxsim_pairs(lambda: blocks(0), gather(blocks(1), "caption"))(queries, lists)
+    found = maxsim_pairs(partial(blocks, 0), gather(blocks(1, np.arange(9, dtype=np.int32))))(queries, lists)
     expected = [
         [(items[1][q] @ items[0][i].T).max(axis=1).sum() for i in row] for q, row in zip(queries, lists, strict=True)
     ]
@@ -128,7 +129,7 @@ def test_a_weighted_sum_ranks_by_the_sum_of_cosines_and_scores_per_token(
     late = [Ragged.of([unit(rng.standard_normal((rng.integers(2, 9), 8))) for _ in range(n)]) for n in (20, 40)]
     members = [
         dense_score_rows(images, captions, task),
-        scores_per_token(lambda: [late[0]], gather([late[1]], "caption"), n_images=20),
+        scores_per_token(lambda: [late[0]], gather([late[1]]), n_images=20),
     ]
     found = weighted_sum(members, [0.3, 0.7], task, shape=(40, 20))
     per_token = [[(c @ i.T).max(axis=1).mean() for i in late[0]] for c in late[1]]

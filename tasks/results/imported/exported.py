@@ -14,13 +14,17 @@ import pyarrow.compute as pc
 from store.errors import RequestError
 from store.exchange.row_files import read_row_file
 from store.schema import OUTCOMES
-from store.tables.analysis_rows import in_order
 from store.types import Corpus
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.selection import build_tasks, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
 
 REQUIRED = tuple(field.name for field in OUTCOMES if not field.nullable)
+
+
+def in_query_order(rows: pa.Table) -> pa.Table:
+    """Rows of one evaluation in the order in which the store reads them: sums then have the same last digit."""
+    return rows.sort_by([("query_ord", "ascending"), ("query_id", "ascending")])
 
 
 def is_export(columns: Collection[str]) -> bool:
@@ -86,7 +90,7 @@ def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection
     wanted = select_protocols(corpus, names)
     found, faults = [], []
     for task in build_tasks(corpus, wanted):
-        rows = in_order("outcomes", of_state.filter(pc.equal(of_state["protocol"], pa.scalar(task.protocol.id))))
+        rows = in_query_order(of_state.filter(pc.equal(of_state["protocol"], pa.scalar(task.protocol.id))))
         order = np.lexsort((task.query_ids.astype(str), task.queries))
         n_relevant = task.n_relevant[order] if isinstance(task, RetrievalTask) else None
         same = rows["query_id"].to_pylist() == task.query_ids[order].tolist() and (

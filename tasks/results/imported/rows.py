@@ -13,10 +13,10 @@ import pyarrow as pa
 from store.errors import RequestError
 from store.exchange.imported_encoder import UNVERSIONED
 from store.keys import is_fingerprint
-from store.tables.analysis_rows import in_order
 from store.types import Corpus, EncoderSpec, digest16
 from tasks.metrics import metrics_of
 from tasks.metrics.headline import DIRECTIONS
+from tasks.results.imported.exported import in_query_order
 from tasks.results.rsum import RECALLS, rsum_row
 from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.scoring.outcomes import Outcomes
@@ -107,7 +107,7 @@ class Imported:
     def of(cls, outcomes: Sequence[Outcomes], encoder: EncoderSpec, corpus: Corpus) -> Imported:
         """The outcomes under their ids, in query order."""
         none = dict.fromkeys(_IDENTITY, "")
-        ordered = [Outcomes.from_arrow(in_order("outcomes", each.to_arrow(**none)), each.protocol) for each in outcomes]
+        ordered = [Outcomes.from_arrow(in_query_order(each.to_arrow(**none)), each.protocol) for each in outcomes]
         by_id = {evaluation_of(each, encoder, corpus): each for each in ordered}
         return cls(encoder=encoder, corpus=corpus, outcomes=by_id)
 

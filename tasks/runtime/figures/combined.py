@@ -25,15 +25,12 @@ def combined_rows(
     store: EmbeddingStore, corpus: Corpus, evaluations: Sequence[EvaluationRef], *, resampling: Resampling, run: str
 ) -> pa.Table:
     """Rows of ``schema.COMPARISONS``; an encoder is compared by a figure if all its protocols were evaluated."""
-    values, encoders = {}, {}
-    for evaluation in evaluations:
-        name, fingerprint = evaluation.sets.encoder, evaluation.sets.encoder_fingerprint
-        key = encoder_key(name, fingerprint)
-        encoders[key] = (name, fingerprint)
-        values[key] = _values(store, corpus, evaluation)
+    values = {
+        encoder_key(each.sets.encoder, each.sets.encoder_fingerprint): _values(store, corpus, each)
+        for each in evaluations
+    }
     return figure_rows(
         combined_figures(values),
-        encoders,
         corpus=corpus.name,
         corpus_fingerprint=corpus.fingerprint,
         run=run,

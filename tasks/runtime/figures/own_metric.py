@@ -8,24 +8,23 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from store import EmbeddingStore
 from store.maintenance.removal import drop_stale
 from store.schema import METRICS, texts
-from store.types import Corpus, EvalProtocol, Modality
+from store.types import MODALITIES, Corpus, EvalProtocol
 from tasks.diagnosis.analysis_input import AnalysisInput
 from tasks.diagnosis.slices import slice_rows
 from tasks.diagnosis.table import BY_PART, diagnose
 from tasks.metrics import Metric, is_known
 from tasks.metrics.custom import CustomMetric
 from tasks.metrics.metric import RETRIEVAL
-from tasks.results.comparison import EncoderOutcomes, comparison_rows
+from tasks.results.comparison import comparison_rows, encoder_key
 from tasks.results.replicates import replicate_rows
 from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.runtime.references import EvaluationRef, SetsRef
+from tasks.runtime.scoring import vectors_of
 from tasks.runtime.stored import has_vectors, read_outcomes
-from tasks.scoring.late_interaction.multivectors import Blocks
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.layout import cluster_count
 from tasks.scoring.protocols.selection import build_task
@@ -155,14 +154,11 @@ class OwnMetric:
         return Provenance(**{**{name: stored[name] for name in Provenance.__dataclass_fields__}, "run": self.run})
 
     def _comparisons(self, metric: Metric, evaluated: Sequence[Evaluated]) -> pa.Table:
-        encoders = [
-            EncoderOutcomes(
-                encoder=each.provenance.encoder, fingerprint=each.provenance.encoder_fingerprint, outcomes=each.outcomes
-            )
-            for each in evaluated
-        ]
         return comparison_rows(
-            encoders,
+            {
+                encoder_key(each.provenance.encoder, each.provenance.encoder_fingerprint): each.outcomes
+                for each in evaluated
+            },
             [metric],
             corpus=self.corpus.name,
             corpus_fingerprint=self.corpus.fingerprint,
@@ -197,14 +193,8 @@ class OwnMetric:
         task = build_task(self.corpus, outcomes.protocol)
         if not isinstance(task, RetrievalTask):
             raise TypeError(f"protocol {outcomes.protocol.id!r} has no gallery")
-        encoder, corpus = sets.encoder_fingerprint, sets.corpus_fingerprint
-
-        def vectors(modality: Modality) -> NDArray[np.float32] | Blocks:
-            if self.store.encoder(encoder).vectors == "multi":
-                return lambda: self.store.multivectors(encoder=encoder, corpus=corpus, modality=modality)
-            return self.store.vectors(encoder=encoder, corpus=corpus, modality=modality).matrix
-
+        images, captions = (vectors_of(self.store, sets, modality) for modality in MODALITIES)
         position = {query: row for row, query in enumerate(outcomes.query_ids)}
         rows = np.array([position[query] for query in task.query_ids], dtype=np.int64)
-        for block in score_blocks(vectors("image"), vectors("caption"), task, device=self.device):
+        for block in score_blocks(images, captions, task, device=self.device):
             yield block._replace(rows=rows[block.rows])

@@ -13,18 +13,17 @@ from tasks.encoders import Encoder, encode_captions, encode_images
 from tasks.reference.regression import WatchFinding, WatchRule, judge_vectors
 from tasks.runtime.canaries import canary_cosines
 from tasks.runtime.references import SetsRef
-from tasks.runtime.stored import read_multivectors
+from tasks.runtime.scoring import vectors_of
 
 Vectors = list[NDArray[np.float32]]
 
 
 def stored_vectors(store: EmbeddingStore, sets: SetsRef, modality: Modality, ords: NDArray[np.int32]) -> Vectors:
     """Stored vectors of these items (``ords`` ascending), each of shape ``(n_vectors, dim)``."""
-    encoder, corpus = sets.encoder_fingerprint, sets.corpus_fingerprint
-    if store.encoder(encoder).vectors == "single":
-        matrix = store.vectors(encoder=encoder, corpus=corpus, modality=modality).matrix
-        return [matrix[i : i + 1] for i in ords]
-    return list(read_multivectors(store, encoder, corpus, modality, ords))
+    vectors = vectors_of(store, sets, modality)
+    if callable(vectors):
+        return [item.astype(np.float32) for block in vectors(ords) for item in block]
+    return [row[None] for row in vectors[ords]]
 
 
 def fresh_vectors(encoder: Encoder, corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> Vectors:

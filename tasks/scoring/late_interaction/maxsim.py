@@ -84,14 +84,14 @@ def maxsim_part(
 
     Arguments as for :func:`score_maxsim`; ``part`` has the ords of the images.
     """
-    tokens = gather(captions(), "caption")
+    tokens = gather(captions())
     check_ords(tasks, {"caption": len(tokens)})
     ranking = BothWays(tasks, top=top)
     at_once = max(1, memory_bytes // 2 // (4 * len(tokens)))
     whole = len(part) <= at_once and len(part) == 1 + max(task.highest_ord("image") for task in tasks)
     with full_float32():
         if not whole:  # captions are all at hand: only what captions search has items outside of a window
-            ranking.know(_scores_of_pairs(images, tokens, ranking.pairs(range(0)), device))
+            ranking.know(scores_of_pairs(images, tokens, ranking.pairs(range(0)), device))
         by_image = ranking.accumulators.get("image-as-query")
         of_tokens = {way: each for way, each in ranking.accumulators.items() if each is not by_image}
         scorers = [(maxsim_scores, of_tokens)] if of_tokens else []
@@ -130,7 +130,7 @@ def choices_of(
     chosen = [task for task in tasks if isinstance(task, ChoiceTask)]
     if not chosen:
         return {}
-    tokens = gather(captions(), "caption")
+    tokens = gather(captions())
     check_ords(chosen, {"caption": len(tokens)})
     outcomes = {}
     for task in chosen:
@@ -139,13 +139,13 @@ def choices_of(
         caption_ords, image_ords = (np.broadcast_to(ords, shape).ravel().astype(np.int64) for ords in of_sets)
         pairs, back = np.unique((caption_ords << 32) | image_ords, return_inverse=True)
         with full_float32():
-            found = _scores_of_pairs(images, tokens, np.stack([pairs >> 32, pairs & 0xFFFFFFFF], axis=1), device)
+            found = scores_of_pairs(images, tokens, np.stack([pairs >> 32, pairs & 0xFFFFFFFF], axis=1), device)
         outcomes[task.protocol.id] = choice_outcomes(task, found[back].reshape(len(task.queries), -1))
     return outcomes
 
 
-def _scores_of_pairs(images: Blocks, captions: Ragged, pairs: NDArray[np.int64], device: str) -> NDArray[np.float32]:
-    """Scores of captions and images, shape ``(n, 2)``, bit for bit those of :func:`maxsim_scores`."""
+def scores_of_pairs(images: Blocks, captions: Ragged, pairs: NDArray[np.integer], device: str) -> NDArray[np.float32]:
+    """Scores of pairs of a caption and an image, shape ``(n, 2)``, bit for bit those of :func:`maxsim_scores`."""
     scores = np.empty(len(pairs), np.float32)
     order = np.argsort(pairs[:, 1], kind="stable")
     wanted, starts = np.unique(pairs[order, 1], return_index=True)
@@ -169,7 +169,7 @@ def maxsim_score_rows(
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> Iterator[ScoreRows]:
     """The scores that a task is ranked by, queries in rows; arguments and errors as for :func:`score_maxsim`."""
-    tokens = gather(captions(), "caption")
+    tokens = gather(captions())
     check_ords([task], {"caption": len(tokens)})
     orientation = orientation_of(task.protocol)
     score = image_as_query_scores if orientation == "image-as-query" else maxsim_scores

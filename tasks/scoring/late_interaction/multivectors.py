@@ -17,13 +17,15 @@ Blocks: TypeAlias = Callable[..., Iterable[Ragged]]
 _CHECKED = 1 << 12  # vectors at a time, which stay in a core's caches
 
 
-def gather(blocks: Iterable[Ragged], modality: str) -> Ragged:
-    """All blocks as one, float32.
+def gather(blocks: Iterable[Ragged]) -> Ragged:
+    """All blocks of captions as one, float32.
 
     Raises:
         ValueError: There is none, an item is missing, or a vector is zero or not finite.
     """
-    return Ragged.concatenate(block.with_values(block.values.astype(np.float32)) for block in checked(blocks, modality))
+    return Ragged.concatenate(
+        block.with_values(block.values.astype(np.float32)) for block in checked(blocks, "caption")
+    )
 
 
 def checked(

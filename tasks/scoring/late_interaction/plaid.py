@@ -19,13 +19,14 @@ from store.schema import TOP
 
 
 @contextmanager
-def plaid(items: Ragged, *, seed: int, k: int = TOP) -> Iterator[Index]:
+def plaid(items: Ragged, *, seed: int) -> Iterator[Index]:
     """fast-plaid's index with its default settings, on the CPU; it is removed when the block ends.
+
+    A search returns the best ``TOP`` items.
 
     Args:
         items: Unit vectors.
         seed: Of the clustering.
-        k: Items that a search returns.
 
     Raises:
         RequestError: The package is not installed, or not with what it needs.
@@ -40,7 +41,7 @@ def plaid(items: Ragged, *, seed: int, k: int = TOP) -> Iterator[Index]:
 
         def scores(queries: Ragged) -> NDArray[np.float32]:
             found = np.full((len(queries), len(items)), -np.inf, dtype=np.float32)
-            for row, hits in zip(found, index.search(_tensors(queries), top_k=min(k, len(items))), strict=True):
+            for row, hits in zip(found, index.search(_tensors(queries), top_k=min(TOP, len(items))), strict=True):
                 for item, score in hits:
                     row[item] = score
             return found
