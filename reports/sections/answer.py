@@ -17,6 +17,7 @@ from reports.sections.leaderboard import cost_columns
 from reports.sections.sentence import answer, state_words
 
 OPEN_LANGUAGES = 8  # more are folded
+MEAN = ", mean over languages"  # of the title of a task: stands with the corpus in the grid
 WORDS = {"better": "good", "worse": "bad"}
 
 
@@ -47,12 +48,13 @@ def _grid(data: ReportData, found: list[Conclusion], order: list[str]) -> Table:
         texts("Encoder", str),
         *(
             numbers(
-                task.title,
+                direction,
                 partial(task_cell, data=data, task=task, axis=axes[task.metric]),
-                group=task.corpus,
+                group=f"{task.corpus}{mean}",
                 explain=f"{metric_title(task.metric)}, percent: {named(task.protocol)}",
             )
             for task in tasks
+            for direction, mean, _ in [task.title.partition(MEAN)]
         ),
         *cost_columns(data, found[0].corpus),
     ]

@@ -86,16 +86,19 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
         for way in ways
         if (row := data.row(corpus, f"t2i/{code}/{way}", "R@1", name)) is not None and row["value"] is not None
     ]
+    cell = max(26, min(56, charts.WIDTH // (len(encoders) * len(ways))))
+    shades = alt.Scale(range=[f"{charts.PALETTE[2]}0a", charts.PALETTE[2]], interpolate="rgb")
+    legend = alt.Legend(orient="top", direction="horizontal", titleOrient="left", gradientLength=160)
     picture = (
         alt.Chart(alt.Data(values=points))
-        .mark_rect(stroke="currentColor", strokeOpacity=0.15, color=charts.PALETTE[2])
+        .mark_rect(stroke="currentColor", strokeOpacity=0.15)
         .encode(
             x=alt.X("encoder:N", sort=encoders, title=None, axis=alt.Axis(labelAngle=-35)),
             y=alt.Y("language:N", sort=[language_name(code) for code in codes], title=None),
-            fillOpacity=alt.FillOpacity("value:Q", title="R@1, percent", scale=alt.Scale(range=[0.04, 1])),
+            color=alt.Color("value:Q", title="R@1, percent", scale=shades, legend=legend),
             tooltip=charts.tooltips("encoder", "language", "translator", "text"),
         )
-        .properties(width=max(70, 26 * len(encoders)), height=15 * len(codes))
+        .properties(width=max(70, cell * len(encoders)), height=18 * len(codes))
         .facet(column=alt.Column("translator:N", sort=ways, title=None))
     )
     spread = [

@@ -10,6 +10,7 @@ from reports.build import report_of
 from reports.elements.page import Notice, Report, Section, Table
 from reports.format import PERCENT
 from reports.rows.reading import read_report_data
+from reports.sections.answer import MEAN
 from reports.sections.terms import TERMS
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, comparison, corpus, demo, report, result, spec
@@ -47,10 +48,12 @@ def breaks(made: Report) -> Section:
 
 
 def grid(made: Report) -> dict[tuple[str, str], str]:
-    """Encoder and column to the state in the grid."""
+    """Encoder and task to the state in the grid."""
     [table] = [b for b in answer(made).blocks if isinstance(b, Table) and b.id == "answer-grid"]
     return {
-        (row[0].text, c.heading): cell.state for row in table.rows for c, cell in zip(table.columns, row, strict=True)
+        (row[0].text, c.heading + MEAN * c.group.endswith(MEAN)): cell.state
+        for row in table.rows
+        for c, cell in zip(table.columns, row, strict=True)
     }
 
 

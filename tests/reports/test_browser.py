@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
+from reports.render import TEMPLATES
 from reports.search import Search, write_search
 from tests.reports.conftest import HOSTILE
 from tests.reports.stand_in import StandIn
@@ -56,6 +57,7 @@ def page(browser: Browser, hostile_report: Path) -> Iterator[Watched]:
 def test_no_complaint_and_no_request_to_anywhere(page: Watched) -> None:
     page.drawn()
     assert page.page.locator("figure.chart .stage svg").count() == page.page.locator("figure.chart").count() > 5
+    assert page.page.locator("figure.chart[id$=-map] .stage").get_by_text("R@1, percent").count() == 1, "its legend"
     assert page.complaints == []
     assert [url for url in page.requests if not url.startswith(("file:", "data:"))] == []
     assert sum(url.startswith("file:") for url in page.requests) == 1
@@ -148,6 +150,20 @@ def test_nothing_runs_over_the_edge_and_where_it_breaks_stands_beside_the_grid(p
         else:
             assert breaks["y"] >= grid["y"] + grid["height"], "below it, before everything else"
     assert page.complaints == []
+
+
+def test_the_nine_columns_of_the_demo_fit_beside_where_it_breaks(browser: Browser) -> None:
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    page.goto((TEMPLATES.parent / "sample" / "report.html").as_uri(), wait_until="commit")
+    page.wait_for_selector("#ranking", state="attached")
+    page.locator("style").first.evaluate("(style, css) => { style.textContent = css }", (TEMPLATES / "page.css").read_text("utf-8"))
+    wide = "document.querySelector('#answer .scroll')"
+    assert page.evaluate(f"{wide}.querySelectorAll('tbody tr:first-child > *').length") == 9
+    assert page.evaluate(f"{wide}.scrollWidth <= {wide}.clientWidth")
+    tops = [box["y"] for name in ("#answer", "#breaks") if (box := page.locator(name).bounding_box())]
+    assert tops[0] == tops[1]
+    context.close()
 
 
 def test_a_hidden_encoder_leaves_tables_and_charts_and_a_legend_fades_the_others(page: Watched) -> None:
