@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reports.rows.languages import JUDGED
+from reports.rows.languages import JUDGED, cross_lingual
 from reports.rows.report_data import Row, Source
 from reports.rows.selected_queries import COLUMNS, LONGEST_LIST, Task
 from store.types import Corpus
@@ -68,7 +68,7 @@ def shown_protocols(metrics: Mapping[str, Iterable[str]]) -> dict[str, list[str]
         return {"t2i": [JUDGED]}
     shown = {}
     for direction, headline in (("t2i", "t2i/all"), ("i2t", "i2t/any")):
-        of_language = sorted(p for p in metrics if p.startswith(f"{direction}/") and p.count("/") == 2 and "@" not in p)
+        of_language = sorted(p for p in metrics if (parts := cross_lingual(p)) and parts.direction == direction)
         if protocols := [headline] if headline in metrics else of_language:
             shown[direction] = protocols
     return shown

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from reports.rows.report_data import SMALLER_IS_BETTER, Row, reversed_comparison
-from reports.rows.standing import tested
+from reports.rows.standing import decision_of
 from store import EmbeddingStore
 
 PAIR_COLUMNS = (
@@ -39,15 +39,7 @@ def pair_rows(comparisons: Iterable[Row], smaller: Collection[str], first: str |
         reversed_comparison(row) if first in (row["encoder_b"], row["fingerprint_b"]) else row for row in comparisons
     ]
     rows = [{**row, "state": _state(row, smaller)} for row in turned]
-    return sorted(
-        rows,
-        key=lambda row: (
-            row["family"] != "headline",
-            *(row[n] for n in PAIR_COLUMNS[:3]),
-            row["encoder_a"],
-            row["encoder_b"],
-        ),
-    )
+    return sorted(rows, key=lambda row: (row["family"] != "headline", *(row[name] for name in PAIR_COLUMNS[:5])))
 
 
 def against_best(results: Sequence[Row], comparisons: Iterable[Row], smaller: Collection[str]) -> list[dict[str, Any]]:
@@ -55,13 +47,7 @@ def against_best(results: Sequence[Row], comparisons: Iterable[Row], smaller: Co
     pairs: dict[tuple[str, ...], Row] = {}
     for row in comparisons:
         for each in (row, reversed_comparison(row)):
-            pairs[
-                each["corpus_fingerprint"],
-                each["protocol"],
-                each["metric"],
-                each["fingerprint_a"],
-                each["fingerprint_b"],
-            ] = each
+            pairs[*_task(each), each["fingerprint_a"], each["fingerprint_b"]] = each
     rows = []
     for row in results:
         same = [r for r in results if _task(r) == _task(row) and r["value"] is not None and r is not row]
@@ -78,7 +64,7 @@ def _task(row: Row) -> tuple[str, str, str]:
 
 
 def _state(row: Row, smaller: Collection[str]) -> str | None:
-    decision = tested(row, smaller)
+    decision = decision_of(row, smaller)
     return None if decision is None else decision.state
 
 

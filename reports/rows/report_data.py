@@ -13,25 +13,17 @@ from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from reports.rows.ambiguity import Marks, marks_of
-from reports.rows.selected_queries import SelectedQuery, Totals
-from store.types import Corpus, EncoderSpec, SetKey, canonical_json
+from reports.rows.selected_queries import SelectedQuery
+from store import SealedSet
+from store.types import Corpus, EncoderSpec, canonical_json
 from tasks.statistics.ranking.ranks import EncoderRank, PairTest, rank_encoders
 
 Row: TypeAlias = Mapping[str, Any]
 
+LEADING, WITHOUT = "R@1", "R@1 without ambiguous misses"
+SHARE = "share of misses"
+CAUSES = ("annotation", "agreement")  # of ambiguous misses
 TABLES = ("results", "comparisons", "rankings", "slices", "batches", "runs")
-
-
-class Sealed(Protocol):
-    """What a report shows of a sealed embedding set (``store.SealedSet``)."""
-
-    key: SetKey
-    tag: str
-    version: int
-    n_rows: int
-    digest: str
-    n_bytes: int
 
 
 class Source(Protocol):
@@ -45,7 +37,7 @@ class Source(Protocol):
         """The rows of a table whose columns have the given values."""
 
     def sealed_sets(self) -> list[Any]:
-        """All sealed embedding sets, as :class:`Sealed`."""
+        """All sealed embedding sets, as ``store.SealedSet``."""
 
     def encoder(self, name_or_fingerprint: str) -> EncoderSpec:
         """One encoder's spec."""
@@ -91,11 +83,11 @@ class ReportData:
     slices: tuple[Row, ...]
     batches: tuple[Row, ...]
     runs: tuple[Row, ...]
-    sets: tuple[Sealed, ...]
+    sets: tuple[SealedSet, ...]
     specs: Mapping[str, EncoderSpec]
     corpora: Mapping[str, Corpus]
     queries: tuple[SelectedQuery, ...] = ()
-    totals: tuple[Totals, ...] = ()
+    totals: tuple[Mapping[str, Any], ...] = ()
     features: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     thumbnails: Mapping[str, bytes] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
@@ -104,9 +96,19 @@ class ReportData:
     rankings: tuple[Row, ...] = ()
 
     @cached_property
-    def ambiguous(self) -> Marks:
-        """The causes of every ambiguous miss."""
-        return marks_of(self.slices)
+    def ambiguous(self) -> Mapping[tuple[str, str, str, str], Mapping[str, str]]:
+        """Of every ambiguous miss (corpus, protocol, encoder, query id) its causes and their sources.
+
+        A source is empty for ``agreement``; see ``docs/protocols.md`` §5b.
+        """
+        marks: dict[tuple[str, str, str, str], dict[str, str]] = {}
+        for row in self.slices:
+            if row["analysis"] == "ambiguous" and row["metric"] == SHARE and row["feature"] in CAUSES and row["detail"]:
+                detail = json.loads(row["detail"])
+                for at, query in enumerate(detail["queries"]):
+                    key = row["corpus"], row["protocol"], row["encoder"], query
+                    marks.setdefault(key, {})[row["feature"]] = detail["sources"][at] if "sources" in detail else ""
+        return marks
 
     @cached_property
     def picture_keys(self) -> Mapping[str, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations, zip_longest
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -97,19 +98,7 @@ class SelectedQuery:
     relevant: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Totals:
-    """Numbers of stored queries of a :class:`Task`: all, missed or found by an encoder, missed by A and found by B."""
-
-    corpus: str
-    direction: str
-    queries: int
-    missed: Mapping[str, int]
-    found: Mapping[str, int]
-    missed_and_found: Mapping[str, Mapping[str, int]]
-
-
-def select_queries(tasks: Sequence[Task]) -> tuple[list[SelectedQuery], list[Totals]]:
+def select_queries(tasks: Sequence[Task]) -> tuple[list[SelectedQuery], list[dict[str, Any]]]:
     """The queries of the gallery, by task, kind and position in the corpus, and the totals of every task.
 
     At most ``MOST_CASES``, to which the tasks contribute in turn, with at most ``MOST_ITEMS`` items in their lists and
@@ -175,19 +164,20 @@ class _Sheet:
                 shown.update((table["top_ords"][row].as_py() or [])[:length])
         return {(self.task.corpus, image) for image in shown}
 
-    def totals(self) -> Totals:
+    def totals(self) -> dict[str, Any]:
+        """Numbers of stored queries: all, missed or found by an encoder, missed by A and found by B."""
         names, missed, found = list(self.tables), self.low > 1, self.high == 1
-        return Totals(
-            corpus=self.task.corpus,
-            direction=self.task.direction,
-            queries=missed.shape[1],
-            missed=dict(zip(names, missed.sum(axis=1).tolist(), strict=True)),
-            found=dict(zip(names, found.sum(axis=1).tolist(), strict=True)),
-            missed_and_found={
+        return {
+            "corpus": self.task.corpus,
+            "direction": self.task.direction,
+            "queries": missed.shape[1],
+            "missed": dict(zip(names, missed.sum(axis=1).tolist(), strict=True)),
+            "found": dict(zip(names, found.sum(axis=1).tolist(), strict=True)),
+            "both": {
                 a: {b: int((missed[i] & found[j]).sum()) for j, b in enumerate(names) if i != j}
                 for i, a in enumerate(names)
             },
-        )
+        }
 
 
 def _sheet(task: Task) -> _Sheet | None:

@@ -6,7 +6,7 @@ Neither report needs its store any more.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -97,16 +97,13 @@ def snapshot_of(document: Mapping[str, Any], *, name: str) -> Snapshot:
     """The snapshot in a parsed ``results.json``."""
     if not str(document["schema"]).startswith("capim-report/"):
         raise ValueError(f"schema {document['schema']!r}, expected capim-report/…")
-    versions: dict[str, str] = {}
-    for run in document["runs"]:
-        versions |= {library: str(version) for library, version in json.loads(run["versions"] or "{}").items()}
     return Snapshot(
         name=name,
         results={(r["corpus"], r["protocol"], r["metric"], r["encoder"]): r for r in document["results"]},
         comparisons=tuple(document["comparisons"]),
         encoders=document["encoders"],
         corpora=document["corpora"],
-        versions=versions,
+        versions=_versions(document["runs"]),
         devices=tuple(document["devices"]),
         smaller_is_better=frozenset(document["smaller_is_better"]),
     )
@@ -127,10 +124,7 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
         return [row for row in rows if row["created"] <= end]
 
     results = {(row["corpus"], row["protocol"], row["metric"], row["encoder"]): row for row in until("results")}
-    versions: dict[str, str] = {}
-    runs = [row for row in store.rows("runs").to_pylist() if row["started"] <= end]
-    for row in sorted(runs, key=lambda row: row["started"]):
-        versions |= {library: str(version) for library, version in json.loads(row["versions"] or "{}").items()}
+    runs = sorted(store.rows("runs").to_pylist(), key=lambda row: row["started"])
     return Snapshot(
         name=run,
         results=results,
@@ -139,10 +133,16 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
             row["encoder"]: shareable(store.encoder(row["encoder_fingerprint"]).identity()) for row in results.values()
         },
         corpora={row["corpus"]: {"fingerprint": row["corpus_fingerprint"]} for row in results.values()},
-        versions=versions,
+        versions=_versions(row for row in runs if row["started"] <= end),
         devices=tuple(sorted({row["device"] for row in until("batches")})),
         smaller_is_better=smaller_is_better(store),
     )
+
+
+def _versions(runs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Library to version over runs, oldest first: the newest of each."""
+    recorded = (json.loads(run["versions"] or "{}") for run in runs)
+    return {library: str(version) for of_run in recorded for library, version in of_run.items()}
 
 
 def end_of(store: EmbeddingStore, run: str) -> datetime:

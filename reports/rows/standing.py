@@ -62,17 +62,12 @@ def values(data: ReportData, task: Task) -> dict[str, float]:
 def decision(data: ReportData, corpus: str, protocol: str, metric: str, a: str, b: str) -> Decision | None:
     """What the tests say of ``a`` against ``b``; None where they were not tested."""
     row = data.comparison(corpus, protocol, metric, a, b)
-    return None if row is None else decision_of(data, row)
+    return decision_of(row, data.smaller_is_better)
 
 
-def decision_of(data: ReportData, row: Row) -> Decision | None:
+def decision_of(row: Row | None, smaller_is_better: Collection[str]) -> Decision | None:
     """What the tests of one comparison say of its first encoder; None without a test."""
-    return tested(row, data.smaller_is_better)
-
-
-def tested(row: Row, smaller_is_better: Collection[str]) -> Decision | None:
-    """As :func:`decision_of`, by the metrics whose lowest figure is the best."""
-    if row["p_adjusted"] is None and row["p_equivalent"] is None:
+    if row is None or (row["p_adjusted"] is None and row["p_equivalent"] is None):
         return None
     return decide(
         row["difference"],

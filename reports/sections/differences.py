@@ -121,7 +121,7 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
 def _point(data: ReportData, row: Row, scale: float) -> dict[str, Any]:
     interval = range_text(row["metric"], row["ci_low"], row["ci_high"])
     text = difference_text(row["metric"], row["difference"]) + (f" ({interval})" if interval else "")
-    found = decision_of(data, row)
+    found = decision_of(row, data.smaller_is_better)
     return charts.interval_point(
         {**row, "encoder": row["encoder_a"], "value": row["difference"]},
         scale=scale,
@@ -150,7 +150,7 @@ def _pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> 
         return value(effect, value_text(r["metric"], effect), mark="muted" if effect is None else "")
 
     def words(r: Row) -> Cell:
-        found = decision_of(data, r)
+        found = decision_of(r, data.smaller_is_better)
         marks: dict[str, Mark] = {"better": "good", "worse": "bad"}
         return Cell(text=row_words(data, r), mark=marks.get(found.state, "") if found else "muted")
 

@@ -8,9 +8,8 @@ from reports import format as show
 from reports.elements.gallery import Case, Filter, Gallery
 from reports.elements.page import Block, Cell, Section, Table
 from reports.elements.tables import absent, anchor, numbers, pivot, texts
-from reports.rows.ambiguity import CAUSES, LEADING, SHARE, WITHOUT
 from reports.rows.names import named
-from reports.rows.report_data import ReportData, Row, detail_of
+from reports.rows.report_data import CAUSES, LEADING, SHARE, WITHOUT, ReportData, Row, detail_of
 from reports.sections.cases import DIRECTIONS, case_of
 from reports.sections.leaderboard import retrieval_corpora
 from reports.sections.parts import order, slice_cell
@@ -99,7 +98,7 @@ def _count(n: int, title: str = "") -> Cell:
 def _gallery(data: ReportData) -> Gallery:
     cases = tuple(case_of(data, query, number) for number, query in enumerate(data.queries, 1))
     filters = [Filter(name=name, label=label, options=_options(cases, name)) for name, label in FILTERS.items()]
-    queries = show.number(sum(total.queries for total in data.totals), 0)
+    queries = show.number(sum(total["queries"] for total in data.totals), 0)
     return Gallery(
         id="cases",
         caption=f"{show.count(len(cases), 'query', 'queries')} of {queries}",
@@ -107,17 +106,7 @@ def _gallery(data: ReportData) -> Gallery:
             each for each in filters if len(each.options) > (each.name in ("corpus", "direction", "language"))
         ),
         cases=cases,
-        totals=tuple(
-            {
-                "corpus": total.corpus,
-                "direction": DIRECTIONS[total.direction],
-                "queries": total.queries,
-                "missed": total.missed,
-                "found": total.found,
-                "both": total.missed_and_found,
-            }
-            for total in data.totals
-        ),
+        totals=tuple({**total, "direction": DIRECTIONS[total["direction"]]} for total in data.totals),
         note="Selected by a fixed rule: of every corpus and direction the hardest queries that all encoders miss, "
         "those that one misses and others find, ties, and near misses; one per image. Scores are cosines, or MaxSim "
         "sums for multi-vector encoders. The choice of filters is in the address of the page, which can be sent.",

@@ -113,14 +113,14 @@ def _compared(data: ReportData, conclusion: Conclusion, name: str, rival: str) -
 def state_words(data: ReportData, task: Task, name: str, rival: str, *, short: bool = False) -> str:
     """Better, worse, equivalent or undecided, with the size that matters; ``short`` for a cell of a table."""
     row = data.comparison(*task[:3], name, rival)
-    if row is None or decision_of(data, row) is None:
+    if row is None or decision_of(row, data.smaller_is_better) is None:
         return "not tested" if short else f"not tested against {rival}"
     return row_words(data, row, short=short)
 
 
 def row_words(data: ReportData, row: Row, *, short: bool = True) -> str:
     """What the tests of one comparison say of its first encoder, in words."""
-    found, metric = decision_of(data, row), row["metric"]
+    found, metric = decision_of(row, data.smaller_is_better), row["metric"]
     if found is None:
         return "not tested"
     if found.state == "equivalent":

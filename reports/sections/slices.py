@@ -15,9 +15,8 @@ from reports.elements import charts
 from reports.elements.cells import described, difference_text, is_fraction, metric_title, range_text
 from reports.elements.page import Block, Cell, Chart, Section, Table
 from reports.elements.tables import anchor, numbers, pivot, texts
-from reports.rows.ambiguity import LEADING, WITHOUT
 from reports.rows.names import named, plain_title
-from reports.rows.report_data import ReportData, Row, is_own
+from reports.rows.report_data import LEADING, WITHOUT, ReportData, Row, is_own
 from reports.sections import parts
 from reports.sections.compositional import pair_protocols
 from reports.sections.leaderboard import headlines

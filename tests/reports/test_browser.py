@@ -157,7 +157,9 @@ def test_the_nine_columns_of_the_demo_fit_beside_where_it_breaks(browser: Browse
     page = context.new_page()
     page.goto((TEMPLATES.parent / "sample" / "report.html").as_uri(), wait_until="commit")
     page.wait_for_selector("#ranking", state="attached")
-    page.locator("style").first.evaluate("(style, css) => { style.textContent = css }", (TEMPLATES / "page.css").read_text("utf-8"))
+    page.locator("style").first.evaluate(
+        "(style, css) => { style.textContent = css }", (TEMPLATES / "page.css").read_text("utf-8")
+    )
     wide = "document.querySelector('#answer .scroll')"
     assert page.evaluate(f"{wide}.querySelectorAll('tbody tr:first-child > *').length") == 9
     assert page.evaluate(f"{wide}.scrollWidth <= {wide}.clientWidth")

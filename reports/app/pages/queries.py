@@ -27,9 +27,9 @@ from reports.app.filters import (
 )
 from reports.app.rendering import View, query_link, respond
 from reports.app.state import Evaluated, Snapshot, State, state_of
-from reports.rows.ambiguity import CAUSES
 from reports.rows.languages import cross_lingual, judged_language, language_name
 from reports.rows.names import named
+from reports.rows.report_data import CAUSES
 from store.schema import texts
 
 _CHOICES = 200  # of a slice
