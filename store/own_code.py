@@ -1,22 +1,41 @@
-"""Python files of a user: run them, and say which of their lines failed."""
+"""Python code of a user, in a file or an installed module: load it, and say which of its lines failed."""
 
 from __future__ import annotations
 
+import importlib
 import sys
 import traceback
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
+from store.errors import RequestError
 from store.types import digest16
 
 
-def run_file(file: Path) -> ModuleType:
-    """A file as a module, from its source as it is now.
+def loaded_module(where: str | Path, what: str) -> ModuleType:
+    """The module of this name, or a file as a module, from its source as it is now; ``what`` begins messages.
 
-    It gets a private name, so that ``metrics.py`` or ``store.py`` never stands for a module of capim or of a library.
-    Whatever its code raises is raised.
+    A file gets a private name, so that ``metrics.py`` or ``store.py`` never stands for a module of capim or of a
+    library.
+
+    Raises:
+        RequestError: There is no such module or file, or its code fails.
     """
+    try:
+        return _run(where) if isinstance(where, Path) else importlib.import_module(where)
+    except Exception as error:
+        if isinstance(where, Path):
+            reason = f"{shown_path(str(where))} failed: {what_failed(error, str(where.resolve()))}"
+        else:
+            reason = (
+                f"cannot import {where!r}: {type(error).__name__}: {error}; a file is named with its suffix: "
+                f"{where.replace('.', '/')}.py:NAME"
+            )
+        raise RequestError(f"{what}: {reason}") from error
+
+
+def _run(file: Path) -> ModuleType:
     file = file.resolve()
     name = f"_capim_own_{digest16(str(file))}"
     module = ModuleType(name)

@@ -72,24 +72,8 @@ def tokenize(tokenizer: Any, texts: Sequence[str], *, max_length: int, width: in
         cut = tokenizer([texts[row] for row in long], truncation=True, max_length=max_length)["input_ids"]
         for row, ids in zip(long, cut, strict=True):
             rows[row] = ids
-    ids, mask = pad_rows(rows, pad=tokenizer.pad_token_id, width=width)
-    return Tokens(ids, mask, truncated)
-
-
-def pad_rows(
-    rows: Sequence[Sequence[int]], *, pad: int, width: int | None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Token rows as one rectangle, padded on the right with ``pad``, and its mask (1: token, 0: padding).
-
-    ``width`` is the number of columns; None: as many as the longest row has.
-
-    Examples:
-        >>> ids, mask = pad_rows([[5], [6, 7]], pad=0, width=None)
-        >>> ids.tolist(), mask.tolist()
-        ([[5, 0], [6, 7]], [[1, 0], [1, 1]])
-    """
     lengths = np.asarray([len(row) for row in rows])
     mask = np.arange(lengths.max() if width is None else width) < lengths[:, None]
-    ids = np.full(mask.shape, pad, dtype=np.int64)
+    ids = np.full(mask.shape, tokenizer.pad_token_id, dtype=np.int64)
     ids[mask] = np.concatenate(rows)
-    return ids, mask.astype(np.int64)
+    return Tokens(ids, mask.astype(np.int64), truncated)

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from store.errors import RequestError, unknown
 from store.types import EncoderSpec, Option, Precision, Storage, VectorKind
-from tasks.encoders.adapters.table import ADAPTERS, adapter_faults, adapter_named, needs_checkpoint
+from tasks.encoders.adapters.own_code import is_own_code
+from tasks.encoders.adapters.table import ADAPTERS, adapter_faults, adapter_named
 from tasks.encoders.checkpoints.related_repositories import PIN
 
 log = logging.getLogger(__name__)
@@ -124,7 +125,8 @@ def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
     elif isinstance(adapter, str):
         options = row.get("options", {})
         faults = adapter_faults(adapter, options if isinstance(options, Mapping) else {})
-        if not faults and not row.get("checkpoint") and not needs_checkpoint(adapter):
+        # the code of a package or of the user may be the model itself
+        if not faults and not row.get("checkpoint") and (is_own_code(adapter) or adapter_named(adapter).release):
             row = {**row, "checkpoint": adapter}
     try:
         entry = CatalogEntry.model_validate({**row, "name": name})

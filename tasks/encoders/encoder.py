@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor, nn
 
+    from tasks.encoders.endpoints.client import EndpointClient
+
 Inputs: TypeAlias = "Mapping[str, Tensor | list[Any] | str | int | None]"
 
 
@@ -57,31 +59,9 @@ class Prepared:
         )
 
 
-class Service(Protocol):
-    """What an encoder has as ``service`` whose model runs at an address.
-
-    Attributes:
-        address: Host and port.
-        price: Of a million tokens; None if unknown.
-        takes_images: Whether it encodes images too.
-    """
-
-    address: str
-    takes_images: bool
-    price: float | None
-
-    def tokens_spent(self) -> int | None:
-        """The tokens that the answers since the last call name; None if they name none."""
-        ...
-
-    def stop(self) -> None:
-        """Let the requests under way end with an error instead of waiting any longer; the next ones are sent again."""
-        ...
-
-
-def service_of(encoder: Encoder) -> Service | None:
+def service_of(encoder: Encoder) -> EndpointClient | None:
     """The service of an encoder whose model runs at an address; None for a model that runs here."""
-    service: Service | None = getattr(encoder, "service", None)
+    service: EndpointClient | None = getattr(encoder, "service", None)
     return service
 
 

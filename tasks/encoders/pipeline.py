@@ -65,21 +65,6 @@ class CaptionWork:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timings:
-    """Time spent on one batch.
-
-    Attributes:
-        decode_seconds: Reading and decoding, summed over worker threads; 0 for captions.
-        preprocess_seconds: Resizing or tokenising, summed over worker threads.
-        forward_seconds: The forward pass, until the vectors are back on the CPU.
-    """
-
-    decode_seconds: float
-    preprocess_seconds: float
-    forward_seconds: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class EncodedBatch:
     """The result of one batch.
 
@@ -89,7 +74,9 @@ class EncodedBatch:
         embeddings: One item per ord; equal items have the same vector.
         n_encoded: Items that went through the model: ``n`` without duplicates.
         batch_size: Largest number of items in one forward pass so far.
-        timings: Time spent.
+        decode_seconds: Reading and decoding, summed over worker threads; 0 for captions.
+        preprocess_seconds: Resizing or tokenising, summed over worker threads.
+        forward_seconds: The forward pass, until the vectors are back on the CPU.
         peak_memory_bytes: Peak memory of the device so far (on the CPU: of the process).
         n_tokens: Tokens that an endpoint counted for this batch; None for a model that runs here.
     """
@@ -99,7 +86,9 @@ class EncodedBatch:
     embeddings: Embeddings
     n_encoded: int
     batch_size: int
-    timings: Timings
+    decode_seconds: float
+    preprocess_seconds: float
+    forward_seconds: float
     peak_memory_bytes: int
     n_tokens: int | None = None
 
@@ -188,11 +177,9 @@ def _encoded(
             embeddings=embeddings if len(rows) == n_encoded else take(embeddings, rows),
             n_encoded=n_encoded,
             batch_size=limit or batch_size,
-            timings=Timings(
-                decode_seconds=ready.decode_seconds,
-                preprocess_seconds=ready.preprocess_seconds,
-                forward_seconds=done - begun,
-            ),
+            decode_seconds=ready.decode_seconds,
+            preprocess_seconds=ready.preprocess_seconds,
+            forward_seconds=done - begun,
             peak_memory_bytes=peak_bytes(encoder.device),
             n_tokens=service.tokens_spent() if service else None,
         )
@@ -245,12 +232,9 @@ def _prepared(
         ready, uploaded = uploaded or ready, None
         uploads.finish()
         if waiting and waiting[0].done() and waiting[0].exception() is None:
-            uploaded = _uploaded(uploads, waiting[0].result())
+            following = waiting[0].result()
+            uploaded = following._replace(prepared=uploads.begin(following.prepared))
         yield batch, ready
-
-
-def _uploaded(uploads: Uploads, ready: _PreparedBatch) -> _PreparedBatch:
-    return ready._replace(prepared=uploads.begin(ready.prepared))
 
 
 def _join(encoder: Encoder, parts: Sequence[Future[_PreparedBatch]]) -> _PreparedBatch:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import importlib
 import inspect
 import sys
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from store.errors import RequestError
-from store.own_code import run_file, shown_path, what_failed
+from store.own_code import loaded_module, shown_path
 
 OURS = ("capim", "flows", "tasks", "store", "reports")
 _ROOT = Path(__file__).resolve().parents[2]  # the folder that holds them
@@ -51,7 +50,7 @@ def find(requested: str, folder: Path) -> Found:
             module = _executed(requested, file.resolve())
             where = file.stem if where.endswith(".py") else where
         else:
-            module = _imported(requested, where)
+            module = loaded_module(where, f"metric {requested!r}")
     finally:
         sys.path.remove(beside)
     if not callable(target := getattr(module, name, None)):
@@ -122,13 +121,8 @@ def _parsed(requested: str) -> tuple[str, str, dict[str, object]]:
 def _executed(requested: str, file: Path) -> ModuleType:
     if not file.is_file():
         raise RequestError(f"metric {requested!r}: there is no file {shown_path(str(file))}")
-    try:
-        _refuse_ours(requested, file)
-        return run_file(file)
-    except RequestError:
-        raise
-    except Exception as error:
-        raise RequestError(f"metric {requested!r}: {what_failed(error, str(file))}") from error
+    _refuse_ours(requested, file)
+    return loaded_module(file, f"metric {requested!r}")
 
 
 def _is_theirs(folder: Path, name: str) -> bool:
@@ -139,7 +133,11 @@ def _is_theirs(folder: Path, name: str) -> bool:
 
 def _refuse_ours(requested: str, file: Path) -> None:
     """Refuse a file that imports a module beside it for which Python would give it a package of capim."""
-    for node in ast.walk(ast.parse(file.read_bytes(), str(file))):
+    try:
+        tree = ast.parse(file.read_bytes(), str(file))
+    except (SyntaxError, ValueError):  # the loader reports it
+        return
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -152,16 +150,6 @@ def _refuse_ours(requested: str, file: Path) -> None:
                     f"metric {requested!r}: {shown_path(str(file))} line {node.lineno} imports {name!r}, and gets the "
                     f"package of capim, not the one in {shown_path(str(file.parent))}; rename that one"
                 )
-
-
-def _imported(requested: str, where: str) -> ModuleType:
-    try:
-        return importlib.import_module(where)
-    except Exception as error:
-        raise RequestError(
-            f"metric {requested!r}: cannot import {where!r}: {type(error).__name__}: {error}; a file is named with its "
-            f"suffix: {where.replace('.', '/')}.py:NAME"
-        ) from error
 
 
 def _callables(module: ModuleType) -> str:

@@ -27,13 +27,14 @@ from tasks.corpora.encodable import encoding_fault
 from tasks.corpora.images.decode import decode_image
 from tasks.encoders import Encoder, adapter_named, load_encoder
 from tasks.encoders.device import choose_device, device_identity, device_name
-from tasks.encoders.encoder import Service, service_of
+from tasks.encoders.encoder import service_of
 from tasks.runtime.canaries import check_canaries
 from tasks.runtime.device_lock import held
 from tasks.runtime.progress import track
 from tasks.runtime.versions import library_versions, this_host
 
 if TYPE_CHECKING:
+    from tasks.encoders.endpoints.client import EndpointClient
     from tasks.encoders.pipeline import CaptionWork, EncodedBatch, ImageWork
 
 BATCH_ROWS = 64  # rows of timings in one commit
@@ -204,9 +205,9 @@ class SetEncoder:
             "modality": key.modality,
             "n_items": batch.n_encoded,
             "warmup": batch.index == 0,
-            "decode_seconds": batch.timings.decode_seconds,
-            "preprocess_seconds": batch.timings.preprocess_seconds,
-            "forward_seconds": batch.timings.forward_seconds,
+            "decode_seconds": batch.decode_seconds,
+            "preprocess_seconds": batch.preprocess_seconds,
+            "forward_seconds": batch.forward_seconds,
             "write_seconds": write_seconds,
             "peak_memory_bytes": batch.peak_memory_bytes,
             "batch_size": batch.batch_size,
@@ -245,7 +246,7 @@ def hardware_of(encoder: Encoder) -> str:
     return device_name(encoder.device) if service is None else service.address
 
 
-def _cost(service: Service | None, n_tokens: int | None) -> float | None:
+def _cost(service: EndpointClient | None, n_tokens: int | None) -> float | None:
     """The cost of tokens at the price of the encoder's table; None if either is unknown."""
     if service is None or service.price is None or n_tokens is None:
         return None

@@ -36,9 +36,8 @@ class EndpointEncoder(LoadedEncoder):
 
     def __init__(self, spec: EncoderSpec) -> None:
         super().__init__(spec, "cpu", modules=[], forwards={})
-        self._client = EndpointClient(spec)
-        self._options = self._client.options
-        self.service = self._client
+        self.service = EndpointClient(spec)
+        self._options = self.service.options
 
     def pixels(self, images: list[Image.Image]) -> Inputs:
         """The images as the service takes them."""
@@ -65,14 +64,14 @@ class EndpointEncoder(LoadedEncoder):
         items = cast("list[Any]", prepared.inputs["items"])
         if prepared.modality == "caption":
             if self._options.caption_form == "input":
-                return self._client.texts_or_images(items)
-            return self._client.conversations([[{"type": "text", "text": text}] for text in items])
+                return self.service.texts_or_images(items)
+            return self.service.conversations([[{"type": "text", "text": text}] for text in items])
         if self._options.image_form == "input":
-            return self._client.texts_or_images([{"image": image} for image in items])
+            return self.service.texts_or_images([{"image": image} for image in items])
         prompt = self._options.image_prompt
         after: list[dict[str, object]] = [{"type": "text", "text": prompt}] if prompt else []
         urls = [{"url": f"data:image/png;base64,{image}"} for image in items]
-        return self._client.conversations([[{"type": "image_url", "image_url": url}, *after] for url in urls])
+        return self.service.conversations([[{"type": "image_url", "image_url": url}, *after] for url in urls])
 
 
 def _png(image: Image.Image) -> str:

@@ -7,7 +7,6 @@ uninitialised, so the model is built normally and its weights are loaded strictl
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,8 @@ from tasks.encoders.captions import max_length_of, tokenize
 from tasks.encoders.checkpoints.checkpoint import related_folder
 from tasks.encoders.checkpoints.complete import complete_folder
 from tasks.encoders.checkpoints.related_repositories import PIN
-from tasks.encoders.checkpoints.weights import MissingWeightsError, loaded_quietly, read_tensors
+from tasks.encoders.checkpoints.weight_files import WEIGHT_FILES
+from tasks.encoders.checkpoints.weights import MissingWeightsError, loaded_quietly, read_tensors, weights_file
 from tasks.encoders.encoder import Inputs
 from tasks.encoders.tensors import DTYPES
 
@@ -86,7 +86,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> Jina:
     with loaded_quietly():
         model = get_class_from_dynamic_module(name, str(folder), code_revision=trusted["code_revision"])(config)
     try:
-        model.load_state_dict(_weights(folder, spec), strict=True)
+        model.load_state_dict(read_tensors(weights_file(folder, WEIGHT_FILES["jina"], spec)), strict=True)
     except RuntimeError as error:
         raise MissingWeightsError.of(spec, error) from error
     return Jina(
@@ -104,10 +104,3 @@ def restore_clip_loss() -> None:
 
     if not hasattr(clip, "clip_loss"):
         clip.clip_loss = clip.image_text_contrastive_loss
-
-
-def _weights(folder: Path, spec: EncoderSpec) -> dict[str, torch.Tensor]:
-    for name in ("model.safetensors", "pytorch_model.bin"):
-        if (folder / name).is_file():
-            return read_tensors(folder / name)
-    raise MissingWeightsError(f"encoder {spec.name!r}: {folder} holds no weights; download the checkpoint again")

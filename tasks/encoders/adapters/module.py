@@ -17,9 +17,9 @@ from __future__ import annotations
 import torch
 
 from store.errors import RequestError
+from store.own_code import loaded_module
 from store.types import EncoderSpec
 from tasks.encoders.adapters.functions import NAMES, FunctionEncoder, functions_of
-from tasks.encoders.adapters.own_code import executed
 from tasks.encoders.checkpoints.checkpoint import local_path
 
 _COCO_SM = ("model", "embedding_dim", "image_forward_fn", "text_forward_fn")
@@ -34,7 +34,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> Function
     path = local_path(spec.checkpoint)
     if path is None or path.suffix != ".py":
         raise RequestError(f"encoder {spec.name!r}: adapter module takes a Python file, got {spec.checkpoint!r}")
-    module = executed(path, f"encoder {spec.name!r}")
+    module = loaded_module(path, f"encoder {spec.name!r}")
     plain = [hasattr(module, name) for name in NAMES.values()]
     if all(plain):
         return functions_of(module, spec, device, where=path)

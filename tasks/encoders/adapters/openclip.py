@@ -25,7 +25,7 @@ from tasks.encoders.captions import max_length_of
 from tasks.encoders.checkpoints.checkpoint import folder_of, json_file, related_folder, repository_of
 from tasks.encoders.checkpoints.hub import snapshot
 from tasks.encoders.checkpoints.weight_files import OPEN_CLIP_WEIGHTS
-from tasks.encoders.checkpoints.weights import MissingWeightsError
+from tasks.encoders.checkpoints.weights import MissingWeightsError, weights_file
 from tasks.encoders.encoder import Inputs
 from tasks.encoders.pixels import pipeline_of_transform
 
@@ -95,12 +95,18 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> OpenClip
         name = tag.architecture
         # the preprocessing that belongs to the weights, under the names of open_clip's arguments
         settings: dict[str, Any] = {f"image_{key}": value for key, value in tag.preprocess.items()}
-        settings["pretrained"] = str(_weights_in(folder, spec, tag.weights))
+        settings["pretrained"] = str(weights_file(folder, tag.weights, spec))
     else:
         folder = folder_of(spec)
-        config = _config_in(folder, spec)["model_cfg"]
+        described = json_file(folder / "open_clip_config.json")
+        if described is None:
+            raise RequestError(
+                f"encoder {spec.name!r}: {spec.checkpoint} has no open_clip_config.json; name it as architecture/tag, "
+                "or use adapter hf_dual if it is a transformers checkpoint"
+            )
+        config = described["model_cfg"]
         name, settings = f"local-dir:{folder}", {}
-        _weights_in(folder, spec, OPEN_CLIP_WEIGHTS)
+        weights_file(folder, OPEN_CLIP_WEIGHTS, spec)
     text = dict(config["text_cfg"])
     if text.get("hf_model_name"):
         # the text tower's architecture is described in a second repository: use its pinned folder
@@ -116,25 +122,6 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> OpenClip
         raise
     tokenizer = _tokenizer(spec, folder, name, config["text_cfg"])
     return OpenClip(spec, device, model=model, transform=transform, tokenizer=tokenizer)
-
-
-def _config_in(folder: Path, spec: EncoderSpec) -> dict[str, Any]:
-    config = json_file(folder / "open_clip_config.json")
-    if config is None:
-        raise RequestError(
-            f"encoder {spec.name!r}: {spec.checkpoint} has no open_clip_config.json; name it as architecture/tag, or "
-            "use adapter hf_dual if it is a transformers checkpoint"
-        )
-    return config
-
-
-def _weights_in(folder: Path, spec: EncoderSpec, names: tuple[str, ...]) -> Path:
-    for name in names:
-        if (folder / name).is_file():
-            return folder / name
-    raise MissingWeightsError(
-        f"encoder {spec.name!r}: {folder} holds none of {', '.join(names)}; download the checkpoint again"
-    )
 
 
 def _tokenizer(spec: EncoderSpec, folder: Path, name: str, text: dict[str, Any]) -> Any:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from store.errors import RequestError
-from store.own_code import run_file, what_failed
+from store.own_code import loaded_module
 from tasks.encoders.checkpoints.checkpoint import digest_of
 
 FORM = "my_model.py, my_adapter.py:load or my_package:load"
@@ -37,23 +35,11 @@ def function_of(adapter: str) -> Callable[..., Any]:
         RequestError: The file or module does not exist or fails, or has no such function.
     """
     where, _, name = adapter.rpartition(":")
-    module = executed(Path(where), f"adapter {adapter!r}") if where.endswith(".py") else _imported(where, adapter)
+    module = loaded_module(Path(where) if where.endswith(".py") else where, f"adapter {adapter!r}")
     function = getattr(module, name, None)
     if not callable(function):
         raise RequestError(f"adapter {adapter!r}: {where} has no function {name!r}")
     return function  # type: ignore[no-any-return]
-
-
-def executed(path: Path, what: str) -> ModuleType:
-    """A file as a module; ``what`` begins the message of an error.
-
-    Raises:
-        RequestError: It does not exist, or its code fails.
-    """
-    try:
-        return run_file(path)
-    except Exception as error:
-        raise RequestError(f"{what}: {path} failed: {what_failed(error, str(path.resolve()))}") from error
 
 
 def state_of(adapter: str) -> tuple[str, str]:
@@ -78,15 +64,6 @@ def state_of(adapter: str) -> tuple[str, str]:
         )
     # installed as a link to its source, or found by PYTHONPATH: a version says nothing about the code
     return top, digest_of(Path(source.origin).parent if source.submodule_search_locations else Path(source.origin))
-
-
-def _imported(where: str, adapter: str) -> ModuleType:
-    try:
-        return importlib.import_module(where)
-    except Exception as error:
-        raise RequestError(
-            f"adapter {adapter!r}: module {where!r} cannot be imported ({type(error).__name__}: {error})"
-        ) from error
 
 
 @cache

@@ -159,11 +159,6 @@ def adapter_named(name: str) -> Adapter:
     return ADAPTERS[name]
 
 
-def needs_checkpoint(name: str) -> bool:
-    """Whether models of an adapter have a checkpoint; the code of a package or of the user may be a model itself."""
-    return not is_own_code(name) and not adapter_named(name).release
-
-
 def load_function(name: str) -> Callable[..., Any]:
     """The function ``load`` of an adapter, or the function that a suite names.
 

@@ -18,7 +18,7 @@ from store.errors import RequestError
 from store.types import EncoderSpec
 from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from tasks.encoders.checkpoints.checkpoint import folder_of, json_file
-from tasks.encoders.checkpoints.weights import MissingWeightsError, read_tensors
+from tasks.encoders.checkpoints.weights import MissingWeightsError, read_tensors, weights_file
 from tasks.encoders.encoder import Inputs
 from tasks.encoders.pixels import pipeline_of_transform
 from tasks.encoders.tensors import DTYPES
@@ -87,10 +87,6 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> UForm:
 
 def _weights(folder: Path, tower: str, spec: EncoderSpec) -> Mapping[str, Any]:
     """The weights of one tower: its own file, or its part of the file of both towers."""
-    for name in (f"{tower}.safetensors", f"{tower}.pt", "torch_weight.pt"):
-        if (folder / name).is_file():
-            tensors = read_tensors(folder / name)
-            return dict(tensors.get(tower, tensors))
-    raise MissingWeightsError(
-        f"encoder {spec.name!r}: {folder} holds no weights of the {tower}; download the checkpoint again"
-    )
+    names = (f"{tower}.safetensors", f"{tower}.pt", "torch_weight.pt")
+    tensors = read_tensors(weights_file(folder, names, spec))
+    return dict(tensors.get(tower, tensors))

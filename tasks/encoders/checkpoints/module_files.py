@@ -34,11 +34,13 @@ def declared_files(path: Path) -> list[str] | None:
 
 
 def _texts(value: ast.expr | None, path: Path) -> list[str]:
-    if isinstance(value, ast.List | ast.Tuple):
-        items = [item.value for item in value.elts if isinstance(item, ast.Constant) and isinstance(item.value, str)]
-        if len(items) == len(value.elts):
-            return items
     written = ast.unparse(value) if value is not None else "nothing"
+    try:
+        items = ast.literal_eval(written)
+    except ValueError:
+        items = None
+    if isinstance(items, list | tuple) and all(isinstance(item, str) for item in items):
+        return list(items)
     raise RequestError(f'{path}: files must be a literal list of file names, files = ["weights.pt"], got {written}')
 
 

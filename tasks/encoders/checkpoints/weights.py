@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,20 @@ def check_number_of_weights(folder: Path, needed: Collection[str], spec: Encoder
             f"encoder {spec.name!r}: {folder} holds {held} weights, the architecture needs {len(needed)}; the others "
             "would be random; download the checkpoint again"
         )
+
+
+def weights_file(folder: Path, names: Iterable[str], spec: EncoderSpec) -> Path:
+    """The first of these files that a folder has.
+
+    Raises:
+        MissingWeightsError: It has none of them.
+    """
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    raise MissingWeightsError(
+        f"encoder {spec.name!r}: {folder} holds none of {', '.join(names)}; download the checkpoint again"
+    )
 
 
 def read_tensors(file: Path) -> dict[str, Any]:

@@ -53,6 +53,11 @@ class EndpointClient:
     Args:
         spec: Of adapter ``http``.
 
+    Attributes:
+        address: Host and port.
+        takes_images: Whether the service encodes images too.
+        price: Of a million tokens; None if unknown.
+
     Raises:
         RequestError: An option is wrong, or the key is missing.
     """
@@ -123,7 +128,9 @@ class EndpointClient:
         try:
             return self._asked(inputs, 1)
         except _TooMuchError as refusal:
-            raise self._refused(inputs, refusal) from None
+            raise self._error(
+                f"refuses {self._shown(inputs, 0)} ({refusal}); `capim check {self._spec.name}` shows what it takes"
+            ) from None
 
     def _halving(self, inputs: Sequence[object]) -> list[Answer]:
         """The answers to some inputs; those that the service refuses together are sent in halves, here and from now on.
@@ -219,11 +226,6 @@ class EndpointClient:
 
     def _error(self, problem: str) -> WorkError:
         return WorkError(f"encoder {self._spec.name!r}: {self.address} {problem}. Stored embeddings are kept")
-
-    def _refused(self, inputs: dict[str, object], refusal: _TooMuchError) -> WorkError:
-        return self._error(
-            f"refuses {self._shown(inputs, 0)} ({refusal}); `capim check {self._spec.name}` shows what it takes"
-        )
 
     def _shown(self, inputs: dict[str, object], position: int) -> str:
         """A caption or the word image, for a message."""
