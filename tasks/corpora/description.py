@@ -120,7 +120,9 @@ def reader_call(what: str | Path | Mapping[str, object], *, base: Path | None = 
         return _from_mapping({"reader": text}, base, f"corpus {text!r}")
     path = (base / Path(text).expanduser()).absolute()
     if path.is_dir():
-        return _from_folder(path)
+        if not (path / "corpus.toml").is_file():
+            return _from_recognised(recognise_folder(path), path, f"folder {path}")
+        path /= "corpus.toml"
     if path.is_file():
         return _from_file(path)
     if os.sep in text or text.startswith(".") or Path(text).suffix:
@@ -154,12 +156,6 @@ def load_reader(name: str) -> Callable[..., Corpus]:
 def _known() -> str:
     names = ", ".join(name for name in CORPORA if name not in JUDGED_TASKS)
     return f"{names}, and {len(JUDGED_TASKS)} of document pages (capim list corpora)"
-
-
-def _from_folder(folder: Path) -> ReaderCall:
-    if (description := folder / "corpus.toml").is_file():
-        return _from_file(description)
-    return _from_recognised(recognise_folder(folder), folder, f"folder {folder}")
 
 
 def _from_recognised(found: Recognised, path: Path, where: str) -> ReaderCall:
@@ -222,7 +218,7 @@ def _from_mapping(content: Mapping[str, object], base: Path, where: str) -> Read
     reader = load_reader(name)
     model = description_model(reader)
     try:
-        model.model_validate(dict(content))
+        settings: Any = model.model_validate(dict(content))
     except ValidationError as error:
         raise RequestError(_faults(error, content, model, where)) from error
     parameters = inspect.signature(reader).parameters
@@ -231,7 +227,6 @@ def _from_mapping(content: Mapping[str, object], base: Path, where: str) -> Read
         for option, value in content.items()
         if option in parameters
     }
-    settings = _Description.model_validate({key: content[key] for key in _Description.model_fields if key in content})
     unnamed = "name" in parameters and "name" not in content
     return ReaderCall(
         reader=reader,

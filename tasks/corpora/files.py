@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import UnionType
-from typing import Any
+from typing import Any, TextIO
 
 from store.errors import RequestError
 from store.files import existing_file
@@ -94,14 +95,22 @@ def corpus_name(path: Path) -> str:
     return "-".join(words).lstrip("._-") or "corpus"
 
 
-def read_text(file: Path) -> str:
-    """The text of a UTF-8 file; raises ``RequestError`` if it cannot be read or is not UTF-8."""
+@contextmanager
+def opened_text(file: Path, what: str = "UTF-8 text", *, newline: str | None = None) -> Iterator[TextIO]:
+    """A file of the user; what is read from it raises ``RequestError`` if it cannot be read or is not UTF-8."""
     try:
-        return file.read_text(encoding="utf-8-sig")
+        with file.open(encoding="utf-8-sig", newline=newline) as stream:
+            yield stream
     except UnicodeDecodeError as error:
-        raise RequestError(f"{file}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+        raise RequestError(f"{file}: not {what} (byte {error.start}); save it as UTF-8") from error
     except OSError as error:
         raise RequestError(f"{file}: cannot be read ({error.strerror})") from error
+
+
+def read_text(file: Path) -> str:
+    """The text of a UTF-8 file; raises ``RequestError`` if it cannot be read or is not UTF-8."""
+    with opened_text(file) as stream:
+        return stream.read()
 
 
 def read_json(file: Path) -> Any:
@@ -116,20 +125,17 @@ def read_json(file: Path) -> Any:
 
 def read_json_lines(file: Path) -> Iterator[dict[str, Any]]:
     """One object per line, without the empty lines; raises ``RequestError`` with the line that is not an object."""
-    try:
-        with file.open(encoding="utf-8-sig") as lines:
-            for number, line in enumerate(lines, start=1):
-                if not line.strip():
-                    continue
-                try:
-                    row = json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise RequestError(f"{file}: line {number} is not JSON: {error.msg}") from error
-                if not isinstance(row, dict):
-                    raise RequestError(f"{file}: line {number} holds {type(row).__name__}, expected an object")
-                yield row
-    except UnicodeDecodeError as error:
-        raise RequestError(f"{file}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+    with opened_text(file) as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise RequestError(f"{file}: line {number} is not JSON: {error.msg}") from error
+            if not isinstance(row, dict):
+                raise RequestError(f"{file}: line {number} holds {type(row).__name__}, expected an object")
+            yield row
 
 
 def field(entry: object, key: str, kind: type | UnionType, where: object) -> Any:

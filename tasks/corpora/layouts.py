@@ -1,14 +1,14 @@
 """How a folder or a file of the user's own is recognised as a corpus.
 
 A folder with a ``corpus.toml`` is what that file says. Any other folder is compared with ``FOLDER_LAYOUTS``, then with
-``OWN_LAYOUTS``, from top to bottom; the first layout that fits is used. A layout that fits in several ways is an error
-that lists them. ``docs/own_data.md`` shows every layout with an example.
+the layouts of own data, from top to bottom; the first layout that fits is used. A layout that fits in several ways is
+an error that lists them. ``docs/own_data.md`` shows every layout with an example.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -113,34 +113,48 @@ def _recognised(folder: Path) -> Recognised | None:
     for reader, patterns in FOLDER_LAYOUTS.items():
         if (file := next((file for pattern in patterns for file in folder.glob(pattern)), None)) is not None:
             return Recognised({"reader": reader, "root": str(folder)}, f"the corpus {reader}, by {_at(file, folder)}")
-    return next((found for layout in OWN_LAYOUTS if (found := layout(folder)) is not None), None)
+    return next((found for found in _own_layouts(folder) if found is not None), None)
+
+
+def _own_layouts(folder: Path) -> Iterator[Recognised | None]:
+    """What every layout of own data makes of a folder, in their order."""
+    named: Content = {"dataset": str(folder), "name": corpus_name(folder)}
+    yield _coco(folder)
+    if is_saved(folder):
+        yield Recognised({"reader": "hub", **named}, "a data set of save_to_disk")
+    if is_judged_folder(folder):
+        yield Recognised({"reader": "judged", **named}, "queries, documents and judgements")
+    yield _usual_table(folder)
+    if next(folder.glob("*.tar"), None) is not None:
+        yield Recognised({"reader": "webdataset", "root": str(folder)}, "shards of webdataset, *.tar")
+    yield _splits(folder)
+    yield _parquet(folder)
+    if (file := any_table(folder)) is not None:
+        yield _table(file, folder)
+    images = {_stem(file) for file in files_below(folder) if is_image_name(file)}
+    if any(_stem(file.removesuffix(".txt")) in images for file in text_files(folder)):
+        yield Recognised(
+            {"reader": "image-texts", "root": str(folder)}, "images with a text file of the same name each"
+        )
 
 
 def _coco(folder: Path) -> Recognised | None:
     """Captions in COCO's format: ``captions.json`` and the like, else the only JSON file of this format."""
-    for pattern in COCO_FILES:
-        files = sorted(filter(is_coco, folder.glob(pattern)))
-        if files:
-            break
-    else:
+    files = next((found for each in COCO_FILES if (found := sorted(filter(is_coco, folder.glob(each))))), [])
+    if not files:
         keys = ("info", "images", "annotations", "licenses")
         every = (file for pattern in ("*.json", "annotations/*.json") for file in folder.glob(pattern))
         files = sorted(file for file in every if is_coco(file, *keys) and not file.stem.startswith(_NOT_CAPTIONS))
     if len(files) > 1:
-        raise _several(folder, files, "captions files in COCO's format")
+        names = ", ".join(_at(file, folder) for file in files)
+        raise RequestError(
+            f"folder {folder}: several captions files in COCO's format: {names}; name one in place of the folder, as "
+            f"in `capim corpora check {files[0]}`"
+        )
     if not files:
         return None
     content: Content = {"reader": "coco-captions", "root": str(folder), "captions": str(files[0])}
     return Recognised(content, f"captions in COCO's format, in {_at(files[0], folder)}")
-
-
-def _saved(folder: Path) -> Recognised | None:
-    """A data set written by ``save_to_disk`` of the library ``datasets``."""
-    if not is_saved(folder):
-        return None
-    return Recognised(
-        {"reader": "hub", "dataset": str(folder), "name": corpus_name(folder)}, "a data set of save_to_disk"
-    )
 
 
 def _usual_table(folder: Path) -> Recognised | None:
@@ -151,22 +165,6 @@ def _usual_table(folder: Path) -> Recognised | None:
         return None
     found = _table(file, folder)
     return found._replace(content={**found.content, "images": str(folder)})
-
-
-def _judged(folder: Path) -> Recognised | None:
-    """Queries and judgements, with documents or pages beside them."""
-    if not is_judged_folder(folder):
-        return None
-    return Recognised(
-        {"reader": "judged", "dataset": str(folder), "name": corpus_name(folder)}, "queries, documents and judgements"
-    )
-
-
-def _shards(folder: Path) -> Recognised | None:
-    """Tar shards, as webdataset and img2dataset write them."""
-    if next(folder.glob("*.tar"), None) is None:
-        return None
-    return Recognised({"reader": "webdataset", "root": str(folder)}, "shards of webdataset, *.tar")
 
 
 def _splits(folder: Path) -> Recognised | None:
@@ -198,33 +196,6 @@ def _parquet(folder: Path) -> Recognised | None:
     return Recognised(content, f"{len(files)} Parquet files with images in them")
 
 
-def _table_of_any_name(folder: Path) -> Recognised | None:
-    """The only table that has columns of images and captions, whatever its name."""
-    return None if (file := any_table(folder)) is None else _table(file, folder)
-
-
-def _texts(folder: Path) -> Recognised | None:
-    """A text file with the name of each image."""
-    images = {_stem(file) for file in files_below(folder) if is_image_name(file)}
-    if not any(_stem(file.removesuffix(".txt")) in images for file in text_files(folder)):
-        return None
-    return Recognised({"reader": "image-texts", "root": str(folder)}, "images with a text file of the same name each")
-
-
-# Layouts of the user's own data; the first line of each function says what it looks for.
-OWN_LAYOUTS: tuple[Callable[[Path], Recognised | None], ...] = (
-    _coco,
-    _saved,
-    _judged,
-    _usual_table,
-    _shards,
-    _splits,
-    _parquet,
-    _table_of_any_name,
-    _texts,
-)
-
-
 def _table(file: Path, path: Path) -> Recognised:
     """A table as the corpus of a path: itself, or the folder that it was found in."""
     name = corpus_name(path)
@@ -244,14 +215,6 @@ def _holds_images(file: Path) -> bool:
         for kind in schema.types
     ]
     return any(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) for kind in types)
-
-
-def _several(folder: Path, files: list[Path], what: str) -> RequestError:
-    names = ", ".join(_at(file, folder) for file in files)
-    return RequestError(
-        f"folder {folder}: several {what}: {names}; name one in place of the folder, as in "
-        f"`capim corpora check {files[0]}`"
-    )
 
 
 def _hints(folder: Path) -> Iterator[str]:

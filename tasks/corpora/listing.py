@@ -6,17 +6,19 @@ import inspect
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora import CORPORA, CorpusEntry
 from tasks.corpora.description import load_reader
 
-# Columns that identify an item and say what it is; an image's key is its file.
-_ITEM_COLUMNS: dict[str, dict[str, str]] = {
-    "image": {"id": "id", "key": "file"},
-    "caption": {"id": "id", "image_id": "image_id", "language": "language", "text": "text"},
-    "pair": {name: name for name in ("id", "image_id", "caption_id", "negative_id", "category")},
-    "quadruple": {name: name for name in ("id", "image_0", "image_1", "caption_0", "caption_1")},
+# Columns that identify an item and say what it is.
+_ITEM_COLUMNS = {
+    "image": ["id", "key"],
+    "caption": ["id", "image_id", "language", "text"],
+    "pair": ["id", "image_id", "caption_id", "negative_id", "category"],
+    "quadruple": ["id", "image_0", "image_1", "caption_0", "caption_1"],
 }
 
 
@@ -29,15 +31,9 @@ def corpus_items(corpus: Corpus, kind: str) -> list[dict[str, Any]]:
         >>> corpus_items(corpus, "image")
         [{'id': 'a', 'file': 'a.jpg'}]
     """
-    tables = {
-        "image": corpus.images,
-        "caption": corpus.captions,
-        "pair": corpus.pairs,
-        "quadruple": corpus.quadruples,
-    }
-    shown = _ITEM_COLUMNS[kind]
-    rows: list[dict[str, Any]] = tables[kind].select(list(shown)).rename_columns(list(shown.values())).to_pylist()
-    return rows
+    table: pa.Table = getattr(corpus, f"{kind}s")
+    rows = table.select(_ITEM_COLUMNS[kind]).to_pylist()
+    return rows if kind != "image" else [{"id": row["id"], "file": row["key"]} for row in rows]
 
 
 class CorpusListing(NamedTuple):

@@ -73,9 +73,10 @@ def stored_corpus(
     else:
         row = _named(what, rows, sample, seed)
         if row is not None and here is not None and here["name"] != row["name"]:
+            origin = row["locations"][-1] if row["locations"] else "another program"
             raise RequestError(
                 f"corpus {what!r} means two: the folder or file {location_of(what)}, stored as {here['name']!r}, and "
-                f"the stored corpus {row['name']!r} from {_origin(row)}; give {here['name']!r} for the first, "
+                f"the stored corpus {row['name']!r} from {origin}; give {here['name']!r} for the first, "
                 f"{row['fingerprint']!r} for the second"
             )
         row = here or row or _moved(what, rows, sample, seed)
@@ -215,10 +216,6 @@ def _present(row: Row) -> str | None:
 
 def _can_be_read(location: str) -> bool:
     return location in CORPORA or location.startswith("{") or Path(location).exists()
-
-
-def _origin(row: Row) -> str:
-    return str(row["locations"][-1]) if row["locations"] else "another program"
 
 
 def _unknown(what: What, rows: Sequence[Row], uri: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -90,10 +90,8 @@ def keep_images(corpus: Corpus, kept: pa.Array) -> Corpus:
 
     A caption without an image (a negative) is kept unless all pairs and quadruples that used it are removed.
     """
-    pairs = corpus.pairs.filter(pc.is_in(corpus.pairs["image_id"], kept))
-    quadruples = corpus.quadruples
-    for column in ("image_0", "image_1"):
-        quadruples = quadruples.filter(pc.is_in(quadruples[column], kept))
+    pairs = _within(corpus.pairs, ["image_id"], kept)
+    quadruples = _within(corpus.quadruples, ["image_0", "image_1"], kept)
     captions = corpus.captions
     loose = pc.is_null(captions["image_id"])
     used_before, used_now = _used(corpus.pairs, corpus.quadruples), _used(pairs, quadruples)
@@ -101,10 +99,6 @@ def keep_images(corpus: Corpus, kept: pa.Array) -> Corpus:
     stays = pc.if_else(loose, pc.invert(orphaned), pc.is_in(captions["image_id"], kept))
     captions = captions.filter(stays)
     present = captions["id"].combine_chunks()
-    for column in ("caption_id", "negative_id"):
-        pairs = pairs.filter(pc.is_in(pairs[column], present))
-    for column in ("caption_0", "caption_1"):
-        quadruples = quadruples.filter(pc.is_in(quadruples[column], present))
     relevance = corpus.relevance
     by_caption = pc.equal(relevance["direction"], pa.scalar("t2i"))
     query, item = relevance["query_id"], relevance["item_id"]
@@ -113,12 +107,19 @@ def keep_images(corpus: Corpus, kept: pa.Array) -> Corpus:
     both_there = cast("pa.ChunkedArray", pc.and_(query_there, item_there))
     return replace(
         corpus,
-        images=corpus.images.filter(pc.is_in(corpus.images["id"], kept)).combine_chunks(),
+        images=_within(corpus.images, ["id"], kept),
         captions=captions.combine_chunks(),
-        pairs=pairs.combine_chunks(),
-        quadruples=quadruples.combine_chunks(),
+        pairs=_within(pairs, ["caption_id", "negative_id"], present),
+        quadruples=_within(quadruples, ["caption_0", "caption_1"], present),
         relevance=relevance.filter(both_there).combine_chunks(),
     )
+
+
+def _within(table: pa.Table, columns: Sequence[str], ids: pa.Array) -> pa.Table:
+    """The rows that have one of these ids in each of the columns."""
+    for column in columns:
+        table = table.filter(pc.is_in(table[column], ids))
+    return table.combine_chunks()
 
 
 def _used(pairs: pa.Table, quadruples: pa.Table) -> pa.Array:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from store.errors import RequestError
+from store.types import ImageSource
 from tasks.corpora.files import require_folder
 from tasks.corpora.images.file_names import FileNames
 from tasks.corpora.images.source import Folder, Folders
@@ -62,7 +63,7 @@ class LocatedImages(NamedTuple):
     """Images with a file (all images, and no source, if no folder was given), and images left out."""
 
     rows: list[ImageRow]
-    source: Folder | Folders | None
+    source: ImageSource | None
     skipped: list[SkippedRow]
 
 

@@ -21,7 +21,6 @@ def index_images(
     *,
     known: Mapping[str, str | None],
     sink: Callable[[list[IndexedImage]], None],
-    workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Corpus:
     """The corpus without its undecodable images, after decoding every image that the index does not yet hold.
@@ -31,7 +30,6 @@ def index_images(
         known: The index so far: image hash -> None if the image decoded, else the reason why not. These images are
             not read again.
         sink: Called with each batch of newly decoded images and their thumbnails, to store them.
-        workers: Number of decoding threads; the number of cores, at most 8, unless given.
         progress: Called after every batch with the number of images done and the total.
 
     Returns:
@@ -48,7 +46,7 @@ def index_images(
     key_of = {row["sha"]: row["key"] for row in images if row["sha"] is not None and row["sha"] not in known}
     pending = list(key_of.items())
     reasons: dict[str, str | None] = dict(known)
-    with ThreadPoolExecutor(workers or min(8, os.cpu_count() or 1), thread_name_prefix="image_index") as pool:
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1), thread_name_prefix="image_index") as pool:
         for start in range(0, len(pending), _BATCH):
             indexed = list(pool.map(partial(_index, corpus.source), pending[start : start + _BATCH]))
             sink(indexed)

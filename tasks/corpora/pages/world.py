@@ -35,6 +35,7 @@ _COLUMNS, _ROWS = 21, 8  # characters on a page
 _ACROSS, _DOWN = 6, 21  # pixels of a character and of a line
 WIDTH, HEIGHT = _COLUMNS * _ACROSS, _ROWS * _DOWN
 _ENLARGED = 2
+_font = cache(ImageFont.load_default_imagefont)
 _BARS = 9 * _ACROSS  # where the bars of a chart begin; a pixel for every 2 of their values
 
 
@@ -222,11 +223,6 @@ def render(report: Report, page: int) -> Image.Image:
 def _name(words: Mapping[str, Any], kind: str, topic: int) -> str:
     name: str = words[kind][topic]
     return name[0].upper() + name[1:]
-
-
-@cache
-def _font() -> ImageFont.ImageFont:
-    return ImageFont.load_default_imagefont()
 
 
 @cache

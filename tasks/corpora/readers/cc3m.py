@@ -38,11 +38,10 @@ def read_cc3m(
 
 def _fetch(dataset: str, revision: str | None, shards: str) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
         return Path(snapshot_download(dataset, repo_type="dataset", revision=revision, allow_patterns=[shards]))
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
+    except OSError as error:  # HfHubHTTPError is one too
         raise RequestError(
             f"{dataset}: its shards are not in the cache and the hub cannot be reached; connect once, or give a "
             "folder of shards with root"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from store.errors import RequestError
+from tasks.corpora.files import opened_text
 from tasks.corpora.images.file_names import is_image_name
 
 _SEPARATORS = ",\t|;"
@@ -30,7 +31,8 @@ def delimited_rows(file: Path) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
         RequestError: It is not UTF-8, two columns have one name, a row has more or fewer cells than the header, a
             quote is not closed, or a cell holds what looks like rows of its own.
     """
-    first = _first_line(file)
+    with opened_text(file, "a table in UTF-8", newline="") as lines:
+        first = next((line for line in lines if line.strip()), "")
     separator = "\t" if file.suffix.lower() == ".tsv" else next((c for c in first if c in _SEPARATORS), ",")
     quoted = separator in _QUOTING or _paired_quotes(file, separator)
     header = [cell.strip() for cell in next(_records(file, separator, quoted=quoted), (1, []))[1]]
@@ -69,14 +71,6 @@ def rows_with(file: Path, *columns: str) -> list[Mapping[str, Any]]:
     return list(rows)
 
 
-def _first_line(file: Path) -> str:
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            return next((line for line in lines if line.strip()), "")
-    except UnicodeDecodeError as error:
-        raise RequestError(f"{file}: not a table in UTF-8 ({error}); save it as UTF-8") from error
-
-
 def _is_image(cell: str) -> bool:
     numbered = _NUMBERED.match(cell)
     return is_image_name(numbered[1] if numbered else cell)
@@ -99,7 +93,7 @@ def _records(file: Path, separator: str, *, quoted: bool) -> Iterator[tuple[int,
     Raises:
         RequestError: Its quotes are not those of a CSV file, or it is not UTF-8.
     """
-    with file.open(encoding="utf-8-sig", newline="") as lines:
+    with opened_text(file, "a table in UTF-8", newline="") as lines:
         reader = csv.reader(
             lines,
             delimiter=separator,
@@ -113,8 +107,6 @@ def _records(file: Path, separator: str, *, quoted: bool) -> Iterator[tuple[int,
                 cells = next(reader)
             except StopIteration:
                 return
-            except UnicodeDecodeError as error:
-                raise RequestError(f"{file}: not a table in UTF-8 ({error}); save it as UTF-8") from error
             except csv.Error as error:
                 raise RequestError(
                     f"{file}: line {line}: a quote is opened here that no quote at the end of a cell closes "
@@ -155,12 +147,9 @@ def _is_identifier(cell: str) -> bool:
 
 def _paired_quotes(file: Path, separator: str) -> bool:
     """Whether a file has quotes, and every one of them opens, closes or is doubled as in a CSV file."""
-    with file.open(encoding="utf-8-sig", newline="") as lines:
-        try:
-            if not any('"' in line for line in lines):
-                return False
-        except UnicodeDecodeError as error:
-            raise RequestError(f"{file}: not a table in UTF-8 ({error}); save it as UTF-8") from error
+    with opened_text(file, "a table in UTF-8", newline="") as lines:
+        if not any('"' in line for line in lines):
+            return False
     try:
         return len({len(cells) for _, cells in _records(file, separator, quoted=True)}) == 1
     except RequestError:

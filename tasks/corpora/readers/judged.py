@@ -15,7 +15,7 @@ from tasks.corpora.build import build_corpus
 from tasks.corpora.files import corpus_name, require_known
 from tasks.corpora.images.image_files import Missing
 from tasks.corpora.judged_tasks import LANGUAGES, SubsetCounts
-from tasks.corpora.readers.judged_documents import documents_of
+from tasks.corpora.readers.judged_documents import documents_of, text_or_none
 from tasks.corpora.readers.judged_files import JudgedFiles, known_roles
 from tasks.corpora.rows import CaptionRow, Faults, RelevanceRow, SkippedRow
 
@@ -57,13 +57,13 @@ def read_judged(
         RequestError: A table or column is missing, a grade is missing or no whole number, an id repeats, a document is
             judged twice with different grades, or a judged document is not in the corpus; lists every fault.
     """
+    local = Path(dataset).expanduser()
+    place = str(local.absolute()) if local.is_dir() else dataset
+    require_known(place, "columns", columns or {}, known_roles())
     corpus, _ = read_and_count(
-        dataset,
+        JudgedFiles(place, split, columns or {}, revision),
         images=images,
-        revision=revision,
-        split=split,
         subsets=subsets,
-        columns=columns,
         language=language,
         main_metric=main_metric,
         ids_only=ids_only,
@@ -75,30 +75,19 @@ def read_judged(
 
 
 def read_and_count(
-    dataset: str,
+    files: JudgedFiles,
     *,
     images: str | Path | Sequence[str | Path] | None,
-    revision: str | None,
-    split: str,
     subsets: Sequence[str] | None,
-    columns: Mapping[str, str] | None,
     language: str,
     main_metric: str,
     ids_only: bool,
     missing: Missing,
     name: str | None,
     licence: str,
-    configs: Sequence[str] = (),
 ) -> tuple[Corpus, dict[str, SubsetCounts]]:
-    """The corpus of :func:`read_judged`, and what each of its subsets holds before anything is left out.
-
-    ``configs`` are the configurations of a data set on the hub where they are known.
-    """
-    local = Path(dataset).expanduser()
-    place = str(local.absolute()) if local.is_dir() else dataset
-    require_known(place, "columns", columns or {}, known_roles())
-    files = JudgedFiles(place, split, columns or {}, revision, tuple(configs))
-    known = files.subsets()
+    """The corpus of :func:`read_judged`, and what each of its subsets holds before anything is left out."""
+    place, known = files.place, files.subsets()
     require_known(place, "subsets", subsets or (), known)
     chosen = [subset for subset in known if not subsets or subset in subsets]
     faults = Faults(place)
@@ -118,20 +107,19 @@ def read_and_count(
     faults.raise_any()
     if not ids_only and any(row.text is None for row in queries):
         raise RequestError(f"{place}: queries without a text; name their column with columns, or set ids_only = true")
+    asked = [row for row in queries if row.id in relevant]
     dropped = [SkippedRow(row.id, _UNJUDGED, "caption") for row in queries if row.id not in relevant]
-    if len(dropped) == len(queries):
+    if not asked:
         raise RequestError(f"{place}: none of its {len(queries)} queries has a relevant document")
     corpus = build_corpus(
         name or corpus_name(Path(place)),
         documents.rows,
-        _grouped([row for row in queries if row.id in relevant], judgements)
-        if len(chosen) > 1
-        else [row for row in queries if row.id in relevant],
+        _grouped(asked, judgements) if len(chosen) > 1 else asked,
         source=None if ids_only else documents.source,
         relevance=[row for row in judgements if row.query_id in relevant],
         skipped=[*documents.skipped, *dropped],
         licence=licence,
-        origin=place if local.is_dir() else f"https://huggingface.co/datasets/{dataset}",
+        origin=f"https://huggingface.co/datasets/{place}" if files.folder is None else place,
         languages_reference=language,
         main_metric=main_metric,
     )
@@ -165,20 +153,15 @@ def _read_part(files: JudgedFiles, subset: str, language: str, faults: Faults) -
         if row["id"] in (None, ""):
             faults.add("queries without an id", f"row {number}")
             continue
-        spoken = _language(str(row.get("language") or ""), own)
-        text, group, types = row.get("query"), row.get("group"), row.get("types")
+        types = row.get("types")
         queries.append(
             CaptionRow(
                 str(row["id"]),
                 None,
-                None if text is None else str(text),
-                language=spoken,
-                query_group=None if group is None else str(group),
-                query_types=None
-                if types is None
-                else [types]
-                if isinstance(types, str)
-                else [str(each) for each in types],
+                text_or_none(row.get("query")),
+                language=_language(str(row.get("language") or ""), own),
+                query_group=text_or_none(row.get("group")),
+                query_types=[types] if isinstance(types, str) else types and [str(each) for each in types],
             )
         )
     for query, count in Counter(row.id for row in queries).items():

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from store.errors import RequestError
-from store.types import ImageSource
 from tasks.corpora.images.file_names import files_below, is_image_name, without_image_suffix
-from tasks.corpora.images.image_files import Missing, locate_images
+from tasks.corpora.images.image_files import LocatedImages, Missing, locate_images
 from tasks.corpora.readers.judged_files import NAMES, JudgedFiles
 from tasks.corpora.rows import Faults, ImageRow, SkippedRow
-
-
-class Documents(NamedTuple):
-    """The documents with an image (or all, and no source, if none is used), and those left out."""
-
-    rows: list[ImageRow]
-    source: ImageSource | None
-    skipped: list[SkippedRow]
 
 
 def documents_of(
@@ -30,7 +21,7 @@ def documents_of(
     ids_only: bool,
     missing: Missing,
     faults: Faults,
-) -> Documents:
+) -> LocatedImages:
     """The documents, which all subsets have in common; without a table of them the images of the folder."""
     table = files.table("documents", subsets[0])
     beside: list[str | Path] = [images] if isinstance(images, str | Path) else list(images or ())
@@ -41,7 +32,7 @@ def documents_of(
             rows = [ImageRow(each) for each in dict.fromkeys(judged)] if ids_only else []
             if not rows:
                 raise RequestError(f"{files.place}: no documents; looked for {', '.join(NAMES['documents'])}")
-            return Documents(rows, None, [])
+            return LocatedImages(rows, None, [])
         return _image_files(Path(beside[0]), set(judged), files, missing)
     rows = [_page(row, number, faults) for number, row in enumerate(table.rows, start=1)]
     ids = [row.id for row in rows]
@@ -52,7 +43,7 @@ def documents_of(
                 f'subsets = ["{subset}"]'
             )
     if ids_only:
-        return Documents(rows, None, [])
+        return LocatedImages(rows, None, [])
     if subsets[0] and (pictures := files.table("images", subsets[0])) is not None and pictures.source is not None:
         key_of = {str(row["id"]): str(row["image"]) for row in pictures.rows}
         rows = [row._replace(key=key_of.get(row.key, "")) for row in rows]
@@ -64,32 +55,35 @@ def documents_of(
                 f"{table.where}: {len(empty)} documents hold no image, the first {empty[0].item_id!r}; leave them out "
                 'with missing = "skip"'
             )
-        return Documents([row for row in rows if row.key not in table.absent], table.source, empty)
+        return LocatedImages([row for row in rows if row.key not in table.absent], table.source, empty)
     if not beside:
         raise RequestError(f"{table.where}: it holds no images; give their folder with images, or set ids_only = true")
-    located = locate_images(rows, beside, missing=missing, origin=table.where)
-    return Documents(located.rows, located.source, located.skipped)
+    return locate_images(rows, beside, missing=missing, origin=table.where)
+
+
+def text_or_none(cell: object) -> str | None:
+    """A cell as text; None for one that holds nothing."""
+    return None if cell is None else str(cell)
 
 
 def _page(row: Mapping[str, Any], number: int, faults: Faults) -> ImageRow:
     if row["id"] in (None, ""):
         faults.add("documents without an id", f"row {number}")
-    page, text, document = row.get("page"), row.get("text"), row.get("document")
+    page = row.get("page")
     return ImageRow(
         str(row["id"]),
         str(row.get("image") or row["id"]),
-        text=None if text is None else str(text),
-        document=None if document is None else str(document),
+        text=text_or_none(row.get("text")),
+        document=text_or_none(row.get("document")),
         page=int(str(page)) if str(page).isdigit() else None,
     )
 
 
-def _image_files(folder: Path, judged: set[str], files: JudgedFiles, missing: Missing) -> Documents:
+def _image_files(folder: Path, judged: set[str], files: JudgedFiles, missing: Missing) -> LocatedImages:
     """The images of a folder; ids are the names of their files, without the suffix unless judgements have it."""
     found = sorted(file for file in files_below(folder) if is_image_name(file))
     whole = not judged.isdisjoint(found)
     rows = [ImageRow(file if whole else without_image_suffix(file), file) for file in found]
     if not rows:
         raise RequestError(f"{files.place}: no documents: neither a table of them nor images in {folder}")
-    located = locate_images(rows, folder, missing=missing, origin=files.place)
-    return Documents(located.rows, located.source, located.skipped)
+    return locate_images(rows, folder, missing=missing, origin=files.place)

@@ -7,13 +7,14 @@ and of a column that are found without being named in a description stand here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from store.errors import RequestError, did_you_mean
-from tasks.corpora.files import choose_split
+from tasks.corpora.files import choose_split, read_text
 from tasks.corpora.readers.columns import USUAL_NAMES, usual_column
 from tasks.corpora.readers.hub import HubImages, configs_of, load_split
 from tasks.corpora.readers.table import SUFFIXES, table_rows
@@ -90,7 +91,7 @@ class JudgedFiles(NamedTuple):
 
     place: str
     split: str
-    columns: Mapping[str, str]
+    columns: Mapping[str, str] = MappingProxyType({})
     revision: str | None = None
     configs: tuple[str, ...] = ()
 
@@ -196,7 +197,7 @@ def known_roles() -> list[str]:
 
 def is_judged_folder(folder: Path) -> bool:
     """Whether a folder holds queries and judgements under their usual names."""
-    subset = JudgedFiles(str(folder), "test", {}).subsets()[0]
+    subset = JudgedFiles(str(folder), "test").subsets()[0]
     tables: tuple[TableName, ...] = ("queries", "judgements")
     return all(any(_files(folder, each, "test", strict=False) for each in _names_of(name, subset)) for name in tables)
 
@@ -233,25 +234,14 @@ def _files(folder: Path, name: str, split: str, *, strict: bool = True) -> list[
     return by_split[choose_split(inner, list(by_split))]
 
 
-def _trec_rows(file: Path) -> Iterator[Mapping[str, Any]] | None:
+def _trec_rows(file: Path) -> list[Mapping[str, Any]] | None:
     """The judgements of a trec file (query, iteration, document, grade; no header); None for another file."""
-    try:
-        with file.open(encoding="utf-8-sig") as lines:
-            if not _TREC.fullmatch(next((line for line in lines if line.strip()), "")):
-                return None
-    except UnicodeDecodeError as error:
-        raise RequestError(f"{file}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-    return _trec_lines(file)
-
-
-def _trec_lines(file: Path) -> Iterator[Mapping[str, Any]]:
-    with file.open(encoding="utf-8-sig") as lines:
-        for number, line in enumerate(lines, start=1):
-            cells = line.split()
-            if not cells:
-                continue
-            if len(cells) != len(_GRADES):
-                raise RequestError(
-                    f"{file}: line {number}: expected query, iteration, document and grade, got {line.strip()!r:.80}"
-                )
-            yield dict(zip(_GRADES, cells, strict=True))
+    lines = [(number, line) for number, line in enumerate(read_text(file).split("\n"), start=1) if line.strip()]
+    if not lines or not _TREC.fullmatch(lines[0][1]):
+        return None
+    for number, line in lines:
+        if len(line.split()) != len(_GRADES):
+            raise RequestError(
+                f"{file}: line {number}: expected query, iteration, document and grade, got {line.strip()!r:.80}"
+            )
+    return [dict(zip(_GRADES, line.split(), strict=True)) for _, line in lines]

@@ -44,7 +44,7 @@ def read_table(
     JSON: a list of objects, or an object from file names to captions.
 
     Args:
-        root: The table, or the folder that holds it (:func:`table_in`).
+        root: The table, or the folder that holds it: under one of ``STEMS``, else as the only one that fits a form.
         images: Folder that the image column's paths start from; unless given, the table's folder, and ``images/``
             beside the table if it exists.
         form: ``captions``, ``pairs`` or ``quadruples`` (:mod:`tasks.corpora.readers.forms`); by default taken
@@ -74,17 +74,6 @@ def read_table(
     )
 
 
-def table_in(folder: Path) -> Path | None:
-    """The table of a folder: ``captions``, ``metadata``, ``pairs`` or ``quadruples``, else the only one that fits.
-
-    A table fits if it has the columns of a form. A text file beside an image of the same name is not looked at.
-
-    Raises:
-        RequestError: There are several.
-    """
-    return named_table(folder) or any_table(folder)
-
-
 def named_table(folder: Path) -> Path | None:
     """The table of a folder that has one of the usual names; None if there is none, or it is COCO's JSON.
 
@@ -97,6 +86,8 @@ def named_table(folder: Path) -> Path | None:
 
 def any_table(folder: Path) -> Path | None:
     """The table of a folder that has the columns of a form, whatever its name; None if there is none.
+
+    A text file beside an image of the same name is not looked at.
 
     Raises:
         RequestError: There are several.
@@ -157,7 +148,7 @@ def table_rows(file: Path) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
 
 
 def _require_table(folder: Path) -> Path:
-    if (file := table_in(folder)) is None:
+    if (file := named_table(folder) or any_table(folder)) is None:
         names = ", ".join(f"{stem}.csv" for stem in STEMS)
         raise RequestError(
             f"{folder}: no table in it; looked for {names} and the like, and for any other table with a column of "

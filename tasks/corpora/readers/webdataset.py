@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from store.errors import RequestError
 from store.types import Corpus
@@ -48,14 +48,6 @@ class TarShards:
         if len(data) != size:
             raise OSError(f"{match[3]}: ends before byte {offset + size}; has the file changed?")
         return data
-
-
-class _TarSample(NamedTuple):
-    """The image and captions of one sample."""
-
-    id: str
-    image: ImageRow | None
-    texts: Sequence[str]
 
 
 def read_webdataset(
@@ -92,15 +84,14 @@ def read_webdataset(
 
     def images() -> Iterator[ImageRow]:
         for file in files:
-            for sample in _samples(file, file.relative_to(folder).as_posix(), caption.lower(), caption_field):
-                if sample.image is None or not sample.texts:
-                    lacking = "no image" if sample.image is None else f"no {caption} caption"
-                    skipped.append(SkippedRow(sample.id, f"{lacking} in {file.name}"))
+            shard = file.relative_to(folder).as_posix()
+            for sample, image, texts in _samples(file, shard, caption.lower(), caption_field):
+                if image is None or not texts:
+                    lacking = "no image" if image is None else f"no {caption} caption"
+                    skipped.append(SkippedRow(sample, f"{lacking} in {file.name}"))
                     continue
-                captions.extend(
-                    CaptionRow(f"{sample.id}#{n}", sample.id, text, n, language) for n, text in enumerate(sample.texts)
-                )
-                yield sample.image
+                captions.extend(CaptionRow(f"{sample}#{n}", sample, text, n, language) for n, text in enumerate(texts))
+                yield image
 
     return build_corpus(
         name or corpus_name(folder),
@@ -113,7 +104,10 @@ def read_webdataset(
     )
 
 
-def _samples(file: Path, shard: str, caption: str, caption_field: str) -> Iterator[_TarSample]:
+def _samples(
+    file: Path, shard: str, caption: str, caption_field: str
+) -> Iterator[tuple[str, ImageRow | None, Sequence[str]]]:
+    """Name, image and captions of every sample of a shard."""
     try:
         with tarfile.open(file, "r:") as tar, file.open("rb") as data:
             for identifier, members in groupby(_named_members(tar), key=itemgetter(0)):
@@ -126,7 +120,7 @@ def _samples(file: Path, shard: str, caption: str, caption_field: str) -> Iterat
                     elif suffix == caption and member.size <= _LARGEST_TEXT:
                         where = f"{file}: {member.name}"
                         texts = _texts(_contents(data, member, file), caption, caption_field, where)
-                yield _TarSample(identifier, image, texts)
+                yield identifier, image, texts
             _require_end(tar.offset, data, file)
     except tarfile.ReadError as error:
         raise RequestError(f"{file}: not an uncompressed tar file, or damaged ({error}); unpack .gz first") from error

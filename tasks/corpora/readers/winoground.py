@@ -60,16 +60,15 @@ def read_winoground(
     for position, example in enumerate(examples):
         identifier, where = str(example.get("id", position)), f"{origin}: example {position}"
         sides = [f"image_{side}" for side in (0, 1)]
-        keys = [f"{side}/{position}" if root is None else _file_name(example, side, where) for side in sides]
+        if root is None:
+            keys = [f"{side}/{position}" for side in sides]
+        else:
+            names = [field(example, side, str, where) for side in sides]
+            keys = [name if Path(name).suffix else f"{name}.png" for name in names]
         captions = [field(example, f"caption_{side}", str, where) for side in (0, 1)]
         items.append(QuadrupleItem(identifier, keys, captions, _tags(identifier, example, assigned)))
     folder_of_images = None if root is None else images
     return published_corpus("winoground", quadruples(items), images=folder_of_images, source=source, origin=origin)
-
-
-def _file_name(example: Mapping[str, Any], key: str, where: str) -> str:
-    name: str = field(example, key, str, where)
-    return name if Path(name).suffix else f"{name}.png"
 
 
 def _assignments(file: Path) -> dict[str, list[str]]:
