@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -51,7 +52,11 @@ def create_app(store: EmbeddingStore, *, token: str, services: Services, judgeme
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
         middleware=[Middleware(OnlyThisBrowser, token=token)],
-        exception_handlers={RequestError: _wrong, WorkError: _failed, 404: _nowhere},
+        exception_handlers={
+            RequestError: partial(_problem, title="This cannot be shown", status=400),
+            WorkError: partial(_problem, title="The store could not be read", status=500),
+            404: _nowhere,
+        },
         max_body_size=MOST_BYTES,
     )
     app.state.capim = State(store, services, judgements)
@@ -71,19 +76,12 @@ def _style(_: Request) -> Response:
     return Response(style(), media_type="text/css")
 
 
-def _wrong(request: Request, fault: Exception) -> Response:
-    return _problem(request, "This cannot be shown", str(fault), 400)
-
-
-def _failed(request: Request, fault: Exception) -> Response:
-    return _problem(request, "The store could not be read", str(fault), 500)
-
-
 def _nowhere(request: Request, _: Exception) -> Response:
-    return _problem(request, "There is no such page", f"{request.url.path} is none of the pages above", 404)
+    reason = f"{request.url.path} is none of the pages above"
+    return _problem(request, reason, title="There is no such page", status=404)
 
 
-def _problem(request: Request, title: str, reason: str, status: int) -> Response:
-    lines = without_credentials(reason).splitlines()
+def _problem(request: Request, fault: Exception | str, *, title: str, status: int) -> Response:
+    lines = without_credentials(str(fault)).splitlines()
     view = View(template="problem.html", title=title, statement=Statement(sql="SELECT 1"), values={"lines": lines})
     return HTMLResponse(rendered(request, view), status_code=status)

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
-from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
@@ -92,19 +91,16 @@ class QueryFilter:
     page: int = 1
 
     @property
-    def query(self) -> str:
+    def parameters(self) -> dict[str, str]:
         """The parameters of an address of this filter; what is not chosen is left out.
 
         Examples:
-            >>> QueryFilter(corpus="shapes", protocol="t2i/all", wrong=("a", "b"), low=2).query
-            'corpus=shapes&protocol=t2i/all&wrong=a,b&low=2'
+            >>> QueryFilter(corpus="shapes", wrong=("a", "b"), low=2).parameters
+            {'corpus': 'shapes', 'wrong': 'a,b', 'low': '2'}
         """
-        given = []
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if value != each.default:
-                given.append((each.name, ",".join(value) if isinstance(value, tuple) else str(value)))
-        return urlencode(given, safe="/*,:")
+        every = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
+        given = {name: value for name, (value, default) in every.items() if value != default}
+        return {name: ",".join(value) if isinstance(value, tuple) else str(value) for name, value in given.items()}
 
     def but(self, **changed: Any) -> QueryFilter:
         """This filter with other values; from its first page."""

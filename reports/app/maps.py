@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from starlette.datastructures import QueryParams
 
+from reports.app.filters import QueryFilter, all_of
 from reports.app.state import Evaluated, State, Statement, names_in
 from store.errors import RequestError, unknown
 from store.planes import Method
@@ -162,32 +163,24 @@ def _outcomes(state: State, wanted: Wanted, encoder: str) -> Statement:
     protocol = wanted.protocol or next(iter(evaluated))
     if protocol not in evaluated:
         raise RequestError(unknown("protocol", protocol, evaluated))
-    names = (encoder, *(name for name in wanted.encoders if name != encoder and wanted.colour == "both"))
-    of = [evaluated[protocol].evaluations[name] for name in names]
-    holes = [f"evaluation IN ({', '.join('?' for _ in each)})" for each in of]
-    best = [f"max(rank_best) FILTER ({hole})" for hole in holes]
-    worst = [f"max(rank_worst) FILTER ({hole})" for hole in holes]
+    names = sorted(wanted.encoders) if wanted.colour == "both" else [encoder]
+    of = evaluated[protocol]
+    every = all_of(QueryFilter(corpus=of.corpus, protocol=protocol, encoders=tuple(names)), of)
+    found = [f'max("{name} (worst)") = 1' for name in names]
     if len(names) == 1:
-        colour = f"CASE WHEN {worst[0]} = 1 THEN 'found' WHEN {best[0]} > 1 THEN 'missed' ELSE 'tied' END"
-        values = [*of[0], *of[0]]
+        colour = f"""CASE WHEN {found[0]} THEN 'found' WHEN max("{encoder}") > 1 THEN 'missed' ELSE 'tied' END"""
     else:
-        first, second = sorted(names)
-        found = {name: f"{one} = 1" for name, one in zip(names, worst, strict=True)}
-        both = dict(zip(names, of, strict=True))
         colour = (
-            f"CASE WHEN {found[first]} THEN CASE WHEN {found[second]} THEN 'both find' ELSE concat('only ', ?) END\n"
-            f"    WHEN {found[second]} THEN concat('only ', ?) ELSE 'neither finds' END"
+            f"CASE WHEN {found[0]} THEN CASE WHEN {found[1]} THEN 'both find' ELSE 'only {names[0]}' END\n"
+            f"    WHEN {found[1]} THEN 'only {names[1]}' ELSE 'neither finds' END"
         )
-        values = [*both[first], *both[second], first, *both[second], second]
-    every = [one for each in of for one in each]
-    return Statement(
-        sql=f"""SELECT query_ord AS ord, any_value(query_id) AS id, {colour} AS colour
-FROM outcomes
-WHERE evaluation IN ({", ".join("?" for _ in every)})
+    sql = f"""SELECT query_ord AS ord, any_value(query_id) AS id, {colour} AS colour
+FROM (
+{every.sql}
+)
 GROUP BY query_ord
-ORDER BY query_ord""",  # noqa: S608 - only placeholders are put in
-        parameters=(*values, *every),
-    )
+ORDER BY query_ord"""  # noqa: S608 - names of the store's encoders, which have no quotes
+    return replace(every, sql=sql)
 
 
 def coloured_of(state: State, wanted: Wanted, encoder: str, n_items: int) -> Coloured:

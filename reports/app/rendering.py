@@ -17,7 +17,6 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from reports.app.filters import QueryFilter
 from reports.app.state import Statement, state_of
 from reports.render import TEMPLATES, html_templates
 from store.errors import RequestError
@@ -112,13 +111,7 @@ def link(path: str, **parameters: object) -> str:
     """An address of the application; empty parameters are left out."""
     given = [(key, str(value)) for key, value in parameters.items() if value not in (None, "", ())]
     query = urlencode(given, safe="/*,:")
-    return path + (f"?{query}" if query else "")
-
-
-def query_link(path: str, wanted: QueryFilter, **more: object) -> str:
-    """An address below a list of queries, which it leads back to."""
-    extra = urlencode([(key, str(value)) for key, value in more.items() if value not in (None, "")], safe="/*,:")
-    return "?".join(filter(None, [quote(path), "&".join(filter(None, [wanted.query, extra]))]))
+    return quote(path) + (f"?{query}" if query else "")
 
 
 def as_csv(rows: pa.Table) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -87,19 +87,11 @@ class Evaluated:
         return self.direction in ("t2i", "i2t") and judged_language(self.protocol) is None
 
 
-class _Shas(Mapping[str, str]):
+class _Shas(dict[str, str]):
     """Every image hash to itself: a live page has a picture of each at its own address."""
 
-    def __getitem__(self, key: str | None) -> str:
-        if not key or "/" in key:  # keys with a slash are those of maps
-            raise KeyError(key)
-        return key
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
+    def get(self, key: str | None, default: Any = None) -> Any:  # type: ignore[override]
+        return default if not key or "/" in key else key  # keys with a slash are those of maps
 
 
 class LiveData(ReportData):

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from reports import format as show
 from reports.app.filters import QueryFilter, all_of, read_filter
 from reports.app.pages.queries import link_of
-from reports.app.rendering import View, respond
+from reports.app.rendering import View, link, respond
 from reports.app.state import Evaluated, Snapshot, State, state_of
 from reports.elements.cells import difference_text, metric_title, range_text, result_cell
 from reports.elements.page import Table
@@ -50,7 +50,7 @@ def page(request: Request) -> Response:
             "neither": (f"{found['neither']:,}", link_of(both.but(wrong=(a, b)))),
         },
         "table": _tests(snapshot.data, evaluated, a, b),
-        "points": f"/compare/points?{wanted.query}",
+        "points": link("/compare/points", **wanted.parameters),
         "queries": link_of(both),
         "worst": found["worst"],
     }

@@ -25,7 +25,7 @@ from reports.app.filters import (
     shown,
     some_of,
 )
-from reports.app.rendering import View, query_link, respond
+from reports.app.rendering import View, link, respond
 from reports.app.state import Evaluated, Snapshot, State, state_of
 from reports.rows.languages import cross_lingual, judged_language, language_name
 from reports.rows.names import named
@@ -69,7 +69,7 @@ def count(state: State, snapshot: Snapshot, wanted: QueryFilter, evaluated: Eval
 
 def link_of(wanted: QueryFilter, **more: object) -> str:
     """The address of a list of queries."""
-    return query_link("/queries", wanted, **more)
+    return link("/queries", **{**wanted.parameters, **more})
 
 
 def _whole(wanted: QueryFilter) -> QueryFilter:
@@ -97,7 +97,7 @@ def _rows(state: State, snapshot: Snapshot, wanted: QueryFilter, evaluated: Eval
             "text": row["text"] or row["query_id"],
             "language": row["language"],
             "sha": sha,
-            "target": query_link(f"/query/{row['query_id']}", wanted.but(), at=at, within=row["protocol"]),
+            "target": link(f"/query/{row['query_id']}", **wanted.but().parameters, at=at, within=row["protocol"]),
             "ranks": [
                 rank_cell(ranks.get((row["protocol"], row["query_ord"], name))) for name in shown(wanted, evaluated)
             ],

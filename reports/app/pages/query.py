@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from reports.app.filters import QueryFilter, read_filter, shown, some_of
-from reports.app.rendering import View, link, query_link, respond
+from reports.app.rendering import View, link, respond
 from reports.app.state import Evaluated, Snapshot, State, Statement, state_of
 from reports.rows.selected_queries import RankedList, SelectedQuery
 from reports.sections.cases import case_of
@@ -64,7 +64,7 @@ def page(request: Request) -> Response:
         "facts": {"corpus": wanted.corpus, "direction": evaluated.direction, "query": query_id},
         "before": before,
         "after": after,
-        "listed": query_link("/queries", wanted),
+        "listed": link("/queries", **wanted.parameters),
         "back": str(request.url.path) + f"?{request.url.query}",
     }
     evaluations = [one for of in evaluated.evaluations.values() for one in of]
@@ -159,7 +159,9 @@ def _neighbours(request: Request, state: State, wanted: QueryFilter, evaluated: 
 
     def target(of: int) -> str:
         row = found.get(of)
-        return query_link(f"/query/{row['query_id']}", wanted, at=of, within=row["protocol"]) if row else ""
+        if row is None:
+            return ""
+        return link(f"/query/{row['query_id']}", **wanted.parameters, at=of, within=row["protocol"])
 
     return target(place - 1), target(place + 1)
 

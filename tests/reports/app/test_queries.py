@@ -81,7 +81,7 @@ def test_every_filter_leaves_the_rows_that_fit(state: State, names: list[str]) -
 
 def test_an_address_holds_the_filter_and_names_what_is_wrong_in_it(client: TestClient, names: list[str]) -> None:
     wanted = QueryFilter(corpus="c", protocol="t2i/*/*", wrong=("a", "b"), text="a&b=c", low=2, sort="gap", page=3)
-    parameters = QueryParams(wanted.query)
+    parameters = QueryParams(wanted.parameters)
     assert {key: parameters[key] for key in parameters} == {
         "corpus": "c", "protocol": "t2i/*/*", "wrong": "a,b", "text": "a&b=c", "low": "2", "sort": "gap", "page": "3"
     }  # fmt: skip
