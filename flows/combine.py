@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from flows.config import RunConfig
 from flows.execution import call, run_flow
@@ -20,18 +21,8 @@ def rerank_flow(config: RunConfig, first: str, second: str, depths: tuple[int, .
     """Re-rank the first results of ``first`` with ``second``, on every corpus of the run that has both."""
     groups = _together(config, (first, second))
     with recorded_run(config, "rerank") as run:
-        return [
-            call(
-                rerank,
-                members[0],
-                members[1],
-                store_uri=config.store_uri,
-                depths=depths,
-                resampling=config.resampling,
-                run=run,
-            )
-            for members in groups
-        ]
+        how: dict[str, Any] = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
+        return [call(rerank, *pair, depths=depths, **how) for pair in groups]
 
 
 @run_flow("fuse", hours=24, title=lambda config, encoders, **_: _on(config, " + ".join(encoders)))
@@ -39,17 +30,8 @@ def fuse_flow(config: RunConfig, encoders: tuple[str, ...], weights: tuple[float
     """Fuse several encoders by reciprocal ranks or weights, on every corpus of the run that has them all."""
     groups = _together(config, encoders)
     with recorded_run(config, "fuse") as run:
-        return [
-            call(
-                fuse,
-                members,
-                store_uri=config.store_uri,
-                weights=weights,
-                resampling=config.resampling,
-                run=run,
-            )
-            for members in groups
-        ]
+        how: dict[str, Any] = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
+        return [call(fuse, members, weights=weights, **how) for members in groups]
 
 
 @run_flow("approximate", hours=24)
@@ -61,17 +43,8 @@ def approximate_flow(config: RunConfig, methods: tuple[str, ...]) -> list[SetsRe
     """
     found = evaluations_of(config)
     with recorded_run(config, "approximate") as run:
-        written = [
-            call(
-                approximate,
-                each,
-                store_uri=config.store_uri,
-                methods=methods,
-                resampling=config.resampling,
-                run=run,
-            )
-            for each in found
-        ]
+        how: dict[str, Any] = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
+        written = [call(approximate, each, methods=methods, **how) for each in found]
         if not sum(written):
             names = ", ".join(dict.fromkeys(each.sets.encoder for each in found))
             raise RequestError(f"no stored vectors of {names}; `capim store info` shows the stored embedding sets")

@@ -111,13 +111,10 @@ def _end(store: EmbeddingStore, run: str, missing: Sequence[Missing]) -> None:
     """Write how a run ended, unless that is written."""
     [row] = store.rows("runs", run=run).to_pylist()
     if row["state"] in ("running", "interrupted"):  # taken for dead by a process with other numbers, in a container
-        row |= {"state": "incomplete", "message": _message(missing)} if missing else {"state": "completed"}
+        message = f"{_failures(missing)}: {'; '.join(_reasons(missing))}"
+        row |= {"state": "incomplete", "message": message} if missing else {"state": "completed"}
         row["finished"] = datetime.now(UTC)
         store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS), replace="run")
-
-
-def _message(missing: Sequence[Missing]) -> str:
-    return f"{_failures(missing)}: {'; '.join(_reasons(missing))}"
 
 
 def _failures(missing: Sequence[Missing]) -> str:

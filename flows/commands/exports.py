@@ -18,14 +18,7 @@ if TYPE_CHECKING:
     from flows.commands import Commands
     from store import EmbeddingStore
 
-OPTIONS = {
-    "kind": "--as",
-    "encoder": "--encoder",
-    "corpus": "--corpus",
-    "protocol": "--protocol",
-    "modality": "--modality",
-    "projection": "--projection",
-}
+OPTIONS = {"kind": "--as"} | {name: f"--{name}" for name in ("encoder", "corpus", "protocol", "modality", "projection")}
 FORMATS = ("csv", "json", "parquet", "latex", "v28", "coco-sm", "mteb", "clip-benchmark", "model-index")
 TO = "file to write; a folder for coco-sm, mteb and trec, an address for mlflow, a project for wandb"
 

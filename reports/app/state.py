@@ -90,7 +90,7 @@ class Evaluated:
 class _Shas(dict[str, str]):
     """Every image hash to itself: a live page has a picture of each at its own address."""
 
-    def get(self, key: str | None, default: Any = None) -> Any:  # type: ignore[override]
+    def get(self, key: str | None, default: Any = None) -> Any:
         return default if not key or "/" in key else key  # keys with a slash are those of maps
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from store.embedding_store import EmbeddingStore
 from store.errors import RequestError
@@ -68,30 +69,45 @@ def imported_spec(store: EmbeddingStore, files: Sequence[ImportFile], storage: S
     finest: Storage = "float32" if any(file.storage == "float32" for file in files) else "float16"
     if known is not None and not faults:
         faults = _contradictions(label, files, known, notes, finest, storage)
-    if is_fingerprint(name):
-        faults.append(f"encoder name {name!r} looks like a fingerprint; choose another")
     if faults:
         raise RequestError(faults)
-    if known is not None:
-        return known
+    return known or declared_encoder(
+        name,
+        ADAPTER,
+        revision,
+        *notes,
+        dim=files[0].dim,
+        vectors=files[0].vectors,
+        storage=storage or finest,
+    )
+
+
+def declared_encoder(name: str, adapter: str, revision: str, note: str | None = None, **form: Any) -> EncoderSpec:
+    """An encoder that no adapter ever loads: what the user says it is.
+
+    Raises:
+        RequestError: The name cannot be one, or the revision is a branch.
+    """
+    if is_fingerprint(name):
+        raise RequestError(f"encoder name {name!r} looks like a fingerprint; choose another")
+    options = {"note": note} if note else {}
     try:
-        spec = EncoderSpec(
-            name=name,
-            adapter=ADAPTER,
-            checkpoint=name,
-            revision=revision,
-            dim=files[0].dim,
-            vectors=files[0].vectors,
-            storage=storage or finest,
-            options={"note": notes[0]} if notes else {},
-        )
+        spec = EncoderSpec(name=name, adapter=adapter, checkpoint=name, revision=revision, options=options, **form)
     except ValueError as fault:
         raise RequestError(str(fault)) from fault
     if not spec.resolved:
-        raise RequestError(
-            f"{label}: a revision is one fixed state of a model, {revision!r} moves; give a commit or date"
-        )
+        raise RequestError(f"encoder {name!r}: revision {revision!r} can move: give a version, a date or a commit")
     return spec
+
+
+def note_faults(known: EncoderSpec, note: str | None = None) -> list[str]:
+    """What is wrong with a note that was given for a stored encoder."""
+    stored = known.options.get("note")
+    if note is None or note == stored:
+        return []
+    has = f"the note {stored!r}" if stored else "no note"
+    label = f"encoder {known.name!r} (revision {known.revision!r})"
+    return [f"{label} is stored with {has}, got {note!r}; leave out --note, or give another --encoder or --revision"]
 
 
 def namesakes(store: EmbeddingStore, name: str) -> list[EncoderSpec]:
@@ -126,10 +142,7 @@ def _contradictions(
     form = _form(known.dim, known.vectors)
     if files[0].form != form:
         faults.append(f"{label} is stored with {form}, {files[0].path} has {files[0].form}; {other}")
-    note = known.options.get("note")
-    if notes and notes[0] != note:
-        stored = f"the note {note!r}" if note else "no note"
-        faults.append(f"{label} is stored with {stored}, got {notes[0]!r}; leave out --note, or {other}")
+    faults += note_faults(known, *notes)
     if storage not in (None, known.storage):
         faults.append(
             f"{label} is stored as {known.storage}, and has one storage type; leave out --storage {storage}, or {other}"

@@ -5,6 +5,7 @@ Metrics are not computed from these hits: they need every rank.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,8 @@ from store.keys import table_of
 from store.ragged import Ragged
 from store.rounding import unit_vectors
 from store.schema import required
-from store.sets.reading import read_blocks, subset_condition
+from store.sets.decoding import StoredRows
+from store.sets.reading import subset_condition
 from store.tables.connection import storage_faults
 from store.tables.schemas import vector_column
 from store.types import Embeddings, Modality, SetKey
@@ -85,10 +87,15 @@ def search(
     if faults:
         raise RequestError(faults)
     per_query = list(Ragged.from_counts(queries.values, queries.counts))
+    window = _WINDOW[key.vectors]
     if use_index:
-        hits = [_through_index(store, key, query, k, language, translator) for query in per_query]
+        condition = subset_condition(language, translator)
+        near = [_candidates(store, key, query, k * _CANDIDATES, condition) for query in per_query]
+        blocks = [store.stored_blocks(key, ords=ords, window=window) for ords in near]
+        hits = [_nearest(key, [query], k, of)[0] for query, of in zip(per_query, blocks, strict=True)]
     else:
-        hits = _exact(store, key, per_query, k, language, translator)
+        every = store.stored_blocks(key, language=language, translator=translator, window=window)
+        hits = _nearest(key, per_query, k, every)
     ids = store.item_index(key).ids
     rows = [
         {"query": number, "rank": rank + 1, "item_id": ids[int(position)].as_py(), "ord": position, "score": score}
@@ -149,40 +156,25 @@ def _float32(items: Ragged, key: SetKey) -> Ragged:
     return items.with_values(unit_vectors(values) if key.vectors == "single" else values.astype(np.float32))
 
 
-def _best(
-    ords: NDArray[np.int32], scores: NDArray[np.float32], k: int
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """The ``k`` highest, equal scores by position."""
-    order = np.lexsort((ords, -scores))[:k]
-    return ords[order], scores[order]
-
-
-def _exact(
-    store: EmbeddingStore,
-    key: SetKey,
-    queries: list[NDArray[np.floating]],
-    k: int,
-    language: str | None,
-    translator: str | None,
+def _nearest(
+    key: SetKey, queries: list[NDArray[np.floating]], k: int, blocks: Iterable[StoredRows]
 ) -> list[tuple[NDArray[np.int32], NDArray[np.float32]]]:
+    """The ``k`` items of some blocks that are nearest to each query, equal scores by position."""
     best = [(np.empty(0, np.int32), np.empty(0, np.float32)) for _ in queries]
-    for rows in store.stored_blocks(key, language=language, translator=translator, window=_WINDOW[key.vectors]):
+    for rows in blocks:
         items = _float32(rows.vectors, key)
         for number, query in enumerate(queries):
-            ords, scores = best[number]
-            block_scores = _scores(query, items, key)
-            best[number] = _best(np.concatenate([ords, rows.ords]), np.concatenate([scores, block_scores]), k)
+            ords = np.concatenate([best[number][0], rows.ords])
+            scores = np.concatenate([best[number][1], _scores(query, items, key)])
+            order = np.lexsort((ords, -scores))[:k]
+            best[number] = ords[order], scores[order]
     return best
 
 
-def _through_index(
-    store: EmbeddingStore,
-    key: SetKey,
-    query: NDArray[np.floating],
-    k: int,
-    language: str | None,
-    translator: str | None,
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def _candidates(
+    store: EmbeddingStore, key: SetKey, query: NDArray[np.floating], n: int, condition: str | None
+) -> NDArray[np.int32]:
+    """Positions of ``n`` items that an index finds near a query, ascending."""
     name, column = table_of(key), vector_column(key.vectors)
     table = store.connection.database.open_table(name)
     state = store.sealed(key)
@@ -191,12 +183,9 @@ def _through_index(
     # Lance casts a query to the type of the column; casting here avoids distances of mixed precision.
     stored = query.astype(state.storage)
     candidates = table.search(stored[0] if key.vectors == "single" else stored, vector_column_name=column)
-    candidates = candidates.metric("cosine").nprobes(50).limit(k * _CANDIDATES).select(["ord"])
-    condition = subset_condition(language, translator)
+    candidates = candidates.metric("cosine").nprobes(50).limit(n).select(["ord"])
     if condition is not None:
         candidates = candidates.where(condition, prefilter=True)
     with storage_faults(f"searching {name!r}"):
-        ords = np.unique(candidates.to_arrow().column("ord").to_numpy())
-    (rows,) = read_blocks(store.connection, key, store.item_index(key), ords, sealed=state, window=len(ords))
-    items = _float32(rows.vectors, key)
-    return _best(rows.ords, _scores(query, items, key), k)
+        ords: NDArray[np.int32] = np.unique(candidates.to_arrow().column("ord").to_numpy())
+    return ords

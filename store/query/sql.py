@@ -19,7 +19,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -32,10 +33,6 @@ from store.tables.connection import Connection, storage_faults
 from store.tables.corpora import corpus_part
 from store.tables.metadata import read
 from store.tables.schemas import ANALYSES, METADATA_TABLES
-
-if TYPE_CHECKING:
-    import duckdb
-
 
 _CORPUS = ("corpus", "corpus_fingerprint")
 _HEAVY = frozenset({"vector", "vectors", "thumbnail"})
@@ -125,13 +122,22 @@ def select(
     import duckdb
 
     words = {word.lower() for word in re.findall(r"\w+", statement)}
-    wanted = words | _words_of_views(words)
+    wanted = words.union(*(re.findall(r"\w+", VIEWS[name][1]) for name in _needed(words) if name in VIEWS))
     faults: list[WorkError] = []
     with duckdb.connect(":memory:", config={"enable_external_access": "false"}) as database:
         try:
-            _refuse_changes(database, statement)
+            statements = database.extract_statements(statement)
+            allowed = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
+            if len(statements) != 1 or statements[0].type not in allowed:
+                raise RequestError("the query failed: expected one SELECT; the store is read-only here")
             for name in _needed(words):
-                _offer(connection, database, name, wanted, everything=_selects_all(statement), faults=faults, held=held)
+                if name in VIEWS:
+                    database.execute(f"CREATE VIEW {name} AS {VIEWS[name][1]}")
+                    continue
+                chosen = _chosen(name, wanted, everything=_selects_all(statement))
+                rows = None if held is None else held(name, chosen)
+                batches = partial(_read, connection, name, chosen, faults)
+                database.register(name, Stream(schema=chosen, batches=batches) if rows is None else rows)
             return cast(pa.Table, database.sql(statement, params=list(parameters)).to_arrow_table())
         except duckdb.Error as fault:
             if faults:
@@ -142,15 +148,6 @@ def select(
 def known_tables() -> list[str]:
     """Names that a statement may select from."""
     return [*METADATA_TABLES, *ANALYSES, *CORPUS_PARTS, "embeddings", *VIEWS]
-
-
-def _refuse_changes(database: duckdb.DuckDBPyConnection, statement: str) -> None:
-    import duckdb
-
-    statements = database.extract_statements(statement)
-    allowed = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
-    if len(statements) != 1 or statements[0].type not in allowed:
-        raise RequestError("the query failed: expected one SELECT; the store is read-only here")
 
 
 def _explained(message: str, words: set[str]) -> str:
@@ -194,43 +191,24 @@ def _selects_all(statement: str) -> bool:
     return "select" not in lower or re.search(r"(\bselect|\bdistinct|,|\.|\bcolumns\s*\()\s*\*", lower) is not None
 
 
-def _words_of_views(words: set[str]) -> set[str]:
-    """The words in the definitions of the mentioned views, which need these columns."""
-    mentioned = [name for name in _needed(words) if name in VIEWS]
-    return {word for name in mentioned for word in re.findall(r"\w+", VIEWS[name][1])}
-
-
-def _offer(
-    connection: Connection,
-    database: duckdb.DuckDBPyConnection,
-    name: str,
-    words: set[str],
-    *,
-    everything: bool,
-    faults: list[WorkError],
-    held: Callable[[str, pa.Schema], pa.Table | None] | None,
-) -> None:
-    if name in VIEWS:
-        database.execute(f"CREATE VIEW {name} AS {VIEWS[name][1]}")
-        return
+def _chosen(name: str, words: set[str], *, everything: bool) -> pa.Schema:
+    """The columns of a table that a statement of these words needs; at least one."""
     schema = _schema_of(name)
     # A view with e.* needs all light columns of the table below it.
     everything = everything or any(name in VIEWS[view][0] and "*" in VIEWS[view][1] for view in VIEWS if view in words)
-    columns = [
-        column for column in schema.names if column in words or (everything and column not in _HEAVY)
-    ] or schema.names[:1]
-    chosen = pa.schema([schema.field(column).remove_metadata().with_nullable(True) for column in columns])
+    columns = [column for column in schema.names if column in words or (everything and column not in _HEAVY)]
+    fields = [schema.field(column) for column in columns or schema.names[:1]]
+    return pa.schema([field.remove_metadata().with_nullable(True) for field in fields])
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        try:
-            with storage_faults(f"reading {name!r}"):
-                yield from batches_of(connection, name, chosen)
-        except WorkError as fault:  # DuckDB would wrap it in its own error
-            faults.append(fault)
-            raise
 
-    rows = None if held is None else held(name, chosen)
-    database.register(name, Stream(schema=chosen, batches=batches) if rows is None else rows)
+def _read(connection: Connection, name: str, chosen: pa.Schema, faults: list[WorkError]) -> Iterator[pa.RecordBatch]:
+    """The rows of a table; a fault is kept, since DuckDB wraps it in an error of its own."""
+    try:
+        with storage_faults(f"reading {name!r}"):
+            yield from batches_of(connection, name, chosen)
+    except WorkError as fault:
+        faults.append(fault)
+        raise
 
 
 def _schema_of(name: str) -> pa.Schema:

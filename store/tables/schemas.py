@@ -27,7 +27,11 @@ from store.schema import (
 )
 from store.types import EncoderSpec, SetKey, VectorKind, canonical_json
 
-_PRIMARY_KEY: dict[bytes | str, bytes | str] = {b"lance-schema:unenforced-primary-key": b"true"}
+
+def _keyed(declared: str, *columns: str, schema: pa.Schema) -> pa.Schema:
+    for position in map(schema.get_field_index, columns):
+        schema = schema.set(position, schema.field(position).with_metadata({declared: "true"}))
+    return schema
 
 
 def with_primary_key(schema: pa.Schema, *columns: str) -> pa.Schema:
@@ -36,9 +40,7 @@ def with_primary_key(schema: pa.Schema, *columns: str) -> pa.Schema:
     Two merges of the same new key are seen as a conflict (and one is repeated) only where the key is declared and
     carries no index; without it both insert.
     """
-    for position in map(schema.get_field_index, columns):
-        schema = schema.set(position, schema.field(position).with_metadata(_PRIMARY_KEY))
-    return schema
+    return _keyed("lance-schema:unenforced-primary-key", *columns, schema=schema)
 
 
 def with_key(schema: pa.Schema, *columns: str) -> pa.Schema:
@@ -46,9 +48,7 @@ def with_key(schema: pa.Schema, *columns: str) -> pa.Schema:
 
     Lance does not see this key. For each merge by a key that it sees, it stores a filter of 66 kB.
     """
-    for position in map(schema.get_field_index, columns):
-        schema = schema.set(position, schema.field(position).with_metadata({"capim.key": "true"}))
-    return schema
+    return _keyed("capim.key", *columns, schema=schema)
 
 
 def _table(key: tuple[str, ...], *fields: pa.Field) -> pa.Schema:

@@ -154,7 +154,7 @@ def test_a_revision_and_a_note_are_part_of_the_encoder_and_are_those_of_the_stor
         import_embeddings(toy, encoder="theirs", corpus="toy", captions=save("c.npy", 40), note="224 px")
     (other,) = import_embeddings(toy, encoder="theirs", corpus="toy", images=save("i.npy", 20, seed=1), revision="v3")
     assert other.key.encoder_fingerprint != first.key.encoder_fingerprint
-    with pytest.raises(RequestError, match="'main' moves; give a commit or date"):
+    with pytest.raises(RequestError, match="revision 'main' can move: give a version"):
         import_embeddings(toy, encoder="theirs", corpus="toy", images=save("i.npy", 20), revision="main")
 
 

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from store.errors import RequestError
-from store.exchange.imported_encoder import UNVERSIONED
-from store.keys import is_fingerprint
+from store.exchange.imported_encoder import UNVERSIONED, declared_encoder, note_faults
 from store.types import Corpus, EncoderSpec, digest16
 from tasks.metrics import metrics_of
 from tasks.metrics.headline import DIRECTIONS
@@ -42,8 +41,6 @@ def encoder_of_outcomes(
         RequestError: The name is that of a model of another kind, or is not a name; the revision can move; or the
             stored model has another note.
     """
-    if is_fingerprint(name):
-        raise RequestError(f"encoder name {name!r} looks like a fingerprint; choose another")
     for spec in namesakes:
         if spec.adapter != ADAPTER:
             raise RequestError(
@@ -53,22 +50,10 @@ def encoder_of_outcomes(
     revision = revision or (namesakes[-1].revision if namesakes else UNVERSIONED)
     known = next((spec for spec in reversed(namesakes) if spec.revision == revision), None)
     if known is not None:
-        stored = known.options.get("note")
-        if note is not None and note != stored:
-            has = f"the note {stored!r}" if stored else "no note"
-            raise RequestError(
-                f"encoder {name!r} (revision {revision!r}) is stored with {has}, got {note!r}; leave out --note, or "
-                "give another --encoder or --revision"
-            )
+        if faults := note_faults(known, note):
+            raise RequestError(faults)
         return known
-    try:
-        options = {"note": note} if note else {}
-        new = EncoderSpec(name=name, adapter=ADAPTER, checkpoint=name, revision=revision, dim=1, options=options)
-    except ValueError as fault:
-        raise RequestError(str(fault)) from fault
-    if not new.resolved:
-        raise RequestError(f"revision {revision!r} can move: give a version, a date or a commit")
-    return new
+    return declared_encoder(name, ADAPTER, revision, note, dim=1)
 
 
 def evaluation_of(outcomes: Outcomes, encoder: EncoderSpec, corpus: Corpus) -> str:
