@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse gives it no public name
+    from flows.commands.declare import Commands
 
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:

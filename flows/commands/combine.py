@@ -5,17 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING
 
-from flows.commands.declare import STATISTICS, config_options, declare, given_options
+from flows.commands.declare import STATISTICS, Commands, config_options, declare, given_options
 from flows.config import run_config
 from flows.terminal.output import show_rows
 from flows.terminal.parser import names
 from flows.terminal.progress import bars
 from store.errors import RequestError, unknown
-
-if TYPE_CHECKING:
-    from flows.commands import Commands
 
 DEPTHS = (1, 5, 10, 20, 50, 100)
 ANN_COLUMNS = (

@@ -7,11 +7,10 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from flows.commands.declare import declare
+from flows.commands.declare import Commands, declare
 from store.errors import RequestError, WorkError
 
 if TYPE_CHECKING:
-    from flows.commands import Commands
     from flows.terminal.parser import Kind
 
 SHELLS = ("bash", "zsh", "fish")

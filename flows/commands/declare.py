@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, TypeAlias, get_args
 
 from flows.config import FIELDS
 from flows.terminal.output import FORMATS
@@ -14,10 +14,8 @@ from store.errors import RequestError
 from store.types import Precision, Storage
 from tasks.statistics.resampling import ADJUSTMENTS, METHODS
 
-if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse gives it no public name
-
-Command = Callable[[argparse.Namespace], int | None]
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no public name
+Command: TypeAlias = Callable[[argparse.Namespace], int | None]
 
 ENCODING = ("sample", "batch_size", "device", "shards", "precision", "storage", "compile", "trust_remote_code")
 STATISTICS = ("replicates", "level", "interval", "seed")

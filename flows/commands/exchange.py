@@ -10,7 +10,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.commands.declare import config_options, declare, refuse_unused
+from flows.commands.declare import Commands, config_options, declare, refuse_unused
 from flows.commands.workspace import corpus_in, open_store, unknown_texts
 from flows.terminal.output import link, show_rows
 from flows.terminal.parser import names
@@ -18,7 +18,6 @@ from store.errors import RequestError
 from store.safe_text import plain
 
 if TYPE_CHECKING:
-    from flows.commands import Commands
     from store.exchange.manifest import ImportRow
 
 _OF_OUTCOMES = ("protocol", "revision", "note", "replace", "replicates")

@@ -8,14 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.commands.declare import Command, declare, refuse_unused
+from flows.commands.declare import Command, Commands, declare, refuse_unused
 from flows.commands.workspace import corpus_in, open_store, wanted_rows
 from flows.terminal.parser import names
 from store.errors import RequestError
 from store.safe_text import plain
 
 if TYPE_CHECKING:
-    from flows.commands import Commands
     from store import EmbeddingStore
 
 OPTIONS = {"kind": "--as"} | {name: f"--{name}" for name in ("encoder", "corpus", "protocol", "modality", "projection")}

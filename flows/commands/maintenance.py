@@ -5,15 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
-from flows.commands.declare import declare, declare_group
+from flows.commands.declare import Commands, declare, declare_group
 from flows.commands.workspace import corpus_in, open_store
 from flows.terminal.output import show_rows
 from store.errors import RequestError, without_credentials
-
-if TYPE_CHECKING:
-    from flows.commands import Commands
 
 SET_COLUMNS = (
     *("set_name", "encoder", "corpus", "modality", "storage", "state"),

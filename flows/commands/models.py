@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.commands.declare import config_options, declare, declare_group
+from flows.commands.declare import Commands, config_options, declare, declare_group
 from flows.commands.workspace import open_store
 from flows.terminal.output import show_rows
 from flows.terminal.parser import spelt
@@ -18,7 +19,6 @@ from store.safe_text import plain
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from flows.commands import Commands
     from store.types import Corpus
 
 
@@ -230,10 +230,6 @@ def ids_of_corpus(args: argparse.Namespace) -> int:
 
 def _stored_corpus(what: str, workspace: str | None) -> Corpus | None:
     """The corpus of this name or fingerprint in the store; None if there is no such corpus, or no store."""
-    try:
-        store = open_store(workspace)
-    except RequestError:
-        return None
-    known = store.corpora()
-    names = {name for column in ("name", "fingerprint") for name in known[column].to_pylist()}
-    return store.corpus(what) if what in names else None
+    with suppress(RequestError):
+        return open_store(workspace).corpus(what)
+    return None

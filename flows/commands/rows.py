@@ -8,14 +8,13 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from flows.commands.declare import declare
+from flows.commands.declare import Commands, declare
 from flows.commands.workspace import found_results, open_store
 from flows.terminal.output import RESULT_COLUMNS, Row, folded, show_rows
-from flows.terminal.parser import names
+from flows.terminal.parser import PLURALS, names
 from store.safe_text import plain
 
 if TYPE_CHECKING:
-    from flows.commands import Commands
     from tasks.runtime.references import RankingRef
 
 LIKE_THESE = "corpora like these"
@@ -24,12 +23,7 @@ LIKE_THESE = "corpora like these"
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the command that prints results."""
     parser = declare(commands, common, "results", results, rows=True)
-    for name, several in (
-        ("encoder", "encoders"),
-        ("corpus", "corpora"),
-        ("protocol", "protocols"),
-        ("metric", "metrics"),
-    ):
+    for name, several in PLURALS.items():
         parser.add_argument(f"--{name}", type=names, metavar="A,B", help=f"only these {several} (or shell patterns)")
     parser.add_argument("--against", choices=("published",), help="compare with published figures")
 
@@ -46,7 +40,7 @@ def results(args: argparse.Namespace) -> int:
 
     Example: capim results --corpus shapes --protocol t2i/all --metric R@1 --format json
     """
-    names = {name: getattr(args, name) for name in ("encoder", "corpus", "protocol", "metric")}
+    names = {name: getattr(args, name) for name in PLURALS}
     rows, why = found_results(open_store(args.workspace), against=args.against, **names)
     return show_rows(args, rows, columns=None if args.against else RESULT_COLUMNS, none=why)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
-from flows.commands.declare import STEP_FIELDS, config_options, declare, given_options, refuse_unused
+from flows.commands.declare import STEP_FIELDS, Commands, config_options, declare, given_options, refuse_unused
 from flows.commands.rows import print_ranking
 from flows.config import RunConfig
 from flows.steps import demo_configs, run_benchmark, run_compare, run_embed, run_evaluate, run_metric, step_config
@@ -14,9 +13,6 @@ from flows.terminal.output import RESULT_COLUMNS, link, print_report, show_rows
 from flows.terminal.progress import bars
 from store.errors import RequestError, WorkError
 from store.safe_text import plain
-
-if TYPE_CHECKING:
-    from flows.commands import Commands
 
 FINDING_COLUMNS = ("verdict", "subject", "message")
 

@@ -9,15 +9,11 @@ import sys
 import webbrowser
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from flows.commands.declare import declare
+from flows.commands.declare import Commands, declare
 from flows.commands.workspace import open_store
 from flows.terminal.output import link
 from store.errors import RequestError
-
-if TYPE_CHECKING:
-    from flows.commands import Commands
 
 HOST = "127.0.0.1"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -25,6 +26,7 @@ from store.query.held import HeldTables, version_of
 from store.types import Direction
 
 T = TypeVar("T")
+PICTURES = 8  # of those that were searched for, in memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,6 +201,7 @@ class State:
         self.services = services
         self.held = HeldTables(store)
         self._lock = Lock()
+        self._pictures: dict[str, tuple[bytes, bytes]] = {}
         self._snapshot: Snapshot | None = None
 
     def snapshot(self) -> Snapshot:
@@ -217,6 +220,24 @@ class State:
             return set()
         wanted = (corpus, direction, query_id)
         return {each.item_id for each in read_judgements(self.judgements) if each[:3] == wanted}
+
+    def keep_picture(self, image: bytes, thumbnail: bytes) -> str:
+        """Keeps a picture that is searched for in memory, of several the newest few; returns its name in an address."""
+        name = hashlib.sha256(image).hexdigest()[:16]
+        self._pictures[name] = image, thumbnail
+        for oldest in list(self._pictures)[:-PICTURES]:
+            del self._pictures[oldest]
+        return name
+
+    def picture(self, name: str) -> tuple[bytes, bytes]:
+        """A picture that is kept, and its thumbnail.
+
+        Raises:
+            RequestError: It is not kept any more.
+        """
+        if (found := self._pictures.get(name)) is None:
+            raise RequestError("this picture is not in the memory of `capim serve` any more; choose its file again")
+        return found
 
     def rows(self, statement: Statement) -> pa.Table:
         """The answer of the store to a statement."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import shlex
-from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from email.parser import BytesParser
 from email.policy import HTTP
-from threading import Lock
 from typing import Any, cast
 
 import pyarrow as pa
@@ -25,36 +22,8 @@ from reports.app.state import State, names_in, state_of
 from store.errors import RequestError, WorkError, unknown
 from store.types import Modality
 
-PICTURES = 8  # of those that were searched for, in memory
 MOST_HITS = 100
 ITEMS = {"image": "images", "caption": "captions"}
-
-
-@dataclass
-class Pictures:
-    """Pictures that were searched for, and their thumbnails: in memory, by hash, the newest few."""
-
-    kept: OrderedDict[str, tuple[bytes, bytes]] = field(default_factory=OrderedDict)
-    lock: Lock = field(default_factory=Lock)
-
-    def add(self, image: bytes, thumbnail: bytes) -> str:
-        """Keep a picture; returns its name in an address."""
-        name = hashlib.sha256(image).hexdigest()[:16]
-        with self.lock:
-            self.kept[name] = image, thumbnail
-            while len(self.kept) > PICTURES:
-                self.kept.popitem(last=False)
-        return name
-
-    def get(self, name: str) -> tuple[bytes, bytes]:
-        """A picture and its thumbnail.
-
-        Raises:
-            RequestError: It is not kept any more.
-        """
-        if name not in self.kept:
-            raise RequestError("this picture is not in the memory of `capim serve` any more; choose its file again")
-        return self.kept[name]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +101,7 @@ def page(request: Request) -> Response:
     known = encoders_of(state)
     wanted = read_search(request.query_params, known)
     asked = _asked(state, wanted)
-    kept = pictures_of(request).get(wanted.picture)[1] if wanted.picture else None
+    kept = state_of(request).picture(wanted.picture)[1] if wanted.picture else None
     at_once = bool(request.query_params.get("as"))
     columns = [_column(request, state, wanted, name, at_once=at_once) for name in wanted.encoders if wanted.asks]
     values = {
@@ -176,14 +145,7 @@ async def upload(request: Request) -> Response:
     thumbnail = await run_in_threadpool(state_of(request).services.thumbnail, image)
     given = [(name, value.decode("utf-8", "replace")) for name in _KEPT for value in parts.get(name, [])]
     listed: dict[str, object] = {name: ",".join(v for n, v in given if n == name) for name, _ in given}
-    return RedirectResponse(link("/search", picture=pictures_of(request).add(image, thumbnail), **listed), 303)
-
-
-def pictures_of(request: Request) -> Pictures:
-    """The pictures of the application that a request is for."""
-    if not hasattr(request.app.state, "pictures"):
-        request.app.state.pictures = Pictures()
-    return cast(Pictures, request.app.state.pictures)
+    return RedirectResponse(link("/search", picture=state_of(request).keep_picture(image, thumbnail), **listed), 303)
 
 
 def encoders_of(state: State) -> dict[str, list[str]]:
@@ -205,7 +167,7 @@ def _column(request: Request, state: State, wanted: Wanted, encoder: str, *, at_
             encoder=encoder,
             corpus=wanted.corpus,
             text=wanted.text or None,
-            image=pictures_of(request).get(wanted.picture)[0] if wanted.picture else None,
+            image=state_of(request).picture(wanted.picture)[0] if wanted.picture else None,
             like=(cast(Modality, kind), int(position)) if kind else None,
             modality=cast(Modality, wanted.modality or kind) if wanted.modality or kind else None,
             k=wanted.k,
