@@ -131,16 +131,17 @@ class EmbeddingStore:
         return ords[ords < n_items]
 
     def put(self, key: SetKey, spec: EncoderSpec, block: Block) -> int:
-        """Adds a block of embeddings to a set in one commit; rows that are stored already stay as they are.
-
-        Returns:
-            Rows that were new.
+        """Adds a block of embeddings to a set in one commit, but for rows that are stored; returns how many were new.
 
         Raises:
             RequestError: A value, an id or the spec is wrong; every fault names row and id; nothing was written.
             WorkError: The storage failed; nothing of this block was written.
         """
         return self._writer(key).put(spec, block)
+
+    def put_all(self, key: SetKey, spec: EncoderSpec, blocks: Iterable[Block]) -> None:
+        """Fills an empty set with blocks as they come, in one commit and bounded memory; errors as for `put`."""
+        self._writer(key).put_all(spec, blocks)
 
     def seal(self, key: SetKey, *, n_items: int) -> SealedSet:
         """Checks that a set is complete and unchanged, and fixes it under a tag; only sealed sets are evaluated.
@@ -269,10 +270,7 @@ class EmbeddingStore:
         return analysis_rows.write_rows(self.connection, table, rows, replace)
 
     def rows(self, table: str, **equals: str | Sequence[str]) -> pa.Table:
-        """Rows of an analysis whose columns hold the given texts; several texts mean any of them.
-
-        Outcomes and results are sorted, the outcomes of an evaluation by the positions of its queries.
-        """
+        """Rows of an analysis whose columns hold the given texts (of several: any); outcomes in query order."""
         return analysis_rows.read_rows(self.connection, table, equals)
 
     def counts(self, table: str, column: str, **equals: str | Sequence[str]) -> dict[str, int]:

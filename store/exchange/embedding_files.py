@@ -17,7 +17,8 @@ from __future__ import annotations
 import csv
 import json
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -28,23 +29,25 @@ from numpy.typing import NDArray
 
 from store.errors import RequestError, unknown
 from store.exchange.npz import read_npz
-from store.files import NOT_ITS_FORMAT, existing_file, replacing
+from store.files import NOT_ITS_FORMAT, existing_file
 from store.ragged import offsets_of
 
 SUFFIXES = (".npy", ".npz", ".safetensors", ".parquet", ".csv")
-_TYPES = {"offsets": np.int64, "norm": np.float32, "n_tokens": np.int32, "truncated": np.bool_}
+COLUMN_TYPES = {"offsets": np.int64, "norm": np.float32, "n_tokens": np.int32, "truncated": np.bool_}
 _ID_COLUMNS = ("id", "item_id")
 _VECTOR_COLUMNS = ("embedding", "embeddings", "vector", "vectors")
+_BUFFER = 8 << 20  # bytes of a Parquet column at a time: a group of rows may not fit into memory
+_GLANCE = 8  # items of a Parquet file that show its form
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingFile:
-    """The contents of a file of embeddings.
+    """The contents of a file of embeddings, or of consecutive items of it.
 
     Attributes:
         values: Floating, shape ``(rows, dim)``.
         offsets: int64, shape ``(n + 1,)``, or None for one vector per item.
-        ids: Length ``n``, or None for the order of the corpus.
+        ids: Strings, length ``n``, or None for the order of the corpus.
         norm: float32, shape ``(n,)``, or None.
         n_tokens: int32, shape ``(n,)``, or None.
         truncated: bool, shape ``(n,)``, or None.
@@ -52,7 +55,7 @@ class EmbeddingFile:
 
     values: NDArray[Any]
     offsets: NDArray[np.int64] | None = None
-    ids: list[str] | None = None
+    ids: pa.Array | None = None
     norm: NDArray[np.float32] | None = None
     n_tokens: NDArray[np.int32] | None = None
     truncated: NDArray[np.bool_] | None = None
@@ -60,33 +63,70 @@ class EmbeddingFile:
     def __len__(self) -> int:
         return len(self.values) if self.offsets is None else len(self.offsets) - 1
 
+    def part(self, start: int, stop: int) -> EmbeddingFile:
+        """Items ``start`` to ``stop`` (exclusive), as a view."""
+        columns = {name: getattr(self, name) for name in ("ids", "norm", "n_tokens", "truncated")}
+        some: dict[str, Any] = {name: None if one is None else one[start:stop] for name, one in columns.items()}
+        if self.offsets is None:
+            return EmbeddingFile(values=self.values[start:stop], **some)
+        offsets = self.offsets[start : min(stop, len(self)) + 1]
+        return EmbeddingFile(values=self.values[offsets[0] : offsets[-1]], offsets=offsets - offsets[0], **some)
 
-def read_embedding_file(path: Path) -> EmbeddingFile:
-    """The contents of a file, whose suffix names the format.
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingParts:
+    """A file of embeddings that need not fit into memory.
+
+    Attributes:
+        n: Items.
+        ids: Strings, length ``n``, or None for the order of the corpus.
+        first: Its first items, without values where there are none; all parts have their form.
+        read: Yields the items in the order of the file, at most so many at a time.
+    """
+
+    n: int
+    ids: pa.Array | None
+    first: EmbeddingFile
+    read: Callable[[int], Iterator[EmbeddingFile]]
+
+
+def open_embedding_file(path: Path) -> EmbeddingParts:
+    """The contents of a file, whose suffix names the format; ``.npy`` and ``.parquet`` are read part by part.
 
     Raises:
-        RequestError: There is no such file, it does not have the format of its suffix, or it holds no matrix.
+        RequestError: There is no such file, it does not have the format of its suffix, or it holds no matrix; reading
+            its parts raises it too.
     """
-    readers = {
-        ".npy": _read_npy,
-        ".npz": _read_npz,
-        ".safetensors": _read_safetensors,
-        ".parquet": _read_parquet,
-        ".csv": _read_csv,
-    }
-    if path.suffix not in readers:
+    if path.suffix not in SUFFIXES:
         raise RequestError(unknown(f"{path}: suffix", path.suffix, SUFFIXES))
     existing_file(path)
+    with _as_request_errors(path):
+        if path.suffix == ".parquet":
+            return _open_parquet(path)
+        contents = {".npy": _read_npy, ".npz": _read_npz, ".safetensors": _read_safetensors, ".csv": _read_csv}[
+            path.suffix
+        ](path)
+    faults = list(_faults(path, contents))
+    if faults:
+        raise RequestError(faults)
+
+    def read(n_items: int) -> Iterator[EmbeddingFile]:
+        for start in range(0, len(contents), n_items):
+            # a map of the file for each part: what is read through one counts as memory until it is gone
+            again = _read_npy(path, with_ids=False) if path.suffix == ".npy" else contents
+            yield again.part(start, start + n_items)
+
+    return EmbeddingParts(n=len(contents), ids=contents.ids, first=contents.part(0, 1), read=read)
+
+
+@contextmanager
+def _as_request_errors(path: Path) -> Iterator[None]:
     try:
-        contents = readers[path.suffix](path)
+        yield
     except RequestError:
         raise
     except (*NOT_ITS_FORMAT, zipfile.BadZipFile, pa.ArrowException) as fault:
         raise RequestError(f"{path} cannot be read as {path.suffix}: {fault}") from fault
-    faults = list(_faults(path, contents))
-    if faults:
-        raise RequestError(faults)
-    return contents
 
 
 def _faults(path: Path, contents: EmbeddingFile) -> Iterator[str]:
@@ -108,63 +148,36 @@ def _faults(path: Path, contents: EmbeddingFile) -> Iterator[str]:
             yield f"{path}: expected {len(contents)} {name}, one per item, got {len(column)}"
 
 
-def write_embedding_file(path: Path, contents: EmbeddingFile) -> None:
-    """Writes a file in the format of its suffix, complete or not at all; Parquet is written by ``exporting``."""
-    if path.suffix not in SUFFIXES or path.suffix == ".parquet":
-        raise RequestError(unknown(f"{path}: suffix", path.suffix, SUFFIXES))
-    if contents.offsets is not None and path.suffix in (".npy", ".csv"):
-        raise RequestError(f"{path}: {path.suffix} holds one vector per item; use .npz, .safetensors or .parquet")
-    with replacing(path) as temporary:
-        if path.suffix in (".npy", ".npz"):
-            with temporary.open("wb") as file:
-                if path.suffix == ".npy":
-                    np.save(file, contents.values)
-                else:
-                    arrays: dict[str, Any] = {**_named(contents), "ids": np.array(contents.ids)}
-                    np.savez(file, **arrays)
-        elif path.suffix == ".safetensors":
-            from safetensors.numpy import save_file
-
-            save_file(_named(contents), temporary, metadata={"ids": json.dumps(contents.ids)})
-        else:
-            _write_csv(temporary, contents)
-    if path.suffix == ".npy" and contents.ids is not None:
-        with replacing(_ids_beside(path)) as temporary:
-            temporary.write_text("".join(f"{identifier}\n" for identifier in contents.ids), encoding="utf-8")
-
-
-def _ids_beside(path: Path) -> Path:
+def ids_beside(path: Path) -> Path:
+    """The file of the ids that belong to a .npy file."""
     return path.with_suffix(".ids.txt")
 
 
-def _named(contents: EmbeddingFile) -> dict[str, NDArray[Any]]:
-    columns = {name: getattr(contents, name) for name in _TYPES if getattr(contents, name) is not None}
-    return {"embeddings": np.ascontiguousarray(contents.values), **columns}
-
-
-def _from_named(columns: Mapping[str, NDArray[Any]], ids: list[str] | None) -> EmbeddingFile:
+def _from_named(columns: Mapping[str, NDArray[Any]], ids: pa.Array | None) -> EmbeddingFile:
     names = [name for name in _VECTOR_COLUMNS if name in columns]
     if not names and len(columns) == 1:
         names = list(columns)
     if len(names) != 1:
         raise ValueError(f"expected an array named 'embeddings', got {', '.join(columns) or 'none'}")
-    others: dict[str, Any] = {name: columns[name].astype(kind) for name, kind in _TYPES.items() if name in columns}
+    others: dict[str, Any] = {
+        name: columns[name].astype(kind) for name, kind in COLUMN_TYPES.items() if name in columns
+    }
     if flat := [name for name, column in others.items() if column.ndim != 1]:
         raise ValueError(f"expected one {flat[0]} per item, got shape {others[flat[0]].shape}")
-    if ids is not None and not (isinstance(ids, list) and all(isinstance(one, str) for one in ids)):
-        raise ValueError("expected ids to be a list of texts")
     return EmbeddingFile(values=columns[names[0]], ids=ids, **others)
 
 
-def _read_npy(path: Path) -> EmbeddingFile:
-    beside = _ids_beside(path)
-    ids = beside.read_text(encoding="utf-8").splitlines() if beside.is_file() else None
+def _read_npy(path: Path, *, with_ids: bool = True) -> EmbeddingFile:
+    beside = ids_beside(path)
+    ids = None
+    if with_ids and beside.is_file():
+        ids = pa.array(beside.read_text(encoding="utf-8").splitlines(), pa.string())
     return EmbeddingFile(values=np.load(path, mmap_mode="r", allow_pickle=False), ids=ids)
 
 
 def _read_npz(path: Path) -> EmbeddingFile:
     columns = read_npz(path)
-    ids = columns.pop("ids").astype(str).tolist() if "ids" in columns else None
+    ids = pa.array(columns.pop("ids").astype(str).tolist(), pa.string()) if "ids" in columns else None
     return _from_named(columns, ids)
 
 
@@ -177,17 +190,42 @@ def _read_safetensors(path: Path) -> EmbeddingFile:
             metadata = file.metadata() or {}
     except SafetensorError as fault:
         raise ValueError(str(fault)) from fault
-    return _from_named(columns, json.loads(metadata["ids"]) if "ids" in metadata else None)
+    ids = json.loads(metadata["ids"]) if "ids" in metadata else None
+    if ids is not None and not (isinstance(ids, list) and all(isinstance(one, str) for one in ids)):
+        raise ValueError("expected ids to be a list of texts")
+    return _from_named(columns, None if ids is None else pa.array(ids, pa.string()))
 
 
-def _read_parquet(path: Path) -> EmbeddingFile:
+def _open_parquet(path: Path) -> EmbeddingParts:
     import pyarrow.parquet as pq
 
-    table = pq.read_table(path)
-    names = [name for name in _VECTOR_COLUMNS if name in table.column_names]
+    with pq.ParquetFile(path) as file:
+        columns, n = file.schema_arrow.names, file.metadata.num_rows
+    names = [name for name in _VECTOR_COLUMNS if name in columns]
     if len(names) != 1:
-        raise ValueError(f"expected a column named 'embedding', got {', '.join(table.column_names)}")
-    vectors = cast(pa.ListArray, table.column(names[0]).combine_chunks())
+        raise ValueError(f"expected a column named 'embedding', got {', '.join(columns)}")
+    id_column = next((name for name in _ID_COLUMNS if name in columns), None)
+    ids = None if id_column is None else _ids_of(pq.read_table(path, columns=[id_column]).column(0))
+    wanted = [names[0], *(name for name in COLUMN_TYPES if name in columns)]
+
+    def read(n_items: int) -> Iterator[EmbeddingFile]:
+        width = None
+        with _as_request_errors(path), pq.ParquetFile(path, buffer_size=_BUFFER) as file:
+            for batch in file.iter_batches(n_items, columns=wanted):
+                part = _of_batch(batch, names[0])
+                if faults := list(_faults(path, part)):
+                    raise RequestError(faults)
+                if width not in (None, part.values.shape[1]):
+                    raise ValueError(f"vectors have different lengths: {width}, {part.values.shape[1]}")
+                width = part.values.shape[1]
+                yield part
+
+    first = next(read(_GLANCE), EmbeddingFile(values=np.empty((0, 0), np.float32)))
+    return EmbeddingParts(n=n, ids=ids, first=first, read=read)
+
+
+def _of_batch(batch: pa.RecordBatch, name: str) -> EmbeddingFile:
+    vectors = cast(pa.ListArray, batch.column(name))
     offsets = None
     if pa.types.is_nested(vectors.flatten().type):
         offsets = offsets_of(vectors.value_lengths().to_numpy(zero_copy_only=False))
@@ -195,14 +233,18 @@ def _read_parquet(path: Path) -> EmbeddingFile:
     widths = np.unique(vectors.value_lengths().to_numpy(zero_copy_only=False))
     if len(widths) != 1:
         raise ValueError(f"vectors have different lengths: {', '.join(map(str, widths[:5].tolist()))}")
-    ids = next((table.column(name).to_pylist() for name in _ID_COLUMNS if name in table.column_names), None)
     others: dict[str, Any] = {
-        name: table.column(name).to_numpy().astype(kind) for name, kind in _TYPES.items() if name in table.column_names
+        column: batch.column(column).to_numpy(zero_copy_only=False).astype(kind)
+        for column, kind in COLUMN_TYPES.items()
+        if column in batch.schema.names
     }
     values = vectors.flatten().to_numpy(zero_copy_only=False).reshape(-1, int(widths[0]))
-    return EmbeddingFile(
-        values=values, ids=None if ids is None else list(map(str, ids)), **others | {"offsets": offsets}
-    )
+    return EmbeddingFile(values=values, **others | {"offsets": offsets})
+
+
+def _ids_of(column: pa.ChunkedArray) -> pa.Array:
+    """The ids of a column of texts or numbers; an id that is missing is empty, as no item's is."""
+    return column.cast(pa.string()).fill_null(pa.scalar("")).combine_chunks()
 
 
 def _read_csv(path: Path) -> EmbeddingFile:
@@ -217,17 +259,8 @@ def _read_csv(path: Path) -> EmbeddingFile:
         at = 0
     ids = None if at is None else [row[at] for row in rows]
     numbers = [[float(cell) for position, cell in enumerate(row) if position != at] for row in rows]
-    return EmbeddingFile(values=np.array(numbers, dtype=np.float32), ids=ids)
-
-
-def _write_csv(path: Path, contents: EmbeddingFile) -> None:
-    ids = contents.ids or []
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["id", *(f"c{component}" for component in range(contents.values.shape[1]))])
-        # The shortest decimal number that is read, as float32, as the same stored number.
-        rows = contents.values.astype(np.float32)
-        writer.writerows([identifier, *map(str, row)] for identifier, row in zip(ids, rows, strict=True))
+    values = np.array(numbers, dtype=np.float32)
+    return EmbeddingFile(values=values, ids=None if ids is None else pa.array(ids, pa.string()))
 
 
 def _is_number(text: str) -> bool:

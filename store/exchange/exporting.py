@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from store.embedding_store import EmbeddingStore
-from store.exchange.embedding_files import EmbeddingFile, write_embedding_file
+from store.errors import RequestError, unknown
+from store.exchange.embedding_files import COLUMN_TYPES, SUFFIXES, EmbeddingFile, ids_beside
 from store.exchange.row_files import write_row_file
 from store.files import replacing
 from store.schema import texts
@@ -49,12 +55,11 @@ def export_embeddings(
     contents = EmbeddingFile(
         values=rows.vectors.values,
         offsets=rows.vectors.offsets if multi else None,
-        ids=texts(ids.take(rows.ords)),
         norm=rows.norms,
         n_tokens=rows.n_tokens,
         truncated=rows.truncated,
     )
-    write_embedding_file(path, contents)
+    _write_file(path, contents, texts(ids.take(rows.ords)))
     return len(contents)
 
 
@@ -90,3 +95,42 @@ def export_rows(store: EmbeddingStore, table: str, path: Path, **equals: str | S
     rows = store.rows(table, **equals)
     write_row_file(path, rows)
     return int(rows.num_rows)
+
+
+def _write_file(path: Path, contents: EmbeddingFile, ids: list[str]) -> None:
+    """Writes a file in the format of its suffix, complete or not at all; but for Parquet."""
+    if path.suffix not in SUFFIXES:
+        raise RequestError(unknown(f"{path}: suffix", path.suffix, SUFFIXES))
+    if contents.offsets is not None and path.suffix in (".npy", ".csv"):
+        raise RequestError(f"{path}: {path.suffix} holds one vector per item; use .npz, .safetensors or .parquet")
+    with replacing(path) as temporary:
+        if path.suffix in (".npy", ".npz"):
+            with temporary.open("wb") as file:
+                if path.suffix == ".npy":
+                    np.save(file, contents.values)
+                else:
+                    arrays: dict[str, Any] = {**_named(contents), "ids": np.array(ids)}
+                    np.savez(file, **arrays)
+        elif path.suffix == ".safetensors":
+            from safetensors.numpy import save_file
+
+            save_file(_named(contents), temporary, metadata={"ids": json.dumps(ids)})
+        else:
+            _write_csv(temporary, contents, ids)
+    if path.suffix == ".npy":
+        with replacing(ids_beside(path)) as temporary:
+            temporary.write_text("".join(f"{identifier}\n" for identifier in ids), encoding="utf-8")
+
+
+def _named(contents: EmbeddingFile) -> dict[str, NDArray[Any]]:
+    columns = {name: getattr(contents, name) for name in COLUMN_TYPES if getattr(contents, name) is not None}
+    return {"embeddings": np.ascontiguousarray(contents.values), **columns}
+
+
+def _write_csv(path: Path, contents: EmbeddingFile, ids: list[str]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", *(f"c{component}" for component in range(contents.values.shape[1]))])
+        # The shortest decimal number that is read, as float32, as the same stored number.
+        rows = contents.values.astype(np.float32)
+        writer.writerows([identifier, *map(str, row)] for identifier, row in zip(ids, rows, strict=True))

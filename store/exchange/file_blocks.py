@@ -1,90 +1,93 @@
-"""Files of embeddings as blocks for the store: in corpus order, with unit norm."""
+"""Files of embeddings as blocks for the store: in the order of the file, with unit norm."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from store.errors import RequestError
-from store.exchange.embedding_files import EmbeddingFile
-from store.ragged import Ragged
+from store.exchange.embedding_files import EmbeddingFile, EmbeddingParts
+from store.schema import texts
 from store.sets.checks import UNIT_TOLERANCE, Block
 from store.types import Embeddings, EncoderSpec
 
 _ROWS = {"single": 8192, "multi": 64}
 
 
-def order_of(contents: EmbeddingFile, ids: list[str], corpus: str) -> NDArray[np.int64]:
-    """For each position of the corpus the item of the file, shape ``(n,)``.
+def positions_of(file: EmbeddingParts, items: pa.Array, corpus: str) -> NDArray[np.int32]:
+    """For each item of the file its position among the ids of the corpus, ``items``; shape ``(n,)``.
 
     Raises:
         RequestError: Ids are unknown, missing or repeated, or a file without ids has another number of items.
     """
-    if contents.ids is None:
-        if len(contents) != len(ids):
-            raise RequestError(
-                f"expected the {len(ids)} items of {corpus}, got {len(contents)} without ids; give ids or all items"
-            )
-        return np.arange(len(ids))
-    row_of = {identifier: row for row, identifier in enumerate(contents.ids)}
+    n = len(items)
+    if file.ids is None and file.n != n:
+        raise RequestError(f"expected the {n} items of {corpus}, got {file.n} without ids; give ids or all items")
+    if file.ids is None or file.ids.equals(items):
+        return np.arange(n, dtype=np.int32)
+    if len(file.ids) != file.n:
+        raise RequestError(f"expected {file.n} ids, one per item, got {len(file.ids)}")
+    found = pc.index_in(file.ids, items).fill_null(-1).to_numpy()
+    times = np.bincount(found[found >= 0], minlength=n)
+    unknown, missing = np.flatnonzero(found < 0), np.flatnonzero(times == 0)
+    repeated = np.flatnonzero(times[found] * (found >= 0) > 1)
     faults = []
-    repeated = [identifier for identifier, count in Counter(contents.ids).items() if count > 1]
-    if repeated:
-        faults.append(f"id {repeated[0]!r} comes more than once")
-    expected = set(ids)
-    unknown = [row for row, identifier in enumerate(contents.ids) if identifier not in expected]
-    if unknown:
-        faults.append(f"{len(unknown)} ids are not in {corpus}, first {contents.ids[unknown[0]]!r} at row {unknown[0]}")
-    missing = [identifier for identifier in ids if identifier not in row_of]
-    if missing:
-        faults.append(f"{len(missing)} of {len(ids)} items of {corpus} are not in the file, first {missing[0]!r}")
+    if len(repeated):
+        faults.append(f"id {file.ids[int(repeated[0])].as_py()!r} comes more than once")
+    if len(unknown):
+        first = file.ids[int(unknown[0])].as_py()
+        faults.append(f"{len(unknown)} ids are not in {corpus}, first {first!r} at row {unknown[0]}")
+    if len(missing):
+        first = items[int(missing[0])].as_py()
+        faults.append(f"{len(missing)} of {n} items of {corpus} are not in the file, first {first!r}")
     if faults:
         raise RequestError(faults)
-    return np.array([row_of[identifier] for identifier in ids], dtype=np.int64)
+    positions: NDArray[np.int32] = found.astype(np.int32)
+    return positions
 
 
 def blocks_of(
-    contents: EmbeddingFile, order: NDArray[np.int64], ids: list[str], spec: EncoderSpec
+    file: EmbeddingParts, positions: NDArray[np.int32], items: pa.Array, spec: EncoderSpec
 ) -> Iterator[tuple[Block, NDArray[np.floating]]]:
-    """Blocks of the items in corpus order, each with its unit vectors in the precision of the file."""
-    window = _ROWS[spec.vectors]
-    for start in range(0, len(order), window):
-        items = order[start : start + window]
-        embeddings, unit = _embeddings(contents, items)
+    """Blocks of the items in the order of the file, each with its unit vectors in the precision of the file."""
+    start = 0
+    for part in file.read(_ROWS[spec.vectors]):
+        ords = positions[start : start + len(part)]
+        start += len(part)
+        embeddings, unit = _embeddings(part)
         block = Block(
-            ords=np.arange(start, start + len(items), dtype=np.int32),
-            ids=ids[start : start + len(items)],
+            ords=ords,
+            ids=texts(items.take(ords)),
             embeddings=embeddings,
-            input_shas=[""] * len(items),
+            input_shas=[""] * len(part),
             batch_id=f"import-{spec.fingerprint}",
         )
         yield block, unit
 
 
-def _embeddings(contents: EmbeddingFile, items: NDArray[np.int64]) -> tuple[Embeddings, NDArray[np.floating]]:
-    """The chosen items as unit vectors; vectors of unit norm stay as they are, to the last bit."""
-    counts = np.ones(len(contents), np.int64) if contents.offsets is None else np.diff(contents.offsets)
-    chosen = Ragged.from_counts(contents.values, counts).take(items)
-    values = np.asarray(chosen.values)
+def _embeddings(part: EmbeddingFile) -> tuple[Embeddings, NDArray[np.floating]]:
+    """The items as unit vectors; vectors of unit norm stay as they are, to the last bit."""
+    n, values = len(part), np.asarray(part.values)
+    counts = np.ones(n, np.int64) if part.offsets is None else np.diff(part.offsets)
     norms = np.sqrt(np.square(values, dtype=np.float64).sum(axis=1))
     scale = np.where(np.abs(norms - 1.0) <= UNIT_TOLERANCE, 1.0, norms)
     scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)  # check_block names the row and the id
     unit = values
     if not (scale == 1.0).all():
         unit = (values / scale[:, None]).astype(np.float64 if values.dtype == np.float64 else np.float32)
-    if contents.norm is not None:
-        kept = contents.norm[items]
-    else:
-        owners = np.repeat(np.arange(len(items)), chosen.counts)
-        kept = (np.bincount(owners, norms, len(items)) / np.maximum(chosen.counts, 1)).astype(np.float32)
+    kept = part.norm
+    if kept is None:
+        owners = np.repeat(np.arange(n), counts)
+        kept = (np.bincount(owners, norms, n) / np.maximum(counts, 1)).astype(np.float32)
     embeddings = Embeddings(
         values=np.asarray(unit, dtype=np.float32),
         norms=kept,
-        n_tokens=np.zeros(len(items), np.int32) if contents.n_tokens is None else contents.n_tokens[items],
-        truncated=np.zeros(len(items), bool) if contents.truncated is None else contents.truncated[items],
-        offsets=None if contents.offsets is None else chosen.offsets,
+        n_tokens=np.zeros(n, np.int32) if part.n_tokens is None else part.n_tokens,
+        truncated=np.zeros(n, bool) if part.truncated is None else part.truncated,
+        offsets=part.offsets,
     )
     return embeddings, unit

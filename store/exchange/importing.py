@@ -18,23 +18,22 @@ import numpy as np
 from store.checksums import digest
 from store.embedding_store import EmbeddingStore
 from store.errors import RequestError, WorkError
-from store.exchange.embedding_files import EmbeddingFile, read_embedding_file
-from store.exchange.file_blocks import blocks_of, order_of
+from store.exchange.embedding_files import EmbeddingParts, open_embedding_file
+from store.exchange.file_blocks import blocks_of, positions_of
 from store.exchange.imported_encoder import ImportFile, imported_spec, stored_revision
 from store.exchange.manifest import ImportRow
 from store.keys import set_key, table_of
 from store.maintenance.disk_space import check_disk_space
 from store.maintenance.removal import drop_set, drop_superseded
 from store.rounding import Rounding, rounding_of
-from store.schema import texts
 from store.sets.checks import check_block
 from store.sets.seal import SealedSet
 from store.sets.writing import block_checksums
-from store.tables.corpora import index_of
+from store.tables.corpora import ItemIndex, index_of
 from store.types import Corpus, EncoderSpec, Modality, SetKey, Storage
 
 State: TypeAlias = Literal["new", "unchanged", "replaced"]
-Read: TypeAlias = Callable[[Path], EmbeddingFile]
+Read: TypeAlias = Callable[[Path], EmbeddingParts]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +79,7 @@ def import_sets(
         RequestError: Files, ids, values or the encoder are wrong, or a set is stored with other contents; all faults
             are listed, and nothing was written.
     """
-    read = lru_cache(maxsize=2)(read_embedding_file)  # one import's images and captions are read once
+    read = lru_cache(maxsize=2)(open_embedding_file)  # one import's images and captions are opened once
     files, faults = _files(store, imports, read)
     specs: dict[tuple[str, str], EncoderSpec] = {}
     for name, revision in dict.fromkeys((file.encoder, file.revision) for file in files):
@@ -109,7 +108,8 @@ class _Plan:
     file: ImportFile
     spec: EncoderSpec
     key: SetKey
-    ids: list[str]
+    items: ItemIndex
+    n_vectors: int
     digest: str
     rounding: Rounding
     stored: SealedSet | None
@@ -142,9 +142,9 @@ def _files(
                     corpus=corpus,
                     modality=modality,
                     path=path,
-                    dim=contents.values.shape[1],
-                    vectors="single" if contents.offsets is None else "multi",
-                    storage="float16" if contents.values.dtype.itemsize <= 2 else "float32",
+                    dim=contents.first.values.shape[1],
+                    vectors="single" if contents.first.offsets is None else "multi",
+                    storage="float16" if contents.first.values.dtype.itemsize <= 2 else "float32",
                 )
             )
     return files, faults
@@ -155,16 +155,18 @@ def _plan(store: EmbeddingStore, file: ImportFile, spec: EncoderSpec, read: Read
     corpus, contents = file.corpus, read(file.path)
     key = set_key(spec, corpus.name, corpus.fingerprint, file.modality)
     items = index_of(corpus.name, file.modality, corpus.images if file.modality == "image" else corpus.captions)
-    ids = texts(items.ids)
-    rounding, checksums = Rounding(), [np.empty(0, np.uint32)]
+    rounding, checksums, n_vectors = Rounding(), np.zeros(len(items), np.uint32), 0
     try:
-        for block, unit in blocks_of(contents, order_of(contents, ids, f"corpus {corpus.name!r}"), ids, spec):
+        positions = positions_of(contents, items.ids, f"corpus {corpus.name!r}")
+        for block, unit in blocks_of(contents, positions, items.ids, spec):
             check_block(key, spec, block, items)
             rounding += rounding_of(unit, spec.storage)
-            checksums.append(block_checksums(spec, block))
+            checksums[block.ords] = block_checksums(spec, block)
+            n_vectors += len(unit)
     except RequestError as fault:
-        raise RequestError([f"{file.path}: {line}" for line in fault.faults]) from fault
-    contents_digest = digest(np.concatenate(checksums))
+        named = f"{file.path}"
+        raise RequestError([line if line.startswith(named) else f"{named}: {line}" for line in fault.faults]) from fault
+    contents_digest = digest(checksums)
     stored = store.sealed(key)
     same = stored is not None and stored.digest == contents_digest
     if stored is not None and not same and not replace:
@@ -178,7 +180,8 @@ def _plan(store: EmbeddingStore, file: ImportFile, spec: EncoderSpec, read: Read
         file=file,
         spec=spec,
         key=key,
-        ids=ids,
+        items=items,
+        n_vectors=n_vectors,
         digest=contents_digest,
         rounding=rounding,
         stored=stored,
@@ -199,8 +202,8 @@ def _write(store: EmbeddingStore, plans: Sequence[_Plan], read: Read) -> list[Im
     todo = [plan for plan in plans if plan.state != "unchanged"]
     done = {plan.key: plan.stored for plan in plans if plan.stored is not None}
     for plan in todo:
-        vectors = len(read(plan.file.path).values) / max(1, len(plan.ids))
-        check_disk_space(store, plan.spec, len(plan.ids), vectors_per_item=vectors)
+        n = len(plan.items)
+        check_disk_space(store, plan.spec, n, vectors_per_item=plan.n_vectors / max(1, n))
     for corpus in {plan.key.corpus_fingerprint: plan.file.corpus for plan in todo}.values():
         store.write_corpus(corpus)
     for spec in {plan.spec.fingerprint: plan.spec for plan in todo}.values():
@@ -210,10 +213,14 @@ def _write(store: EmbeddingStore, plans: Sequence[_Plan], read: Read) -> list[Im
         drop_set(fresh, plan.key)  # replaced, or begun by an import that was interrupted
     for plan in todo:
         contents = read(plan.file.path)
-        order = order_of(contents, plan.ids, f"corpus {plan.key.corpus!r}")
-        for block, _ in blocks_of(contents, order, plan.ids, plan.spec):
-            fresh.put(plan.key, plan.spec, block)
-        sealed = done[plan.key] = fresh.seal(plan.key, n_items=len(plan.ids))
+        positions = positions_of(contents, plan.items.ids, f"corpus {plan.key.corpus!r}")
+        blocks = (block for block, _ in blocks_of(contents, positions, plan.items.ids, plan.spec))
+        try:
+            fresh.put_all(plan.key, plan.spec, blocks)
+            sealed = done[plan.key] = fresh.seal(plan.key, n_items=len(plan.items))
+        except (RequestError, WorkError):
+            drop_set(fresh, plan.key)
+            raise
         if sealed.digest != plan.digest:
             drop_set(fresh, plan.key)
             raise WorkError(

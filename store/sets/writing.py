@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from store.keys import table_of
 from store.layout import UNKNOWN
 from store.ragged import Ragged, offsets_of
 from store.sets.checks import Block, check_block, check_key
-from store.tables.connection import Connection, retrying
+from store.tables.connection import Connection, retrying, storage_faults
 from store.tables.corpora import ItemIndex
 from store.tables.schemas import set_schema, vector_type
 from store.types import EncoderSpec, SetKey
@@ -70,6 +71,30 @@ class SetWriter:
             self._append(spec, block, fresh)
             self._present[block.ords] = True
         return len(fresh)
+
+    def put_all(self, spec: EncoderSpec, blocks: Iterable[Block]) -> None:
+        """Fills an empty set in one commit, in files that need no compaction; until then no reader sees a row."""
+        check_key(self._key, spec)
+        name, schema, number = table_of(self._key), set_schema(self._key, spec), write_number()
+        refused: list[Exception] = []
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            try:
+                for block in blocks:
+                    check_block(self._key, spec, block, self._items)
+                    yield to_rows(schema, block, self._items, np.arange(len(block)), number)
+            except Exception as fault:  # of which Lance would keep the text alone
+                refused.append(fault)
+                raise
+
+        rows = pa.RecordBatchReader.from_batches(schema, batches())
+        with self._lock:
+            try:
+                with storage_faults(f"writing {name!r}"):
+                    self._table = self._connection.append(self._connection.create(name, schema), [lambda: rows])
+            except WorkError as fault:
+                raise refused[0] if refused else fault from None
+            self._reset()
 
     def _append(self, spec: EncoderSpec, block: Block, fresh: NDArray[np.int64]) -> None:
         name, schema, number = table_of(self._key), set_schema(self._key, spec), write_number()

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from store.errors import WorkError
-from store.tables.connection import Connection, retrying, storage_faults
+from store.tables.connection import FILE_BYTES, Connection, retrying, storage_faults
 
 if TYPE_CHECKING:
     import lance
 
 log = logging.getLogger(__name__)
 
-FILE_BYTES = 256 << 20  # of vectors per file, about
 _BATCH_BYTES = 8 << 20
 _MOST_ROWS = 1_000_000
 _MOST_AHEAD = 3600.0  # seconds

@@ -19,7 +19,7 @@ from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from lance.fragment import FragmentMetadata
 
 T = TypeVar("T")
+Rows: TypeAlias = pa.RecordBatch | pa.RecordBatchReader
 
+FILE_BYTES = 256 << 20  # of vectors per file, about
 STORAGE_VERSION = "2.2"  # 2.3 cannot be read across releases; 2.0 to 2.2 can
 _SOURCE = re.compile(r",? ?(?:/home/|/rustc/|/root/\.cargo/|rust/)\S*\.rs")  # a position in the source code of Lance
 LANCE_FAULTS = (OSError, RuntimeError, ValueError)
@@ -226,18 +228,21 @@ class Connection:
         self.digests.record(name, table)
         return table
 
-    def append(self, table: lance.LanceDataset, parts: Sequence[Callable[[], pa.RecordBatch]]) -> lance.LanceDataset:
+    def append(self, table: lance.LanceDataset, parts: Sequence[Callable[[], Rows]]) -> lance.LanceDataset:
         """Adds rows in one commit: all of them or none. Appends of several processes never conflict.
 
-        Each of ``parts`` makes some of the rows, in its own thread, and becomes one file.
+        Each of ``parts`` makes some of the rows, in its own thread: a batch for one file, or a reader for several.
         """
         lance = load_lance()
 
-        def write(part: Callable[[], pa.RecordBatch]) -> list[FragmentMetadata]:
-            rows = pa.Table.from_batches([part()])
-            options = self.options or None
+        def write(part: Callable[[], Rows]) -> list[FragmentMetadata]:
             written: list[FragmentMetadata] = lance.fragment.write_fragments(
-                rows, table, mode="append", data_storage_version=STORAGE_VERSION, storage_options=options
+                part(),
+                table,
+                mode="append",
+                max_bytes_per_file=FILE_BYTES,
+                data_storage_version=STORAGE_VERSION,
+                storage_options=self.options or None,
             )
             return written
 

@@ -36,6 +36,7 @@ STEPS = {
     "tasks.diagnose:diagnose": "diagnosis",
     "tasks.diagnose:judge_results": "diagnosis",
     "tasks.publish:write_report": "report",
+    "store.embedding_store:EmbeddingStore.seal": "sealing",
     "store.embedding_store:EmbeddingStore.vectors": "reading vectors",
     "store.embedding_store:EmbeddingStore.multivectors": "reading vectors",
     "store.embedding_store:EmbeddingStore.rows": "reading rows",
@@ -49,6 +50,8 @@ STEPS_OF = {
     "evaluate": ("tasks.runtime.scoring", "tasks.runtime.figures.result_writer", "store."),
     "compare": ("tasks.compare", "tasks.diagnose", "store."),
     "report": ("tasks.publish", "store."),
+    "import": ("store.",),
+    "store": ("store.",),
 }
 
 

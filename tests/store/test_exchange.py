@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from store import EmbeddingStore, RequestError
-from store.exchange.embedding_files import read_embedding_file
+from store.exchange.embedding_files import open_embedding_file
 from store.exchange.exporting import export_embeddings, export_rows
 from store.schema import OUTCOMES, RESULTS, texts
 from tests.imported import import_embeddings
@@ -133,7 +133,7 @@ def test_faults_of_both_files_come_together(other, tmp_path):
     with pytest.raises(RequestError, match="give a file to import"):
         import_embeddings(other, encoder="m", corpus="toy")
     with pytest.raises(RequestError, match=r"suffix '\.txt' is unknown; known: \.npy"):
-        read_embedding_file(tmp_path / "a.txt")
+        open_embedding_file(tmp_path / "a.txt")
 
 
 def test_a_format_that_cannot_hold_many_vectors_says_which_can(store, tmp_path, make_corpus, make_spec, fill):

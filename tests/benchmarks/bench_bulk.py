@@ -1,0 +1,113 @@
+"""Vectors beyond memory on one machine: imported, sealed, verified and evaluated, by the commands that a user types.
+
+``SIZE=10000000 make bench ONLY=bulk`` sets the number of images (default: 10,000,000). A tenth of them is measured
+first: growth is the exponent between the two sizes. Needs 2.2 times the vectors on the disk of temporary files: 23 GB
+at 10,000,000 x 512 float16.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from store import EmbeddingStore
+from tests.benchmarks.bench_growth import BAR, exponent
+from tests.benchmarks.bench_parts import corpus_of
+from tests.benchmarks.commands import Stepwise, capim
+from tests.benchmarks.rows import Row
+from tests.benchmarks.store_blocks import measured
+
+DIM, N_QUERIES, BLOCK = 512, 1000, 8192
+STAGES = {
+    "import of .npy": "import --corpus bench --encoder e --images {0}/images.npy --captions {0}/captions.npy",
+    "verify": "store verify",
+    "evaluate": "evaluate --protocols t2i/all --replicates 100 --memory 2GiB",
+    "drop": "store drop --encoder e --yes",
+    "import of .parquet": "import --corpus bench --encoder other --images {0}/images.parquet",
+}
+
+
+def run(quick: bool = False) -> list[Row]:
+    """Rows of RESULTS.md; ``quick`` takes a thousandth of the images."""
+    n = int(os.environ.get("SIZE", "10000000")) // (1000 if quick else 1)
+    sizes = (n // 10, n)
+    small, large = map(of_size, sizes)
+    rows = []
+    for stage in STAGES:
+        busy = [small[stage].taken.processor, large[stage].taken.processor]
+        note = f"{n:,} x {DIM} float16, {N_QUERIES:,} captions"
+        steps = ", ".join(f"{step} {taken:.0f} s" for step, taken in large[stage].seconds.items() if taken >= 1)
+        tenth = f"a tenth: {small[stage].taken.seconds:.1f} s, {small[stage].taken.peak_gib:.2f} GiB"
+        growth = f"{note}; {busy[0]:.1f} and {busy[1]:.1f} s"
+        rows += [
+            Row(f"{stage}: time", large[stage].taken.seconds, "s", note=f"{note}; {steps}"),
+            Row(f"{stage}: peak memory", large[stage].taken.peak_gib, "GiB", "<= 24", note=f"{note}; {tenth}"),
+            Row(f"growth exponent of CPU time: {stage}", exponent(sizes, busy), "", "" if quick else BAR, note=growth),
+        ]
+    return rows
+
+
+def of_size(n: int) -> dict[str, Stepwise]:
+    """The cost of every stage; a file of vectors is there only while it is imported."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        measured("bulk", "corpus", Path(folder), {"n": n})
+        for stage, words in STAGES.items():
+            kind = stage.rpartition(".")[2]
+            if stage.startswith("import"):
+                measured("bulk", kind, Path(folder), {"n": n})
+            found[stage] = capim(*words.format(folder).split(), "--workspace", Path(folder, "workspace"))
+            Path(folder, f"images.{kind}").unlink(missing_ok=True)
+            sys.stderr.write(f"  {n:,}: {stage} {found[stage].taken.seconds:.0f} s\n")
+    return found
+
+
+def vectors(n: int) -> Iterator[NDArray[np.float16]]:
+    """Random unit vectors in blocks."""
+    for start in range(0, n, BLOCK):
+        rows = np.random.default_rng(start).standard_normal((min(BLOCK, n - start), DIM), np.float32)
+        yield (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float16)
+
+
+def measure_corpus(folder: Path, size: dict[str, int]) -> dict[str, float]:
+    store = EmbeddingStore.open(folder / "workspace" / "store", create=True)
+    store.write_corpus(corpus_of({"n": size["n"], "captions": N_QUERIES}))
+    return {}
+
+
+def measure_npy(folder: Path, size: dict[str, int]) -> dict[str, float]:
+    with (folder / "images.npy").open("wb") as file:
+        form = {"descr": "<f2", "fortran_order": False, "shape": (size["n"], DIM)}
+        np.lib.format.write_array_header_1_0(file, form)
+        for block in vectors(size["n"]):
+            block.tofile(file)
+    np.save(folder / "captions.npy", next(vectors(N_QUERIES)))
+    return {}
+
+
+def measure_parquet(folder: Path, size: dict[str, int]) -> dict[str, float]:
+    writer, start = None, 0
+    for block in vectors(size["n"]):
+        values = pa.FixedSizeListArray.from_arrays(pa.array(block.reshape(-1)), DIM)
+        ids = pa.array([f"i{i:08d}" for i in range(start, start + len(block))])
+        rows = pa.table({"id": ids, "embedding": values})
+        writer = writer or pq.ParquetWriter(folder / "images.parquet", rows.schema, compression="none")
+        writer.write_table(rows)
+        start += len(block)
+    if writer is not None:
+        writer.close()
+    return {}
+
+
+if __name__ == "__main__":
+    _, step, where, given = sys.argv
+    print(json.dumps(globals()[f"measure_{step}"](Path(where), json.loads(given))))

@@ -1,0 +1,70 @@
+"""Files larger than memory are imported part by part, and stored in one commit of files that need no compaction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from store import RequestError
+from store.exchange import file_blocks
+from store.exchange.embedding_files import open_embedding_file
+from store.keys import table_of
+from store.tables import compaction, connection
+from tests.benchmarks.store_blocks import dense_blocks, images, opened
+from tests.imported import import_embeddings
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_parquet_file_in_any_order_is_read_in_parts_and_is_the_same_set_as_an_npz(
+    store, make_corpus, tmp_path, monkeypatch, many
+):
+    store.write_corpus(make_corpus(20))
+    rng = np.random.default_rng(0)
+    order, counts = rng.permutation(20), rng.integers(1, 4, 20) if many else np.ones(20, int)
+    ids = [f"i{position:05d}" for position in order]
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    values = rng.standard_normal((offsets[-1], 8)).astype(np.float16)
+    arrays: dict[str, Any] = {"embeddings": values, "ids": ids} | ({"offsets": offsets} if many else {})
+    np.savez(tmp_path / "a.npz", **arrays)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), 8)
+    column = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), vectors) if many else vectors
+    pq.write_table(pa.table({"id": ids, "embedding": column}), tmp_path / "a.parquet", row_group_size=7)
+    assert max(map(len, open_embedding_file(tmp_path / "a.parquet").read(4))) == 4
+    with monkeypatch.context() as small:
+        small.setattr(file_blocks, "_ROWS", {"single": 4, "multi": 4})
+        (streamed,) = import_embeddings(store, encoder="parquet", corpus="toy", images=tmp_path / "a.parquet")
+    (whole,) = import_embeddings(store, encoder="npz", corpus="toy", images=tmp_path / "a.npz")
+    assert (streamed.digest, streamed.n_vectors) == (whole.digest, len(values))
+    assert streamed.version == 2  # created, and filled in one commit
+
+
+def test_the_files_of_a_large_write_are_as_large_as_compaction_would_make_them(tmp_path, monkeypatch):
+    for module in (connection, compaction):
+        monkeypatch.setattr(module, "FILE_BYTES", 4 << 20)
+    n = 80_000
+    store, spec, key = opened(tmp_path / "store", images(n), 64)
+    store.put_all(key, spec, dense_blocks(n, 64, 4096, "image"))
+    before = store.connection.find(table_of(key))
+    assert before is not None
+    assert len(before.get_fragments()) > 2
+    assert store.seal(key, n_items=n).version == before.version
+    assert len(store.missing(key, n)) == 0
+
+
+def test_a_large_write_that_fails_leaves_no_row_and_no_file(tmp_path):
+    store, spec, key = opened(tmp_path / "store", images(2000), 8)
+
+    def blocks():
+        first, second = dense_blocks(2000, 8, 1000, "image")
+        yield first
+        second.embeddings.values[7] = np.nan
+        yield second
+
+    with pytest.raises(RequestError, match=r"row 7 \(id 'i00001007'\): NaN"):
+        store.put_all(key, spec, blocks())
+    assert len(store.missing(key, 2000)) == 2000
+    assert not list((tmp_path / "store" / f"{table_of(key)}.lance" / "data").iterdir())
