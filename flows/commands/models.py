@@ -88,7 +88,7 @@ def _adapters() -> Iterator[dict[str, Any]]:
 def _corpora() -> Iterator[dict[str, Any]]:
     from tasks.corpora.listing import list_corpora
 
-    return (row._asdict() for row in list_corpora())
+    return iter(list_corpora())
 
 
 def _protocols() -> Iterator[dict[str, Any]]:
@@ -174,7 +174,7 @@ def check(args: argparse.Namespace) -> int:
         compiled=bool(args.compile),
     )
     for verdict in checks:
-        verdicts.append({"check": verdict.check, "result": verdict.result, "detail": verdict.detail})
+        verdicts.append(verdict._asdict())
         if not args.quiet and args.format == "table":
             sys.stderr.write(f"{verdict.result:5}{verdict.check}\n")
     show_rows(args, verdicts)

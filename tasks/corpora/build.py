@@ -98,7 +98,11 @@ def build_corpus(
         languages_reference=languages_reference,
         main_metric=main_metric,
     )
-    _check_emptiness(corpus, faults)
+    if not corpus.images.num_rows:
+        reason = f" (all {len(skipped)} were left out; the first: {skipped[0].reason})" if skipped else ""
+        faults.add(f"no images{reason}; check the folder or file that it is read from")
+    elif not corpus.captions.num_rows:
+        faults.add(f"no captions for its {corpus.images.num_rows} images")
     _check_ids(corpus, faults)
     faults.raise_any()
     return corpus
@@ -165,15 +169,6 @@ def _numbered(rows: Iterable[CaptionRow], faults: Faults) -> Iterator[CaptionRow
             faults.add("captions whose ordinals do not rise within image, language and translator", repr(row.id))
         next_ordinal[group] = ordinal + 1
         yield row if row.ordinal is not None else row._replace(ordinal=ordinal)
-
-
-def _check_emptiness(corpus: Corpus, faults: Faults) -> None:
-    if not corpus.images.num_rows:
-        skipped = corpus.skipped["reason"].to_pylist()
-        reason = f" (all {len(skipped)} were left out; the first: {skipped[0]})" if skipped else ""
-        faults.add(f"no images{reason}; check the folder or file that it is read from")
-    elif not corpus.captions.num_rows:
-        faults.add(f"no captions for its {corpus.images.num_rows} images")
 
 
 def _check_ids(corpus: Corpus, faults: Faults) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -36,32 +36,19 @@ def corpus_items(corpus: Corpus, kind: str) -> list[dict[str, Any]]:
     return rows if kind != "image" else [{"id": row["id"], "file": row["key"]} for row in rows]
 
 
-class CorpusListing(NamedTuple):
-    """One row of the list."""
-
-    name: str
-    title: str
-    size: str
-    languages: str
-    licence: str
-    needs: str
-    available: str
-    package: str
-
-
-def list_corpora() -> list[CorpusListing]:
+def list_corpora() -> list[dict[str, str]]:
     """All rows of ``CORPORA`` in their order; looks into the hub's cache but never at the network."""
     return [
-        CorpusListing(
-            name,
-            row.title,
-            row.size,
-            _languages(row),
-            row.licence,
-            row.needs,
-            _availability(name, row),
-            CORPORA.package(name),
-        )
+        {
+            "name": name,
+            "title": row.title,
+            "size": row.size,
+            "languages": _languages(row),
+            "licence": row.licence,
+            "needs": row.needs,
+            "available": _availability(name, row),
+            "package": CORPORA.package(name),
+        }
         for name, row in CORPORA.items()
     ]
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _CHUNK = 8  # images that one worker decodes and prepares at a time
+_AHEAD_OF_MODEL = 3  # batches that are prepared in advance
 _AHEAD_OF_CALLER = 3  # batches that go through the model while the caller stores one
 
 
@@ -107,7 +108,6 @@ def encode_stream(
     *,
     batch_size: int,
     workers: int | None = None,
-    ahead: int = 3,
 ) -> Generator[EncodedBatch, None, None]:
     """Encode all items; yields each batch as soon as it is done, not in the order of the items.
 
@@ -120,7 +120,6 @@ def encode_stream(
         work: The images or captions.
         batch_size: Items of one forward pass.
         workers: Threads that read, decode and prepare; None: as many as there are cores, at most 16.
-        ahead: Batches prepared in advance.
 
     Raises:
         RequestError: ``batch_size`` or ``workers`` is less than 1.
@@ -135,7 +134,7 @@ def encode_stream(
     joiner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="join")
     forward = ThreadPoolExecutor(max_workers=1, thread_name_prefix="forward")
     try:
-        stream = _encoded(encoder, work.ords, _prepared(encoder, work, plan, pool, joiner, ahead), batch_size)
+        stream = _encoded(encoder, work.ords, _prepared(encoder, work, plan, pool, joiner), batch_size)
         # while the caller stores one batch, the next ones go through the model
         coming = deque(forward.submit(next, stream, None) for _ in range(_AHEAD_OF_CALLER))
         while (batch := coming.popleft().result()) is not None:
@@ -215,15 +214,14 @@ def _prepared(
     plan: Sequence[Batch],
     pool: ThreadPoolExecutor,
     joiner: ThreadPoolExecutor,
-    ahead: int,
 ) -> Iterator[tuple[Batch, _PreparedBatch]]:
-    """The batches of the plan in its order, prepared; the next ``ahead`` are being prepared meanwhile."""
+    """The batches of the plan in its order, prepared; the next ones are being prepared meanwhile."""
     waiting: deque[Future[_PreparedBatch]] = deque()
     coming = iter(plan)
     uploads = Uploads(encoder.device)
     uploaded: _PreparedBatch | None = None
     for batch in plan:
-        for later in itertools.islice(coming, ahead + 1 - len(waiting)):
+        for later in itertools.islice(coming, _AHEAD_OF_MODEL + 1 - len(waiting)):
             chunk = _CHUNK if isinstance(work, ImageWork) and encoder.joins_images else len(later.firsts)
             chunks = [later.firsts[i : i + chunk] for i in range(0, len(later.firsts), chunk)]
             parts = [pool.submit(_prepare, encoder, work, items) for items in chunks]

@@ -128,19 +128,19 @@ def test_files_of_other_kinds_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_list_names_for_every_corpus_what_it_is_and_whether_it_is_available() -> None:
-    rows = {row.name: row for row in list_corpora()}
+    rows = {row["name"]: row for row in list_corpora()}
     assert list(rows) == list(CORPORA)
-    assert rows["shapes"].available == "yes"
-    assert rows["sugarcrepe"].available == "with root"
-    assert rows["winoground"].available in {
+    assert rows["shapes"]["available"] == "yes"
+    assert rows["sugarcrepe"]["available"] == "with root"
+    assert rows["winoground"]["available"] in {
         "no: not in the hub cache, and offline; or with root",
         "from the hub, or with root",
         "yes (hub cache)",
     }
-    assert "terms accepted" in rows["winoground"].needs
-    assert rows["coco-sm"].languages == "21 languages"
-    assert rows["table"].languages == "any"
-    assert all(all(row) for row in rows.values())
+    assert "terms accepted" in rows["winoground"]["needs"]
+    assert rows["coco-sm"]["languages"] == "21 languages"
+    assert rows["table"]["languages"] == "any"
+    assert all(all(row.values()) for row in rows.values())
 
 
 def test_importing_the_table_imports_nothing_heavy() -> None:

@@ -61,12 +61,15 @@ def corpus_of_rows(
     table = _Rows(form, column_of, language, faults)
     for number, row in enumerate(rows, start=1):
         table.add(number, row)
-    for file, ids in table.ids_of_file().items():
-        shown = ", ".join(map(repr, ids[:3]))
-        faults.add(
-            'images with several ids; if the column holds caption ids, write columns.caption_id = "id"',
-            f"{file!r} ({shown})",
-        )
+    ids_of_file: defaultdict[str, list[str]] = defaultdict(list)
+    for image in table.images.values():
+        ids_of_file[image.key].append(repr(image.id))
+    for file, ids in ids_of_file.items():
+        if len(ids) > 1:
+            faults.add(
+                'images with several ids; if the column holds caption ids, write columns.caption_id = "id"',
+                f"{file!r} ({', '.join(ids[:3])})",
+            )
     faults.raise_any()
     located = locate_images(table.images.values(), None if ids_only else images, missing=missing, origin=where)
     empty = [SkippedRow(row.id, "the data set holds no image") for row in located.rows if row.key in absent]
@@ -142,13 +145,6 @@ class _Rows:
                 translator=str(self._cell("translator") or "human"),
                 annotation_id=None if annotation is None else str(annotation),
             )
-
-    def ids_of_file(self) -> dict[str, list[str]]:
-        """Files of images that have several ids, with these ids."""
-        ids: defaultdict[str, list[str]] = defaultdict(list)
-        for image in self.images.values():
-            ids[image.key].append(image.id)
-        return {key: each for key, each in ids.items() if len(each) > 1}
 
     def _cell(self, role: str) -> object:
         """What the row holds in a role; None if the role has no column, or the cell is empty."""

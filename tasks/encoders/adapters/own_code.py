@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
@@ -16,6 +16,9 @@ from tasks.encoders.checkpoints.checkpoint import digest_of
 
 FORM = "my_model.py, my_adapter.py:load or my_package:load"
 _NAMED = re.compile(r"(?P<where>.+\.py|[\w.]+):(?P<function>\w+)", re.ASCII)
+
+
+_packages = cache(packages_distributions)  # reads the lists of files of all packages, half a second
 
 
 def is_own_code(adapter: str) -> bool:
@@ -64,9 +67,3 @@ def state_of(adapter: str) -> tuple[str, str]:
         )
     # installed as a link to its source, or found by PYTHONPATH: a version says nothing about the code
     return top, digest_of(Path(source.origin).parent if source.submodule_search_locations else Path(source.origin))
-
-
-@cache
-def _packages() -> Mapping[str, list[str]]:
-    """Top-level module to the packages that have it; reads the lists of files of all packages, half a second."""
-    return packages_distributions()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from math import isqrt
 from typing import Any
 
@@ -67,14 +68,9 @@ def patch_grids(inputs: Mapping[str, Any], processor: Any, n: int) -> list[tuple
 
 def _runs(tokens: Sequence[str], image_token: str) -> list[tuple[int, int]]:
     """Where each run of image tokens begins, and its length."""
-    runs: list[tuple[int, int]] = []
-    for position, token in enumerate(tokens):
-        if token == image_token:
-            if runs and sum(runs[-1]) == position:
-                runs[-1] = (runs[-1][0], runs[-1][1] + 1)
-            else:
-                runs.append((position, 1))
-    return runs
+    of_image = groupby(range(len(tokens)), key=lambda position: tokens[position] == image_token)
+    runs = [list(run) for is_image, run in of_image if is_image]
+    return [(run[0], len(run)) for run in runs]
 
 
 def _tile_before(tokens: Sequence[str], first: int) -> tuple[int, int] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from store.errors import RequestError, WorkError
 from store.types import EncoderSpec
@@ -12,15 +12,8 @@ from tasks.encoders.catalog import catalog, spec_of
 from tasks.encoders.checkpoints.resolving import resolve
 
 
-@dataclass(frozen=True, kw_only=True)
-class PinnedEncoder:
-    """The result of resolving one model.
-
-    Attributes:
-        name: Of the catalog.
-        spec: Resolved; None if that failed.
-        fault: Why it failed.
-    """
+class PinnedEncoder(NamedTuple):
+    """A model of the catalog: resolved, or the reason why that failed."""
 
     name: str
     spec: EncoderSpec | None
@@ -35,9 +28,9 @@ def pin(names: Sequence[str] | None = None) -> Iterator[PinnedEncoder]:
     """
     for spec in [spec_of(name) for name in names or catalog()]:
         try:
-            yield PinnedEncoder(name=spec.name, spec=resolve(spec))
+            yield PinnedEncoder(spec.name, resolve(spec))
         except (RequestError, WorkError) as error:
-            yield PinnedEncoder(name=spec.name, spec=None, fault=str(error))
+            yield PinnedEncoder(spec.name, None, str(error))
 
 
 def pinned_toml(pins: Sequence[PinnedEncoder]) -> str:
@@ -45,7 +38,7 @@ def pinned_toml(pins: Sequence[PinnedEncoder]) -> str:
 
     Examples:
         >>> spec = EncoderSpec(name="x", adapter="hf_dual", checkpoint="a/b", dim=8, revision="c0ffee")
-        >>> pinned, failed = PinnedEncoder(name="x", spec=spec), PinnedEncoder(name="y", spec=None, fault="no network")
+        >>> pinned, failed = PinnedEncoder("x", spec), PinnedEncoder("y", None, "no network")
         >>> print(pinned_toml([pinned, failed]))
         [[encoder]]
         name = "x"

@@ -45,19 +45,19 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
     path = None if tag else local_path(spec.checkpoint)
     if path is None:
         repository = tag.repository if tag else repository_of(spec.checkpoint)
-        commit = commit_of(repository, spec.revision)
-        read: ReadJson = tag.read if tag else _reader(repository, commit)
-        return _with_prompts(_with_related(replace(spec, revision=commit), read), read)
-    if spec.adapter == "module" and path.is_file():
+        revision = commit_of(repository, spec.revision)
+        read: ReadJson = tag.read if tag else _reader(repository, revision)
+    elif spec.adapter == "module" and path.is_file():
         return _with_files(replace(spec, revision=_module_revision(spec, path)), path)
-    digest = digest_of(path)
-    if spec.resolved and spec.revision != digest:
-        raise RequestError(
-            f"encoder {spec.name!r}: the files of {path} have digest {digest}, but the spec names {spec.revision}; "
-            "the files have changed, or this is the wrong folder"
-        )
-    read = _reader(str(path), digest)
-    return _with_prompts(_with_related(replace(spec, revision=digest), read), read)
+    else:
+        revision = digest_of(path)
+        if spec.resolved and spec.revision != revision:
+            raise RequestError(
+                f"encoder {spec.name!r}: the files of {path} have digest {revision}, but the spec names "
+                f"{spec.revision}; the files have changed, or this is the wrong folder"
+            )
+        read = _reader(str(path), revision)
+    return _with_prompts(_with_related(replace(spec, revision=revision), read), read)
 
 
 def _with_code(spec: EncoderSpec) -> EncoderSpec:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from store.ragged import Ragged
 from store.types import Embeddings
@@ -222,7 +221,8 @@ def matching_pairs_score_highest(encoder: Encoder) -> str:
     """On average, captions of the six scenes score higher with their own image than with the others."""
     scenes, captions = inputs.six_scenes()
     images, texts = encode_images(encoder, scenes), encode_captions(encoder, captions)
-    scores = np.asarray([[_maxsim(text, image) for image in _items(images)] for text in _items(texts)])
+    # the sum over caption vectors of the best image vector; for single vectors, the cosine
+    scores = np.asarray([[(text @ image.T).max(axis=1).sum() for image in _items(images)] for text in _items(texts)])
     own = float(np.diag(scores).mean())
     others = float(scores[~np.eye(len(scores), dtype=bool)].mean())
     first = int((scores.argmax(axis=1) == np.arange(len(scores))).sum())
@@ -259,11 +259,6 @@ def lowest_cosine(a: SuiteEmbeddings, b: SuiteEmbeddings) -> float:
 def _items(block: Embeddings) -> Ragged:
     """The vectors of each item, shape ``(count, dim)``."""
     return Ragged.from_counts(block.values, block.counts)
-
-
-def _maxsim(caption: NDArray[np.floating], image: NDArray[np.floating]) -> float:
-    """Sum over caption vectors of the best image vector; for single vectors, the cosine."""
-    return float((caption @ image.T).max(axis=1).sum())
 
 
 def _highest_cosine(block: Embeddings) -> float:

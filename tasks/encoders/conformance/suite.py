@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 from store.errors import RequestError, WorkError
 from store.types import EncoderSpec, Precision
@@ -36,8 +36,7 @@ CHECKS: dict[str, Callable[[Encoder], str]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckResult:
+class CheckResult(NamedTuple):
     """One row of ``capim check``.
 
     Attributes:
@@ -64,18 +63,15 @@ def check_encoder(
     adapter_of(spec)
     try:
         encoder, offline = _load(spec, device, trust_remote_code, compiled)
-    except MissingWeightsError as error:
-        yield CheckResult(check="no missing weights", result="fail", detail=str(error))
-        return
     except WorkError as error:
-        yield CheckResult(check="loads", result="fail", detail=str(error))
+        what = "no missing weights" if isinstance(error, MissingWeightsError) else "loads"
+        yield CheckResult(what, "fail", str(error))
         return
     yield offline
-    yield _identity(encoder.spec)
+    yield from check_loaded(encoder, {"identity": _identity})
     if roles := roles_line(encoder.spec):
-        yield CheckResult(check="roles and prompts", result="pass", detail=roles)
-    yield _no_missing_weights(encoder.spec)
-    yield from check_loaded(encoder)
+        yield CheckResult("roles and prompts", "pass", roles)
+    yield from check_loaded(encoder, {"no missing weights": _no_missing_weights, **CHECKS})
     try:
         embeddings = checks.suite_embeddings(encoder)
     except Exception:  # noqa: BLE001 - the checks above have reported it
@@ -89,13 +85,13 @@ def check_loaded(encoder: Encoder, which: Mapping[str, Callable[[Encoder], str]]
     """Run checks on a loaded model."""
     for name, check in which.items():
         try:
-            yield CheckResult(check=name, result="pass", detail=check(encoder))
+            yield CheckResult(name, "pass", check(encoder))
         except CheckSkipped as reason:
-            yield CheckResult(check=name, result="skip", detail=str(reason))
+            yield CheckResult(name, "skip", str(reason))
         except CheckFailed as fault:
-            yield CheckResult(check=name, result="fail", detail=str(fault))
+            yield CheckResult(name, "fail", str(fault))
         except Exception as error:  # noqa: BLE001 - an error of the model's code is a result too
-            yield CheckResult(check=name, result="fail", detail=f"{type(error).__name__}: {error}")
+            yield CheckResult(name, "fail", f"{type(error).__name__}: {error}")
 
 
 def _load(spec: EncoderSpec, device: str, trust_remote_code: bool, compiled: bool) -> tuple[Encoder, CheckResult]:
@@ -106,7 +102,7 @@ def _load(spec: EncoderSpec, device: str, trust_remote_code: bool, compiled: boo
 
     if adapter_named(spec.adapter).endpoint:
         detail = f"not verified: {spec.checkpoint} runs at {spec.options['url']}"
-        return load(), CheckResult(check="loads offline", result="skip", detail=detail)
+        return load(), CheckResult("loads offline", "skip", detail)
     try:
         with _hub_switched_off():
             encoder = load()
@@ -114,35 +110,32 @@ def _load(spec: EncoderSpec, device: str, trust_remote_code: bool, compiled: boo
         raise
     except WorkError as error:
         encoder = load()
-        return encoder, CheckResult(check="loads offline", result="fail", detail=f"only with the hub: {error}")
+        return encoder, CheckResult("loads offline", "fail", f"only with the hub: {error}")
     loaded = f"{spec.checkpoint} at {encoder.spec.revision}"
     if spec.adapter == "module" or is_own_code(spec.adapter):
         detail = f"not verified: a module may fetch files in any way; loaded {loaded} with the hub switched off"
-        return encoder, CheckResult(check="loads offline", result="skip", detail=detail)
-    return encoder, CheckResult(check="loads offline", result="pass", detail=loaded)
+        return encoder, CheckResult("loads offline", "skip", detail)
+    return encoder, CheckResult("loads offline", "pass", loaded)
 
 
-def _identity(spec: EncoderSpec) -> CheckResult:
+def _identity(encoder: Encoder) -> str:
     """Everything that changes a vector, as it is stored with the embeddings."""
+    spec = encoder.spec
     if gap := identity_gap(spec):
-        return CheckResult(check="identity", result="skip", detail=f"not verified: {gap}")
+        raise CheckSkipped(f"not verified: {gap}")
     if adapter_named(spec.adapter).endpoint:
-        detail = (
+        raise CheckSkipped(
             "not verified: the weights are with the service; each run compares its canary vectors with the first run"
         )
-        return CheckResult(check="identity", result="skip", detail=detail)
     options = "".join(f", {name} = {value}" for name, value in sorted(spec.options.items()))
-    return CheckResult(check="identity", result="pass", detail=f"{spec.fingerprint}: {spec.precision}{options}")
+    return f"{spec.fingerprint}: {spec.precision}{options}"
 
 
-def _no_missing_weights(spec: EncoderSpec) -> CheckResult:
+def _no_missing_weights(encoder: Encoder) -> str:
     """Whether the model, which was loaded, has all its weights from the checkpoint."""
-    unverified = adapter_named(spec.adapter).unverified
-    return CheckResult(
-        check="no missing weights",
-        result="skip" if unverified else "pass",
-        detail=f"not verified: {unverified}" if unverified else "every weight of the architecture was loaded",
-    )
+    if unverified := adapter_named(encoder.spec.adapter).unverified:
+        raise CheckSkipped(f"not verified: {unverified}")
+    return "every weight of the architecture was loaded"
 
 
 @contextlib.contextmanager
@@ -162,13 +155,13 @@ def _agreement(
 ) -> CheckResult:
     """Whether another precision on the CPU gives nearly the same vectors."""
     if adapter_named(spec.adapter).endpoint:
-        return CheckResult(check="agrees with another precision", result="skip", detail="the service chooses it")
+        return CheckResult("agrees with another precision", "skip", "the service chooses it")
     other: Precision = "float32" if spec.precision != "float32" else "bfloat16"
     name = f"agrees with {other} on the CPU"
     try:
         encoder = load_encoder(replace(resolve(spec), precision=other), trust_remote_code=trust_remote_code)
         lowest = checks.lowest_cosine(embeddings, checks.suite_embeddings(encoder))
     except (WorkError, RequestError, RuntimeError) as error:
-        return CheckResult(check=name, result="fail", detail=f"{type(error).__name__}: {error}")
+        return CheckResult(name, "fail", f"{type(error).__name__}: {error}")
     detail = f"lowest cosine between {spec.precision} on {device} and {other} on cpu is {lowest:.5f}"
-    return CheckResult(check=name, result="pass" if lowest > checks.PRECISION_COSINE else "fail", detail=detail)
+    return CheckResult(name, "pass" if lowest > checks.PRECISION_COSINE else "fail", detail)

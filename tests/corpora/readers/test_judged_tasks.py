@@ -50,12 +50,12 @@ def test_every_task_and_subset_of_vidore_is_named_with_its_revision_and_counts()
 
 
 def test_tasks_are_listed_with_their_size_and_one_without_counts_says_so() -> None:
-    rows = {row.name: row for row in list_corpora()}
-    assert rows["Vidore3FinanceEnRetrieval"].size == "2,942 pages, 309 queries, each of 6 languages"
-    assert rows["VidoreArxivQARetrieval"].size == "500 pages, 500 queries"
-    assert rows["JinaVDRTQARetrieval"].size == "393 pages, 981 queries"
-    assert rows["MIRACLVisionRetrieval-de"].size == "6,302 pages, 128 queries"  # and one with the text of another
-    assert rows["NanoViDoRe3"].size == "no published counts"
+    rows = {row["name"]: row for row in list_corpora()}
+    assert rows["Vidore3FinanceEnRetrieval"]["size"] == "2,942 pages, 309 queries, each of 6 languages"
+    assert rows["VidoreArxivQARetrieval"]["size"] == "500 pages, 500 queries"
+    assert rows["JinaVDRTQARetrieval"]["size"] == "393 pages, 981 queries"
+    assert rows["MIRACLVisionRetrieval-de"]["size"] == "6,302 pages, 128 queries"  # and one with the text of another
+    assert rows["NanoViDoRe3"]["size"] == "no published counts"
     assert set(JUDGED_TASKS) <= set(CORPORA)
 
 
