@@ -22,6 +22,7 @@ from markupsafe import Markup
 from reports.elements import charts
 from reports.elements.gallery import Cases
 from reports.elements.page import Chart, Report, Table
+from reports.elements.tables import T
 from reports.exports.plain import csv_bytes
 from store.safe_text import plain
 
@@ -41,7 +42,7 @@ LIGHT_INK, DARK_INK = "#1c211e", "#e5e9e4"
 
 def render_html(report: Report) -> str:
     """The page as one HTML file that needs no network."""
-    library = _script_text(charts.script()) if any(_charts(report)) else ""
+    library = _script_text(charts.script()) if _blocks(report, Chart) else ""
     script = _script_text((TEMPLATES / "page.js").read_text("utf-8"))
     return (
         html_templates()
@@ -79,8 +80,7 @@ def _lengths() -> Iterator[tuple[int, int]]:
 
 
 def _markdown_of(report: Report, *, page: str, most_rows: int, left_out: Sequence[str]) -> str:
-    tables = [block for section in report.sections for block in section.blocks if isinstance(block, Table)]
-    cut = {t.id: len(t.rows) - most_rows for t in tables if len(t.rows) > most_rows}
+    cut = {t.id: len(t.rows) - most_rows for t in _blocks(report, Table) if len(t.rows) > most_rows}
     template = _markdown().get_template("report.md")
     text = template.render(report=report, page=page, most_rows=most_rows, cut=cut, left_out=left_out)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
@@ -94,7 +94,7 @@ def figure_files(report: Report) -> dict[str, str | bytes]:
     files: dict[str, str | bytes] = {}
     for key in sorted(_pictures(report)):
         files[f"{key}.jpg"] = base64.b64decode(report.thumbnails[key].partition(",")[2])
-    for chart in _charts(report):
+    for chart in _blocks(report, Chart):
         files[f"{chart.id}.svg"] = chart.svg.replace("currentColor", LIGHT_INK)
         files[f"{chart.id}-dark.svg"] = chart.svg.replace("currentColor", DARK_INK)
         files[f"{chart.id}.csv"] = csv_bytes([_long(point) for point in chart.points])
@@ -102,14 +102,13 @@ def figure_files(report: Report) -> dict[str, str | bytes]:
 
 
 def _pictures(report: Report) -> set[str]:
-    shown = [case for s in report.sections for block in s.blocks if isinstance(block, Cases) for case in block.cases]
+    shown = [case for block in _blocks(report, Cases) for case in block.cases]
     hits = [hit for case in shown for hit in (*case.expected, *(h for answer in case.answers for h in answer.hits[:1]))]
     return {hit.thumbnail for hit in hits if hit.thumbnail}
 
 
-def _charts(report: Report) -> Iterator[Chart]:
-    for section in report.sections:
-        yield from (block for block in section.blocks if isinstance(block, Chart))
+def _blocks(report: Report, kind: type[T]) -> list[T]:
+    return [block for section in report.sections for block in section.blocks if isinstance(block, kind)]
 
 
 def _long(point: Mapping[str, object]) -> dict[str, str]:

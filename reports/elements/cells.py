@@ -9,10 +9,11 @@ from reports.elements.page import Bar, Cell, Mark
 from reports.elements.tables import ColumnOf, absent, numbers, value
 from reports.rows.report_data import ReportData, Row, is_own
 
-UNITS = frozenset(  # metrics of analyses that are not fractions
-    {"skewness", "score margin", "negative log likelihood", "mean cosine", "distance of the centres"}
-)
 NOT_FRACTIONS = frozenset({"median_rank", "mean_rank", "RSUM"})  # ranks, and points 0..600
+UNITS = frozenset(  # metrics of analyses in units of their own
+    {"skewness", "score margin", "negative log likelihood", "distance of the centres", "mean cosine"}
+    | {f"mean cosine of {pair}" for pair in ("two images", "two captions", "an image and a caption")}
+)
 
 METRIC_TITLES = {
     "unjudged@10": "unjudged in the top 10",
@@ -40,8 +41,8 @@ def described(data: ReportData, metric: str) -> str:
 
 
 def is_fraction(metric: str) -> bool:
-    """Whether a metric of results is displayed in percent; a user's metric is a number in its own unit."""
-    return metric not in NOT_FRACTIONS and not is_own(metric)
+    """Whether a metric is displayed in percent; a user's metric is a number in its own unit."""
+    return metric not in NOT_FRACTIONS | UNITS and not is_own(metric)
 
 
 def value_text(metric: str, number: float | None) -> str:
@@ -63,7 +64,7 @@ def difference_text(metric: str, difference: float | None, decimals: int = 1) ->
 
 
 def _decimals(metric: str) -> int:
-    return 3 if is_own(metric) else 1
+    return 3 if is_own(metric) or metric in UNITS else 1
 
 
 def result_column(

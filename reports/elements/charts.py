@@ -39,16 +39,18 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, s
 WIDTH = 640
 
 
-def colour(names: Sequence[str], everyone: Sequence[str], **options: Any) -> alt.Color:
+def colour(names: Sequence[str], everyone: Sequence[str], field: str = "encoder", **options: Any) -> alt.Color:
     """The colour of every encoder of a chart; the same in all charts that are given the same ``everyone``."""
-    scale = alt.Scale(domain=list(names), range=[PALETTE[everyone.index(name) % len(PALETTE)] for name in names])
-    return alt.Color("encoder:N", scale=scale, **{"legend": None, **options})
+    return alt.Color(f"{field}:N", scale=_scale(names, everyone, PALETTE), **{"legend": None, **options})
 
 
-def shape(names: Sequence[str], everyone: Sequence[str], **options: Any) -> alt.Shape:
+def shape(names: Sequence[str], everyone: Sequence[str], field: str = "encoder", **options: Any) -> alt.Shape:
     """The shape of every encoder, in the same way."""
-    scale = alt.Scale(domain=list(names), range=[SHAPES[everyone.index(name) % len(SHAPES)] for name in names])
-    return alt.Shape("encoder:N", scale=scale, **{"legend": None, **options})
+    return alt.Shape(f"{field}:N", scale=_scale(names, everyone, SHAPES), **{"legend": None, **options})
+
+
+def _scale(names: Sequence[str], everyone: Sequence[str], kinds: Sequence[str]) -> alt.Scale:
+    return alt.Scale(domain=list(names), range=[kinds[everyone.index(name) % len(kinds)] for name in names])
 
 
 def tooltips(*fields: str) -> list[alt.Tooltip]:

@@ -90,6 +90,11 @@ def value(
     return Cell(text=text, note=note, state=state, title=title, sort=show.exact(number), mark=mark)
 
 
+def counted(n: int, title: str = "") -> Cell:
+    """A cell with a whole number."""
+    return Cell(text=show.number(n, 0), sort=str(n), title=title)
+
+
 def absent(title: str = "") -> Cell:
     """A dash; the tooltip says why there is no value."""
     return Cell(text=show.ABSENT, title=title, mark="muted")

@@ -10,6 +10,7 @@ import numpy as np
 from reports import format as show
 from reports.exports.plain import csv_bytes
 from reports.rows.languages import (
+    MEASURES,
     NDCG,
     RBO,
     cross_lingual,
@@ -22,12 +23,9 @@ from reports.rows.languages import (
 )
 from reports.rows.report_data import ReportData
 
-COLUMNS = (
-    *((f"{d}.recall@{k}", d, f"R@{k}") for d in ("t2i", "i2t") for k in (1, 5, 10)),
-    ("t2i.ndcg@20", "t2i", NDCG),
-    ("i2t.ndcg@20", "i2t", NDCG),
-)
-SUMMARY_COLUMNS = (*COLUMNS, ("t2i.rbo", "t2i", RBO), ("i2t.rbo", "i2t", RBO))
+_NAMES = {**{f"R@{k}": f"recall@{k}" for k in (1, 5, 10)}, NDCG: "ndcg@20", RBO: "rbo"}
+SUMMARY_COLUMNS = tuple((f"{direction}.{_NAMES[metric]}", direction, metric) for direction, metric in MEASURES)
+COLUMNS = SUMMARY_COLUMNS[:-2]  # of the seed, which has no rank-biased overlap
 TRANSLATORS = ("google", "bing", "nllb")  # the order that the seed evaluated in
 LANGUAGES = (
     *("en", "ar", "de", "fr", "he", "hi", "hy", "id", "it", "ja", "ko"),

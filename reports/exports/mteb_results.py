@@ -148,14 +148,13 @@ def _entry(
     parts = cross_lingual(protocol)
     contents = data.corpora[corpus]
     language = parts.language if parts else language_of_queries(contents, protocol) or contents.languages_reference
-    fingerprint = data.corpora[corpus].fingerprint
-    theirs = their_task(data.corpora[corpus], protocol, spec, by_metric)
+    theirs = their_task(contents, protocol, spec, by_metric)
     if theirs is None:
         own = f"capim-{corpus}-{parts.direction if parts else protocol}".replace("/", "-")
         mains = (contents.main_metric, *MAIN, "nDCG@10")
         main_metric = str(next((m for m in mains if m in by_metric), rows[0]["metric"]))
         subset = f"{parts.language}-{parts.translator}" if parts else "default"
-        theirs = Task(own, fingerprint, NAMES.get(main_metric, main_metric), NAMES, subset)
+        theirs = Task(own, contents.fingerprint, NAMES.get(main_metric, main_metric), NAMES, subset)
     named = {theirs.scores.get(metric, metric): row for metric, row in by_metric.items()}
     main = named[theirs.main]
     entry: dict[str, object] = {
@@ -166,7 +165,7 @@ def _entry(
         "hf_subset": theirs.subset,
         "languages": [mteb_language(language)],
         "corpus": corpus,
-        "corpus_fingerprint": fingerprint,
+        "corpus_fingerprint": contents.fingerprint,
         "protocol": protocol,
         **{score: row["value"] for score, row in named.items()},
     }

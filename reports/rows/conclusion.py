@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Literal, TypeAlias
 
 from reports.rows.languages import cross_lingual, languages
@@ -79,10 +79,7 @@ def _best(data: ReportData, tasks: tuple[Task, ...], order: list[str]) -> tuple[
         return "chance", tuple(order)
     if len(order) == 1:
         return "alone", tuple(order)
-    pairs: dict[tuple[str, str], Overall] = {}
-    for a, b in combinations(order, 2):
-        pairs[a, b] = overall(data, tasks, a, b)
-        pairs[b, a] = overall(data, tasks, b, a)
+    pairs: dict[tuple[str, str], Overall] = {(a, b): overall(data, tasks, a, b) for a, b in permutations(order, 2)}
     for name in order:
         if all(pairs[name, other] == "better" for other in order if other != name):
             return "one", (name,)
@@ -96,7 +93,8 @@ def _best(data: ReportData, tasks: tuple[Task, ...], order: list[str]) -> tuple[
 
 def in_order(data: ReportData, found: list[Conclusion]) -> list[str]:
     """The encoders as the first conclusion orders them, then the others by name."""
-    return list(dict.fromkeys([*found[0].names, *found[0].order, *data.encoder_names()]))
+    first = [name for conclusion in found[:1] for name in (*conclusion.names, *conclusion.order)]
+    return list(dict.fromkeys([*first, *data.encoder_names()]))
 
 
 def unread(data: ReportData) -> list[str]:

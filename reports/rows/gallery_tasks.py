@@ -43,7 +43,12 @@ def gallery_tasks(
                 encoder: pa.concat_tables([_outcomes(source, digest) for digest in of_encoder])
                 for encoder, of_encoder in digests.items()
             }
-            relevant = relevant_documents(corpora[corpus]) if JUDGED in protocols else {}
+            contents, relevant = corpora[corpus], {}
+            if JUDGED in protocols:
+                relevant = relevant_documents(contents)
+            elif direction == "quadruples":
+                both = (_places(contents.quadruples[name], contents.images) for name in ("image_0", "image_1"))
+                relevant = dict(enumerate(zip(*both, strict=True)))
             yield Task(corpus=corpus, direction=direction, outcomes=outcomes, examples=examples, relevant=relevant)
 
 
@@ -78,14 +83,16 @@ def relevant_documents(corpus: Corpus) -> dict[int, tuple[int, ...]]:
     """Row of each judged query to the rows of its relevant documents, highest grade first."""
     rows = corpus.relevance.filter((pc.field("ground_truth") == "judged") & (pc.field("grade") > 0))
     found: dict[int, list[tuple[int, int]]] = {}
-    columns = (
-        pc.index_in(rows["query_id"], corpus.captions["id"].combine_chunks()),
-        pc.index_in(rows["item_id"], corpus.images["id"].combine_chunks()),
-        rows["grade"],
-    )
-    for query, document, grade in zip(*(column.to_pylist() for column in columns), strict=True):
+    queries, documents = _places(rows["query_id"], corpus.captions), _places(rows["item_id"], corpus.images)
+    for query, document, grade in zip(queries, documents, rows["grade"].to_pylist(), strict=True):
         found.setdefault(query, []).append((-grade, document))
     return {query: tuple(document for _, document in sorted(documents)) for query, documents in found.items()}
+
+
+def _places(ids: pa.ChunkedArray, items: pa.Table) -> list[int]:
+    """The rows of items with these ids."""
+    places: list[int] = pc.index_in(ids, items["id"].combine_chunks()).to_pylist()
+    return places
 
 
 def _outcomes(source: Source, evaluation: str) -> pa.Table:

@@ -16,6 +16,11 @@ JUDGED = "t2i/judged"
 NDCG = "consistency_nDCG@20"  # COCO-SM's nDCG@20: agreement with the list for the English caption
 RBO = "consistency_RBO"
 
+MEASURES = (  # of a language, in the order of COCO-SM's tables, with rank-biased overlap
+    *((direction, f"R@{k}") for direction in DIRECTIONS for k in (1, 5, 10)),
+    *((direction, metric) for metric in (NDCG, RBO) for direction in DIRECTIONS),
+)
+
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")  # BCP-47, as far as ids use it
 
 

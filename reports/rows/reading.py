@@ -9,15 +9,13 @@ from datetime import datetime
 from typing import TypeAlias
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from reports.rows.families import one_family, shown_ranking
 from reports.rows.gallery_tasks import gallery_tasks
 from reports.rows.match_maps import Explain, match_maps
 from reports.rows.report_data import TABLES, ReportData, Row, Source
-from reports.rows.selected_queries import LONGEST_LIST, SelectedQuery, select_queries
+from reports.rows.selected_queries import SelectedQuery, select_queries
 from reports.rows.shareable import shareable, without_paths
 from store.errors import RequestError, did_you_mean
 from store.query.names import matching
@@ -121,6 +119,8 @@ def read_report_data(
     queries, totals = select_queries([*gallery_tasks(source, kept, slices, contents)] if gallery else [])
     specs = {name: source.encoder(fingerprint) for name, fingerprint in sorted(encoder_of.items())}
     thumbnails = _thumbnails(source, queries, contents)
+    left_out = [f"{n} results on corpus {name}, which was dropped" for name, n in sorted(dropped.items())]
+    left_out += [*_left_out(results, corpus_of, encoder_of), *_incomplete(runs, encoder_of)]
     maps = {} if explain is None else match_maps(source, queries, specs, contents, thumbnails, explain)
     return ReportData(
         uri=without_paths(source.uri),
@@ -143,17 +143,9 @@ def read_report_data(
         totals=tuple(totals),
         features=_features(queries, contents, describe) if describe is not None else {},
         thumbnails=thumbnails | maps,
-        left_out=_clean(
-            *(f"{n} results on corpus {name}, which was dropped" for name, n in sorted(dropped.items())),
-            *_left_out(results, corpus_of, encoder_of),
-            *_incomplete(runs, encoder_of),
-        ),
+        left_out=tuple(map(without_paths, left_out)),
         metrics={r["metric"]: r for r in source.rows("metrics").to_pylist() if r["metric"] in metrics},
     )
-
-
-def _clean(*sentences: str) -> tuple[str, ...]:
-    return tuple(map(without_paths, sentences))
 
 
 def _named(rows: list[Row], column: str, names: Sequence[str]) -> list[Row]:
@@ -188,17 +180,8 @@ def _features(
 
 def _thumbnails(source: Source, queries: Iterable[SelectedQuery], corpora: Mapping[str, Corpus]) -> dict[str, bytes]:
     """Thumbnails of every image that the gallery shows, by hash; images without one are left out."""
-    shas = set[str]()
-    for query in queries:
-        contents = corpora[query.corpus]
-        of_image = contents.images["sha"]
-        shown = {query.image, *query.relevant[:LONGEST_LIST]}
-        if query.direction == "t2i":
-            shown |= {ord_ for ranked in query.lists for ord_, _ in ranked.top}
-        if query.direction == "quadruples":
-            row = contents.quadruples.slice(query.query, 1).to_pylist()[0]
-            shown = {pc.index(contents.images["id"], pa.scalar(row[name])).as_py() for name in ("image_0", "image_1")}
-        shas |= {sha for ord_ in shown if (sha := of_image[ord_].as_py()) is not None}
+    shown = (corpora[query.corpus].images["sha"][image].as_py() for query in queries for image in query.images())
+    shas = {sha for sha in shown if sha is not None}
     return dict(sorted(source.thumbnails(sorted(shas)).items())) if shas else {}
 
 
@@ -216,14 +199,10 @@ def _left_out(results: Iterable[Row], corpora: Mapping[str, str], encoders: Mapp
     """One sentence per older state of a corpus or an encoder that has results in the store."""
     sentences = set()
     for row in results:
-        if corpora[row["corpus"]] != row["corpus_fingerprint"]:
-            sentences.add(
-                f"results on an earlier version of corpus {row['corpus']} (fingerprint {row['corpus_fingerprint']})"
-            )
-        elif encoders.get(row["encoder"]) != row["encoder_fingerprint"]:
-            sentences.add(
-                f"results of an earlier version of {row['encoder']} (fingerprint {row['encoder_fingerprint']})"
-            )
+        if corpora[row["corpus"]] != (fingerprint := row["corpus_fingerprint"]):
+            sentences.add(f"results on an earlier version of corpus {row['corpus']} (fingerprint {fingerprint})")
+        elif encoders.get(row["encoder"]) != (fingerprint := row["encoder_fingerprint"]):
+            sentences.add(f"results of an earlier version of {row['encoder']} (fingerprint {fingerprint})")
     return sorted(sentences)
 
 

@@ -8,8 +8,9 @@ and near misses; one per image and protocol.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import permutations, zip_longest
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,8 @@ class Task:
         outcomes: Encoder to ``COLUMNS`` of its rows of ``schema.OUTCOMES``, of one protocol or of several that differ
             in the language of the captions, in any order.
         examples: Kind of error to the ids of its example queries in the failure analysis.
-        relevant: Of judged documents: row of a query to the rows of its relevant documents, highest grade first.
+        relevant: Row of a query to the rows of its images: of judged documents the relevant ones, highest grade first;
+            of quadruples both.
     """
 
     corpus: str
@@ -82,8 +84,8 @@ class SelectedQuery:
         kind: The rule that selected it, such as ``"missed by all"``.
         query_id: Id of the caption, image, quadruple or pair.
         query: Its row in the corpus.
-        image: Row of the image that it belongs to, the first of the relevant ones; of a quadruple its own row.
-        relevant: Rows of the relevant images; only judged documents have several.
+        image: Row of the image that it belongs to, the first of the relevant ones.
+        relevant: Rows of the relevant images; only judged documents and quadruples have several.
         lists: One per encoder.
     """
 
@@ -97,6 +99,11 @@ class SelectedQuery:
     lists: tuple[RankedList, ...]
     relevant: tuple[int, ...] = ()
 
+    def images(self, length: int = LONGEST_LIST) -> set[int]:
+        """Rows of the images that it shows, with lists of this length."""
+        first = {ord_ for ranked in self.lists for ord_, _ in ranked.top[:length]} if self.direction == "t2i" else ()
+        return {self.image, *self.relevant[:LONGEST_LIST], *first}
+
 
 def select_queries(tasks: Sequence[Task]) -> tuple[list[SelectedQuery], list[dict[str, Any]]]:
     """The queries of the gallery, by task, kind and position in the corpus, and the totals of every task.
@@ -107,13 +114,14 @@ def select_queries(tasks: Sequence[Task]) -> tuple[list[SelectedQuery], list[dic
     """
     sheets = [sheet for task in tasks if (sheet := _sheet(task)) is not None]
     turns = zip_longest(*(_without_repeats(sheet) for sheet in sheets))
-    order = [(at, *pick) for turn in turns for at, pick in enumerate(turn) if pick is not None]
-    tries = [(min(n, MOST_CASES), length) for n, length in SHRINKING] + [(n, 1) for n in range(99, 0, -1)]
-    n, length = next((each for each in tries if _fits(sheets, order[: each[0]], each[1])), (0, 1))
-    picked = order[:n]
+    order = [(at, *pick) for turn in turns for at, pick in enumerate(turn) if pick is not None][:MOST_CASES]
+    queries = [sheets[at].selected(kind, row) for at, kind, row in order]
+    tries = [*SHRINKING, *((n, 1) for n in range(99, 0, -1))]
+    n, length = next((each for each in tries if _fits(queries[: each[0]], each[1])), (0, 1))
+    places = [(at, sheets[at].kinds.index(kind), row) for at, kind, row in order[:n]]
     chosen = [
-        sheets[at].selected(kind, row, length)
-        for at, kind, row in sorted(picked, key=lambda p: (p[0], sheets[p[0]].kinds.index(p[1]), p[2]))
+        replace(query, lists=tuple(replace(ranked, top=ranked.top[:length]) for ranked in query.lists))
+        for _, query in sorted(zip(places, queries[:n], strict=True), key=itemgetter(0))
     ]
     return chosen, [sheet.totals() for sheet in sheets]
 
@@ -134,35 +142,21 @@ class _Sheet:
     def kinds(self) -> list[str]:
         return list(dict.fromkeys(kind for kind, _ in self.candidates))
 
-    def selected(self, kind: str, row: int, length: int) -> SelectedQuery:
+    def selected(self, kind: str, row: int) -> SelectedQuery:
         first = next(iter(self.tables.values()))
-        relevant = self.relevant(row)
+        query = first["query_ord"][row].as_py()
+        relevant = self.task.relevant.get(query) or (int(self.images[row]),)
         return SelectedQuery(
             corpus=self.task.corpus,
             direction=self.task.direction,
             protocol=str(self.protocols[row]),
             kind=kind,
             query_id=first["query_id"][row].as_py(),
-            query=first["query_ord"][row].as_py(),
+            query=query,
             image=relevant[0],
             relevant=relevant,
-            lists=tuple(_ranked_list(name, table, row, length) for name, table in self.tables.items()),
+            lists=tuple(_ranked_list(name, table, row) for name, table in self.tables.items()),
         )
-
-    def relevant(self, row: int) -> tuple[int, ...]:
-        """The images that are relevant: the one that the query belongs to, or those that were judged so."""
-        query = next(iter(self.tables.values()))["query_ord"][row].as_py()
-        return self.task.relevant.get(query) or (int(self.images[row]),)
-
-    def pictures(self, row: int, length: int) -> set[tuple[str, int]]:
-        """The images of a query, as corpus and row."""
-        shown = set(self.relevant(row)[:LONGEST_LIST])
-        if self.task.direction == "quadruples":
-            shown = {2 * int(self.images[row]), 2 * int(self.images[row]) + 1}  # as many as there are at most
-        if self.task.direction == "t2i":
-            for table in self.tables.values():
-                shown.update((table["top_ords"][row].as_py() or [])[:length])
-        return {(self.task.corpus, image) for image in shown}
 
     def totals(self) -> dict[str, Any]:
         """Numbers of stored queries: all, missed or found by an encoder, missed by A and found by B."""
@@ -269,17 +263,17 @@ def _in_turn(rows: NDArray[np.intp], protocols: NDArray[np.object_], start: int)
         yield from (row for row in turn if row is not None)
 
 
-def _fits(sheets: Sequence[_Sheet], picked: Sequence[tuple[int, str, int]], length: int) -> bool:
-    items = sum(length * len(sheets[at].tables) for at, _, _ in picked)
-    pictures = set[tuple[str, int]]().union(*(sheets[at].pictures(row, length) for at, _, row in picked))
+def _fits(queries: Sequence[SelectedQuery], length: int) -> bool:
+    items = sum(length * len(query.lists) for query in queries)
+    pictures = {(query.corpus, image) for query in queries for image in query.images(length)}
     return items <= MOST_ITEMS and len(pictures) <= MOST_PICTURES
 
 
-def _ranked_list(encoder: str, table: pa.Table, row: int, length: int) -> RankedList:
-    def values(column: str, most: int | None = None) -> list[float]:
-        return (table[column][row].as_py() or [])[:most]
+def _ranked_list(encoder: str, table: pa.Table, row: int) -> RankedList:
+    def values(column: str) -> list[float]:
+        return table[column][row].as_py() or []
 
-    tops = zip(values("top_ords", length), values("top_scores", length), strict=True)
+    tops = zip(values("top_ords")[:LONGEST_LIST], values("top_scores")[:LONGEST_LIST], strict=True)
     return RankedList(
         encoder=encoder,
         rank_best=table["rank_best"][row].as_py(),

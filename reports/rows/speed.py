@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,12 +17,11 @@ from reports.rows.report_data import ReportData, Row
 STAGES = ("decode", "preprocess", "forward", "write")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rate:
-    """Items per second over batches: median and the middle half."""
+class Rate(NamedTuple):
+    """Items per second over batches: the middle half and the median."""
 
-    median: float
     lower: float
+    median: float
     upper: float
 
 
@@ -65,8 +65,7 @@ def _speed(encoder: str, corpus: str, modality: str, device: str, precision: str
     for stage in STAGES:
         per_second = [r["n_items"] / r[f"{stage}_seconds"] for r in rows if r[f"{stage}_seconds"]]
         if per_second:
-            lower, median, upper = np.quantile(per_second, [0.25, 0.5, 0.75]).tolist()
-            rates[stage] = Rate(median=median, lower=lower, upper=upper)
+            rates[stage] = Rate(*np.quantile(per_second, [0.25, 0.5, 0.75]).tolist())
     forward = [r["forward_seconds"] for r in rows if r["forward_seconds"]]
     sizes = [r["batch_size"] for r in rows]
     memory = [r["peak_memory_bytes"] for r in rows if r["peak_memory_bytes"] is not None]

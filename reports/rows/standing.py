@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
-from reports.rows.languages import DIRECTIONS, cross_lingual
+from reports.rows.languages import cross_lingual
 from reports.rows.names import plain_title
 from reports.rows.report_data import ReportData, Row
 from store.types import Direction, EvalProtocol
@@ -116,14 +116,14 @@ def chance_of(row: Row | None) -> Chance:
     return "" if low > row["chance"] else "below chance" if high < row["chance"] else "at chance"
 
 
-def language_cells(data: ReportData, corpus: str, encoder: str, language: str) -> list[Row]:
-    """R@1 of an encoder in a language, in both directions and by every translator."""
+def language_cells(data: ReportData, corpus: str, encoder: str, language: str, direction: str = "") -> list[Row]:
+    """R@1 of an encoder in a language by every translator, in both directions unless one is given."""
     rows = (
         data.row(corpus, protocol, "R@1", encoder)
         for protocol in data.protocols(corpus)
         if (parts := cross_lingual(protocol)) is not None
         and parts.language == language
-        and parts.direction in DIRECTIONS
+        and direction in ("", parts.direction)
     )
     return [row for row in rows if row is not None and row["value"] is not None]
 

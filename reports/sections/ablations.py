@@ -14,7 +14,7 @@ import altair as alt
 
 from reports import format as show
 from reports.elements import charts
-from reports.elements.cells import UNITS, metric_title
+from reports.elements.cells import is_fraction, metric_title
 from reports.elements.page import Block, Cell, Chart, Section, Table
 from reports.elements.tables import ColumnOf, anchor, measures, numbers, pivot, texts, value
 from reports.rows.names import named
@@ -23,7 +23,7 @@ from reports.sections.frontier import cost_of_compression
 from reports.sections.gate import ANALYSIS as REFERENCE
 from reports.sections.leaderboard import headlines, retrieval_corpora
 from reports.sections.parts import TITLES as SLICES
-from reports.sections.parts import order, slice_cell
+from reports.sections.parts import order, part_label, slice_cell
 
 TITLES = {
     "precision": "Precision of the stored vectors",
@@ -138,11 +138,7 @@ def _count(number: float | None) -> str:
 
 
 def _label(row: Row) -> str:
-    return (
-        row["level_name"]
-        if row["feature"] in ("", row["level_name"])
-        else f"{row['feature']} {row['level_name']}".strip()
-    )
+    return part_label(row["feature"], row["level_name"])
 
 
 def _table(data: ReportData, corpus: str, analysis: str, protocol: str, metric: str, rows: Sequence[Row]) -> Table:
@@ -197,7 +193,7 @@ def _curve(
     """The value over the first cost that an encoder has at two settings or more."""
     if analysis not in CURVES:
         return None
-    scale = 1.0 if metric in UNITS else 100.0
+    scale = 100.0 if is_fraction(metric) else 1.0
     for key, cost in COSTS.items():
         points = [
             charts.interval_point(
@@ -211,7 +207,7 @@ def _curve(
             if r["value"] is not None and isinstance(detail_of(r).get(key), int | float)
         ]
         if len({(p["encoder"], p["cost"]) for p in points}) > len({p["encoder"] for p in points}):
-            unit = metric_title(metric) if metric in UNITS else f"{metric_title(metric)}, percent"
+            unit = metric_title(metric) + ", percent" * is_fraction(metric)
             return _chart(table, f"{unit}, {named(protocol)}", points, cost, everyone)
     return None
 

@@ -31,9 +31,8 @@ def section(data: ReportData) -> Section:
 def in_languages(data: ReportData) -> Section:
     """Every encoder in every language, which the means of the grid could hide."""
     found = conclusions(data)
-    order = in_order(data, found) if found else []
     corpora = [corpus for corpus in data.corpus_names() if found and languages(data, corpus)]
-    blocks = tuple(_languages(data, corpus, order) for corpus in corpora)
+    blocks = tuple(_languages(data, corpus, in_order(data, found)) for corpus in corpora)
     return Section(id="languages", title="Every language", lead="", blocks=blocks)
 
 
@@ -95,15 +94,7 @@ def task_cell(name: str, *, data: ReportData, task: Task, axis: tuple[float, flo
 def _hidden(data: ReportData, task: Task, name: str) -> str:
     """The languages whose results a mean hides although they are not better than chance."""
     direction, codes = task.protocol.split("/")[0], languages(data, task.corpus)
-    weak = [
-        code
-        for code in codes
-        if any(
-            chance_of(row)
-            for row in language_cells(data, task.corpus, name, code)
-            if row["protocol"].startswith(direction)
-        )
-    ]
+    weak = [code for code in codes if any(map(chance_of, language_cells(data, task.corpus, name, code, direction)))]
     return f"{len(weak)} of {show.count(len(codes), 'language')} not better than chance" if weak else ""
 
 
@@ -114,7 +105,7 @@ def _languages(data: ReportData, corpus: str, order: list[str]) -> Table:
     used = {parts.direction for p in data.protocols(corpus) if (parts := cross_lingual(p)) is not None}
 
     def lowest(code: str, name: str, direction: str) -> Row | None:
-        rows = [r for r in language_cells(data, corpus, name, code) if r["protocol"].startswith(direction)]
+        rows = language_cells(data, corpus, name, code, direction)
         return min(rows, key=lambda r: (r["value"], r["protocol"]), default=None)
 
     cells = [row for d in used for name in encoders for code in codes if (row := lowest(code, name, d)) is not None]

@@ -16,7 +16,7 @@ from reports.rows.report_data import ReportData, Row
 from reports.rows.selected_queries import SelectedQuery
 from reports.rows.standing import chance_of, headline_tasks
 from reports.sections.cases import case_of
-from reports.sections.parts import TITLES, slice_cell
+from reports.sections.parts import TITLES, part_label, slice_cell
 
 WORST = 3
 PARTS = ("complexity", "supercategory", "category", "length", "ordinal", "tags", "truncated-captions")
@@ -29,7 +29,7 @@ CHECKED = frozenset(
 def section(data: ReportData) -> Section:
     """The parts that have anything to show, about the recommended encoder first."""
     found = conclusions(data)
-    order = in_order(data, found) if found else []
+    order = in_order(data, found)
     made = [_at_chance(data, order), _worst_slices(data, order), _failures(data, order)] if found else []
     blocks = tuple(block for block in made if block is not None)
     return Section(id="breaks", title="Where it breaks", lead="", blocks=blocks)
@@ -46,7 +46,7 @@ def _worst_slices(data: ReportData, order: list[str]) -> Table | None:
         if key in tasks and part and row["value"] is not None and row["ci_low"] is not None:
             level = row["level_name"]
             named = {"with": row["feature"], "without": f"without {row['feature']}"}
-            name = named.get(level, f"{row['feature']} {level}".strip())
+            name = named.get(level) or part_label(row["feature"], level)
             parts.setdefault((*key, row["analysis"], name), {})[row["encoder"]] = row
     encoders = [name for name in order if any(name in of for of in parts.values())]
     if not encoders:

@@ -12,16 +12,12 @@ import pyarrow.compute as pc
 from reports import format as show
 from reports.elements.gallery import Answer, Case, Hit
 from reports.rows.match_maps import map_key
+from reports.rows.names import DIRECTION_TITLES
 from reports.rows.report_data import ReportData
 from reports.rows.selected_queries import LONGEST_LIST, RankedList, SelectedQuery
 from store.types import Corpus
 
-DIRECTIONS = {
-    "t2i": "text to image",
-    "i2t": "image to text",
-    "quadruples": "two images, two captions",
-    "pairs": "caption or hard negative",
-}
+DIRECTIONS = {**DIRECTION_TITLES, "quadruples": "two images, two captions", "pairs": "caption or hard negative"}
 CAUSES = {"annotation": "another annotation", "agreement": "agreement of encoders (a suspicion)"}
 _SOURCES = {"same words": "it has a caption with the same words", "same picture": "it is the same picture"}
 
@@ -84,10 +80,10 @@ def _summary(first: Sequence[str], missed: Sequence[str], n: int) -> str:
 def _of_caption(data: ReportData, query: SelectedQuery) -> _Texts:
     contents = data.corpora[query.corpus]
     caption, image = _row(contents.captions, query.query), _row(contents.images, query.image)
-    shown = query.relevant or (query.image,)
+    shown = (query.relevant or (query.image,))[:LONGEST_LIST]
     return _Texts(
-        query=caption["text"] or caption["id"],
-        expected=tuple(_picture(data, contents, image, right=True) for image in shown[:LONGEST_LIST]),
+        query=_text(caption),
+        expected=tuple(_picture(data, _row(contents.images, at), right=True) for at in shown),
         slices=(*data.features.get((query.corpus, query.query_id), ()), *_objects(image)),
         language=caption["language"],
     )
@@ -97,12 +93,14 @@ def _of_image(data: ReportData, query: SelectedQuery) -> _Texts:
     contents = data.corpora[query.corpus]
     image = _row(contents.images, query.image)
     part = query.protocol.split("/")[1:]  # language and translator, or "any"
-    own = [row for row in _captions_of(contents, image["id"]) if len(part) == 1 or row["language"] == part[0]]
+    own = [
+        row for row in _rows(contents.captions, "image_id", image["id"]) if len(part) == 1 or row["language"] == part[0]
+    ]
     languages = sorted({row["language"] for row in own})
     return _Texts(
         query=image["id"],
-        expected=(_picture(data, contents, query.image),),
-        relevant=tuple(row["text"] or row["id"] for row in own),
+        expected=(_picture(data, image),),
+        relevant=tuple(map(_text, own)),
         slices=_objects(image),
         language=languages[0] if len(languages) == 1 else "",
     )
@@ -111,11 +109,11 @@ def _of_image(data: ReportData, query: SelectedQuery) -> _Texts:
 def _quadruple(data: ReportData, query: SelectedQuery) -> _Texts:
     contents = data.corpora[query.corpus]
     row = _row(contents.quadruples, query.query)
-    texts = [_text_of(contents, row[name]) for name in ("caption_0", "caption_1")]
-    images = [_place(contents.images, row[name]) for name in ("image_0", "image_1")]
+    captions = [_named(contents.captions, row[name]) for name in ("caption_0", "caption_1")]
+    images = [_named(contents.images, row[name]) for name in ("image_0", "image_1")]
     return _Texts(
-        query=" / ".join(texts),
-        expected=tuple(_picture(data, contents, at, rank=f"{i}") for i, at in enumerate(images, 1)),
+        query=" / ".join(map(_text, captions)),
+        expected=tuple(_picture(data, image, rank=f"{i}") for i, image in enumerate(images, 1)),
         slices=tuple(row["tags"]),
         language="",
     )
@@ -123,10 +121,10 @@ def _quadruple(data: ReportData, query: SelectedQuery) -> _Texts:
 
 def _pair(data: ReportData, query: SelectedQuery) -> _Texts:
     contents = data.corpora[query.corpus]
-    rows = _pair_rows(contents, query.query_id)
+    rows = _rows(contents.pairs, "id", query.query_id)
     return _Texts(
-        query=_text_of(contents, rows[0]["caption_id"]),
-        expected=(_picture(data, contents, _place(contents.images, rows[0]["image_id"]), right=True),),
+        query=_text(_named(contents.captions, rows[0]["caption_id"])),
+        expected=(_picture(data, _named(contents.images, rows[0]["image_id"]), right=True),),
         slices=tuple(dict.fromkeys(row["category"] for row in rows)),
         language="",
     )
@@ -145,8 +143,7 @@ def _answer(
         hits = tuple(
             _picture(
                 data,
-                contents,
-                image,
+                _row(contents.images, image),
                 rank=f"{i}",
                 score=show.number(score, 3),
                 right=image in (query.relevant or (query.image,)),
@@ -157,7 +154,7 @@ def _answer(
         own = _row(contents.images, query.image)["id"]
         rows = [_row(contents.captions, caption) for caption, _ in ranked.top]
         hits = tuple(
-            _words(row["text"] or row["id"], f"{i}", score, right=row["image_id"] == own)
+            _words(row, f"{i}", score, right=row["image_id"] == own)
             for i, (row, (_, score)) in enumerate(zip(rows, ranked.top, strict=True), 1)
         )
     notes = []
@@ -189,7 +186,7 @@ def _choices(data: ReportData, contents: Corpus, query: SelectedQuery, ranked: R
     if len(ranked.scores) != 4:
         return ()
     row = _row(contents.quadruples, query.query)
-    images = [_place(contents.images, row[name]) for name in ("image_0", "image_1")]
+    images = [_named(contents.images, row[name]) for name in ("image_0", "image_1")]
     score = {(c, i): ranked.scores[2 * c + i] for c in (0, 1) for i in (0, 1)}
 
     def chosen(right: float, wrong: float) -> tuple[bool, str]:
@@ -199,8 +196,8 @@ def _choices(data: ReportData, contents: Corpus, query: SelectedQuery, ranked: R
     hits = []
     for c in (0, 1):
         right, text = chosen(score[c, c], score[c, 1 - c])
-        place = images[c if right else 1 - c]
-        hits.append(_picture(data, contents, place, rank=f"caption {c + 1}", score=text, right=right))
+        image = images[c if right else 1 - c]
+        hits.append(_picture(data, image, rank=f"caption {c + 1}", score=text, right=right))
     for i in (0, 1):
         right, text = chosen(score[i, i], score[1 - i, i])
         label = f"picture {i + 1}: caption {(i if right else 1 - i) + 1}"
@@ -210,7 +207,7 @@ def _choices(data: ReportData, contents: Corpus, query: SelectedQuery, ranked: R
 
 def _scored(data: ReportData, contents: Corpus, query: SelectedQuery, ranked: RankedList) -> tuple[Hit, ...]:
     """The captions of a set, best first; none where the scores do not say which caption is which."""
-    rows = _pair_rows(contents, query.query_id)
+    rows = _rows(contents.pairs, "id", query.query_id)
     right = list(dict.fromkeys(row["caption_id"] for row in rows))
     captions = [*right, *dict.fromkeys(row["negative_id"] for row in rows)]
     scores = [score for score in ranked.scores if score == score]  # noqa: PLR0124 - NaN beyond the last of a set
@@ -218,20 +215,24 @@ def _scored(data: ReportData, contents: Corpus, query: SelectedQuery, ranked: Ra
         return ()
     ordered = sorted(zip(scores, captions, strict=True), key=lambda item: -item[0])
     return tuple(
-        _words(_text_of(contents, caption), f"{i}", score, right=caption in right)
+        _words(_named(contents.captions, caption), f"{i}", score, right=caption in right)
         for i, (score, caption) in enumerate(ordered, 1)
     )
 
 
 def _picture(
-    data: ReportData, contents: Corpus, image: int, *, rank: str = "", score: str = "", right: bool = False
+    data: ReportData, image: Mapping[str, Any], *, rank: str = "", score: str = "", right: bool = False
 ) -> Hit:
-    row = _row(contents.images, image)
-    return Hit(rank=rank, label=row["id"], thumbnail=data.picture_keys.get(row["sha"], ""), score=score, right=right)
+    thumbnail = data.picture_keys.get(image["sha"], "")
+    return Hit(rank=rank, label=image["id"], thumbnail=thumbnail, score=score, right=right)
 
 
-def _words(text: str, rank: str, score: float, *, right: bool) -> Hit:
-    return Hit(rank=rank, label=text, thumbnail="", score=show.number(score, 3), right=right)
+def _words(caption: Mapping[str, Any], rank: str, score: float, *, right: bool) -> Hit:
+    return Hit(rank=rank, label=_text(caption), thumbnail="", score=show.number(score, 3), right=right)
+
+
+def _text(caption: Mapping[str, Any]) -> str:
+    return str(caption["text"] or caption["id"])
 
 
 def _row(table: pa.Table, at: int) -> dict[str, Any]:
@@ -239,24 +240,14 @@ def _row(table: pa.Table, at: int) -> dict[str, Any]:
     return row
 
 
+def _rows(table: pa.Table, column: str, value: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.filter(pc.field(column) == value).to_pylist()
+    return rows
+
+
+def _named(table: pa.Table, id_: str) -> dict[str, Any]:
+    return _rows(table, "id", id_)[0]
+
+
 def _objects(image: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(f"shows: {name}" for name in dict.fromkeys(image["objects"] or ()))
-
-
-def _place(table: pa.Table, id_: str) -> int:
-    return int(pc.index(table["id"], pa.scalar(id_)).as_py())
-
-
-def _text_of(contents: Corpus, caption_id: str) -> str:
-    row = _row(contents.captions, _place(contents.captions, caption_id))
-    return str(row["text"] or row["id"])
-
-
-def _captions_of(contents: Corpus, image_id: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = contents.captions.filter(pc.field("image_id") == image_id).to_pylist()
-    return rows
-
-
-def _pair_rows(contents: Corpus, pair_id: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = contents.pairs.filter(pc.field("id") == pair_id).to_pylist()
-    return rows

@@ -7,7 +7,7 @@ from functools import partial
 from reports import format as show
 from reports.elements.gallery import Case, Filter, Gallery
 from reports.elements.page import Block, Cell, Section, Table
-from reports.elements.tables import absent, anchor, numbers, pivot, texts
+from reports.elements.tables import absent, anchor, counted, numbers, pivot, texts
 from reports.rows.names import named
 from reports.rows.report_data import CAUSES, LEADING, SHARE, WITHOUT, ReportData, Row, detail_of
 from reports.sections.cases import DIRECTIONS, case_of
@@ -59,12 +59,12 @@ def _ambiguous(data: ReportData, corpus: str) -> Table | None:
         row = by_key.get((*key, SHARE, cause))
         if row is None:
             known = any(by_key.get((*other, SHARE, cause)) for other in keys)
-            return _count(0, "misses nothing") if known else absent("cannot be known here")
-        return _count(detail_of(row)["ambiguous"], f"of {show.count(row['n_queries'], 'miss', 'misses')}")
+            return counted(0, "misses nothing") if known else absent("cannot be known here")
+        return counted(detail_of(row)["ambiguous"], f"of {show.count(row['n_queries'], 'miss', 'misses')}")
 
     def misses(key: tuple[str, str]) -> Cell:
         row: Row | None = next((by_key[k] for k in by_key if k[:3] == (*key, SHARE)), None)
-        return _count(row["n_queries"] if row is not None else 0)
+        return counted(row["n_queries"] if row is not None else 0)
 
     title = f"{corpus} · R@1 with and without ambiguous misses, percent, with interval"
     return pivot(
@@ -89,10 +89,6 @@ def _ambiguous(data: ReportData, corpus: str) -> Table | None:
         "two thirds of the encoders, and at least three, put the same wrong item first; encoders that were trained "
         "alike make the same mistakes. Without these misses R@1 can only be higher: it is a bound from above.",
     )
-
-
-def _count(n: int, title: str = "") -> Cell:
-    return Cell(text=show.number(n, 0), sort=str(n), title=title)
 
 
 def _gallery(data: ReportData) -> Gallery:

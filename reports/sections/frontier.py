@@ -158,9 +158,8 @@ def cost_of_compression(table: Table, rows: Sequence[Row], metric: str) -> Chart
             span = show.percent_range(change["ci_low"], change["ci_high"])
             text = f"{show.points(change['value'])} points" + (f" ({span})" if span else "")
             costs = {"bytes": own["bytes_per_item"], "seconds": own["seconds_per_query"]}
-            name = f"{r['feature']} {r['level_name']}".strip()
-            points.append(charts.interval_point({**r, **change}, unit="points", text=text, name=name, **costs))
-            points[-1]["method"] = r["feature"]
+            about = {"name": f"{r['feature']} {r['level_name']}".strip(), **costs, "method": r["feature"]}
+            points.append(charts.interval_point({**r, **change}, unit="points", text=text, **about))
     if len(points) < 2:
         return None
     methods = list(dict.fromkeys(p["method"] for p in points))
@@ -187,15 +186,12 @@ def cost_of_compression(table: Table, rows: Sequence[Row], metric: str) -> Chart
 
 
 def _over_cost(methods: list[str], cost: str, x_title: str, y_title: str) -> alt.LayerChart:
-    colours, shapes = (
-        [kinds[at % len(kinds)] for at in range(len(methods))] for kinds in (charts.PALETTE, charts.SHAPES)
-    )
     base = alt.Chart().encode(
         x=alt.X(f"{cost}:Q", title=f"{x_title} (logarithmic)", scale=alt.Scale(type="log", nice=False, padding=15)),
-        color=alt.Color("method:N", scale=alt.Scale(domain=methods, range=colours), legend=charts.legend()),
+        color=charts.colour(methods, methods, "method", legend=charts.legend()),
         tooltip=charts.tooltips("name", "text"),
     )
-    shape = alt.Shape("method:N", scale=alt.Scale(domain=methods, range=shapes), legend=charts.legend())
+    shape = charts.shape(methods, methods, "method", legend=charts.legend())
     return alt.layer(
         alt.Chart()
         .transform_filter(f"datum.frontier_{cost}")

@@ -13,8 +13,7 @@ from reports.elements.cells import metric_title, result_cell
 from reports.elements.page import Block, Cell, Chart, Section, Table
 from reports.elements.tables import ColumnOf, T, numbers, pivot, texts
 from reports.rows.languages import (
-    NDCG,
-    RBO,
+    MEASURES,
     cross_lingual,
     language_name,
     languages,
@@ -24,14 +23,6 @@ from reports.rows.languages import (
 )
 from reports.rows.names import DIRECTION_TITLES
 from reports.rows.report_data import ReportData
-
-MEASURES = (
-    *((direction, f"R@{k}") for direction in ("t2i", "i2t") for k in (1, 5, 10)),
-    ("t2i", NDCG),
-    ("i2t", NDCG),
-    ("t2i", RBO),
-    ("i2t", RBO),
-)
 
 LANGUAGE: ColumnOf[str] = texts("Language", lambda code: Cell(text=language_name(code), title=code))
 
@@ -71,10 +62,6 @@ def _columns(data: ReportData, corpus: str, cell: Callable[[T, str, str], Cell])
         )
 
     return [column(*measure) for measure in MEASURES if measure in stored]
-
-
-def _code_cell(code: str) -> Cell:
-    return Cell(text=code, title=language_name(code))
 
 
 def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
@@ -138,7 +125,7 @@ def _report(data: ReportData, corpus: str, encoder: str) -> Table:
         f"languages-{corpus}-{encoder}-report",
         f"{encoder} on {corpus}, per language and translator",
         parts,
-        texts("language", lambda part: _code_cell(part[0])),
+        texts("language", lambda part: Cell(text=part[0], title=language_name(part[0]))),
         *_columns(data, corpus, cell),
         texts("translator", lambda part: part[1]),
         sortable=True,

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from reports import format as show
-from reports.elements.cells import UNITS, described, difference_text, range_text, value_text
+from reports.elements.cells import described, difference_text, is_fraction, range_text, value_text
 from reports.elements.page import Cell, Mark, Table
-from reports.elements.tables import ColumnOf, absent, anchor, numbers, pivot, texts, value
+from reports.elements.tables import ColumnOf, absent, anchor, counted, numbers, pivot, texts, value
 from reports.rows.names import named
-from reports.rows.report_data import ReportData, Row, detail_of, is_own
+from reports.rows.report_data import ReportData, Row, detail_of
 from reports.sections.leaderboard import headlines
 from tasks.statistics.multiplicity import ALPHA
 
@@ -37,7 +37,6 @@ TITLES = {
 }
 FOLDED = frozenset({"category", "agreement", "margin", "gap", "baseline"})
 OF_THE_CORPUS = frozenset({"agreement", "baseline"})  # the same for all encoders; stored under one of them
-RAW = frozenset({"margin", "gap"})  # not fractions
 JOINED = frozenset({"hubs", "gap", "baseline"})  # several metrics in one table
 KINDS = ("hit", "tie", "near miss", "hub", "false negative", "rest")
 
@@ -83,12 +82,17 @@ def order(data: ReportData, corpus: str, protocol: str, metric: str, rows: Seque
     return ranked + sorted(encoders - set(ranked))
 
 
+def part_label(feature: str, level: str) -> str:
+    """The name of a part of the queries, or of a setting of an ablation."""
+    return feature if feature == level else f"{feature} {level}".strip()
+
+
 def slice_cell(row: Row | None) -> Cell:
     """One slice as a cell: its value, or the reason why there is none."""
     if row is None or row["value"] is None:
         return absent((row or {}).get("reason") or "not computed")
-    queries = f"{show.count(row['n_queries'], 'query', 'queries')} in {show.count(row['n_clusters'], 'cluster')}"
-    title = f"{queries}; {row['reason']}" if row["reason"] else queries
+    title = f"{show.count(row['n_queries'], 'query', 'queries')} in {show.count(row['n_clusters'], 'cluster')}"
+    title += f"; {row['reason']}" if row["reason"] else ""
     text, note = value_text(row["metric"], row["value"]), range_text(row["metric"], row["ci_low"], row["ci_high"])
     mark: Mark = ""
     state = ""
@@ -97,8 +101,6 @@ def slice_cell(row: Row | None) -> Cell:
         mark = "muted" if p is not None and p >= ALPHA else ""
         text = difference_text(row["metric"], row["value"])
         state = "" if p is None else "undecided" if p >= ALPHA else "higher" if row["value"] > 0 else "lower"
-    elif row["analysis"] in RAW or row["metric"] in UNITS:
-        text, note = show.number(row["value"], 3), show.span(row["ci_low"], row["ci_high"], 3)
     return value(row["value"], text, note=note, state=state, title=title, mark=mark)
 
 
@@ -113,10 +115,6 @@ def _parts(data: ReportData, group: SliceGroup) -> list[Table]:
         if group.analysis == "errors":
             return KINDS.index(feature) if feature in KINDS else len(KINDS), feature, metric, _natural(level)
         return metric, feature, _natural(level)
-
-    def label(part: tuple[str, str, str]) -> str:
-        _, feature, level = part
-        return feature if level in ("", feature) else f"{feature} {level}".strip()
 
     def queries(part: tuple[str, str, str], name: str) -> str:
         row = by_key.get((name, *part))
@@ -139,13 +137,13 @@ def _parts(data: ReportData, group: SliceGroup) -> list[Table]:
         len({row["n_queries"] for name in columns.values() if (row := by_key.get((name, *part)))}) < 2 for part in parts
     )  # or hits and misses, say, of which every encoder has other numbers
     title = f"{TITLES[group.analysis]} · {group.corpus} · {named(group.protocol)}"
-    unit = "" if group.analysis in RAW or is_own(group.metric) else ", percent"
+    unit = ", percent" if is_fraction(group.metric) else ""
     return [
         pivot(
             group.id("parts"),
             f"{title} · {described(data, group.metric)}{unit}" if group.metric else title,
             parts,
-            texts("part", label),
+            texts("part", lambda part: part_label(*part[1:])),
             *([numbers("queries", any_queries)] if shared else []),
             *(column for item in columns.items() for column in encoder_columns(*item)),
         )
@@ -212,8 +210,8 @@ def _hubs(data: ReportData, group: SliceGroup) -> list[Table]:
             worst,
             texts("Encoder", lambda row: row[0]),
             texts("item", lambda row: str(row[1]["id"])),
-            numbers("wrongly first", lambda row: _count(row[1]["wrongly_first"])),
-            numbers("among the first ten", lambda row: _count(row[1]["n_10"])),
+            numbers("wrongly first", lambda row: counted(row[1]["wrongly_first"])),
+            numbers("among the first ten", lambda row: counted(row[1]["n_10"])),
             folded=title,
         ),
     ]
@@ -236,15 +234,11 @@ def _families(data: ReportData, group: SliceGroup) -> list[Table]:
         texts("Encoder", lambda row: row[0]),
         texts("image A", lambda row: str(row[1]["a"])),
         texts("image B", lambda row: str(row[1]["b"])),
-        numbers("A for B", lambda row: _count(row[1]["a_for_b"])),
-        numbers("B for A", lambda row: _count(row[1]["b_for_a"])),
+        numbers("A for B", lambda row: counted(row[1]["a_for_b"])),
+        numbers("B for A", lambda row: counted(row[1]["b_for_a"])),
         folded=title,
     )
     return [table] if pairs else []
-
-
-def _count(n: int) -> Cell:
-    return Cell(text=show.number(n, 0), sort=str(n))
 
 
 def _natural(text: str) -> tuple[float, str]:

@@ -34,9 +34,6 @@ def section(data: ReportData) -> Section:
     )
 
 
-_PLURAL = {"image": "images", "query": "queries"}
-
-
 def skips(data: ReportData) -> Section:
     """Images and queries that could not be used, with the reason."""
     skipped = [
@@ -54,7 +51,8 @@ def skips(data: ReportData) -> Section:
     )
     per_corpus = sorted(Counter((name, kind) for name, kind, *_ in skipped).items())
     lead = "; ".join(
-        f"{show.count(n, kind, _PLURAL[kind])} of {name} could not be used" for (name, kind), n in per_corpus
+        f"{show.count(n, kind, 'queries' * (kind == 'query'))} of {name} could not be used"
+        for (name, kind), n in per_corpus
     )
     return Section(
         id="skipped",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from reports import format as show
@@ -35,11 +35,8 @@ def _table(data: ReportData) -> Table:
     order = sorted(means, key=lambda name: (means[name]["value"] is None, -(means[name]["value"] or 0.0), name))
     first = means[order[0]]
 
-    def cell(name: str, estimand: str, statistic: str) -> Cell:
-        return _figure(rows.get((name, estimand, statistic)) or means[name])
-
-    def ranks(name: str, estimand: str, statistic: str) -> Cell:
-        return _ranks(rows.get((name, estimand, statistic)) or means[name])
+    def cell(name: str, key: tuple[str, str], made: Callable[[Row], Cell]) -> Cell:
+        return made(rows.get((name, *key)) or means[name])
 
     columns: list[ColumnOf[str]] = [texts("Encoder", str)]
     tested = any(r["rank_low"] is not None for r in data.rankings if r["estimand"] == LIKE_THESE)
@@ -48,14 +45,12 @@ def _table(data: ReportData) -> Table:
             (MACRO, "macro mean", "Mean of the headlines"),
             (BORDA, "Borda", "Other encoders that it is above, mean over corpora"),
         ):
-            subject = {"estimand": estimand, "statistic": statistic}
+            key, group = (estimand, statistic), f"on {estimand}"
             explain = f"Ranks that it can hold by {heading}, on {estimand}"
-            columns.append(
-                numbers(f"Ranks by {heading}", partial(ranks, **subject), group=f"on {estimand}", explain=explain)
-            )
-            columns.append(
-                numbers(heading, partial(cell, **subject), group=f"on {estimand}", explain=f"{what}, percent")
-            )
+            columns += [
+                numbers(f"Ranks by {heading}", partial(cell, key=key, made=_ranks), group=group, explain=explain),
+                numbers(heading, partial(cell, key=key, made=_figure), group=group, explain=f"{what}, percent"),
+            ]
     for corpus in json.loads(first["corpora"]):
         of_corpus = partial(_headline, means, corpus["corpus"])
         explain = f"{_plain(data, corpus)}, percent: {corpus['headline']}"

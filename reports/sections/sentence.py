@@ -7,7 +7,7 @@ from reports.elements.cells import difference_text, figure_text, is_fraction, me
 from reports.rows.conclusion import Conclusion, conclusions, leading, unread
 from reports.rows.languages import language_name
 from reports.rows.report_data import ReportData, Row
-from reports.rows.speed import Speed, image_rate
+from reports.rows.speed import image_rate
 from reports.rows.standing import Task, chance_of, decision, decision_of, values
 
 SHOWN = 3  # outcomes on different corpora in the sentence
@@ -30,21 +30,16 @@ def _sentence(data: ReportData, found: list[Conclusion]) -> str:
     elif len(chosen) == 1 and all(c.outcome == "one" for c in main):
         text = f"Choose {main[0].names[0]}: better than every other encoder on {_all_of([c.corpus for c in main])}"
     else:
-        groups = _groups(main)
-        parts = [f"{_brief(group[0])} on {show.some([c.corpus for c in group])}" for group in groups[:SHOWN]]
+        groups: dict[str, list[str]] = {}
+        for conclusion in main:
+            groups.setdefault(_brief(conclusion), []).append(conclusion.corpus)
+        parts = [f"{brief} on {show.some(corpora)}" for brief, corpora in [*groups.items()][:SHOWN]]
         parts += [f"{show.count(len(groups) - SHOWN, 'other outcome')}, below"] * (len(groups) > SHOWN)
         text = f"No encoder is best on every corpus: {'; '.join(parts)}"
     if len(chosen) == 1 and all(c.outcome == "one" for c in main):
         [best] = chosen
         text += _elsewhere_worse(data, found[len(main) :], best)
     return f"{text}{undecided}{_not_read(data)}."
-
-
-def _groups(found: list[Conclusion]) -> list[list[Conclusion]]:
-    groups: dict[tuple[str, tuple[str, ...]], list[Conclusion]] = {}
-    for conclusion in found:
-        groups.setdefault((conclusion.outcome, conclusion.names), []).append(conclusion)
-    return list(groups.values())
 
 
 def _brief(conclusion: Conclusion) -> str:
@@ -80,7 +75,9 @@ def _of_one(data: ReportData, conclusion: Conclusion) -> tuple[str, str]:
         highest = [f"{name} has the highest figure on {show.listing(on)}" for name, on in best.items()]
         return f"Not tested, so no choice: {show.listing(highest)} (run `capim compare`)", ""
     if conclusion.outcome == "equivalent":
-        within = _within(data, tasks[0], names[0], names[1])
+        row = data.comparison(*tasks[0][:3], names[0], names[1]) or {}
+        margin = margin_words(tasks[0].metric, row.get("margin"))
+        within = f" within {margin}" if margin else ""
         both = "both" if len(names) == 2 else "all"
         fast = "; ".join(f"{names[0]} is {clause}" for clause in _speed(data, conclusion.corpus, names[0], names[1]))
         return f"Choose by cost: {show.some(names)} are {both} equivalent{within} on {titles}" + (
@@ -158,27 +155,15 @@ def margin_words(metric: str, margin: float | None) -> str:
     return f"{size} {'point' if size == '1' else 'points'}" if is_fraction(metric) or metric == "RSUM" else size
 
 
-def _within(data: ReportData, task: Task, name: str, rival: str) -> str:
-    row = data.comparison(*task[:3], name, rival) or {}
-    text = margin_words(task.metric, row.get("margin"))
-    return f" within {text}" if text else ""
-
-
-def speed_ratio(first: Speed | None, second: Speed | None) -> tuple[float, float, float] | None:
-    """How many times as fast the first is: by medians, and between the far quartiles; None on different devices."""
-    if first is None or second is None or (first.device, first.precision) != (second.device, second.precision):
-        return None
-    a, b = first.stages["forward"], second.stages["forward"]
-    return a.median / b.median, a.lower / b.upper, a.upper / b.lower
-
-
 def _speed(data: ReportData, corpus: str, name: str, rival: str) -> list[str]:
+    """How many times as fast an encoder is: by medians, and between the far quartiles; none on different devices."""
     rates = image_rate(data, corpus)
-    found = speed_ratio(rates.get(name), rates.get(rival))
-    if found is None:
+    one, other = rates.get(name), rates.get(rival)
+    if one is None or other is None or (one.device, one.precision) != (other.device, other.precision):
         return []
-    ratio, low, high = found
-    return [f"{show.number(ratio)} times as fast (measured, {show.span(low, high)})"]
+    a, b = one.stages["forward"], other.stages["forward"]
+    span = show.span(a.lower / b.upper, a.upper / b.lower)
+    return [f"{show.number(a.median / b.median)} times as fast (measured, {span})"]
 
 
 def _weak(data: ReportData, tasks: tuple[Task, ...], name: str) -> str:
@@ -205,20 +190,13 @@ def _not_read(data: ReportData) -> str:
     """The languages that no encoder reads."""
     if not (found := [language_name(code) for code in unread(data)]):
         return ""
-    listed = show.some(found, "or", most=6)
-    several = len(data.encoder_names()) > 1
-    return (
-        f"; no encoder reads {listed} better than chance"
-        if several
-        else f"; it does not read {listed} better than chance"
-    )
+    nobody = "no encoder reads" if len(data.encoder_names()) > 1 else "it does not read"
+    return f"; {nobody} {show.some(found, 'or', most=6)} better than chance"
 
 
 def _evidence(data: ReportData, conclusion: Conclusion) -> str:
     """The tests of a corpus: the best encoder against its closest rival on every task."""
-    names = conclusion.names
-    first = names[0]
-    rival = names[1] if len(names) > 1 else conclusion.rival
+    first, rival, *_ = (*conclusion.names, conclusion.rival)
     if not rival:
         figures = [f"{figure_text(data.row(*task[:3], first))} on {task.title}" for task in conclusion.tasks]
         return f"{conclusion.corpus}: {first} {show.listing(figures)}."
