@@ -36,7 +36,7 @@ ALWAYS_IN_THE_PAGE = 3
 MOST_ROWS = (40, 20, 10, 5)  # of a table in markdown, from the most to the fewest
 MOST_BYTES = 29_500  # of markdown beside a page
 LONGEST_ALT = 400
-ONLY_DRAWN = ("text", "words", "speed", "label", "order")  # fields of a point of a chart
+ONLY_DRAWN = ("ci_low", "ci_high", "text", "words", "speed", "label", "order")  # fields of a point of a chart
 LIGHT_INK, DARK_INK = "#1c211e", "#e5e9e4"
 
 
@@ -113,17 +113,11 @@ def _blocks(report: Report, kind: type[T]) -> list[T]:
 
 def _long(point: Mapping[str, object]) -> dict[str, str]:
     """A value of a chart as a row: what it is of, then the value, the ends of its interval, and its unit."""
-    last = {"value": "value", "ci_low": "low", "ci_high": "high", "unit": "unit"}
-    first = [name for name in point if name not in last and name not in ONLY_DRAWN]
-    ends = () if point["ci_low"] == point["ci_high"] else ("ci_low", "ci_high")  # equal where there is no interval
-
-    def text(name: str) -> str:
-        number = point[name]
-        return f"{number:.10g}" if isinstance(number, float) else str(number)
-
-    return {
-        last.get(name, name): text(name) if name in (*first, "value", *ends, "unit") else "" for name in (*first, *last)
-    }
+    low, high = point["ci_low"], point["ci_high"]  # equal where there is no interval
+    ends = {"low": "", "high": ""} if low == high else {"low": low, "high": high}
+    last = {"value": point["value"], **ends, "unit": point["unit"]}
+    row = {name: part for name, part in point.items() if name not in (*last, *ONLY_DRAWN)} | last
+    return {name: f"{part:.10g}" if isinstance(part, float) else str(part) for name, part in row.items()}
 
 
 def _script_text(source: str) -> Markup:

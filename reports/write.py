@@ -13,10 +13,10 @@ from reports.exports.plain import csv_bytes, row_schema
 from reports.render import figure_files, render_html, render_markdown
 from reports.rows.match_maps import Explain
 from reports.rows.reading import Describe, read_report_data
-from reports.rows.report_data import ReportData, Source, plain
+from reports.rows.report_data import ReportData, plain
 from reports.rows.shareable import OF_THE_MACHINE, shareable
 from reports.sections.sentence import answer
-from store import schema
+from store import EmbeddingStore, schema
 
 SCHEMA = "capim-report/2"
 STORED = {  # table to the schema of its rows
@@ -37,7 +37,7 @@ LONG = {  # table to the columns of its CSV: a row per figure, with the names of
 
 
 def write_report(
-    store: Source,
+    store: EmbeddingStore,
     target: str | Path,
     *,
     run: str | None = None,

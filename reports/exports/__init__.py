@@ -15,7 +15,8 @@ from reports.exports.mteb_results import mteb_files
 from reports.exports.plain import csv_files, json_files, parquet_files
 from reports.exports.v28 import v28_files
 from reports.rows.reading import read_report_data
-from reports.rows.report_data import ReportData, Row, Source
+from reports.rows.report_data import ReportData, Row
+from store import EmbeddingStore
 from store.errors import RequestError, unknown
 
 
@@ -50,7 +51,7 @@ FORMATS: dict[str, ExportFormat] = {
 
 
 def export_results(
-    store: Source,
+    store: EmbeddingStore,
     target: str | Path,
     *,
     kind: str | None = None,

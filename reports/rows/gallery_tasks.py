@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reports.rows.languages import JUDGED, cross_lingual
-from reports.rows.report_data import Row, Source
+from reports.rows.report_data import Row
 from reports.rows.selected_queries import COLUMNS, LONGEST_LIST, Task
+from store import EmbeddingStore
 from store.types import Corpus
 
 EXAMPLES = frozenset({"false negative", "hub"})  # kinds of errors whose examples join the gallery
@@ -19,7 +20,7 @@ _LISTS = ("top_ords", "top_scores")
 
 
 def gallery_tasks(
-    source: Source, results: Sequence[Row], slices: Iterable[Row], corpora: Mapping[str, Corpus]
+    source: EmbeddingStore, results: Sequence[Row], slices: Iterable[Row], corpora: Mapping[str, Corpus]
 ) -> Iterator[Task]:
     """The tasks of the gallery, by corpus and direction; of a corpus without outcomes there is none."""
     evaluations: dict[tuple[str, str], dict[str, str]] = {}
@@ -84,18 +85,18 @@ def relevant_documents(corpus: Corpus) -> dict[int, tuple[int, ...]]:
     rows = corpus.relevance.filter((pc.field("ground_truth") == "judged") & (pc.field("grade") > 0))
     found: dict[int, list[tuple[int, int]]] = {}
     queries, documents = _places(rows["query_id"], corpus.captions), _places(rows["item_id"], corpus.images)
-    for query, document, grade in zip(queries, documents, rows["grade"].to_pylist(), strict=True):
+    for query, document, grade in zip(queries, documents, rows["grade"].to_numpy().tolist(), strict=True):
         found.setdefault(query, []).append((-grade, document))
     return {query: tuple(document for _, document in sorted(documents)) for query, documents in found.items()}
 
 
 def _places(ids: pa.ChunkedArray, items: pa.Table) -> list[int]:
     """The rows of items with these ids."""
-    places: list[int] = pc.index_in(ids, items["id"].combine_chunks()).to_pylist()
+    places: list[int] = pc.index_in(ids, items["id"].combine_chunks()).to_numpy().tolist()
     return places
 
 
-def _outcomes(source: Source, evaluation: str) -> pa.Table:
+def _outcomes(source: EmbeddingStore, evaluation: str) -> pa.Table:
     """``COLUMNS`` of one evaluation, with lists no longer than the gallery shows."""
     rows = source.rows("outcomes", evaluation=evaluation)
     columns: dict[str, Any] = {

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from reports.elements.match_maps import drawn_on
-from reports.rows.report_data import Source
 from reports.rows.selected_queries import SelectedQuery
+from store import EmbeddingStore
 from store.layout import Explanation
 from store.types import Corpus, EncoderSpec
 
@@ -28,7 +28,7 @@ def map_key(corpus: str, encoder: str, query: int, image: int) -> str:
 
 
 def match_maps(
-    source: Source,
+    source: EmbeddingStore,
     queries: Sequence[SelectedQuery],
     specs: Mapping[str, EncoderSpec],
     corpora: Mapping[str, Corpus],

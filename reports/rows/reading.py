@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from reports.rows.families import one_family, shown_ranking
 from reports.rows.gallery_tasks import gallery_tasks
 from reports.rows.match_maps import Explain, match_maps
-from reports.rows.report_data import TABLES, ReportData, Row, Source
+from reports.rows.report_data import TABLES, ReportData, Row
 from reports.rows.selected_queries import SelectedQuery, select_queries
 from reports.rows.shareable import shareable, without_paths
+from store import EmbeddingStore
 from store.errors import RequestError, did_you_mean
 from store.query.names import matching
 from store.schema import texts
@@ -32,7 +33,7 @@ ENCODER_COLUMNS = (
 
 
 def read_report_data(
-    source: Source,
+    source: EmbeddingStore,
     *,
     run: str | None = None,
     corpora: Sequence[str] = (),
@@ -178,7 +179,9 @@ def _features(
     return {key: tuple(name for name, has in sorted(features.items()) if has[i]) for i, key in enumerate(captions)}
 
 
-def _thumbnails(source: Source, queries: Iterable[SelectedQuery], corpora: Mapping[str, Corpus]) -> dict[str, bytes]:
+def _thumbnails(
+    source: EmbeddingStore, queries: Iterable[SelectedQuery], corpora: Mapping[str, Corpus]
+) -> dict[str, bytes]:
     """Thumbnails of every image that the gallery shows, by hash; images without one are left out."""
     shown = (corpora[query.corpus].images["sha"][image].as_py() for query in queries for image in query.images())
     shas = {sha for sha in shown if sha is not None}

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from itertools import combinations
-from typing import Any, Protocol, TypeAlias
-
-import pyarrow as pa
+from typing import Any, TypeAlias
 
 from reports.rows.selected_queries import SelectedQuery
 from store import SealedSet
@@ -24,32 +22,6 @@ LEADING, WITHOUT = "R@1", "R@1 without ambiguous misses"
 SHARE = "share of misses"
 CAUSES = ("annotation", "agreement")  # of ambiguous misses
 TABLES = ("results", "comparisons", "rankings", "slices", "batches", "runs")
-
-
-class Source(Protocol):
-    """The part of ``store.EmbeddingStore`` that reports read."""
-
-    @property
-    def uri(self) -> str:
-        """The location of the store."""
-
-    def rows(self, table: str, **equals: str | Sequence[str]) -> pa.Table:
-        """The rows of a table whose columns have the given values."""
-
-    def sealed_sets(self) -> list[Any]:
-        """All sealed embedding sets, as ``store.SealedSet``."""
-
-    def encoder(self, name_or_fingerprint: str) -> EncoderSpec:
-        """One encoder's spec."""
-
-    def corpus(self, name: str, fingerprint: str | None = None) -> Corpus:
-        """The contents of one corpus."""
-
-    def corpora(self) -> pa.Table:
-        """One row per corpus, with its fingerprint."""
-
-    def thumbnails(self, shas: Sequence[str]) -> dict[str, bytes]:
-        """Small JPEGs by image hash."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,6 @@ from reports.sections.sentence import answer, state_words
 
 OPEN_LANGUAGES = 8  # more are folded
 MEAN = ", mean over languages"  # of the title of a task: stands with the corpus in the grid
-WORDS = {"better": "good", "worse": "bad"}
 
 
 def section(data: ReportData) -> Section:
@@ -75,20 +74,13 @@ def task_cell(name: str, *, data: ReportData, task: Task, axis: tuple[float, flo
     row = data.row(*task[:3], name)
     if row is None or row["value"] is None:
         return result_cell(row)
-    mark, states = "", list[str]()
-    best = next(iter(values(data, task)))
-    if chance := chance_of(row):
-        states.append(chance)
-    if name == best:
-        states.append("highest")
-    else:
-        states.append(state_words(data, task, name, best, short=True))
-        found = decision(data, *task[:3], name, best)
-        mark = "" if found is None else WORDS.get(found.state, "")
-    if task.protocol.endswith("/*/*") and (hidden := _hidden(data, task, name)):
-        states.append(hidden)
-    weak: Mark = "bad" if chance else "best" if name == best else "bad" if mark == "bad" else ""
-    return result_cell(row, mark=weak, axis=axis, state="; ".join(states))
+    best, chance = next(iter(values(data, task))), chance_of(row)
+    words = "highest" if name == best else state_words(data, task, name, best, short=True)
+    hidden = _hidden(data, task, name) if task.protocol.endswith("/*/*") else ""
+    found = decision(data, *task[:3], name, best)
+    worse = found is not None and found.state == "worse"
+    mark: Mark = "bad" if chance or worse else "best" if name == best else ""
+    return result_cell(row, mark=mark, axis=axis, state="; ".join(filter(None, (chance, words, hidden))))
 
 
 def _hidden(data: ReportData, task: Task, name: str) -> str:

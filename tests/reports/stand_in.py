@@ -18,7 +18,7 @@ import pyarrow as pa
 from reports.build import report_of
 from reports.elements.page import Report
 from reports.rows.reading import read_report_data
-from store import schema
+from store import EmbeddingStore, schema
 from store.sets.seal import SealedSet
 from store.types import Corpus, EncoderSpec, SetKey, canonical_json, digest16
 from tasks.metrics.headline import DIRECTIONS
@@ -37,7 +37,7 @@ START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 
 @dataclass
-class StandIn:
+class StandIn(EmbeddingStore):
     """Reads like ``store.EmbeddingStore``."""
 
     uri: str = "memory://stand-in"
