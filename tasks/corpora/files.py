@@ -24,6 +24,11 @@ def require_folder(path: str | Path, what: str) -> Path:
     return folder
 
 
+def folder_in(folder: Path, name: str) -> Path | None:
+    """A folder within a folder; None if there is none of this name."""
+    return folder / name if (folder / name).is_dir() else None
+
+
 def require_file(path: str | Path, what: str) -> Path:
     """The file, made absolute; raises ``RequestError`` if it does not exist."""
     file = Path(path).expanduser().absolute()

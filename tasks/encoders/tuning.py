@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from store.errors import WorkError
 from store.types import Modality
@@ -18,24 +17,9 @@ LARGEST_ON_CPU: dict[Modality, int] = {"image": 64, "caption": 256}  # out of me
 _TIMED_SECONDS = 0.5  # short passes are repeated for so long and the fastest counts: the machine may be shared
 
 
-@dataclass(frozen=True, kw_only=True)
-class BatchSize:
-    """The result of :func:`find_batch_size`.
-
-    Attributes:
-        size: The smallest batch size that is about as fast as any that fits.
-        rates: Items per second for every batch size that was timed.
-        stopped_by: Why no larger batch size was tried.
-    """
-
-    size: int
-    rates: dict[int, float]
-    stopped_by: str
-
-
 def find_batch_size(
     encoder: Encoder, modality: Modality, *, start: int = 4, largest: int | None = None, gain: float = 1.05
-) -> BatchSize:
+) -> int:
     """The batch size found by doubling until a batch is no faster, does not fit, or reaches the limit.
 
     Only the forward pass is timed, on images of 320 x 240 and captions of about 32 tokens, after one warm-up pass.
@@ -51,28 +35,24 @@ def find_batch_size(
     Raises:
         WorkError: Not even the smallest batch fits into memory.
     """
-    rates: dict[int, float] = {}
     largest = largest or (LARGEST_ON_CPU[modality] if encoder.device == "cpu" else LARGEST)
-    size = start
+    best, best_rate, size = 0, 0.0, start
     while size <= largest:
         try:
-            rates[size] = _rate(encoder, _batch(encoder, modality, size))
+            rate = _rate(encoder, _batch(encoder, modality, size))
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-            reason = f"out of memory at {size}"
             break
-        if size > start and rates[size] < gain * rates[size // 2]:
-            return BatchSize(size=size // 2, rates=rates, stopped_by=f"{size} is no faster than {size // 2}")
-        size *= 2
-    else:
-        reason = f"{largest} is the largest allowed"
+        if rate < gain * best_rate:
+            break
+        best, best_rate, size = size, rate, 2 * size
     release(encoder.device)
-    if not rates:
+    if not best:
         raise WorkError(
             f"encoder {encoder.spec.name!r}: not even {start} {modality}s fit into the memory of {encoder.device}"
         )
-    return BatchSize(size=max(rates), rates=rates, stopped_by=reason)
+    return best
 
 
 def _batch(encoder: Encoder, modality: Modality, size: int) -> Prepared:

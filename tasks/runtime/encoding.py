@@ -190,7 +190,7 @@ class SetEncoder:
         if size is not None:
             return size
         if modality not in self._found:
-            self._found[modality] = find_batch_size(self._encoder(), modality).size
+            self._found[modality] = find_batch_size(self._encoder(), modality)
         return self._found[modality]
 
     def _batch_row(self, key: SetKey, batch: EncodedBatch, batch_id: str, write_seconds: float) -> dict[str, object]:

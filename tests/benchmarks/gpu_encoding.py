@@ -102,8 +102,8 @@ def flow_rows(name: str, encoder: Encoder, card: Card, *, turns: int, quick: boo
     """From files to vectors, and its two halves alone; images, then captions."""
     precision = encoder.spec.precision
     title = f"{name}, {precision}"
-    image_batch = find_batch_size(encoder, "image", start=4 if quick else 64, largest=8 if quick else 256).size
-    caption_batch = find_batch_size(encoder, "caption", start=4 if quick else 256, largest=8 if quick else 1024).size
+    image_batch = find_batch_size(encoder, "image", start=4 if quick else 64, largest=8 if quick else 256)
+    caption_batch = find_batch_size(encoder, "caption", start=4 if quick else 256, largest=8 if quick else 1024)
     forward = forward_rate(encoder, image_batch)
     n = 40 if quick else int(min(1200, 3 * forward) // image_batch + 1) * image_batch
     files, captions = repeated(photographs(), n), repeated(mixed_captions(), 200 if quick else 12_000)

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora import CORPORA
-from tasks.corpora.files import field, read_json, require_folder, require_match
+from tasks.corpora.files import field, folder_in, read_json, require_folder, require_match
 from tasks.corpora.images.image_files import Missing
 from tasks.corpora.readers.hub import load_split
 from tasks.corpora.readers.published import HardNegativeItem, hard_negatives, published_corpus
@@ -64,8 +64,7 @@ def read_aro(
     else:
         folder = require_folder(root, "aro folder")
         items = list(_file_items(folder, part))
-        if images is None and (folder / "images").is_dir():
-            images = folder / "images"
+        images = images or folder_in(folder, "images")
     images = None if root is None else images
     contents = hard_negatives(items)
     return published_corpus("aro", contents, part=part, images=images, missing=missing, source=source, origin=origin)

@@ -12,7 +12,7 @@ from pathlib import Path
 from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora import CORPORA
-from tasks.corpora.files import field, read_json, read_text, require_files, require_folder
+from tasks.corpora.files import field, folder_in, read_json, read_text, require_files, require_folder
 from tasks.corpora.images.image_files import Missing, image_id_of
 from tasks.corpora.readers.published import Translation, published_corpus, translations
 from tasks.corpora.rows import ImageRow
@@ -41,7 +41,7 @@ def read_coco_sm(
             has an excluded image, or the captions are not those of the id mapping.
     """
     folder = require_folder(root, "coco-sm folder")
-    folder = folder / "meta" if (folder / "meta").is_dir() else folder
+    folder = folder_in(folder, "meta") or folder
     files: list[str] | None = None
     captions: list[Translation] = []
     hint = "download from github.com/unum-cloud/coco-sm/meta"

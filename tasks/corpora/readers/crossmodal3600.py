@@ -12,7 +12,7 @@ from pathlib import Path
 from store.errors import RequestError
 from store.types import Corpus, ImageSource
 from tasks.corpora import CORPORA
-from tasks.corpora.files import field, read_json_lines, require_folder, require_known, require_match
+from tasks.corpora.files import field, folder_in, read_json_lines, require_folder, require_known, require_match
 from tasks.corpora.images.image_files import Missing
 from tasks.corpora.readers.hub import load_split
 from tasks.corpora.readers.published import Translation, published_corpus, translations
@@ -57,8 +57,7 @@ def read_crossmodal3600(
             for language in languages
             for identifier, entry in zip(ids, entries, strict=True)
         ]
-        if images is None and (file.parent / "images").is_dir():
-            images = file.parent / "images"
+        images = images or folder_in(file.parent, "images")
     contents = translations(rows, captions)
     return published_corpus("crossmodal3600", contents, images=images, missing=missing, source=source, origin=origin)
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from store.errors import RequestError
 from store.types import Corpus
-from tasks.corpora.files import field, read_json_lines, require_folder, require_match
+from tasks.corpora.files import field, folder_in, read_json_lines, require_folder, require_match
 from tasks.corpora.images.image_files import Missing
 from tasks.corpora.readers.published import Translation, published_corpus, translations
 from tasks.corpora.rows import ImageRow
@@ -39,8 +39,7 @@ def read_docci(
     folder = require_folder(root, "docci folder")
     hint = f"download {_FILE} and docci_images.tar.gz from https://google.github.io/docci/ and unpack the images there"
     file = require_match(folder, _FILE, hint=hint)
-    if images is None and (folder / "images").is_dir():
-        images = folder / "images"
+    images = images or folder_in(folder, "images")
     rows, texts = [], []
     for number, entry in enumerate(read_json_lines(file), start=1):
         where = f"{file}: line {number}"

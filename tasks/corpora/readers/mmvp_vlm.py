@@ -9,7 +9,7 @@ from pathlib import Path
 
 from store.errors import RequestError
 from store.types import Corpus
-from tasks.corpora.files import require_folder, require_match
+from tasks.corpora.files import folder_in, require_folder, require_match
 from tasks.corpora.images.image_files import Missing
 from tasks.corpora.readers.delimited import rows_with
 from tasks.corpora.readers.published import QuadrupleItem, published_corpus, quadruples
@@ -40,8 +40,7 @@ def read_mmvp_vlm(
     folder = require_folder(root, "mmvp-vlm folder")
     hint = f"hf download MMVP/MMVP_VLM --repo-type dataset --local-dir {folder}"
     file = require_match(folder, "Questions.csv", hint=hint)
-    if images is None and (folder / "MLLM_VLM Images").is_dir():
-        images = folder / "MLLM_VLM Images"
+    images = images or folder_in(folder, "MLLM_VLM Images")
     if "{}" not in prompt:
         raise RequestError(f"mmvp-vlm: prompt must have {{}} where the statement belongs, got {prompt!r}")
     rows = rows_with(file, _NUMBER, _PATTERN, _STATEMENT)

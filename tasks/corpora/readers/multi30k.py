@@ -10,7 +10,7 @@ from pathlib import Path
 
 from store.types import Corpus
 from tasks.corpora import CORPORA
-from tasks.corpora.files import read_text, require_folder, require_match
+from tasks.corpora.files import folder_in, read_text, require_folder, require_match
 from tasks.corpora.images.image_files import Missing
 from tasks.corpora.readers.published import line_translations, published_corpus
 
@@ -36,7 +36,7 @@ def read_multi30k(
         RequestError: A file or image is missing, or a file has more or fewer lines than there are images.
     """
     folder = require_folder(root, "multi30k folder")
-    base = folder / "data" / "task1" if (folder / "data" / "task1").is_dir() else folder
+    base = folder_in(folder, "data/task1") or folder
     listed = require_match(base, f"image_splits/{split}.txt", f"{split}.txt")
     names = [line.split("#")[0].strip() for line in read_text(listed).splitlines()]
     files = {}

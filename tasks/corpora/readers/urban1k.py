@@ -10,7 +10,7 @@ from pathlib import Path
 
 from store.errors import RequestError
 from store.types import Corpus
-from tasks.corpora.files import read_text, require_folder
+from tasks.corpora.files import folder_in, read_text, require_folder
 from tasks.corpora.images.image_files import Missing
 from tasks.corpora.readers.published import Translation, published_corpus, translations
 from tasks.corpora.rows import ImageRow
@@ -33,8 +33,7 @@ def read_urban1k(root: str | Path, *, images: str | Path | None = None, missing:
             f"{folder}: no caption/*.txt in it; unpack Urban1k.zip of "
             "huggingface.co/datasets/BeichenZhang/Urban1k there"
         )
-    if images is None and (folder / "image").is_dir():
-        images = folder / "image"
+    images = images or folder_in(folder, "image")
     rows = [ImageRow(file.stem, f"{file.stem}.jpg") for file in files]
     texts = [Translation(file.stem, [read_text(file).strip().partition("\n")[0].strip()], "en") for file in files]
     return published_corpus("urban1k", translations(rows, texts), images=images, missing=missing)

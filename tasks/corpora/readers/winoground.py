@@ -13,7 +13,15 @@ from typing import Any
 from store.errors import RequestError
 from store.types import Corpus
 from tasks.corpora import CORPORA
-from tasks.corpora.files import field, read_json, read_json_lines, require_file, require_folder, require_match
+from tasks.corpora.files import (
+    field,
+    folder_in,
+    read_json,
+    read_json_lines,
+    require_file,
+    require_folder,
+    require_match,
+)
 from tasks.corpora.readers.hub import load_split
 from tasks.corpora.readers.published import QuadrupleItem, published_corpus, quadruples
 
@@ -53,8 +61,7 @@ def read_winoground(
         folder = require_folder(root, "winoground folder")
         file = require_match(folder, "examples.jsonl", "data/examples.jsonl")
         examples, origin = list(read_json_lines(file)), str(file)
-        if images is None:
-            images = file.parent / "images" if (file.parent / "images").is_dir() else folder
+        images = images or folder_in(file.parent, "images") or folder
     assigned = None if tags is None else _assignments(require_file(tags, "tags file"))
     items = []
     for position, example in enumerate(examples):
