@@ -19,6 +19,7 @@ from flows.runs import IncompleteError, record_end, recorded_run
 from tasks.discover import find_evaluations, find_sets
 from tasks.runtime.open_corpora import OpenCorpora
 from tasks.runtime.references import EmbedRef, SetsRef
+from tasks.score_part import check_scoring
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,9 @@ def benchmark(config: RunConfig, report: bool = True) -> BenchmarkRef:
     with recorded_run(config, "benchmark") as run:
         embedded, missing = embed_step(config, run, request, opened) if request is not None else ((), ())
         sets = stored or tuple(reference.sets for reference in paired(embedded))
+        if config.distractors:  # which this run may have encoded
+            named = {"protocols": config.protocols, "distractors": config.distractors}
+            call(check_scoring, sets, store_uri=config.store_uri, **named)
         evaluated, unscored = evaluate_step(config, run, sets)
         missing = (*missing, *unscored)
         corpora = tuple(dict.fromkeys(evaluation.sets.corpus_fingerprint for evaluation in evaluated))

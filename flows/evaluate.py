@@ -16,7 +16,7 @@ from tasks.discover import find_sets
 from tasks.metrics.custom import CustomMetric, load_metric
 from tasks.runtime.references import EvaluationRef, MetricRef, Missing, SetsRef, by_corpus
 from tasks.score import score
-from tasks.score_part import check_protocols, score_distractors, score_part
+from tasks.score_part import check_scoring, score_distractors, score_part
 
 
 @run_flow("evaluate", hours=24)
@@ -38,13 +38,9 @@ def evaluate(config: RunConfig) -> tuple[EvaluationRef, ...]:
     outcomes: tuple[EvaluationRef, ...] = call(find_outcomes, config.store_uri, **wanted)
     if faults := device_faults(config):
         raise RequestError(faults)
-    if config.protocols:
-        call(
-            check_protocols,
-            (*sets, *(each.sets for each in outcomes)),
-            store_uri=config.store_uri,
-            protocols=config.protocols,
-        )
+    if config.protocols or config.distractors:
+        named = {"protocols": config.protocols, "distractors": config.distractors}
+        call(check_scoring, (*sets, *(each.sets for each in outcomes)), store_uri=config.store_uri, **named)
     with recorded_run(config, "evaluate") as run:
         evaluated, missing = evaluate_step(config, run, sets)
         settings = _settings(config, run)

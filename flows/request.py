@@ -60,6 +60,7 @@ def check_request(
             seed=config.seed,
             modalities=modalities,
             protocols=config.protocols,
+            distractors=config.distractors,
         )
         faults += unreadable
     except RequestError as error:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from store import EmbeddingStore
-from store.errors import RequestError
+from store.errors import RequestError, unknown
 from store.types import MODALITIES, Corpus, Modality
 from tasks.corpora.change import describe_change
 from tasks.corpora.encodable import encodable, encoding_fault
@@ -17,7 +17,7 @@ from tasks.runtime.retries import may_pass
 from tasks.runtime.shell import shell
 from tasks.scoring.protocols.selection import select_protocols
 
-SKIPPED_SHOWN = 5
+SHOWN = 5  # images that were skipped
 
 
 @shell("check-corpora", timeout_hours=12)
@@ -30,8 +30,9 @@ def check_corpora(
     seed: int,
     modalities: Sequence[Modality] = MODALITIES,
     protocols: Sequence[str] = (),
+    distractors: Sequence[str] = (),
 ) -> list[str]:
-    """Read corpora into ``opened`` before anything is written; returns the faults of all, unfit protocols included.
+    """Read corpora into ``opened`` before anything is written; returns all faults, also of protocols and distractors.
 
     A corpus without a file or text for any of ``modalities`` is a fault.
 
@@ -39,18 +40,20 @@ def check_corpora(
         RequestError: The same faults, if one of them may pass (a hub that did not answer), so that the task is retried.
     """
     faults: list[str] = []
-    passing: RequestError | None = None
-    register = register_at(store_uri)
+    passing, register = None, register_at(store_uri)
+    known, states = ({str(row[column]) for row in register} for column in ("name", "fingerprint"))
     for what in corpora:
         try:
             reading = reading_of(what, register, sample=sample, seed=seed)
             corpus = opened.read(reading.what, sample=reading.sample, seed=reading.seed)
-            reason = encoding_fault(corpus, modalities, given=what)
-            faults += [reason] if reason else []
+            faults += filter(None, [encoding_fault(corpus, modalities, given=what)])
             select_protocols(corpus, protocols)
+            known |= {corpus.name}
         except RequestError as error:
             faults.extend(error.faults)
             passing = error if may_pass(error) else passing
+    strange = [name for name in distractors if name not in known | states]
+    faults += [unknown("corpus of distractors", name, sorted(known)) for name in strange]
     if passing is not None:
         raise RequestError(faults) from passing
     return faults
@@ -72,7 +75,6 @@ def register_corpus(
     corpus = opened.index(store, reading.what, sample=reading.sample, seed=reading.seed)
     changes = _changes(store, corpus, register)
     store.write_corpus(corpus)
-    skipped = corpus.skipped.slice(0, SKIPPED_SHOWN).to_pylist()
     return CorpusRef(
         **reading._asdict(),
         name=corpus.name,
@@ -81,7 +83,7 @@ def register_corpus(
         n_captions=len(corpus.captions),
         n_skipped=len(corpus.skipped),
         changes=changes,
-        skipped=tuple(f"{row['item_id']}: {row['reason']}" for row in skipped),
+        skipped=tuple(f"{row['item_id']}: {row['reason']}" for row in corpus.skipped.slice(0, SHOWN).to_pylist()),
         encodable=encodable(corpus),
         note="" if corpus.name == usual else f"{usual!r} from {corpus.location} is stored under this name",
     )

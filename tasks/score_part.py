@@ -13,10 +13,10 @@ from tasks.diagnosis.slices import Slice
 from tasks.encoders.device import choose_device
 from tasks.runtime.combining import TEXT_TO_IMAGE, result_slices, text_to_image
 from tasks.runtime.references import SetsRef
-from tasks.runtime.scoring import missing_sets, open_sets, vectors_of, write_score_part
+from tasks.runtime.scoring import missing_sets, open_sets, unscorable, vectors_of, write_score_part
 from tasks.runtime.shell import shell
 from tasks.scoring.distractors import Side, by_gallery_size
-from tasks.scoring.protocols.selection import protocols_of, select_protocols
+from tasks.scoring.protocols.selection import protocols_of
 from tasks.statistics.resampling import Resampling
 
 
@@ -39,21 +39,17 @@ def score_part(
     return sets
 
 
-@shell("check-protocols")
-def check_protocols(sets: Sequence[SetsRef], *, store_uri: str, protocols: Sequence[str]) -> None:
-    """Check that protocols fit the corpora of these sets, before anything is written.
+@shell("check-scoring")
+def check_scoring(
+    sets: Sequence[SetsRef], *, store_uri: str, protocols: Sequence[str], distractors: Sequence[str]
+) -> None:
+    """Check that protocols fit the corpora of these sets, and that distractors are stored, before anything is scored.
 
     Raises:
-        RequestError: A protocol is unknown or does not fit; all faults together.
+        RequestError: A protocol is unknown or does not fit, a corpus of distractors is unknown or has no vectors by an
+            encoder; all faults together.
     """
-    store = EmbeddingStore.open(store_uri)
-    faults: list[str] = []
-    for corpus, fingerprint in dict.fromkeys((pair.corpus, pair.corpus_fingerprint) for pair in sets):
-        try:
-            select_protocols(store.corpus(corpus, fingerprint), protocols)
-        except RequestError as error:
-            faults += error.faults
-    if faults:
+    if faults := unscorable(EmbeddingStore.open(store_uri), sets, protocols, distractors):
         raise RequestError(faults)
 
 
@@ -79,7 +75,7 @@ def score_distractors(
 
     def side(corpus: str) -> Side:
         key = store.key(encoder=spec.fingerprint, corpus=corpus, modality="image")
-        if (sealed := store.sealed(key)) is None:
+        if (sealed := store.sealed(key)) is None:  # dropped since `check_scoring`
             raise RequestError(missing_sets(store, key, ["image"]))
         digests.append(sealed.digest)
         others = replace(sets, corpus=key.corpus, corpus_fingerprint=key.corpus_fingerprint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import groupby
+from itertools import groupby, product
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from tasks.metrics.crosslingual import language_part
 from tasks.runtime.references import EvaluationRef, SetsRef
 from tasks.runtime.stored import read_outcomes
 from tasks.scoring.device_vectors import VectorRows
-from tasks.scoring.evaluate import SCORER_VERSION, evaluate, evaluate_merged, evaluate_part, splits
+from tasks.scoring.evaluate import SCORER_VERSION, evaluate, evaluate_merged, evaluate_part
 from tasks.scoring.languages import CaptionParts
 from tasks.scoring.late_interaction.multivectors import Blocks
 from tasks.scoring.outcomes import Outcomes
@@ -76,6 +76,25 @@ def missing_sets(store: EmbeddingStore, key: SetKey, modalities: Sequence[str]) 
         command = f"capim import --corpus {key.corpus} --encoder {key.encoder} {files}"
     what = " and ".join(f"{modality}s" for modality in modalities)
     return f"there are no complete embeddings of the {what} of {key.corpus!r} by {key.encoder!r}; run `{command}`"
+
+
+def unscorable(
+    store: EmbeddingStore, sets: Sequence[SetsRef], protocols: Sequence[str], distractors: Sequence[str]
+) -> list[str]:
+    """What keeps these sets from being scored: protocols that do not fit, distractors without vectors by an encoder."""
+    faults: dict[str, None] = {}
+    for corpus, fingerprint in dict.fromkeys((pair.corpus, pair.corpus_fingerprint) for pair in sets):
+        try:
+            select_protocols(store.corpus(corpus, fingerprint), protocols)
+        except RequestError as error:
+            faults |= dict.fromkeys(error.faults)
+    for encoder, corpus in product(dict.fromkeys(pair.encoder_fingerprint for pair in sets), distractors):
+        try:
+            key = store.key(encoder=encoder, corpus=corpus, modality="image")
+            faults |= {} if store.sealed(key) else {missing_sets(store, key, ["image"]): None}
+        except RequestError as error:
+            faults |= dict.fromkeys(error.faults)
+    return list(faults)
 
 
 def stored_evaluations(store: EmbeddingStore, evaluation: EvaluationRef, protocol_ids: Sequence[str]) -> ScoredSets:
@@ -155,7 +174,7 @@ def outcomes_of(
             advance(part)
 
         how: dict[str, Any] = {"device": choose_device(device), "memory_bytes": memory_bytes}
-        if n_parts > 1 and _splits(scored):
+        if n_parts > 1:
             outcomes_by_id = _merged(scored, portion, n_parts, **how)
         else:
             outcomes_by_id = _score(scored, portion, advance=ranked, **how)
@@ -175,7 +194,7 @@ def write_score_part(
 ) -> None:
     """Score one of ``n_parts`` parts of the images, from 0, and store it for :func:`outcomes_of`, unless it is."""
     missing = incomplete(scored, scored.protocols, stored)
-    if not missing or not _splits(scored):
+    if not missing:
         return
     part = _parts(scored, n_parts)[number]
     how: dict[str, Any] = {"device": choose_device(device), "memory_bytes": memory_bytes}
@@ -211,10 +230,6 @@ def _merged(scored: ScoredSets, protocols: Sequence[EvalProtocol], n_parts: int,
             yield evaluate_part(scored.corpus, protocols, part, **sides, **how)
 
     return evaluate_merged(scored.corpus, protocols, parts(), **sides, device=how["device"])
-
-
-def _splits(scored: ScoredSets) -> bool:
-    return splits(scored.corpus, scored.store.encoder(scored.sets.encoder_fingerprint).vectors)
 
 
 def _parts(scored: ScoredSets, n_parts: int) -> list[range]:

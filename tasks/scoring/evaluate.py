@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from store.types import Corpus, EvalProtocol, VectorKind
+import numpy as np
+from numpy.typing import NDArray
+
+from store.types import Corpus, EvalProtocol
 from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, dense_choices, dense_part, score_dense
 from tasks.scoring.device_vectors import VectorRows
-from tasks.scoring.languages import CaptionParts, score_parts
+from tasks.scoring.languages import CaptionParts, Part, score_parts, scorings
 from tasks.scoring.late_interaction.maxsim import choices_of, maxsim_part, score_maxsim
 from tasks.scoring.late_interaction.multivectors import Blocks
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.layout import layout_of
 from tasks.scoring.protocols.orientations import orientation_of
 from tasks.scoring.protocols.selection import build_tasks
-from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
+from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
 from tasks.scoring.ranks.accumulator import PartOutcomes
 from tasks.scoring.ranks.both_ways import BothWays
 from tasks.scoring.threads import Advance, ignore
@@ -76,16 +80,16 @@ def evaluate(
         captions = CaptionParts(lambda *part: matrix[layout.parts[part]])
     elif choices:
         raise ValueError(f"{', '.join(t.protocol.id for t in choices)}: needs all caption vectors as one matrix")
-    retrieval = [task for task in tasks if isinstance(task, RetrievalTask)]
-    outcomes |= score_parts(
-        layout, retrieval, images, captions, device=device, memory_bytes=memory_bytes, advance=advance
-    )
+    retrieval = _retrieval(tasks)
+    n_parts = len(scorings(layout, retrieval))
+
+    def score(_part: Part, vectors: NDArray[np.float32], of_part: Sequence[RetrievalTask]) -> dict[str, Outcomes]:
+        how: dict[str, Any] = {"device": device, "memory_bytes": memory_bytes}
+        how["advance"] = lambda share: advance(share / n_parts)
+        return score_dense(images, vectors, of_part, **how)
+
+    outcomes |= score_parts(layout, retrieval, images, captions, score)
     return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
-
-
-def splits(corpus: Corpus, vectors: VectorKind) -> bool:
-    """Whether an evaluation can be scored in parts: all but dense ones in several languages, which are compared."""
-    return vectors == "multi" or len(layout_of(corpus).parts) < 2
 
 
 def evaluate_part(
@@ -105,7 +109,14 @@ def evaluate_part(
         return maxsim_part(images, captions, tasks, part, device=device, memory_bytes=budget).part()
     if callable(images) or callable(captions):
         raise TypeError("images and captions must both be matrices (single), or both functions that yield blocks")
-    return dense_part(images, captions, tasks, part, device=device, memory_bytes=memory_bytes).part()
+    how: dict[str, Any] = {"device": device, "memory_bytes": memory_bytes}
+    layout = layout_of(corpus)
+    if len(layout.parts) < 2:
+        return dense_part(images, captions, tasks, part, **how).part()
+    found: dict[str, PartOutcomes] = {}
+    for language, of_language in scorings(layout, _retrieval(tasks)).items():
+        found |= dense_part(images, captions[layout.parts[language]], of_language, part, **how).part()
+    return found
 
 
 def evaluate_merged(
@@ -118,13 +129,31 @@ def evaluate_merged(
     device: str = "cpu",
 ) -> dict[str, Outcomes]:
     """The outcomes that :func:`evaluate` gives, from :func:`evaluate_part` of all images, in any order."""
-    tasks = build_tasks(corpus, protocols)
-    merged = BothWays(tasks)
+    tasks, layout = build_tasks(corpus, protocols), layout_of(corpus)
+    several = len(layout.parts) > 1 and not callable(captions)
+    todo = scorings(layout, _retrieval(tasks)) if several else {("", ""): _retrieval(tasks)}
+    merged = {language: BothWays(some) for language, some in todo.items()}
     for part in parts:
-        merged.merge(part)
-    outcomes = merged.outcomes()
+        for each in merged.values():
+            each.merge(part)
+    if several and not callable(images) and not callable(captions):
+        rows = captions
+
+        def read(language: str, translator: str) -> NDArray[np.float32]:
+            return rows[layout.parts[language, translator]]
+
+        def score(part: Part, *_: object) -> dict[str, Outcomes]:
+            return merged.pop(part).outcomes()
+
+        outcomes = score_parts(layout, _retrieval(tasks), images[:], CaptionParts(read), score)
+    else:
+        outcomes = merged["", ""].outcomes()
     if callable(images) and callable(captions):
         outcomes |= choices_of(images, captions, tasks, device=device)
     elif not callable(images) and not callable(captions):
         outcomes |= dense_choices(images, captions, tasks)
     return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
+
+
+def _retrieval(tasks: Iterable[ScoringTask]) -> list[RetrievalTask]:
+    return [task for task in tasks if isinstance(task, RetrievalTask)]

@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 
 from store.types import EvalProtocol
 from tasks.scoring.consistency import ScoredDirection, identical, with_consistency
-from tasks.scoring.dense import score_dense
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.builders import captions_to_images, images_to_captions
 from tasks.scoring.protocols.layout import CorpusLayout
 from tasks.scoring.protocols.tasks import RetrievalTask
-from tasks.scoring.threads import Advance, ignore
 
 Part: TypeAlias = tuple[str, str]
 
@@ -41,59 +39,78 @@ class _Reference(NamedTuple):
     outcomes: Mapping[str, Outcomes]
 
 
+Score: TypeAlias = Callable[[Part, NDArray[np.float32], Sequence[RetrievalTask]], dict[str, Outcomes]]
+
+
+def scorings(layout: CorpusLayout, tasks: Sequence[RetrievalTask]) -> dict[Part, list[RetrievalTask]]:
+    """What is scored of each part: its tasks, and of a part that others are compared with both directions.
+
+    Captions are named by their position in the part. A task with the queries and the gallery of one of both directions
+    is left out: its outcomes are the same.
+    """
+    found: dict[Part, list[RetrievalTask]] = {}
+    for part, of_part in _by_part(layout, tasks).items():
+        reference = _reference_part(layout, part)
+        if reference is not None and reference not in found:
+            found[reference] = _both_directions(layout, reference)
+        both = found.get(part, [])
+        found[part] = both + [task for task in of_part if not any(_is_same(task, one) for one in both)]
+    return found
+
+
 def score_parts(
     layout: CorpusLayout,
     tasks: Sequence[RetrievalTask],
     images: NDArray[np.float32],
     captions: CaptionParts,
-    *,
-    device: str,
-    memory_bytes: int | None,
-    advance: Advance = ignore,
+    score: Score,
 ) -> dict[str, Outcomes]:
     """Outcomes of tasks that each stay within one part, with consistency with the reference language.
 
     The reference of a part is the reference language by the same translator, else by people. Where the corpus has
     neither, or a caption has no counterpart, the two measures stay empty and a warning says so. The captions of a task
-    belong to one part; the other arguments are those of :func:`tasks.scoring.dense.score_dense`, for one part.
+    belong to one part. ``score`` gives the outcomes of a part's :func:`scorings` from the vectors of its captions.
     """
-
-    def score(vectors: NDArray[np.float32], of_part: Sequence[RetrievalTask]) -> dict[str, Outcomes]:
-        return score_dense(images, vectors, of_part, device=device, memory_bytes=memory_bytes, advance=advance_part)
-
-    def advance_part(share: float) -> None:
-        advance(share / sum(1 + len(parts) for parts in by_reference.values()))
-
-    by_reference: dict[Part | None, dict[Part, list[RetrievalTask]]] = {}
-    for task in tasks:
-        part = _part_of(layout, task)
-        by_reference.setdefault(_reference_part(layout, part), {}).setdefault(part, []).append(task)
+    todo, by_part = scorings(layout, tasks), _by_part(layout, tasks)
+    by_reference: dict[Part | None, list[Part]] = {}
+    for part in by_part:
+        by_reference.setdefault(_reference_part(layout, part), []).append(part)
     outcomes: dict[str, Outcomes] = {}
     for reference_part, parts in by_reference.items():
         reference = None
+        scored: Mapping[str, Outcomes] = {}
         if reference_part is None:
             log.warning("no consistency figures: the corpus has no %s captions", layout.corpus.languages_reference)
         else:
             vectors = _read(layout, captions, reference_part)
-            both = score(vectors, _both_directions(layout, reference_part))
-            reference = _Reference(vectors, _keys(layout, reference_part), both)
-        for part, of_part in parts.items():
-            local = [_localised(task, layout.parts[part]) for task in of_part]
-            scored: dict[str, Outcomes] = {}
-            if reference is not None and part == reference_part:
-                vectors = reference.vectors
-                scored = {t.protocol.id: same for t in local if (same := _reference_outcomes(reference, t))}
-            else:
+            scored = score(reference_part, vectors, todo[reference_part])
+            reference = _Reference(vectors, _keys(layout, reference_part), scored)
+        for part in parts:
+            if reference is None or part != reference_part:
                 vectors = _read(layout, captions, part)
-            scored |= score(vectors, [task for task in local if task.protocol.id not in scored])
-            for task in local:
-                found = scored[task.protocol.id]
+                scored = score(part, vectors, todo[part])
+            elif reference is not None:
+                vectors, scored = reference.vectors, reference.outcomes
+            for task in by_part[part]:
+                found = scored.get(task.protocol.id)
+                if found is None:
+                    found = replace(scored[_id_of_all(task, part)], protocol=task.protocol)
                 if reference is not None and part == reference_part:
                     found = identical(found)
-                elif reference is not None:
-                    found = _compared(found, reference, task, images, vectors, _keys(layout, part))
+                elif reference is not None and reference_part is not None:
+                    of_reference = reference.outcomes[_id_of_all(task, reference_part)]
+                    found = _compared(found, reference, of_reference, task, images, vectors, _keys(layout, part))
                 outcomes[task.protocol.id] = _restored(found, layout.parts[part])
     return outcomes
+
+
+def _by_part(layout: CorpusLayout, tasks: Sequence[RetrievalTask]) -> dict[Part, list[RetrievalTask]]:
+    """The tasks of each part, with captions named by their position in it."""
+    found: dict[Part, list[RetrievalTask]] = {}
+    for task in tasks:
+        part = _part_of(layout, task)
+        found.setdefault(part, []).append(_localised(task, layout.parts[part]))
+    return found
 
 
 def _part_of(layout: CorpusLayout, task: RetrievalTask) -> Part:
@@ -109,20 +126,27 @@ def _reference_part(layout: CorpusLayout, part: Part) -> Part | None:
 
 
 def _both_directions(layout: CorpusLayout, part: Part) -> list[RetrievalTask]:
-    """All captions of a part search all images, and the other way round; protocol ids ``t2i`` and ``i2t``."""
-    to_images = EvalProtocol(id="t2i", direction="t2i", title="The reference language")
-    to_captions = EvalProtocol(id="i2t", direction="i2t", title="The reference language")
+    """All captions of a part search all images, and the other way round."""
+    name = "/".join(part)
+    to_images = EvalProtocol(id=f"all t2i/{name}", direction="t2i", title="The whole part")
+    to_captions = EvalProtocol(id=f"all i2t/{name}", direction="i2t", title="The whole part")
     tasks = captions_to_images(layout, to_images, part=part), images_to_captions(layout, to_captions, part=part)
     return [_localised(task, layout.parts[part]) for task in tasks]
 
 
-def _reference_outcomes(reference: _Reference, task: RetrievalTask) -> Outcomes | None:
-    """The reference's outcomes, where a task has the same queries and the same gallery; else None."""
-    outcomes = reference.outcomes[task.protocol.direction]
-    same_gallery = len(task.galleries) == 1 and len(task.galleries[0]) == outcomes.n_gallery[0]
-    if not same_gallery or not np.array_equal(task.query_ids, outcomes.query_ids):
-        return None
-    return replace(outcomes, protocol=task.protocol)
+def _id_of_all(task: RetrievalTask, part: Part) -> str:
+    """The protocol of :func:`_both_directions` that has the direction of a task."""
+    return f"all {task.protocol.direction}/{'/'.join(part)}"
+
+
+def _is_same(task: RetrievalTask, other: RetrievalTask) -> bool:
+    """Whether two tasks of a part have the same direction, queries and gallery, which is one."""
+    same_gallery = len(task.galleries) == 1 and np.array_equal(task.galleries[0], other.galleries[0])
+    return (
+        same_gallery
+        and task.protocol.direction == other.protocol.direction
+        and np.array_equal(task.query_ids, other.query_ids)
+    )
 
 
 def _read(layout: CorpusLayout, captions: CaptionParts, part: Part) -> NDArray[np.float32]:
@@ -144,6 +168,7 @@ def _keys(layout: CorpusLayout, part: Part) -> NDArray[np.int64]:
 def _compared(
     outcomes: Outcomes,
     reference: _Reference,
+    of_reference: Outcomes,
     task: RetrievalTask,
     images: NDArray[np.float32],
     captions: NDArray[np.float32],
@@ -156,9 +181,7 @@ def _compared(
     if len(keys) != len(order) or (reference.keys[counterpart] != keys).any():
         log.warning("no consistency figures for %s: its captions are not those of the reference", outcomes.protocol.id)
         return outcomes
-    direction = task.protocol.direction
-    of_reference = reference.outcomes[direction]
-    if direction == "t2i":
+    if task.protocol.direction == "t2i":
         own = ScoredDirection(outcomes, captions[task.queries], images)
         side = ScoredDirection(of_reference, reference.vectors, images)
         return with_consistency(task, own, side, query_of=counterpart[task.queries], item_of=None)

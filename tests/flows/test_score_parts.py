@@ -17,6 +17,8 @@ from store import EmbeddingStore
 from store.errors import RequestError
 from store.score_parts import PREFIX
 from tasks.discover import find_sets
+from tasks.register import check_corpora
+from tasks.runtime.open_corpora import OpenCorpora
 from tasks.score_part import score_part
 from tasks.scoring.evaluate import evaluate_part
 from tasks.scoring.ranks.accumulator import PartOutcomes
@@ -79,6 +81,24 @@ def test_parts_and_little_memory_store_the_same_outcomes_and_leave_nothing_else(
     drawn = store.rows("slices", analysis="distractors").sort_by("slice")
     assert [again.n_scored for again in evaluate.fn(config)] == [0] * len(sets)
     assert store.rows("slices", analysis="distractors").sort_by("slice").equals(drawn)  # not drawn again
+
+
+def test_distractors_that_are_unknown_or_have_no_vectors_are_refused_before_anything_is_scored(
+    small_demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = run_config({**TINY, "workspace": str(small_demo), "distractors": ("shape", CORPORA[1])})
+    store = EmbeddingStore.open(config.store_uri)
+    runs = store.rows("runs").num_rows
+    monkeypatch.setattr("flows.evaluate.evaluate_step", lambda *_: pytest.fail("something was scored"))
+    with pytest.raises(RequestError, match="corpus 'shape' is not in the store"):
+        evaluate.fn(config)
+    assert store.rows("runs").num_rows == runs
+    faults = check_corpora.fn((), OpenCorpora(), store_uri=store.uri, sample=None, seed=0, distractors=("shape",))
+    assert [fault.partition(";")[0] for fault in faults] == ["corpus of distractors 'shape' is unknown"]
+    with monkeypatch.context() as dropped:
+        dropped.setattr(EmbeddingStore, "sealed", lambda *_: None)
+        with pytest.raises(RequestError, match=f"no complete embeddings of the images of {CORPORA[1]!r} by 'tiny-cl"):
+            evaluate.fn(run_config({**TINY, "workspace": str(small_demo), "distractors": CORPORA[1:]}))
 
 
 def test_a_size_of_memory_has_a_unit() -> None:

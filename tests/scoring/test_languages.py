@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from store.types import Corpus
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tasks.metrics import METRICS, metrics_of
 from tasks.scoring.consistency import rank_biased_overlap, shared_items
-from tasks.scoring.evaluate import evaluate
+from tasks.scoring.evaluate import evaluate, evaluate_merged, evaluate_part
 from tasks.scoring.languages import CaptionParts
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.layout import layout_of
@@ -98,6 +100,21 @@ def test_parts_read_one_at_a_time_give_what_the_whole_matrix_gives() -> None:
     for id_, outcomes in whole.items():
         for name, values in vars(outcomes).items():
             np.testing.assert_array_equal(getattr(apart[id_], name), values, err_msg=f"{id_}: {name}")
+
+
+@pytest.mark.parametrize("protocols", [[], ["t2i/de/google", "i2t/de/bing"]])
+def test_parts_of_the_gallery_merge_to_the_outcomes_of_the_whole_consistency_included(protocols: list[str]) -> None:
+    made, (images, captions) = corpus(), vectors()
+    chosen = select_protocols(made, protocols)
+    sides: dict[str, Any] = {"images": images, "captions": captions}
+    whole = evaluate(made, chosen, **sides)
+    cuts = [0, 5, 6, N]
+    parts = [evaluate_part(made, chosen, range(*cut), **sides) for cut in pairwise(cuts)]
+    merged = evaluate_merged(made, chosen, parts[::-1], **sides)
+    assert list(whole) == list(merged)
+    for id_, outcomes in whole.items():
+        for name, values in vars(outcomes).items():
+            np.testing.assert_array_equal(getattr(merged[id_], name), values, err_msg=f"{id_}: {name}")
 
 
 def test_stored_lists_name_captions_of_the_part_by_their_place_in_the_corpus() -> None:
