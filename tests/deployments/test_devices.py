@@ -80,17 +80,17 @@ def test_shards_on_two_devices_give_the_store_of_one(tmp_path: Path, monkeypatch
     for device in ("cpu", "cpu,cpu"):
         config = RunConfig(
             workspace=str(tmp_path / device),
-            corpora=({"name": "few", "reader": "shapes", "n_scenes": 20},),
+            corpora=({"name": "few", "reader": "shapes", "n_scenes": 8},),
             encoders=("tiny-clip",),
             batch_size=4,
             device=device,
         )
         [done] = start(embed, config)
-        assert done.n_encoded == done.n_items == 120
+        assert done.n_encoded == done.n_items == 48
         [again] = start(embed, config)
         assert again.n_encoded == 0
         store = EmbeddingStore.open(config.store_uri)
-        assert store.rows("batches")["n_items"].to_numpy().sum() == 120
+        assert store.rows("batches")["n_items"].to_numpy().sum() == 48
         matrices[device] = [
             store.vectors(encoder="tiny-clip", corpus="few", modality=side).matrix for side in ("image", "caption")
         ]

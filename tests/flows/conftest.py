@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ CORPORA = "shapes,shapes-winoground,shapes-multilingual"
 
 
 @pytest.fixture(scope="session")
-def small_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_demo(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
     """A workspace with the corpora of the demo, of twelve images each, and two of its encoders; not to be changed."""
-    folder = tmp_path_factory.mktemp("small-demo") / "workspace"
-    words = ["run", "--corpora", CORPORA, "--sample", "12", "--encoders", "tiny-clip,tiny-colpali"]
-    assert main([*words, "--replicates", "100", "--device", "cpu", "--quiet", "--workspace", str(folder)]) == 0
-    return folder
+    words = ["run", "--corpora", CORPORA, "--sample", "12", "--encoders", "tiny-clip,tiny-colpali", "--replicates"]
+
+    def fill(workspace: Path) -> None:
+        assert main([*words, "100", "--device", "cpu", "--quiet", "--workspace", str(workspace)]) == 0
+
+    return made_once("small-demo", fill)

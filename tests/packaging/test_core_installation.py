@@ -43,13 +43,14 @@ from store.query.search import search
 from store.types import Embeddings
 import numpy as np
 store = EmbeddingStore.open(sys.argv[1])
-images = store.vectors(encoder="tiny-clip", corpus="shapes", modality="image")
+images = store.vectors(encoder="tiny-clip", corpus="shapes-sample12", modality="image")
 one = Embeddings(values=images.matrix[:1], norms=np.ones(1, np.float32), n_tokens=np.ones(1, np.int32),
                  truncated=np.zeros(1, bool))
-print(search(store, one, encoder="tiny-clip", corpus="shapes", modality="image", k=1)["item_id"][0], images.ids[0])
+found = search(store, one, encoder="tiny-clip", corpus="shapes-sample12", modality="image", k=1)
+print(found["item_id"][0], images.ids[0])
 """
 
-CHOSEN = ["--corpora", "shapes", "--encoders", "tiny-clip,tiny-clip-plain"]
+CHOSEN = ["--corpora", "shapes", "--sample", "12", "--encoders", "tiny-clip,tiny-clip-plain"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -114,7 +115,7 @@ def test_an_encoder_that_needs_an_extra_names_it(workspace: Path, tmp_path: Path
         assert code == 2
         assert text in message
     ((code, _, message),) = run_without_extras(
-        ["embed", *CHOSEN[:2], "--encoders", "tiny-colpali", "--quiet", "--workspace", str(workspace)]
+        ["embed", *CHOSEN[:4], "--encoders", "tiny-colpali", "--quiet", "--workspace", str(workspace)]
     )
     assert code == 2
     assert expected["tiny-colpali"] in message

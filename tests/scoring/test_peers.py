@@ -110,12 +110,11 @@ def coco(shared_data: Path) -> Corpus:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, 3])
-def test_coco_5k_1k_cxc_and_eccv_equal_eccv_caption_in_all_digits(coco: Corpus, seed: int) -> None:
+def test_coco_5k_1k_cxc_and_eccv_equal_eccv_caption_in_all_digits(coco: Corpus) -> None:
     """Images in 400 topics, noisy captions; the peer searches what its files name: 25,000 captions, ECCV 25,002."""
     peer = pytest.importorskip("eccv_caption").Metrics()
     layout = layout_of(coco)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(2)
     topics = rng.standard_normal((400, 48))[rng.integers(400, size=5000)]
     images = topics + 0.6 * rng.standard_normal((5000, 48))
     captions = unit(images[layout.caption_images] + 1.3 * rng.standard_normal((25_010, 48)))
