@@ -50,7 +50,8 @@ found = search(store, one, encoder="tiny-clip", corpus="shapes-sample12", modali
 print(found["item_id"][0], images.ids[0])
 """
 
-CHOSEN = ["--corpora", "shapes", "--sample", "12", "--encoders", "tiny-clip,tiny-clip-plain"]
+SAMPLE = ["--corpora", "shapes", "--sample", "12", "--encoders"]
+CHOSEN = ["--corpora", "shapes-sample12", "--encoders", "tiny-clip,tiny-clip-plain"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -67,7 +68,9 @@ def run_without_extras(*commands: list[str]) -> list[tuple[int, str, str]]:
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("core") / "workspace"
-    (embedded,) = run_without_extras(["embed", *CHOSEN, "--device", "cpu", "--quiet", "--workspace", str(folder)])
+    (embedded,) = run_without_extras(
+        ["embed", *SAMPLE, CHOSEN[-1], "--device", "cpu", "--quiet", "--workspace", str(folder)]
+    )
     assert embedded[0] == 0, embedded[2]
     return folder
 
@@ -115,7 +118,7 @@ def test_an_encoder_that_needs_an_extra_names_it(workspace: Path, tmp_path: Path
         assert code == 2
         assert text in message
     ((code, _, message),) = run_without_extras(
-        ["embed", *CHOSEN[:4], "--encoders", "tiny-colpali", "--quiet", "--workspace", str(workspace)]
+        ["embed", *SAMPLE, "tiny-colpali", "--quiet", "--workspace", str(workspace)]
     )
     assert code == 2
     assert expected["tiny-colpali"] in message
