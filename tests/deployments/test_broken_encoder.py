@@ -16,10 +16,11 @@ CAPIM = str(Path(sys.executable).with_name("capim"))
 
 @pytest.mark.slow
 @pytest.mark.prefect
+@pytest.mark.timeout(600)
 def test_a_broken_encoder_is_a_failed_task_and_the_others_are_complete(installation: Any, tmp_path: Path) -> None:
     suite = suite_of(tmp_path, ("checkpoint",), 1)
     words = [CAPIM, "run", str(suite), "--quiet", "--workspace", str(tmp_path / "workspace")]
-    done = subprocess.run(words, env=installation.env, check=False, capture_output=True, text=True, timeout=250)
+    done = subprocess.run(words, env=installation.env, check=False, capture_output=True, text=True, timeout=400)
     assert done.returncode == 1
     assert "  - broken-checkpoint: " in done.stderr
     named = {"flow_runs": {"name": {"any_": ["benchmark run: tiny-clip +2 on few"]}}}

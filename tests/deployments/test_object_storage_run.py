@@ -19,14 +19,11 @@ SUITE = """
 encoders = ["{encoder}"]
 replicates = 200
 device = "cpu"
-[[corpus]]
-name = "pairs"
-reader = "shapes-winoground"
-n_quadruples = 20
+analyses = ["complexity", "hubs"]
 [[corpus]]
 name = "few"
 reader = "shapes"
-n_scenes = 12
+n_scenes = 8
 """
 WHOLE_DEMO = "CAPIM_TEST_WHOLE_DEMO"
 
@@ -70,19 +67,20 @@ def check_no_leak(secret: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_two_runs_write_one_store_and_their_reports_to_s3(reach: dict[str, str], tmp_path: Path) -> None:
     commands = []
     for encoder in ("tiny-clip", "tiny-clip-plain"):
         suite = tmp_path / f"{encoder}.toml"
         suite.write_text(SUITE.format(encoder=encoder))
         commands.append(["run", str(suite), "--workspace", WORKSPACE])
-    check_reports(run_at_once(commands, reach, seconds=280))
+    check_reports(run_at_once(commands, reach, seconds=500))
     store = EmbeddingStore.open(f"{WORKSPACE}/store")
-    assert len(store.sealed_sets()) == 8
+    assert len(store.sealed_sets()) == 4
     assert set(store.rows("runs")["state"].to_pylist()) == {"completed"}
     check_no_leak(reach["AWS_SECRET_ACCESS_KEY"])
     for encoder in ("tiny-clip", "tiny-clip-plain"):
-        assert len(store.vectors(encoder=encoder, corpus="few", modality="caption").ids) == 60
+        assert len(store.vectors(encoder=encoder, corpus="few", modality="caption").ids) == 40
 
 
 @pytest.mark.slow

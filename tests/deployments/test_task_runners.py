@@ -64,7 +64,7 @@ def n_results(uri: str) -> int:
 
 @pytest.mark.prefect
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_dask_with_a_worker_killed_gives_the_rows_of_threads_and_of_plain_functions(
     installation: Any, tmp_path: Path
 ) -> None:
@@ -72,9 +72,9 @@ def test_dask_with_a_worker_killed_gives_the_rows_of_threads_and_of_plain_functi
 
     suite = tmp_path / "suite.toml"
     suite.write_text(
-        'encoders = ["tiny-clip", "tiny-clip-plain"]\nreplicates = 300\ndevice = "cpu"\nshards = 2\n'
-        '[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 20\n'
-        '[[corpus]]\nname = "pairs"\nreader = "shapes-winoground"\nn_quadruples = 20\n'
+        'encoders = ["tiny-clip", "tiny-clip-plain"]\nreplicates = 100\ndevice = "cpu"\nshards = 2\n'
+        '[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 12\n'
+        '[[corpus]]\nname = "pairs"\nreader = "shapes-winoground"\nn_quadruples = 12\n'
     )
     alone = {name: value for name, value in installation.env.items() if name != "PREFECT_API_URL"}
     found = {}
