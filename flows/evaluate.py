@@ -102,15 +102,10 @@ def evaluate_custom(config: RunConfig, metric: str | CustomMetric, *, results: b
         raise RequestError(f"{', '.join(config.analyses)}: a metric of your own is sliced by {', '.join(BY_PART)}")
     evaluations = evaluations_of(config)
     with recorded_run(config, "custom-metric") as run:
-        arguments = {
+        arguments = _settings(config, run) | {
             "metric": metric,
-            "store_uri": config.store_uri,
-            "protocols": config.protocols,
             "analyses": config.analyses,
             "device": config.device.partition(",")[0],
-            "resampling": config.resampling,
             "results": results,
-            "keep_replicates": config.keep_replicates,
-            "run": run,
         }
         return tuple(call_each(custom_metric, [{"evaluations": e, **arguments} for e in by_corpus(evaluations)]))

@@ -37,18 +37,8 @@ def publish_step(
     protocols: tuple[str, ...] = (),
 ) -> str:
     """The report of these encoders, corpora and protocols; of all in the store where none is named."""
-    [page] = call_each(
-        publish_report,
-        [
-            {
-                "store_uri": config.store_uri,
-                "reports_uri": config.reports_uri,
-                "run": run,
-                "corpora": corpora,
-                "encoders": encoders,
-                "protocols": protocols,
-            }
-        ],
-    )
+    where = {"store_uri": config.store_uri, "reports_uri": config.reports_uri, "run": run}
+    chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols}
+    [page] = call_each(publish_report, [{**where, **chosen}])
     show_report(page, store_uri=config.store_uri, run=run, reports_url=os.environ.get(REPORTS_VARIABLE))
     return page

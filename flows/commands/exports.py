@@ -74,11 +74,13 @@ def _names(store: EmbeddingStore, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _outcomes(args: argparse.Namespace) -> None:
-    from store.exchange.exporting import export_rows
+    from store.exchange.row_files import write_row_file
 
     store = open_store(args.workspace)
     wanted = wanted_rows(store, "outcomes", encoder=args.encoder, corpus=args.corpus, protocol=args.protocol)
-    sys.stderr.write(f"{export_rows(store, 'outcomes', Path(args.to), **wanted):,} rows written to {args.to}\n")
+    rows = store.rows("outcomes", **wanted)
+    write_row_file(Path(args.to), rows)
+    sys.stderr.write(f"{rows.num_rows:,} rows written to {args.to}\n")
 
 
 def _trec(args: argparse.Namespace) -> None:

@@ -55,11 +55,7 @@ def serve(args: argparse.Namespace) -> None:
 
 
 def _listening(port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((HOST, port))
+        return socket.create_server((HOST, port))
     except (OSError, OverflowError) as fault:
-        listener.close()
         raise RequestError(f"port {port} cannot be used ({fault}); give another, or 0 for any free one") from fault
-    return listener

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -50,11 +51,7 @@ class Statement:
             "SELECT 1 WHERE a = 'it''s' AND b > 2"
         """
         values = iter(self.parameters)
-        return "".join(_literal(next(values)) if part == "?" else part for part in _parted(self.sql))
-
-
-def _parted(sql: str) -> list[str]:
-    return [piece for at, part in enumerate(sql.split("?")) for piece in (("?", part) if at else (part,))]
+        return re.sub(r"\?", lambda _: _literal(next(values)), self.sql)
 
 
 def _literal(value: object) -> str:
@@ -137,12 +134,10 @@ class Snapshot:
                 if of_languages:
                     groups[f"{direction}/*/*"] = of_languages
             for protocol in sorted(groups, key=lambda p: (_place(p), p)):
-                evaluations: dict[str, list[str]] = {}
+                evaluations: dict[str, dict[str, None]] = {}
                 rows = [row for p in groups[protocol] for row in self.data.of(corpus, p)]
                 for row in rows:
-                    known = evaluations.setdefault(row["encoder"], [])
-                    if row["evaluation"] not in known:
-                        known.append(row["evaluation"])
+                    evaluations.setdefault(row["encoder"], {})[row["evaluation"]] = None
                 if rows:
                     found[corpus, protocol] = Evaluated(
                         corpus=corpus,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from store.embedding_store import EmbeddingStore
 from store.errors import RequestError, unknown
 from store.exchange.embedding_files import COLUMN_TYPES, SUFFIXES, EmbeddingFile, ids_beside
-from store.exchange.row_files import write_row_file
 from store.files import replacing
 from store.schema import texts
 from store.sets.decoding import StoredRows, joined
@@ -88,13 +87,6 @@ def _write_parquet(path: Path, blocks: Iterator[StoredRows], ids: pa.Array, mult
             if writer is not None:
                 writer.close()
     return written
-
-
-def export_rows(store: EmbeddingStore, table: str, path: Path, **equals: str | Sequence[str]) -> int:
-    """Writes the rows of ``EmbeddingStore.rows`` to a .parquet, .csv or .json file; returns their number."""
-    rows = store.rows(table, **equals)
-    write_row_file(path, rows)
-    return int(rows.num_rows)
 
 
 def _write_file(path: Path, contents: EmbeddingFile, ids: list[str]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -117,11 +118,9 @@ def temporary_files(connection: Connection, older_than: timedelta) -> list[Path]
     limit = time.time() - older_than.total_seconds()
     paths = []
     for path in Path(connection.uri).glob("*.lance/**/.tmp*"):
-        try:
+        with suppress(FileNotFoundError):  # the process that wrote it has just finished
             if path.is_file() and path.stat().st_mtime <= limit:
                 paths.append(path)
-        except FileNotFoundError:  # the process that wrote it has just finished
-            continue
     return sorted(paths)
 
 
