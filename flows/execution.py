@@ -23,7 +23,7 @@ from prefect import Flow, Task, flow, tags
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext, TagsContext
 from prefect.events import emit_event
-from prefect.exceptions import PrefectHTTPStatusError
+from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.runtime import flow_run as current_run
 from prefect.settings import PREFECT_API_URL
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
@@ -130,7 +130,7 @@ def deployed_fields(deployment: UUID) -> dict[str, Any]:
 
 def call(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Run a task: as a task run inside a flow run, as the plain function outside one."""
-    run = task.fn if FlowRunContext.get() is None else cast("Callable[P, R]", task)
+    run = task.fn if FlowRunContext.get() is None else cast("Callable[P, R]", _limited(task))
     return run(*args, **kwargs)
 
 
@@ -187,8 +187,29 @@ def _begun(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[Callabl
     """For each set of arguments the function that waits for the result."""
     if FlowRunContext.get() is None:
         return [partial(cast("Callable[..., R]", task.fn), **arguments) for arguments in calls]
-    submit = cast("Callable[..., Any]", task.submit)
+    submit = cast("Callable[..., Any]", _limited(task).submit)
     return [submit(**arguments).result for arguments in calls]
+
+
+def _limited(task: Task[P, R]) -> Task[P, R]:
+    """The task, without its tags where the server limits none of them.
+
+    Prefect leases a place for the tags of every task run; while SQLite is busy its client waits two seconds and more
+    for each, and without a server a task with tags does not begin.
+    """
+    if task.tags and not any(map(_is_limited, task.tags)):
+        task = task.with_options()  # a copy
+        task.tags = set()
+    return task
+
+
+def _is_limited(tag: str) -> bool:
+    try:
+        with get_client(sync_client=True) as client:
+            client.read_concurrency_limit_by_tag(tag)
+    except (ObjectNotFound, httpx.TransportError, PrefectHTTPStatusError):
+        return False
+    return True
 
 
 def task_runner() -> TaskRunner[Any]:

@@ -92,7 +92,9 @@ def step_config(step: str, options: Mapping[str, Any], suite: str | Path | None 
     """
     used = {"corpora", "encoders", "workspace", *STEP_FIELDS[step]}
     given = {name: value for name, value in options.items() if value is not None}
-    if faults := [unknown("option", name, sorted(used)) for name in given if name not in used]:
+    faults = [unknown("option", name, sorted(used)) for name in given if name not in used]
+    empty = [name for name in _NAMES if listed(given.get(name)) == ()]
+    if faults := [*faults, *(f"{name}: no name is given; without {name} all are taken" for name in empty)]:
         raise RequestError(faults)
     if suite is not None:
         unused = [name for name in read_suite(suite) if name in FIELDS and name not in {*used, *_EVERYWHERE}]

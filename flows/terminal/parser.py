@@ -38,8 +38,9 @@ class _Several(argparse.Action):
     """Names of an option that may be repeated: ``--encoder a --encoder b`` is ``--encoders a,b``."""
 
     def __call__(self, parser: object, namespace: object, values: object, option_string: str | None = None) -> None:
-        earlier = getattr(namespace, self.dest, None) or ()
-        setattr(namespace, self.dest, (*earlier, *(values if isinstance(values, tuple) else ())))
+        if not isinstance(values, tuple) or not values:
+            raise argparse.ArgumentError(self, "expected names separated by commas; without the option all are taken")
+        setattr(namespace, self.dest, (*(getattr(namespace, self.dest, None) or ()), *values))
 
 
 class _Once(argparse.Action):

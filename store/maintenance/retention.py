@@ -3,7 +3,8 @@
 Kept are the results that a report shows (for every encoder, corpus, protocol and metric the newest, of the newest state
 of the encoder and the corpus), all that the newest runs wrote, and the baselines of watches. Of the rest go: results,
 outcomes, replicates, comparisons, slices and rankings; embedding sets of earlier states of an encoder or a corpus,
-whose results all go; states of a corpus or an encoder without sets; records of older runs that no kept row names.
+whose results all go; states of a corpus or an encoder without sets; thumbnails of images that are in no corpus any
+more; records of older runs that no kept row names.
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
     current = {row["fingerprint"] for row in _newest(store.corpora().to_pylist(), ("name",), time="written")}
     old = [row for row in store.corpora().to_pylist() if row["fingerprint"] not in current | corpora | left]
     rows["corpora"] = ("fingerprint", tuple(row["fingerprint"] for row in old), len(old))
+    rows["image_index"] = _vanished_images(store, [row for row in store.corpora().to_pylist() if row not in old])
     described = store.encoders().to_pylist()
     meant = {row["fingerprint"] for row in _newest(described, ("name",), time="written")}
     used = meant | {encoder for encoder, _ in pairs} | encoders
@@ -134,6 +136,16 @@ def _left_out(rows: list[dict[str, Any]], key: str, kept: set[str]) -> tuple[str
 def _unless(stays: Callable[[Row], bool], rows: list[dict[str, Any]], key: str) -> tuple[str, tuple[str, ...], int]:
     gone = [row[key] for row in rows if not stays(row)]
     return key, tuple(sorted({*gone})), len(gone)
+
+
+def _vanished_images(store: EmbeddingStore, corpora: list[dict[str, Any]]) -> tuple[str, tuple[str, ...], int]:
+    """Thumbnails of images that none of these corpora has; what cannot be decoded stays known."""
+    index = store.connection.find("image_index")
+    if index is None:
+        return "sha", (), 0
+    indexed = index.to_table(columns=["sha"], filter="thumbnail IS NOT NULL")["sha"].to_pylist()
+    gone = {*indexed}.difference(*(store.items(row["fingerprint"], "image")["sha"].to_pylist() for row in corpora))
+    return "sha", tuple(sorted(gone)), len(gone)
 
 
 def _superseded_sets(

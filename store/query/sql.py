@@ -90,6 +90,10 @@ VIEWS = {
 """View -> (tables and views that it reads, its definition)."""
 
 
+class _CompactedError(WorkError):
+    """Another process compacted the version of a table that was being read."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stream:
     """A table for DuckDB, whose batches are read again for every scan."""
@@ -138,7 +142,13 @@ def select(
                 rows = None if held is None else held(name, chosen)
                 batches = partial(_read, connection, name, chosen, faults)
                 database.register(name, Stream(schema=chosen, batches=batches) if rows is None else rows)
-            return cast(pa.Table, database.sql(statement, params=list(parameters)).to_arrow_table())
+            while True:
+                try:
+                    return cast(pa.Table, database.sql(statement, params=list(parameters)).to_arrow_table())
+                except duckdb.Error:
+                    if not faults or not isinstance(faults[0], _CompactedError):
+                        raise
+                    faults.clear()  # every table is read again from its beginning
         except duckdb.Error as fault:
             if faults:
                 raise faults[0] from fault
@@ -236,9 +246,15 @@ def batches_of(
                 yield _completed(batch, chosen, constants)
     else:
         table = connection.find(name)
-        if table is not None:
-            for batch in table.scanner(columns=chosen.names, scan_in_order=True).to_batches():
-                yield _completed(batch, chosen, {})
+        try:
+            with storage_faults(f"reading {name!r}"):
+                for batch in table.scanner(columns=chosen.names, scan_in_order=True).to_batches() if table else ():
+                    yield _completed(batch, chosen, {})
+        except WorkError as fault:
+            latest = connection.find(name)
+            if table is None or latest is None or latest.version == table.version:
+                raise
+            raise _CompactedError(str(fault)) from fault
 
 
 def _embedding_batches(connection: Connection, chosen: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -23,8 +23,8 @@ def shell(
 
     Args:
         name: Name of the task.
-        encodes: Whether it gets the tag ``capim-encode``; ``prefect concurrency-limit create capim-encode 1`` limits
-            all such tasks together. Other tasks have no tag: each set of tags costs requests to the server.
+        encodes: Whether ``prefect concurrency-limit create capim-encode 1`` limits it together with all others that
+            encode: it gets this tag, without which ``flows.execution`` runs it where there is no such limit.
         run_name: Name of its runs, a template over the parameters.
         timeout_hours: A run that takes longer fails. Only for tasks that flows call in their own thread: Prefect
             cannot interrupt others in the middle of a system call.

@@ -1,7 +1,8 @@
 """What orchestration costs: the pipeline as ``capim run`` calls it, compared with the same functions called one by one.
 
-Both run in this process, in turns, each on a new workspace; so does the pipeline as runs on a Prefect server.
-Run alone: ``python -m tests.benchmarks.bench_orchestration``.
+Both run in this process, in turns, each on a new workspace. So does the suite of the demo, as plain functions and as
+runs on a warm Prefect server with the settings of ``deployments/server.env``; what the client asks of the server is
+counted. Run alone: ``python -m tests.benchmarks.bench_orchestration``.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
+import httpx
+import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.benchmark import benchmark
@@ -24,6 +29,7 @@ from flows.config import RunConfig
 from flows.embed import encode_settings
 from flows.execution import call, start
 from flows.request import check_request
+from flows.steps import demo_configs
 from tasks.compare import compare_corpus
 from tasks.diagnose import diagnose_corpus
 from tasks.discover import find_evaluations, find_sets
@@ -41,17 +47,15 @@ def run(quick: bool = False) -> list[Row]:
     """Seconds that plain mode and a server add to a run, and the share of the measured run that this is."""
     os.environ.pop("PREFECT_API_URL", None)
     turns = 1 if quick else 3
-    bare, plain, served = [], [], []
-    with tempfile.TemporaryDirectory() as folder, _server(Path(folder) / "prefect") as api:
+    bare, plain = [], []
+    with tempfile.TemporaryDirectory() as folder:
         _timed_bare(Path(folder) / "warm")
-        _timed_with_server(Path(folder) / "warm-served", api)
         for turn in range(turns):
             bare.append(_timed_bare(Path(folder) / f"bare-{turn}"))
-            plain.append(_timed_plain(Path(folder) / f"plain-{turn}"))
-            served.append(_timed_with_server(Path(folder) / f"served-{turn}", api))
+            plain.append(_timed_plain([_config(Path(folder) / f"plain-{turn}")]))
+    added_by_server = _with_server(quick)
     without = statistics.median(bare)
     added = statistics.median(p - b for p, b in zip(plain, bare, strict=True))
-    by_server = statistics.median(s - p for s, p in zip(served, plain, strict=True))
     imports = statistics.median(_import_seconds() for _ in range(turns))
     calls = 100 if quick else 1000
     measured = f"a run of {without:.1f} s without orchestration; median of {turns} turns"
@@ -61,24 +65,88 @@ def run(quick: bool = False) -> list[Row]:
         Row("share of the run added by plain mode and the import of Prefect", (added + imports) / without, "",
             "<= 0.10", peer, f"{added:+.2f} s for the calls, {imports:.2f} s to import Prefect in a new process"),
         Row("time of one task call, plain mode", 1e6 * _call_seconds(calls), "µs", "", "", f"mean of {calls} calls"),
-        Row("time added to a run by a Prefect server", by_server, "s", "", "plain mode", f"median of {turns} turns"),
-        Row("share of the run added by a Prefect server", by_server / statistics.median(plain), ""),
+        *added_by_server,
     ]  # fmt: skip
+
+
+def _with_server(quick: bool) -> list[Row]:
+    """What a server adds to the demo's suite: seconds, and what of them is spent on requests and on waits for it."""
+    turns = 1 if quick else 2
+    plain, served = [], []
+    asked = _Asked()
+    with tempfile.TemporaryDirectory() as folder, _server(Path(folder) / "prefect") as api:
+
+        def configs(name: str) -> list[RunConfig]:
+            place = Path(folder) / name
+            return [_config(place)] if quick or name == "warm" else demo_configs(str(place))[0]
+
+        with temporary_settings({PREFECT_API_URL: api}):
+            _timed_plain(configs("warm"))
+        for turn in range(turns):
+            plain.append(_timed_plain(configs(f"plain-{turn}")))
+            with temporary_settings({PREFECT_API_URL: api}), asked.counting():
+                served.append(_timed_plain(configs(f"served-{turn}")))
+    added = [s - p for s, p in zip(served, plain, strict=True)]
+    suite = "one small run" if quick else "the demo's suite"
+    shown = ", ".join(f"{p:.1f} and {s:.1f} s" for p, s in zip(plain, served, strict=True))
+    median, share = statistics.median(added), statistics.median(added) / statistics.median(plain)
+    own, others = (sum(asked.seconds[where]) / turns for where in ("run", "others"))
+    busy = f"{asked.n_busy / turns:.1f} answered 503, after which the client waits {asked.waited / turns:.1f} s"
+    return [
+        Row("time added to the demo's suite by a Prefect server", median, "s", "" if quick else "<= 5", "plain mode",
+            f"{suite}, plain and served: {shown}; median of {turns} turns"),
+        Row("share of the demo's suite added by a Prefect server", share, ""),
+        Row("requests of the demo's suite to a Prefect server", sum(map(len, asked.seconds.values())) / turns, "", "",
+            "", f"{busy}; requests of the run's thread {own:.1f} s, of others (logs, progress, events) {others:.1f} s"),
+    ]  # fmt: skip
+
+
+class _Asked:
+    """Requests of Prefect's clients in this process: their seconds by thread, and the waits after a busy server."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, list[float]] = {"run": [], "others": []}
+        self.n_busy, self.waited = 0, 0.0
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count while the block runs."""
+        send, send_async, sleep = httpx.Client.send, httpx.AsyncClient.send, anyio.sleep
+
+        def note(begun: float, response: httpx.Response) -> httpx.Response:
+            where = "run" if threading.current_thread() is threading.main_thread() else "others"
+            self.seconds[where].append(time.perf_counter() - begun)
+            self.n_busy += response.status_code == httpx.codes.SERVICE_UNAVAILABLE
+            return response
+
+        def sending(client: httpx.Client, request: httpx.Request, **options: Any) -> httpx.Response:
+            begun = time.perf_counter()
+            return note(begun, send(client, request, **options))
+
+        async def sending_async(client: httpx.AsyncClient, request: httpx.Request, **options: Any) -> httpx.Response:
+            begun = time.perf_counter()
+            return note(begun, await send_async(client, request, **options))
+
+        async def sleeping(seconds: float) -> None:
+            self.waited += seconds
+            await sleep(seconds)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(httpx.Client, "send", sending)
+            patched.setattr(httpx.AsyncClient, "send", sending_async)
+            patched.setattr(anyio, "sleep", sleeping)
+            yield
 
 
 def _config(workspace: Path) -> RunConfig:
     return RunConfig(workspace=str(workspace), corpora=("shapes",), encoders=("tiny-clip",), device="cpu")
 
 
-def _timed_plain(workspace: Path) -> float:
+def _timed_plain(configs: Sequence[RunConfig]) -> float:
     begun = time.perf_counter()
-    start(benchmark, _config(workspace))
+    for config in configs:
+        start(benchmark, config, report=config is configs[-1])
     return time.perf_counter() - begun
-
-
-def _timed_with_server(workspace: Path, api: str) -> float:
-    with temporary_settings({PREFECT_API_URL: api}):
-        return _timed_plain(workspace)
 
 
 @contextmanager

@@ -74,6 +74,12 @@ def begun(installation: Any, run: str, corpus: str) -> int:
     return stored(installation, corpus)
 
 
+def tasks_of(installation: Any, run: str) -> dict[str, dict[str, Any]]:
+    """The tasks of a run by their names."""
+    found = installation.post("/task_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})
+    return {task["name"]: task for task in found}
+
+
 def test_all_deployments_are_registered_and_the_nights_ahead_are_scheduled(installation: Any) -> None:
     names = {found["name"] for found in installation.post("/deployments/filter", {})}
     assert {
@@ -113,6 +119,7 @@ def test_a_scheduled_run_fires_by_itself_and_leaves_leaderboard_and_link(install
         "parameters": {"config": {**nightly["parameters"]["config"], **FEW}},
     }
     installation.post(f"/deployments/{nightly['id']}/schedules", [soon])
+    installation.post("/concurrency_limits/", {"tag": "capim-encode", "concurrency_limit": 2})
     with installation.worker("capim-cpu"):
 
         def fired() -> str | None:
@@ -125,8 +132,8 @@ def test_a_scheduled_run_fires_by_itself_and_leaves_leaderboard_and_link(install
     assert found["auto_scheduled"]
     assert {"capim", "benchmark"} <= set(found["tags"])
     assert found["name"] == "benchmark nightly: tiny-clip on few"
-    of_run = installation.post("/task_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})
-    tasks = {task["name"]: task for task in of_run}
+    installation.delete("/concurrency_limits/tag/capim-encode")
+    tasks = tasks_of(installation, run)
     assert {"embed-tiny-clip", "score-tiny-clip-few", "diagnose-few"} <= tasks.keys()
     assert [name for name, task in tasks.items() if "capim-encode" in task["tags"]] == ["embed-tiny-clip"]
     artifacts = installation.artifacts(run)
@@ -158,6 +165,8 @@ def test_shards_of_one_command_overlap_on_two_workers_and_a_report_follows(insta
         shards = installation.runs("embed/encode-shard")
         assert [installation.ended(run["id"]) for run in shards] == ["COMPLETED", "COMPLETED"]
         shards = installation.runs("embed/encode-shard")
+        # without a limit no task waits for a place of its tag
+        assert not any(task["tags"] for run in shards for task in tasks_of(installation, run["id"]).values())
         assert {run["name"] for run in shards} == {
             f"embed run: tiny-clip-plain on few, shard {number} of 2" for number in (1, 2)
         }

@@ -130,6 +130,24 @@ def test_an_unknown_name_is_exit_code_2_in_both_spellings(
     assert sorted((small_demo / "reports").iterdir()) == reports
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "report --corpora ''",
+        "results --encoder ' , '",
+        "compare --protocols=",
+        "run --encoders tiny-clip --analyses ''",
+    ],
+)
+def test_an_option_for_names_without_a_name_is_refused_not_taken_for_all(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, error = _run(command, tmp_path / "workspace", capsys)
+    assert (code, out) == (2, "")
+    assert "all are taken" in error
+    assert not (tmp_path / "workspace").exists()
+
+
 @pytest.mark.slow
 def test_both_spellings_give_the_same_rows(small_demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     printed = {

@@ -13,6 +13,7 @@ from store.errors import RequestError
 from store.keys import table_of
 from store.maintenance.retention import Pruning, plan_pruning, prune
 from store.schema import RESULTS, RUNS, WATCHED, texts
+from store.types import IndexedImage
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -86,3 +87,15 @@ def test_embeddings_of_earlier_revisions_go_and_those_without_results_stay(
     assert [sealed.key for sealed in store.sealed_sets()] == keys[1:]
     assert {*store.encoders()["fingerprint"].to_pylist()} == {spec.fingerprint for spec in specs[1:]}
     assert store.corpus("toy", corpus.fingerprint).images.num_rows == 4
+
+
+def test_thumbnails_of_images_that_no_corpus_has_any_more_go(store: EmbeddingStore, make_corpus: Any) -> None:
+    corpus = make_corpus(4)
+    shas = [*texts(corpus.images["sha"]), "vanished"]
+    store.write_corpus(corpus)
+    images = [IndexedImage(sha, 8, 6, b"picture", None) for sha in shas]
+    store.write_image_index([*images, IndexedImage("undecodable", 0, 0, None, "not an image")])
+    write(store, "runs", RUNS, 0)
+    assert pruned(store, 1).rows == {"image_index": ("sha", ("vanished",), 1)}
+    assert sorted(store.thumbnails(shas)) == sorted(shas[:-1])
+    assert store.indexed_images([*shas, "undecodable"]).keys() == {*shas[:-1], "undecodable"}

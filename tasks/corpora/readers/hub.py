@@ -5,10 +5,12 @@ A data set is downloaded once; after that ``datasets`` maps its Arrow files, and
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -185,6 +187,7 @@ def _published_split(dataset: str, split: str | None, config: str | None, revisi
     import datasets
 
     with _hub_faults(dataset, f"{dataset} (split {split or 'test'})"):
+        _refuse_files_elsewhere(dataset, config)
         if split is None and Path(dataset).is_dir():
             split = choose_split(dataset, datasets.get_dataset_split_names(dataset, config))
         elif config is not None and "/" in config:
@@ -193,6 +196,22 @@ def _published_split(dataset: str, split: str | None, config: str | None, revisi
             splits = datasets.get_dataset_split_names(dataset, config, revision=revision)
             split = splits[0] if len(splits) == 1 else split
         return datasets.load_dataset(dataset, name=config, split=split or "test", revision=revision)
+
+
+def _refuse_files_elsewhere(dataset: str, config: str | None) -> None:
+    """Raise if the README of a folder names files that are not in it, which its author may not be allowed to read."""
+    import datasets
+
+    if not Path(dataset).is_dir():
+        return
+    given = {"data_dir": config} if config is not None and "/" in config else {"name": config}
+    files = datasets.load_dataset_builder(dataset, **given).config.data_files or {}
+    folder = os.path.normpath(Path(dataset).absolute())
+    for file in chain.from_iterable(files.values()):
+        if "://" in file or not Path(os.path.normpath(file)).is_relative_to(folder):
+            raise RequestError(
+                f"{dataset}: its README.md names {file}, which is not in the folder; copy the file there"
+            )
 
 
 def configs_of(dataset: str, revision: str | None) -> list[str]:
@@ -228,7 +247,7 @@ def _hub_faults(dataset: str, where: str) -> Iterator[None]:
         ) from error
     except RequestError:
         raise
-    except ValueError as error:
+    except (ValueError, ImportError) as error:  # the latter: its README names an address
         raise RequestError(f"{where}: {_first_line(error)}") from error
 
 

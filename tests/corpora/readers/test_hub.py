@@ -303,6 +303,17 @@ def test_a_path_in_a_cell_is_read_below_the_data_sets_own_folder_alone(tmp_path:
     assert pickle.loads(pickle.dumps(source)).read("image/0") == jpeg(0)
 
 
+@pytest.mark.parametrize(
+    "path", ["{}/secret.parquet", "../secret.parquet", "../*.parquet", "http://127.0.0.1:9/a.parquet"]
+)
+def test_a_readme_in_the_hubs_layout_cannot_name_files_outside_its_folder(tmp_path: Path, path: str) -> None:
+    datasets.Dataset.from_dict({"caption": ["secret"]}).to_parquet(tmp_path / "secret.parquet")
+    files = f"data_files: [{{split: test, path: '{path.format(tmp_path)}'}}]"
+    write(tmp_path / "set", {"README.md": f"---\nconfigs:\n- config_name: default\n  {files}\n---\n".encode()})
+    with pytest.raises(RequestError, match=r"not in the folder|HTTP"):
+        load_split(str(tmp_path / "set"), split="test")
+
+
 def test_image_columns_are_found_by_type_and_as_raw_structs(tmp_path: Path) -> None:
     raw = datasets.Dataset.from_dict({"image": [{"bytes": jpeg(0), "path": "x"}], "caption": ["a"]})
     (tmp_path / "data").mkdir()
