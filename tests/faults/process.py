@@ -36,7 +36,7 @@ PRELOADED = (
     "tasks.encoders.adapters.hf_dual",
     "tasks.encoders.adapters.colvision",
 )
-LONGEST_SECONDS = 400.0
+LONGEST_SECONDS = 400.0 * float(os.environ.get("CAPIM_TEST_PATIENCE") or 1)  # above 1 where the machine has other work
 FIXED = {
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",
