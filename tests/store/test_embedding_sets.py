@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from store import EmbeddingStore, RequestError, WorkError
 from store.keys import table_of
+from store.tables.connection import storage_faults
 
 
 @pytest.mark.parametrize("storage", ["float16", "float32"])
@@ -157,6 +159,22 @@ def test_a_sealed_set_is_complete_and_sealing_again_changes_nothing(store, make_
     assert store.seal(key, n_items=20) == first
     assert store.missing(key, 20).tolist() == []
     assert [sealed.key for sealed in store.sealed_sets()] == [key]
+
+
+def test_a_sealed_set_is_on_the_disk_and_not_only_in_memory(store, make_corpus, make_spec, fill, monkeypatch):
+    synced = set()
+    monkeypatch.setattr("store.files.os.fsync", lambda opened: synced.add(os.fstat(opened).st_ino))
+    key = fill(store, make_corpus(5), make_spec())
+    for table, part in ((table_of(key), "data"), (table_of(key), "_versions"), ("sets", "data")):
+        files = [*(store.connection.folder(table) / part).iterdir()]
+        assert files
+        assert {file.stat().st_ino for file in files} <= synced
+
+
+@pytest.mark.parametrize("words", ["Operation not permitted (os error 1)", "Operation not supported (os error 95)"])
+def test_a_file_system_without_hard_links_is_named(words):
+    with pytest.raises(WorkError, match="makes no hard links"), storage_faults("writing"):
+        raise OSError(words)
 
 
 def test_a_store_pickles_as_its_address(store):
