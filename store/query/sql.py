@@ -248,8 +248,9 @@ def batches_of(
         table = connection.find(name)
         try:
             with storage_faults(f"reading {name!r}"):
-                for batch in table.scanner(columns=chosen.names, scan_in_order=True).to_batches() if table else ():
-                    yield _completed(batch, chosen, {})
+                if table is not None:
+                    for batch in table.scanner(columns=chosen.names, scan_in_order=True).to_batches():
+                        yield _completed(batch, chosen, {})
         except WorkError as fault:
             latest = connection.find(name)
             if table is None or latest is None or latest.version == table.version:

@@ -112,7 +112,7 @@ def hide_prefects_lines() -> None:
     if CONSOLE_LEVEL in os.environ:
         logging.raiseExceptions = False  # a handler without a server does not print that it has none
         for handler in logging.getLogger().handlers:
-            handler.addFilter(lambda record: not record.name.startswith("prefect"))
+            handler.addFilter(lambda record: not record.name.startswith(("prefect", "EventsWorker", "APILogWorker")))
 
 
 def send_logs() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from flows.terminal.output import link, print_rows
 from store import EmbeddingStore
 from store.safe_text import plain
 from store.schema import RUNS
+from tasks.runtime.artifacts import CONSOLE_LEVEL, hide_prefects_lines
 
 ROWS = [
     {"encoder": "a", "value": 0.5, "ci_low": None, "when": datetime(2026, 1, 2, tzinfo=UTC)},
@@ -104,3 +106,14 @@ def test_a_run_whose_process_died_is_interrupted_when_the_next_one_of_its_host_b
             assert store.rows("runs", run=first)["state"].to_pylist() == ["interrupted"]
             assert store.rows("runs", run=second)["state"].to_pylist() == ["running"]
     assert set(store.rows("runs")["state"].to_pylist()) == {"completed"}, "it was not dead after all"
+
+
+def test_what_prefect_logs_without_its_server_stays_off_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = logging.StreamHandler(io.StringIO())
+    monkeypatch.setattr(logging.getLogger(), "handlers", [shown])
+    monkeypatch.setattr(logging, "raiseExceptions", True)  # back to what it is now
+    monkeypatch.setenv(CONSOLE_LEVEL, "WARNING")
+    hide_prefects_lines()
+    for name in ("EventsWorker", "APILogWorker", "prefect.flow_runs", "another"):
+        logging.getLogger(name).warning("Still processing items, says %s", name)
+    assert shown.stream.getvalue() == "Still processing items, says another\n"
