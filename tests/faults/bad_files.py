@@ -56,6 +56,7 @@ BAD_IMAGES: dict[str, Callable[[], bytes]] = {
     "claims-3.6-gigapixels.png": lambda: png_of(60_000, 60_000),
     "is-100-megapixels.png": lambda: encoded(Image.new("1", (10_000, 10_000)), "PNG"),
     "no-pixels.png": lambda: png_of(0, 0),
+    "becomes-huge.png": lambda: encoded(Image.new("L", (3000, 1), 99), "PNG"),  # when its short side is resized
     "zeros.png": lambda: b"\x89PNG\r\n\x1a\n" + bytes(400),
     "header-only.gif": lambda: b"GIF89a",
     "noise.bin": lambda: random.Random(0).randbytes(5000),
@@ -99,7 +100,7 @@ ODD_IMAGES: dict[str, Callable[[], bytes]] = {
         photograph().convert("P"), "GIF", save_all=True, append_images=[Image.new("P", (64, 64))] * 3
     ),
     "pixel.png": lambda: encoded(Image.new("RGB", (1, 1), "red"), "PNG"),
-    "line.png": lambda: encoded(Image.new("L", (3000, 1), 99), "PNG"),
+    "line.png": lambda: encoded(Image.new("L", (300, 1), 99), "PNG"),
     "transparent.png": lambda: encoded(Image.new("RGBA", (32, 32), (9, 9, 9, 0)), "PNG"),
     "bilevel.tiff": lambda: encoded(photograph().convert("1"), "TIFF", compression="group4"),
     "lab.tiff": lambda: encoded(photograph().convert("LAB"), "TIFF"),
