@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlencode, urlsplit
 
+import httpx
+
 FORMS = ("", "", "", "", "csv", "sql", "html")  # of a view
 TEXTS = ("red", "%", "'", "", "🦊", "a b")
 
@@ -70,8 +72,12 @@ def click(client: Client, *, seconds: float, seed: int) -> Clicked:
     ends, n_pages, faults, offered = time.monotonic() + seconds, 0, [], ["/"]
     while time.monotonic() < ends:
         address = rng.choice(offered or ["/"])
-        answer = client.get(address)
         n_pages += 1
+        try:
+            answer = client.get(address)
+        except httpx.TransportError as fault:
+            faults.append(f"{type(fault).__name__} {address}")
+            continue
         if answer.status_code != 200:
             faults.append(f"{answer.status_code} {address}: {_words(answer.text)}")
         if not answer.headers.get("content-type", "").startswith("text/html") or "as=html" in address:
@@ -104,8 +110,6 @@ def digest(folder: Path) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Returns 1 if a page failed or the store changed."""
-    import httpx
-
     parser = argparse.ArgumentParser(prog="python -m tests.faults.clicking", description=__doc__)
     parser.add_argument("workspace", type=Path)
     parser.add_argument("--seconds", type=float, default=60)
