@@ -65,7 +65,8 @@ def _grid(data: ReportData, found: list[Conclusion], order: list[str]) -> Table:
         *columns,
         sortable=True,
         note=f"Percent with interval: {show.listing([metric_title(metric) for metric in axes])}. Below: how it "
-        f"compares with the highest of its column. Bars of a metric share an axis; dotted: chance. Ids: {ids}.",
+        f"compares with the highest of its column, in points. Bars of a metric share an axis; "
+        f"dotted: chance. Ids: {ids}.",
     )
 
 
@@ -75,7 +76,7 @@ def task_cell(name: str, *, data: ReportData, task: Task, axis: tuple[float, flo
     if row is None or row["value"] is None:
         return result_cell(row)
     best, chance = next(iter(values(data, task))), chance_of(row)
-    words = "highest" if name == best else state_words(data, task, name, best, short=True)
+    words = "highest" if name == best else state_words(data, task, name, best, short=True, unit=False)
     hidden = _hidden(data, task, name) if task.protocol.endswith("/*/*") else ""
     found = decision(data, *task[:3], name, best)
     worse = found is not None and found.state == "worse"
@@ -87,7 +88,7 @@ def _hidden(data: ReportData, task: Task, name: str) -> str:
     """The languages whose results a mean hides although they are not better than chance."""
     direction, codes = task.protocol.split("/")[0], languages(data, task.corpus)
     weak = [code for code in codes if any(map(chance_of, language_cells(data, task.corpus, name, code, direction)))]
-    return f"{len(weak)} of {show.count(len(codes), 'language')} not better than chance" if weak else ""
+    return f"{len(weak)} of {show.count(len(codes), 'language')} at chance" if weak else ""
 
 
 def _languages(data: ReportData, corpus: str, order: list[str]) -> Table:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from reports import format as show
 from reports.elements.cells import difference_text, figure_text, is_fraction, metric_title, range_text
 from reports.rows.conclusion import Conclusion, conclusions, leading, unread
@@ -107,12 +109,16 @@ def _compared(data: ReportData, conclusion: Conclusion, name: str, rival: str) -
     return show.listing([*decided, *_speed(data, conclusion.corpus, name, rival)]), undecided
 
 
-def state_words(data: ReportData, task: Task, name: str, rival: str, *, short: bool = False) -> str:
-    """Better, worse, equivalent or undecided, with the size that matters; ``short`` for a cell of a table."""
+def state_words(data: ReportData, task: Task, name: str, rival: str, *, short: bool = False, unit: bool = True) -> str:
+    """Better, worse, equivalent or undecided, with the size that matters; ``short`` for a cell of a table.
+
+    Without ``unit``, the place says that sizes are in percentage points.
+    """
     row = data.comparison(*task[:3], name, rival)
     if row is None or decision_of(row, data.smaller_is_better) is None:
         return "not tested" if short else f"not tested against {rival}"
-    return row_words(data, row, short=short)
+    words = row_words(data, row, short=short)
+    return words if unit else re.sub(r" points?\b", "", words)
 
 
 def row_words(data: ReportData, row: Row, *, short: bool = True) -> str:

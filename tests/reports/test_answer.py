@@ -64,7 +64,7 @@ def test_equal_on_one_direction_and_better_on_the_other_is_a_choice() -> None:
         "image to text."
     )
     assert grid(made)["b", "text to image"] == "equivalent"
-    assert grid(made)["b", "image to text"] == "20.0 points worse"
+    assert grid(made)["b", "image to text"] == "20.0 worse"
 
 
 def test_an_undecided_direction_says_how_much_worse_it_could_be() -> None:
@@ -73,7 +73,7 @@ def test_an_undecided_direction_says_how_much_worse_it_could_be() -> None:
         "Choose a: compared with b, the closest rival, it is 20.0 points better on image to text; "
         "text to image is undecided (a could be up to 1.0 point worse)."
     )
-    assert grid(made)["c", "text to image"] == "undecided: up to 1.0 point worse"
+    assert grid(made)["c", "text to image"] == "undecided: up to 1.0 worse"
 
 
 def test_one_direction_each_is_no_winner() -> None:
@@ -199,7 +199,7 @@ def test_languages_that_no_encoder_reads_are_in_the_sentence_and_a_mean_does_not
     hidden = grid(made)["a", "text to image, mean over languages"]
     if share < 0.01:
         assert sentence(made).endswith("; no encoder reads Italian or Russian better than chance.")
-        assert "2 of 3 languages not better than chance" in hidden
+        assert "2 of 3 languages at chance" in hidden
     else:
         assert "no encoder reads" not in sentence(made)
         assert "chance" not in hidden
