@@ -53,11 +53,6 @@ def draw_map(image: Image.Image, explanation: Explanation, values: NDArray[np.fl
     return drawn
 
 
-def drawn_on(picture: bytes, explanation: Explanation) -> bytes:
-    """The map of all tokens together over an encoded image, encoded."""
-    return encoded(draw_map(opened(picture), explanation, patch_map(explanation)))
-
-
 def opened(picture: bytes | None) -> Image.Image:
     """An encoded picture; white where there is none."""
     if picture is None:

@@ -6,11 +6,11 @@ P-values are adjusted over the pairs of one request, so that only these are show
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Set
+from operator import itemgetter
 
 from reports.format import count
-from reports.rows.report_data import Row
+from reports.rows.report_data import Row, grouped
 
 Figure = tuple[str, str, str]  # corpus, protocol, metric
 
@@ -28,14 +28,12 @@ def one_family(
         current: Whether a row is about the states of corpora and encoders that the report shows.
         shown: Figure to the encoders with a result by it.
     """
-    runs: defaultdict[Figure, defaultdict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    for row in comparisons:
-        figure = (row["corpus"], row["protocol"], row["metric"])
-        if figure in shown:
-            runs[figure][row["run"]].append(row)
     kept: list[Row] = []
     larger: dict[str, tuple[int, int]] = {}
-    for figure, families in sorted(runs.items()):
+    for figure, of_figure in sorted(grouped(comparisons, itemgetter("corpus", "protocol", "metric")).items()):
+        if figure not in shown:
+            continue
+        families = grouped(of_figure, itemgetter("run"))
         fitting = {run: list(filter(current, rows)) for run, rows in families.items()}
         others = {run: len(_encoders(rows) - shown[figure]) for run, rows in families.items()}
         newest = {run: max(row["created"] for row in rows) for run, rows in families.items()}
@@ -62,12 +60,9 @@ def shown_ranking(rows: Iterable[Row], encoders: Mapping[str, str], corpora: Map
         encoders: Name of each encoder in the report to its fingerprint.
         corpora: The same of the corpora.
     """
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row["ranking"], []).append(row)
     fitting = [
         group
-        for group in groups.values()
+        for group in grouped(rows, itemgetter("ranking")).values()
         if all(encoders.get(row["encoder"]) == row["encoder_fingerprint"] for row in group)
         and all(corpora.get(c["corpus"]) == c["fingerprint"] for c in json.loads(group[0]["corpora"]))
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from reports.elements.match_maps import drawn_on
+from reports.elements.match_maps import draw_map, encoded, opened, patch_map
 from reports.rows.selected_queries import SelectedQuery
 from store import EmbeddingStore
 from store.layout import Explanation
@@ -53,13 +53,11 @@ def match_maps(
                 if query.corpus == corpus and ranked.encoder == encoder
                 for image in dict.fromkeys([query.image, *(image for image, _ in ranked.top[:1])])
             ]
-            fingerprint = corpora[corpus].fingerprint
-            for (query, image), found in zip(
-                pairs,
-                explain(encoder=spec.fingerprint, corpus=fingerprint, pairs=pairs) if pairs else [],
-                strict=True,
-            ):
-                picture = thumbnails.get(found.sha)
-                if picture is not None and found.grids:
-                    maps[map_key(corpus, encoder, query, image)] = drawn_on(picture, found)
+            if not pairs:
+                continue
+            explained = explain(encoder=spec.fingerprint, corpus=corpora[corpus].fingerprint, pairs=pairs)
+            for (query, image), found in zip(pairs, explained, strict=True):
+                if found.grids and (picture := thumbnails.get(found.sha)) is not None:
+                    drawn = draw_map(opened(picture), found, patch_map(found))
+                    maps[map_key(corpus, encoder, query, image)] = encoded(drawn)
     return maps

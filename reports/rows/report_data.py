@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from itertools import combinations
-from typing import Any, TypeAlias
+from operator import itemgetter
+from typing import Any, TypeAlias, TypeVar
 
 from reports.rows.selected_queries import SelectedQuery
 from store import SealedSet
@@ -17,6 +18,7 @@ from store.types import Corpus, EncoderSpec, canonical_json
 from tasks.statistics.ranking.ranks import EncoderRank, PairTest, rank_encoders
 
 Row: TypeAlias = Mapping[str, Any]
+K = TypeVar("K")
 
 LEADING, WITHOUT = "R@1", "R@1 without ambiguous misses"
 SHARE = "share of misses"
@@ -129,18 +131,15 @@ class ReportData:
 
     @cached_property
     def _ranked(self) -> Mapping[tuple[str, str, str], tuple[Row, ...]]:
-        groups: dict[tuple[str, str, str], list[Row]] = {}
-        for row in self.results:
-            groups.setdefault((row["corpus"], row["protocol"], row["metric"]), []).append(row)
+        groups = grouped(self.results, itemgetter("corpus", "protocol", "metric"))
         return {key: tuple(sorted(rows, key=self._rank_key)) for key, rows in groups.items()}
 
     @cached_property
     def _protocols(self) -> Mapping[str, Mapping[str, tuple[Row, ...]]]:
         """Results by corpus and protocol, both by name."""
-        groups: dict[str, dict[str, list[Row]]] = {}
-        for row in self.results:
-            groups.setdefault(row["corpus"], {}).setdefault(row["protocol"], []).append(row)
-        return {c: {p: tuple(rows) for p, rows in sorted(of.items())} for c, of in sorted(groups.items())}
+        by_corpus = sorted(grouped(self.results, itemgetter("corpus")).items())
+        by_protocol = {corpus: grouped(rows, itemgetter("protocol")) for corpus, rows in by_corpus}
+        return {corpus: {p: tuple(of[p]) for p in sorted(of)} for corpus, of in by_protocol.items()}
 
     def corpus_names(self, having: Callable[[str], bool] = lambda _: True) -> list[str]:
         """Corpora with a protocol that ``having`` accepts: those with most queries first, then by name."""
@@ -187,6 +186,14 @@ class ReportData:
         """Sort key of :meth:`ranked`."""
         sign = 1.0 if row["metric"] in self.smaller_is_better else -1.0
         return row["value"] is None, sign * (row["value"] or 0.0), row["encoder"]
+
+
+def grouped(rows: Iterable[Row], key: Callable[[Row], K]) -> dict[K, list[Row]]:
+    """The rows by a key, each group in their order."""
+    groups: dict[K, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
 
 
 def reversed_comparison(row: Row) -> dict[str, Any]:

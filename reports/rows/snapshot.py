@@ -61,7 +61,18 @@ def load_snapshot(path: str | Path) -> Snapshot:
         raise RequestError(f"{str(path)!r} is not a report: {file} not found; name a folder that `capim report` wrote")
     try:
         document = json.loads(file.read_text("utf-8"))
-        return snapshot_of(document, name=str(path))
+        if not str(document["schema"]).startswith("capim-report/"):
+            raise ValueError(f"schema {document['schema']!r}, expected capim-report/…")
+        return Snapshot(
+            name=str(path),
+            results={(r["corpus"], r["protocol"], r["metric"], r["encoder"]): r for r in document["results"]},
+            comparisons=tuple(document["comparisons"]),
+            encoders=document["encoders"],
+            corpora=document["corpora"],
+            versions=_versions(document["runs"]),
+            devices=tuple(document["devices"]),
+            smaller_is_better=frozenset(document["smaller_is_better"]),
+        )
     except (ValueError, KeyError, TypeError) as fault:
         raise RequestError(
             f"{file} is not a results file of `capim report` ({type(fault).__name__}: {fault}); write the report again"
@@ -91,22 +102,6 @@ def _beside(page: str, name: str) -> bytes:
     with system.open_input_file(f"{path.rpartition('/')[0]}/{name}") as file:
         contents: bytes = file.read()
         return contents
-
-
-def snapshot_of(document: Mapping[str, Any], *, name: str) -> Snapshot:
-    """The snapshot in a parsed ``results.json``."""
-    if not str(document["schema"]).startswith("capim-report/"):
-        raise ValueError(f"schema {document['schema']!r}, expected capim-report/…")
-    return Snapshot(
-        name=name,
-        results={(r["corpus"], r["protocol"], r["metric"], r["encoder"]): r for r in document["results"]},
-        comparisons=tuple(document["comparisons"]),
-        encoders=document["encoders"],
-        corpora=document["corpora"],
-        versions=_versions(document["runs"]),
-        devices=tuple(document["devices"]),
-        smaller_is_better=frozenset(document["smaller_is_better"]),
-    )
 
 
 def state_after(store: EmbeddingStore, run: str) -> Snapshot:

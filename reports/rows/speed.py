@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
-from reports.rows.report_data import ReportData, Row
+from reports.rows.report_data import ReportData, Row, grouped
 
 STAGES = ("decode", "preprocess", "forward", "write")
 
@@ -53,11 +54,9 @@ class Speed:
 
 def speeds(data: ReportData) -> list[Speed]:
     """One entry per encoder, corpus, modality, device and precision that has counted batches."""
-    groups: dict[tuple[str, str, str, str, str], list[Row]] = defaultdict(list)
-    for row in data.batches:
-        if not row["warmup"] and row["n_items"] > 0:
-            groups[row["encoder"], row["corpus"], row["modality"], row["device"], row["forward_precision"]].append(row)
-    return [_speed(*key, groups[key]) for key in sorted(groups)]
+    timed = (row for row in data.batches if not row["warmup"] and row["n_items"] > 0)
+    groups = grouped(timed, itemgetter("encoder", "corpus", "modality", "device", "forward_precision"))
+    return [_speed(*key, rows) for key, rows in sorted(groups.items(), key=itemgetter(0))]
 
 
 def _speed(encoder: str, corpus: str, modality: str, device: str, precision: str, rows: Sequence[Row]) -> Speed:
@@ -103,10 +102,8 @@ class Spent:
 
 def spent(data: ReportData, corpus: str) -> list[Spent]:
     """One entry per encoder and modality on a corpus for which an endpoint counted tokens."""
-    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in data.batches:
-        if row["corpus"] == corpus and row["n_tokens"] is not None:
-            groups[row["encoder"], row["modality"]].append(row)
+    counted = (row for row in data.batches if row["corpus"] == corpus and row["n_tokens"] is not None)
+    groups = grouped(counted, itemgetter("encoder", "modality"))
     return [
         Spent(
             encoder=encoder,
@@ -115,7 +112,7 @@ def spent(data: ReportData, corpus: str) -> list[Spent]:
             n_tokens=sum(row["n_tokens"] for row in rows),
             cost=sum(costs) if (costs := [row["cost"] for row in rows if row["cost"] is not None]) else None,
         )
-        for (encoder, modality), rows in sorted(groups.items())
+        for (encoder, modality), rows in sorted(groups.items(), key=itemgetter(0))
     ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 import altair as alt
@@ -18,7 +19,7 @@ from reports.elements.cells import is_fraction, metric_title
 from reports.elements.page import Block, Cell, Chart, Section, Table
 from reports.elements.tables import ColumnOf, anchor, measures, numbers, pivot, texts, value
 from reports.rows.names import named
-from reports.rows.report_data import ReportData, Row, detail_of
+from reports.rows.report_data import ReportData, Row, detail_of, grouped
 from reports.sections.frontier import cost_of_compression
 from reports.sections.gate import ANALYSIS as REFERENCE
 from reports.sections.leaderboard import headlines, retrieval_corpora
@@ -64,15 +65,12 @@ LOGARITHMIC = 20.0  # ratio of the largest to the smallest cost above which the 
 def section(data: ReportData) -> Section:
     """A curve or a table per corpus, protocol, ablation and metric."""
     blocks: list[Block] = []
-    titles = list(TITLES)
+    titles = [*TITLES, *sorted({r["analysis"] for r in data.slices} - TITLES.keys())]
     for corpus in retrieval_corpora(data):
-        groups: dict[tuple[int, str, str, str], list[Row]] = {}
-        for r in data.slices:
-            shown = r["corpus"] == corpus and r["protocol"] in headlines(data, corpus)[:1]
-            if shown and r["analysis"] not in SLICES and r["analysis"] != REFERENCE:
-                position = titles.index(r["analysis"]) if r["analysis"] in titles else len(titles)
-                groups.setdefault((position, r["analysis"], r["protocol"], r["metric"]), []).append(r)
-        for (_, analysis, protocol, metric), rows in sorted(groups.items(), key=lambda item: item[0]):
+        shown = (r for r in _of_corpus(data, corpus) if r["analysis"] not in {*SLICES, REFERENCE})
+        groups = grouped(shown, itemgetter("analysis", "protocol", "metric"))
+        for analysis, protocol, metric in sorted(groups, key=lambda key: (titles.index(key[0]), key)):
+            rows = groups[analysis, protocol, metric]
             if analysis == COMPRESSION:
                 blocks += _compression(data, corpus, protocol, metric, rows)
                 continue
@@ -88,6 +86,12 @@ def section(data: ReportData) -> Section:
         "stored, paired by query, in percentage points.",
         blocks=tuple(blocks),
     )
+
+
+def _of_corpus(data: ReportData, corpus: str) -> list[Row]:
+    """The slices of a corpus under its first headline."""
+    leading = headlines(data, corpus)[:1]
+    return [r for r in data.slices if r["corpus"] == corpus and r["protocol"] in leading]
 
 
 def _compression(
@@ -121,9 +125,8 @@ def rounding_cost(data: ReportData, encoder: str) -> str:
         return ""
     kinds = {("precision", "stored in", "float16"), ("quantisation", "", "float16")}
     for corpus in retrieval_corpora(data):
-        for r in data.slices:
-            shown = (r["encoder"], r["corpus"]) == (encoder, corpus) and r["protocol"] in headlines(data, corpus)[:1]
-            if shown and (r["analysis"], r["feature"], r["level_name"]) in kinds:
+        for r in _of_corpus(data, corpus):
+            if r["encoder"] == encoder and (r["analysis"], r["feature"], r["level_name"]) in kinds:
                 own = detail_of(r)
                 span = show.percent_range(own.get("change_low"), own.get("change_high"), 2)
                 change = f"{show.points(own.get('change'), 2)} points" + (f" ({span})" if span else "")

@@ -28,12 +28,8 @@ def section(data: ReportData) -> Section:
     )
 
 
-def _metrics(data: ReportData, corpus: str) -> list[str]:
-    return [m for m in WINOGROUND if data.ranked(corpus, "winoground", m)]
-
-
 def _winoground(data: ReportData, corpus: str) -> Table:
-    metrics = _metrics(data, corpus)
+    metrics = [m for m in WINOGROUND if data.ranked(corpus, "winoground", m)]
     rows = {r["encoder"]: r for r in data.ranked(corpus, "winoground", metrics[-1])}
     n_examples = next(iter(rows.values()))["n_queries"]
     chance = [data.ranked(corpus, "winoground", m)[0]["chance"] for m in metrics]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from reports import format as show
 from reports.elements.cells import described, difference_text, is_fraction, range_text, value_text
 from reports.elements.page import Cell, Mark, Table
 from reports.elements.tables import ColumnOf, absent, anchor, counted, numbers, pivot, texts, value
 from reports.rows.names import named
-from reports.rows.report_data import ReportData, Row, detail_of
+from reports.rows.report_data import ReportData, Row, detail_of, grouped
 from reports.sections.leaderboard import headlines
 from tasks.statistics.multiplicity import ALPHA
 
@@ -41,8 +42,7 @@ JOINED = frozenset({"hubs", "gap", "baseline"})  # several metrics in one table
 KINDS = ("hit", "tie", "near miss", "hub", "false negative", "rest")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SliceGroup:
+class SliceGroup(NamedTuple):
     """The slices of one table: those of one corpus, analysis, protocol and (unless several are joined) metric."""
 
     corpus: str
@@ -61,14 +61,10 @@ def blocks(data: ReportData, corpus: str, rows: Sequence[Row]) -> list[Table]:
     tables: list[Table] = []
     leading = headlines(data, corpus)[:1]
     for analysis in TITLES:
-        groups: dict[tuple[str, str], list[Row]] = {}
-        for r in rows:
-            if r["analysis"] == analysis:
-                groups.setdefault((r["protocol"], "" if analysis in JOINED else r["metric"]), []).append(r)
+        own = (r for r in rows if r["analysis"] == analysis)
+        groups = grouped(own, lambda r: (r["protocol"], "" if r["analysis"] in JOINED else r["metric"]))
         for protocol, metric in sorted(groups, key=lambda key: (key[0].startswith("i2t"), key)):
-            group = SliceGroup(
-                corpus=corpus, analysis=analysis, protocol=protocol, metric=metric, rows=groups[protocol, metric]
-            )
+            group = SliceGroup(corpus, analysis, protocol, metric, groups[protocol, metric])
             made = SPECIAL.get(analysis, _parts)(data, group)
             opened = analysis not in FOLDED and (protocol in leading or "/" not in protocol)
             tables += made if opened else [dataclasses.replace(t, folded=t.folded or t.caption) for t in made]

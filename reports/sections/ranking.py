@@ -52,9 +52,9 @@ def _table(data: ReportData) -> Table:
                 numbers(heading, partial(cell, key=key, made=_figure), group=group, explain=f"{what}, percent"),
             ]
     for corpus in json.loads(first["corpora"]):
-        of_corpus = partial(_headline, means, corpus["corpus"])
-        explain = f"{_plain(data, corpus)}, percent: {corpus['headline']}"
-        columns.append(measures(corpus["corpus"], of_corpus, show.percent, group="headlines", explain=explain))
+        name, explain = corpus["corpus"], f"{_plain(data, corpus)}, percent: {corpus['headline']}"
+        of_corpus = {encoder: json.loads(row["headlines"]).get(name) for encoder, row in means.items()}
+        columns.append(measures(name, of_corpus.get, show.percent, group="headlines", explain=explain))
     ranked = show.count(first["n_encoders"], "encoder")
     return pivot(
         "ranking-corpora",
@@ -64,12 +64,6 @@ def _table(data: ReportData) -> Table:
         note=" ".join(_note(data, first)),
         sortable=True,
     )
-
-
-def _headline(rows: Mapping[str, Row], corpus: str, encoder: str) -> float | None:
-    """The headline of an encoder on one corpus; None without one."""
-    headline: float | None = json.loads(rows[encoder]["headlines"]).get(corpus)
-    return headline
 
 
 def _figure(row: Row) -> Cell:

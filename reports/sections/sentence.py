@@ -30,7 +30,8 @@ def _sentence(data: ReportData, found: list[Conclusion]) -> str:
     if len(main) == 1:
         text, undecided = _of_one(data, main[0])
     elif len(chosen) == 1 and all(c.outcome == "one" for c in main):
-        text = f"Choose {main[0].names[0]}: better than every other encoder on {_all_of([c.corpus for c in main])}"
+        corpora = show.listing([c.corpus for c in main]) if len(main) < 4 else f"all {len(main)} corpora"
+        text = f"Choose {main[0].names[0]}: better than every other encoder on {corpora}"
     else:
         groups: dict[str, list[str]] = {}
         for conclusion in main:
@@ -54,10 +55,6 @@ def _brief(conclusion: Conclusion) -> str:
         "untested": f"not tested ({names[0]} has the highest figures)",
         "chance": "none is better than chance",
     }[conclusion.outcome]
-
-
-def _all_of(names: list[str]) -> str:
-    return show.listing(names) if len(names) < 4 else f"all {len(names)} corpora"
 
 
 def _of_one(data: ReportData, conclusion: Conclusion) -> tuple[str, str]:

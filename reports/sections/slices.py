@@ -7,6 +7,7 @@ A slice is one row of ``schema.SLICES``: an analysis, a feature, and a level of 
 from __future__ import annotations
 
 from functools import partial
+from operator import itemgetter
 
 import altair as alt
 
@@ -16,7 +17,7 @@ from reports.elements.cells import described, difference_text, is_fraction, metr
 from reports.elements.page import Block, Cell, Chart, Section, Table
 from reports.elements.tables import anchor, numbers, pivot, texts
 from reports.rows.names import named, plain_title
-from reports.rows.report_data import LEADING, WITHOUT, ReportData, Row, is_own
+from reports.rows.report_data import LEADING, WITHOUT, ReportData, Row, grouped, is_own
 from reports.sections import parts
 from reports.sections.compositional import pair_protocols
 from reports.sections.leaderboard import headlines
@@ -29,10 +30,8 @@ def section(data: ReportData) -> Section:
     for corpus in data.corpus_names():
         protocols = shown(data, corpus)
         rows = [r for r in data.slices if r["corpus"] == corpus and r["protocol"] in protocols]
-        contrasts: dict[tuple[str, str, str], list[Row]] = {}
-        for r in rows:
-            if r["level_name"] in CONTRAST:
-                contrasts.setdefault((r["analysis"], r["protocol"], r["metric"]), []).append(r)
+        contrasted = (r for r in rows if r["level_name"] in CONTRAST)
+        contrasts = grouped(contrasted, itemgetter("analysis", "protocol", "metric"))
         for analysis, protocol, metric in sorted(contrasts):
             if metric != WITHOUT:
                 kept = contrasts.get((analysis, protocol, WITHOUT), []) if metric == LEADING else []
