@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from reports.rows.languages import JUDGED, cross_lingual
-from reports.rows.report_data import Row
+from reports.rows.report_data import Row, grouped
 from reports.rows.selected_queries import COLUMNS, LONGEST_LIST, Task
 from store import EmbeddingStore
 from store.types import Corpus
@@ -23,26 +24,22 @@ def gallery_tasks(
     source: EmbeddingStore, results: Sequence[Row], slices: Iterable[Row], corpora: Mapping[str, Corpus]
 ) -> Iterator[Task]:
     """The tasks of the gallery, by corpus and direction; of a corpus without outcomes there is none."""
-    evaluations: dict[tuple[str, str], dict[str, str]] = {}
-    metrics: dict[tuple[str, str], set[str]] = {}
-    for row in results:
-        evaluations.setdefault((row["corpus"], row["protocol"]), {})[row["encoder"]] = row["evaluation"]
-        metrics.setdefault((row["corpus"], row["protocol"]), set()).add(row["metric"])
+    by_corpus = grouped(results, itemgetter("corpus"))
     errors = [row for row in slices if row["analysis"] == "errors" and row["feature"] in EXAMPLES and row["detail"]]
     for corpus in corpora:
-        by_metric = {protocol: names for (name, protocol), names in metrics.items() if name == corpus}
-        for direction, protocols in shown_protocols(by_metric).items():
-            digests: dict[str, list[str]] = {}
-            for protocol in protocols:
-                for encoder, digest in evaluations[corpus, protocol].items():
-                    digests.setdefault(encoder, []).append(digest)
+        by_protocol = grouped(by_corpus[corpus], itemgetter("protocol"))
+        metrics = {protocol: {row["metric"] for row in rows} for protocol, rows in by_protocol.items()}
+        for direction, protocols in shown_protocols(metrics).items():
+            by_encoder = grouped((row for name in protocols for row in by_protocol[name]), itemgetter("encoder"))
             examples: dict[str, list[str]] = {}
             for row in errors:
                 if row["corpus"] == corpus and row["protocol"] in protocols:
                     examples.setdefault(row["feature"], []).extend(json.loads(row["detail"]).get("examples", []))
             outcomes = {
-                encoder: pa.concat_tables([_outcomes(source, digest) for digest in of_encoder])
-                for encoder, of_encoder in digests.items()
+                encoder: pa.concat_tables(
+                    [_outcomes(source, key) for key in {row["protocol"]: row["evaluation"] for row in rows}.values()]
+                )
+                for encoder, rows in by_encoder.items()
             }
             contents, relevant = corpora[corpus], {}
             if JUDGED in protocols:

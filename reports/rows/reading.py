@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from reports.rows.families import one_family, shown_ranking
 from reports.rows.gallery_tasks import gallery_tasks
 from reports.rows.match_maps import Explain, match_maps
-from reports.rows.report_data import TABLES, ReportData, Row
+from reports.rows.report_data import TABLES, ReportData, Row, grouped
 from reports.rows.selected_queries import SelectedQuery, select_queries
 from reports.rows.shareable import shareable, without_paths
 from store import EmbeddingStore
@@ -105,9 +106,8 @@ def read_report_data(
 
     tables["results"] = results
     kept = newest("results", "corpus", "protocol", "metric", "encoder")
-    of_figure: dict[tuple[str, str, str], set[str]] = {}
-    for row in kept:
-        of_figure.setdefault((row["corpus"], row["protocol"], row["metric"]), set()).add(row["encoder"])
+    by_figure = grouped(kept, itemgetter("corpus", "protocol", "metric"))
+    of_figure = {figure: {row["encoder"] for row in rows} for figure, rows in by_figure.items()}
     comparisons, larger_families = one_family(tables["comparisons"], current, of_figure)
     slices = newest("slices", "corpus", "protocol", "analysis", "metric", "feature", "level_name", "encoder")
     batches = sorted(filter(current, tables["batches"]), key=lambda r: (r["created"], r["batch_id"]))

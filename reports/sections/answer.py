@@ -9,7 +9,7 @@ from reports.elements.cells import axis_of, metric_title, result_cell
 from reports.elements.page import Cell, Evidence, Mark, Section, Table
 from reports.elements.tables import ColumnOf, absent, numbers, pivot, texts
 from reports.rows.conclusion import Conclusion, conclusions, in_order
-from reports.rows.languages import DIRECTIONS, cross_lingual, language_name, languages, translators
+from reports.rows.languages import DIRECTIONS, language_name, languages, translators
 from reports.rows.names import DIRECTION_TITLES, named
 from reports.rows.report_data import ReportData, Row
 from reports.rows.standing import Task, chance_of, decision, language_cells, values
@@ -95,17 +95,17 @@ def _languages(data: ReportData, corpus: str, order: list[str]) -> Table:
     """R@1 of every encoder in every language and direction: the lowest of its translators."""
     codes = languages(data, corpus)
     encoders = [name for name in order if name in data.encoder_names(corpus)]
-    used = {parts.direction for p in data.protocols(corpus) if (parts := cross_lingual(p)) is not None}
-
-    def lowest(code: str, name: str, direction: str) -> Row | None:
-        rows = language_cells(data, corpus, name, code, direction)
-        return min(rows, key=lambda r: (r["value"], r["protocol"]), default=None)
-
-    cells = [row for d in used for name in encoders for code in codes if (row := lowest(code, name, d)) is not None]
-    axis = axis_of(cells)
+    lowest = {
+        (code, name, direction): min(found, key=lambda r: (r["value"], r["protocol"]))
+        for direction in DIRECTIONS
+        for name in encoders
+        for code in codes
+        if (found := language_cells(data, corpus, name, code, direction))
+    }
+    axis = axis_of([*lowest.values()])
 
     def cell(code: str, *, name: str, direction: str) -> Cell:
-        row = lowest(code, name, direction)
+        row = lowest.get((code, name, direction))
         weak = chance_of(row)
         return result_cell(row, axis=axis, state=weak, mark="bad" if weak else "") if row else absent("not evaluated")
 
@@ -118,7 +118,7 @@ def _languages(data: ReportData, corpus: str, order: list[str]) -> Table:
         *(
             numbers(name, partial(cell, name=name, direction=direction), group=DIRECTION_TITLES[direction])
             for direction in DIRECTIONS
-            if direction in used
+            if any(key[2] == direction for key in lowest)
             for name in encoders
         ),
         sortable=True,
