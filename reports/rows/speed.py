@@ -55,8 +55,9 @@ class Speed:
 def speeds(data: ReportData) -> list[Speed]:
     """One entry per encoder, corpus, modality, device and precision that has counted batches."""
     timed = (row for row in data.batches if not row["warmup"] and row["n_items"] > 0)
-    groups = grouped(timed, itemgetter("encoder", "corpus", "modality", "device", "forward_precision"))
-    return [_speed(*key, rows) for key, rows in sorted(groups.items(), key=itemgetter(0))]
+    key = itemgetter("encoder", "corpus", "modality", "device", "forward_precision")
+    groups: dict[tuple[str, str, str, str, str], list[Row]] = grouped(timed, key)
+    return [_speed(*subject, groups[subject]) for subject in sorted(groups)]
 
 
 def _speed(encoder: str, corpus: str, modality: str, device: str, precision: str, rows: Sequence[Row]) -> Speed:
