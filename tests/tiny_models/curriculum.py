@@ -19,16 +19,22 @@ from tasks.corpora.shapes.world import Scene, held_out_orbits, render, scenes
 TRAINED_LANGUAGES = ("de", "fr", "es")  # besides English; Italian and Russian stay unseen on purpose
 
 
-class Batch(NamedTuple):
-    """Texts, and as many images or more; the first images are those that the texts belong to, in the same order.
+class Named(NamedTuple):
+    """A word of a text and where it is meant: an image, its first line, and the first line below (from 0, of 8)."""
 
-    Of a question ``named`` is the word of its topic, and the eighths of the page, from above, in which the answer
-    begins and before which it ends.
-    """
+    text: int
+    word: str
+    image: int
+    first: int
+    below: int
+
+
+class Batch(NamedTuple):
+    """Texts, and as many images or more; the first images are those that the texts belong to, in the same order."""
 
     texts: list[str]
     images: list[Image.Image]
-    named: tuple[tuple[str, int, int], ...] = ()
+    named: tuple[Named, ...] = ()
 
 
 @cache
@@ -113,24 +119,38 @@ def asked_pages(rng: random.Random) -> Iterator[Batch]:
     """
     held_out = set(pages.reports()[: pages.HELD_OUT_REPORTS])
     while True:
-        asked: tuple[list[pages.Question], ...] = ([], [])
-        answers: tuple[list[Image.Image], ...] = ([], [])
-        first_pages = []
+        asked: tuple[list[tuple[pages.Report, pages.Question]], ...] = ([], [])
         for town, year in product(rng.sample(pages.TOWNS, 6), rng.sample(pages.YEARS, 3)):
             if (town, year) in held_out:
                 continue
             report = pages.Report(town, year, rng.choice(pages.LANGUAGES), rng.randrange(10**6))
             by_kind = list(pages.questions_to(report))
-            for turn, kind in enumerate(rng.sample(range(len(pages.KINDS)), 2)):
-                question = rng.choice(by_kind[pages.ASKED * kind + rng.randrange(pages.ASKED)])
-                asked[turn].append(question)
-                answers[turn].append(pages.render(report, question.page))
-            first_pages.append(pages.render(report, 1))
+            for questions, kind in zip(asked, rng.sample(range(len(pages.KINDS)), len(asked)), strict=True):
+                questions.append((report, rng.choice(by_kind[pages.ASKED * kind + rng.randrange(pages.ASKED)])))
         both = [*asked[0], *asked[1]]
-        named = tuple(
-            (pages.topic_word(q.language, q.kind, q.topic), round(8 * q.box[1]), round(8 * q.box[3])) for q in both
+        yield Batch(
+            [question.text for _, question in both],
+            [pages.render(report, question.page) for report, question in both]
+            + [pages.render(report, 1) for report, _ in asked[0]],
+            tuple(
+                named
+                for number, (report, question) in enumerate(both)
+                for named in _named(report, question, number, len(both) + number % len(asked[0]))
+            ),
         )
-        yield Batch([question.text for question in both], [*answers[0], *answers[1], *first_pages], named)
+
+
+def _named(report: pages.Report, question: pages.Question, number: int, first_page: int) -> Iterator[Named]:
+    """Town and year in the header and the topic of a question, on the page with its answer and on the first page."""
+    content = pages.content_of(report)
+    contents = [(kind, topic) for kind in content.order for topic in content.asked[kind]]
+    line = 1 + contents.index((question.kind, question.topic))
+    begins, ends = (round(pages.ROWS * edge) for edge in question.box[1::2])
+    topic = pages.topic_word(question.language, question.kind, question.topic)
+    for image, first, below in ((number, begins, ends), (first_page, line, line + 1)):
+        yield Named(number, topic, image, first, below)
+        for word in (report.town, str(report.year)):
+            yield Named(number, word, image, 0, 1)
 
 
 def vocabulary() -> list[str]:

@@ -31,9 +31,10 @@ ASKED = 2  # of them, those that the first page lists and that are asked about
 HELD_OUT_REPORTS = 40
 
 _SPLIT_SEED = 20_261  # draws the held-out reports: with another seed, the committed checkpoint was trained on some
-_COLUMNS, _ROWS = 21, 8  # characters on a page
+ROWS = 8  # lines on a page
+_COLUMNS = 21  # characters in a line
 _ACROSS, _DOWN = 6, 21  # pixels of a character and of a line
-WIDTH, HEIGHT = _COLUMNS * _ACROSS, _ROWS * _DOWN
+WIDTH, HEIGHT = _COLUMNS * _ACROSS, ROWS * _DOWN
 _ENLARGED = 2
 _font = cache(ImageFont.load_default_imagefont)
 _BARS = 9 * _ACROSS  # where the bars of a chart begin; a pixel for every 2 of their values
@@ -108,7 +109,7 @@ def questions_to(report: Report) -> Iterator[tuple[Question, ...]]:
         for topic in content.asked[kind]:
             way, wording, place = rng.randrange(2), rng.randrange(2), content.topics[kind].index(topic)
             first, lines = (1 + 2 * place, 2) if kind == "text" else (2 + place, 1)
-            box = (0.0, first / _ROWS, 1.0, (first + lines) / _ROWS)
+            box = (0.0, first / ROWS, 1.0, (first + lines) / ROWS)
             page = 2 + content.order.index(kind)
             yield tuple(
                 Question(question(report, language, kind, topic, wording, way), kind, language, topic, page, box)
