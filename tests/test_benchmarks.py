@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.benchmarks import __main__ as benchmarks
-from tests.benchmarks import bench_gpu
+from tests.benchmarks import bench_gpu, cost
 from tests.benchmarks.rows import Row
 
 
@@ -17,6 +17,7 @@ from tests.benchmarks.rows import Row
 def files(tmp_path: Path, monkeypatch) -> Path:
     monkeypatch.setattr(benchmarks, "ROWS", tmp_path / "results.json")
     monkeypatch.setattr(benchmarks, "TABLE", tmp_path / "RESULTS.md")
+    monkeypatch.setattr(benchmarks, "write_cost", lambda kept: None)
     monkeypatch.delenv("QUICK", raising=False)
     return tmp_path
 
@@ -57,3 +58,8 @@ def test_a_group_is_taken_from_the_results_of_another_machine(files: Path, tmp_p
     kept = json.loads((files / "results.json").read_text())
     assert {group: entry["machine"] for group, entry in kept.items()} == {"maxsim": "a card", "gpu": "another"}
     assert "| speed | 7 times | >= 2 | met |" in (files / "RESULTS.md").read_text()
+
+
+def test_the_costs_on_the_page_are_those_of_the_measured_rows() -> None:
+    kept = json.loads(benchmarks.ROWS.read_text())
+    assert cost.START + cost.cost_table(kept) + cost.END in cost.PAGE.read_text(encoding="utf-8")

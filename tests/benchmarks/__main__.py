@@ -26,6 +26,7 @@ import psutil
 
 from tasks.encoders.device import choose_device, device_name
 from tasks.runtime.versions import library_versions, versions_of
+from tests.benchmarks.cost import write_cost
 from tests.benchmarks.rows import Row
 
 HERE = Path(__file__).parent
@@ -135,6 +136,7 @@ def main(only: list[str]) -> int:
         if not quick:
             ROWS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
             TABLE.write_text(table(kept))
+            write_cost(kept)
     return 1 if missed else 0
 
 
@@ -143,6 +145,7 @@ def take(source: Path, group: str) -> None:
     kept = json.loads(ROWS.read_text()) | {group: json.loads(source.read_text())[group]}
     ROWS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
     TABLE.write_text(table(kept))
+    write_cost(kept)
 
 
 def table(kept: dict[str, dict[str, object]]) -> str:

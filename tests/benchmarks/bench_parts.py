@@ -22,14 +22,13 @@ from numpy.typing import NDArray
 
 from store import Corpus, EmbeddingStore
 from store.schema import CAPTIONS
-from store.sets.windows import VectorWindows
 from store.types import Modality, SetKey
 from tasks.metrics import METRICS
 from tasks.runtime.references import SetsRef
 from tasks.scoring.distractors import Side, by_gallery_size
-from tasks.scoring.evaluate import evaluate
 from tasks.scoring.protocols.selection import build_task, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.statistics.resampling import Resampling
 from tests.benchmarks.bench_scoring import synthetic
 from tests.benchmarks.planted import karpathy
 from tests.benchmarks.rows import Row
@@ -37,6 +36,7 @@ from tests.benchmarks.store_blocks import as_block, images, measured, opened, pe
 
 DIM, N_CAPTIONS, BLOCK, MEMORY = 768, 25_010, 4096, 1 << 30
 WORKERS = 4
+FIGURES: dict[str, Any] = {"resampling": Resampling(replicates=100), "run": "bench"}
 
 
 def run(quick: bool = False) -> list[Row]:
@@ -147,19 +147,17 @@ def _sets(store: EmbeddingStore) -> SetsRef:
     return SetsRef(**{name: getattr(key, name) for name in SetsRef.__dataclass_fields__})
 
 
+def _how(sets: SetsRef, store: EmbeddingStore, memory_bytes: int) -> dict[str, Any]:
+    how: dict[str, Any] = {"sets": sets, "store_uri": store.uri, "protocols": ["t2i/all"], "device": "cpu"}
+    return how | {"memory_bytes": memory_bytes}
+
+
 def measure_score(folder: Path, size: dict[str, int]) -> dict[str, float]:
+    from tasks.score import score
+
     store = EmbeddingStore.open(folder / "store")
-    sets = _sets(store)
-    of = {"encoder": sets.encoder_fingerprint, "corpus": sets.corpus_fingerprint}
-    corpus = store.corpus(sets.corpus)
     started = time.perf_counter()
-    evaluate(
-        corpus,
-        select_protocols(corpus, ["t2i/all"]),
-        images=VectorWindows(store, **of, modality="image"),
-        captions=VectorWindows(store, **of, modality="caption"),
-        memory_bytes=MEMORY,
-    )
+    score.fn(**_how(_sets(store), store, MEMORY), **FIGURES)
     seconds, peak = time.perf_counter() - started, peak_mb()
     queries, items = torch.randn(size["captions"], DIM), torch.randn(min(size["n"], 8192), DIM)
     queries @ items.T
@@ -173,25 +171,20 @@ def measure_workers(folder: Path, _size: dict[str, int]) -> dict[str, float]:
 
     from tasks.score import score
     from tasks.score_part import score_part
-    from tasks.statistics.resampling import Resampling
 
-    store = EmbeddingStore.open(folder / "store")
-    sets, n_parts = _sets(store), 2 * WORKERS
-    how: dict[str, Any] = {"store_uri": store.uri, "protocols": ["t2i/all"], "device": "cpu"}
-    how["memory_bytes"] = MEMORY // 2
-    figures: dict[str, Any] = {"resampling": Resampling(replicates=100), "run": "bench"}
-    score.fn(sets, **how, **figures)
-    alone = store.rows("outcomes")
+    store, n_parts = EmbeddingStore.open(folder / "store"), 2 * WORKERS
+    how = _how(_sets(store), store, MEMORY // 2)
+    alone = store.rows("outcomes")  # of `measure_score`
     for table in ("outcomes", "results"):
         store.connection.drop(table)
     started = time.perf_counter()
     local = LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=None)
     with local as cluster, Client(cluster) as client:
-        running = [client.submit(score_part.fn, sets, part=1 + k, n_parts=n_parts, **how) for k in range(n_parts)]
+        running = [client.submit(score_part.fn, part=1 + k, n_parts=n_parts, **how) for k in range(n_parts)]
         running[0].result()
         os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
         client.gather(running)
-    score.fn(sets, **how, **figures, n_parts=n_parts)
+    score.fn(**how, **FIGURES, n_parts=n_parts)
     return {"seconds": time.perf_counter() - started, "differ": float(not store.rows("outcomes").equals(alone))}
 
 

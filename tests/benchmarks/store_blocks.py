@@ -43,7 +43,9 @@ def opened(
 ) -> tuple[EmbeddingStore, EncoderSpec, SetKey]:
     store = EmbeddingStore.open(folder, create=True)
     store.write_corpus(corpus)
-    spec = EncoderSpec(name="e", adapter="none", checkpoint="none", revision="r1", dim=dim, vectors=vectors)
+    spec = EncoderSpec(
+        name="e", adapter="none", checkpoint="none", revision="r1", dim=dim, vectors=vectors, storage="float16"
+    )
     store.write_encoder(spec)
     key = SetKey(
         corpus=corpus.name,

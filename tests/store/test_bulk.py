@@ -46,8 +46,8 @@ def test_the_files_of_a_large_write_are_as_large_as_compaction_would_make_them(t
     for module in (connection, compaction):
         monkeypatch.setattr(module, "FILE_BYTES", 4 << 20)
     n = 80_000
-    store, spec, key = opened(tmp_path / "store", images(n), 64)
-    store.put_all(key, spec, dense_blocks(n, 64, 4096, "image"))
+    store, spec, key = opened(tmp_path / "store", images(n), 128)
+    store.put_all(key, spec, dense_blocks(n, 128, 4096, "image"))
     before = store.connection.find(table_of(key))
     assert before is not None
     assert len(before.get_fragments()) > 2
