@@ -234,7 +234,7 @@ class Workspace:
         """The answer to a SELECT (DuckDB) over all tables of the store; cannot write (``capim query --help``)."""
         return flows.frames.selected(self.store, statement)
 
-    def show(self, page: str = "/", **parameters: Names | int) -> Shown:
+    def show(self, page: str = "/", /, **parameters: Names | int) -> Shown:
         """A page of `capim serve` inline, without a server: ``show("queries", wrong="a", right="b")``.
 
         An address that was copied from the browser shows the same view. ``.save(path)`` writes it as one HTML file.

@@ -144,7 +144,7 @@ def selected(store: EmbeddingStore, statement: str) -> Frame:
     return frame_of(rows)
 
 
-def shown(store: EmbeddingStore, page: str, **parameters: object) -> Shown:
+def shown(store: EmbeddingStore, page: str, /, **parameters: object) -> Shown:
     """One view of `capim serve`, as :func:`reports.app.inline.show`."""
     from flows.commands.services import StoreServices
     from reports.app.inline import show

@@ -40,7 +40,7 @@ class Shown:
         return Path(path)
 
 
-def show(store: EmbeddingStore, services: Services, address: str, **parameters: object) -> Shown:
+def show(store: EmbeddingStore, services: Services, address: str, /, **parameters: object) -> Shown:
     """The view of an address of `capim serve`: ``queries``, ``/queries?wrong=a``, or copied from the browser.
 
     Args:

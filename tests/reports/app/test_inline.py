@@ -22,6 +22,8 @@ def test_a_view_is_shown_inline_as_the_browser_would_save_it(asked: EmbeddingSto
     assert frame.startswith('<iframe sandbox="" srcdoc="')
     assert "<script" not in shown.html
     assert shown.save(tmp_path / "view.html").read_text("utf-8") == shown.html
+    second = workspace.show("queries", corpus="shapes", protocol="t2i/all", page=2)
+    assert second.html == workspace.show("/queries?corpus=shapes&protocol=t2i/all&page=2").html
     assert "data:image/png" in workspace.show("/map", corpus="shapes", encoders=A).html
     with pytest.raises(capim.RequestError, match="did you mean '/queries'"):
         workspace.show("querys")
