@@ -32,7 +32,6 @@ class AnalysisInput:
 
     Attributes:
         corpus: Its captions, objects, tags and extra ground truths are what the analyses look at.
-        protocol: The protocol of the outcomes.
         outcomes: Encoder name -> outcomes; the same queries in the same order for all.
         specs: Encoder name -> specification; encoders may be absent (outcomes computed elsewhere).
         resampling: How intervals are drawn: as for the results of the corpus, so that slices and results agree.

@@ -52,12 +52,11 @@ def kinds_of(outcomes: Outcomes, corpus: Corpus, first_right: NDArray[np.bool_] 
     """
     n_items = len(corpus.images if outcomes.protocol.direction == "t2i" else corpus.captions)
     tests = {"hit": outcomes.rank_worst == 1, "tie": outcomes.rank_best == 1}
-    first = None if outcomes.top_ords is None else outcomes.top_ords[:, 0].astype(np.int64)
     if first_right is not None:
         tests["false negative"] = first_right
     tests["near miss"] = outcomes.rank_best <= NEAR
-    if first is not None and outcomes.top_ords is not None:
-        tests["hub"] = is_hub(k_occurrence(outcomes.top_ords, K, n_items))[first]
+    if outcomes.top_ords is not None:
+        tests["hub"] = is_hub(k_occurrence(outcomes.top_ords, K, n_items))[outcomes.top_ords[:, 0]]
     tests["rest"] = left = np.ones(len(outcomes), dtype=bool)
     kinds = {}
     for name, applies in tests.items():

@@ -22,7 +22,6 @@ def winoground(scores: NDArray[np.float32], score: Score, *, ties_win: bool = Fa
 
     Args:
         scores: ``c0i0 c0i1 c1i0 c1i1``, shape ``(n_examples, 4)``.
-        score: Which of the three.
         ties_win: Count equal scores as right, to show how many there are; the definition counts them as wrong.
 
     Examples:

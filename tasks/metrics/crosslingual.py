@@ -65,8 +65,6 @@ def language_weights(
     """Weight of each part in a mean over languages; translators of a language share its weight. The sum is 1.
 
     Args:
-        parts: Language and translator of each.
-        translator: Only parts by this translator.
         without: A language to leave out. The published "Mean" of COCO-SM includes English; show it also without.
         speakers: Weight languages by their speakers instead of equally.
 

@@ -56,7 +56,6 @@ class CustomMetric:
         function: Gets its arguments by name: ``outcomes`` or ``block``, and ``corpus``.
         title: What it measures, in a few words; the first line of its docstring.
         aggregate: Values of some queries -> the figure; None for a mean.
-        lower_is_better: Whether the lowest figure is the best.
         file: The user's file, for messages.
 
     Raises:
@@ -90,7 +89,6 @@ class CustomMetric:
 
         Args:
             blocks: For a function of blocks: gives those of an encoder by its outcomes.
-            corpus: The corpus of the queries.
 
         Raises:
             RequestError: When computed: the user's code fails, or returns something else than numbers of queries.
@@ -181,7 +179,6 @@ def load_metric(requested: str | CustomMetric | Callable[..., object], *, folder
 
     Args:
         requested: As given on the command line, or the object: a metric, a function, a partial function, an instance.
-        folder: Where a file is looked for.
 
     Raises:
         RequestError: No such file, module or object, one with other arguments, or an object without a name.

@@ -43,10 +43,6 @@ class QueryOutcomes:
     ``n_relevant`` each, and where documents were judged ``relevant_grades`` and ``relevant_scores`` likewise; columns
     that the protocol does not have are None.
 
-    Attributes:
-        protocol: Its id and direction.
-        corpus: The corpus of the queries.
-
     Examples:
         >>> from tasks.metrics.examples import outcomes_of
         >>> outcomes = QueryOutcomes(outcomes_of([[1], [3]]))

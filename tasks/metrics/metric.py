@@ -25,7 +25,6 @@ class Metric:
     """One row of ``METRICS``.
 
     Attributes:
-        name: Name in every table and report.
         title: One line that explains it.
         directions: Protocols that it can be computed for.
         values: Computes :meth:`per_query`.

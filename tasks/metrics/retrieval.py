@@ -23,7 +23,6 @@ def expected_hit(
         rank_best: ``a + 1``, shape ``(n_queries,)``.
         rank_worst: ``a + b + 1``, same shape.
         n_tied_relevant: ``c``, same shape.
-        k: Length of the top list.
 
     Examples:
         One relevant item, nothing above it, three irrelevant ones tied: one chance in four to be first.

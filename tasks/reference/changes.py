@@ -28,7 +28,6 @@ class FigureChange:
         difference: New minus old; None where one has no value.
         p: p-value of the difference, or an upper bound of it; None where neither is known.
         basis: Where ``p`` comes from; ``same rows`` for figures of the same evaluation, which need no test.
-        lower_is_better: True for metrics that are ranks.
         p_adjusted: The p-value after Holm's correction over all figures of one :func:`adjust`.
     """
 

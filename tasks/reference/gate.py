@@ -33,7 +33,6 @@ def judge_results(
     """Every result that has a reference, and the headline metrics of those that have none.
 
     Args:
-        results: ``schema.RESULTS``.
         specs: Encoder fingerprint -> spec. Results of other encoders are left out.
         n_images: Corpus fingerprint -> images; a part of a data set in ``N_IMAGES`` is not compared.
         references: From ``tasks.reference.published.published``.

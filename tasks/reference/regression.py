@@ -82,7 +82,6 @@ class FigureFalls:
     """Figures whose queries have the same clusters, and how far each cluster fell.
 
     Attributes:
-        changes: The figures, not tested yet.
         falls: float64, shape ``(n_clusters, n_figures)``: earlier minus later value, summed over a cluster's queries.
     """
 

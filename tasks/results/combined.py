@@ -18,6 +18,7 @@ from tasks.results.languages import SUMMARISED, Part, language_means
 from tasks.results.rsum import RECALLS
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.clusters import Clusters
+from tasks.statistics.pairwise import Scale
 
 Values = Mapping[Figure, NDArray[np.float64]]
 """Figure -> one value per image of the corpus, whose mean is the figure."""
@@ -54,7 +55,7 @@ def language_values(parts: Sequence[Part], *, reference: str) -> Values:
     for direction in sorted({part.direction for part in parts}):
         chosen = [part for part in parts if part.direction == direction]
         metrics = [name for name in SUMMARISED if all(name in part.values for part in chosen)]
-        languages = [(part.language, part.translator) for part in chosen]
+        languages = [part.language_and_translator for part in chosen]
         if len({language for language, _ in languages}) < 2:
             continue
         of_parts = {
@@ -72,4 +73,6 @@ def combined_figures(encoders: Mapping[str, Values]) -> Iterator[ComparedFigure]
         values = {key: of_encoder[figure] for key, of_encoder in encoders.items() if figure in of_encoder}
         if len(values) > 1:
             clusters = Clusters.of(np.arange(len(next(iter(values.values())))))
-            yield ComparedFigure(figure=figure, values=values, clusters=clusters, span=RANGES.get(figure, 1.0))
+            yield ComparedFigure(
+                figure=figure, values=values, clusters=clusters, scale=Scale(span=RANGES.get(figure, 1.0))
+            )

@@ -18,9 +18,8 @@ from tasks.metrics import METRICS, Metric, metrics_of
 from tasks.metrics.headline import Figure
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.clusters import Clusters, known_queries
-from tasks.statistics.pairwise import compare_encoders
+from tasks.statistics.pairwise import Scale, compare_encoders
 from tasks.statistics.resampling import Resampling
-from tasks.statistics.statistic import Reduce
 
 
 def encoder_key(name: str, fingerprint: str) -> str:
@@ -34,18 +33,12 @@ class ComparedFigure:
 
     Attributes:
         values: :func:`encoder_key` -> per-query values, shape ``(n_queries, ...)``.
-        clusters: Of the queries.
-        span: The largest difference that the figure can have; None where that is not known.
-        share: The values are expected hits.
     """
 
     figure: Figure
     values: Mapping[str, NDArray[np.float64]]
     clusters: Clusters
-    reduce: Reduce = "mean"
-    lower_is_better: bool = False
-    span: float | None = None
-    share: bool = False
+    scale: Scale
 
 
 def comparison_rows(
@@ -67,12 +60,7 @@ def comparison_rows(
 
     Args:
         encoders: :func:`encoder_key` -> outcomes under one protocol.
-        metrics: To compare by.
-        corpus: Name.
-        corpus_fingerprint: Of the corpus.
-        run: That writes the rows.
         n_clusters: Images of the corpus, so that the draws are those of the results.
-        resampling: How intervals and tests are drawn.
         headline: Figures of planned comparisons.
 
     Raises:
@@ -94,10 +82,12 @@ def comparison_rows(
                 figure=Figure(first.protocol.id, metric.name),
                 values={key: of_encoder for key, of_encoder in values.items() if known_queries(of_encoder).any()},
                 clusters=clusters,
-                reduce=metric.reduce,
-                lower_is_better=not metric.higher_is_better,
-                span=1.0 if of_table and metric.higher_is_better else None,
-                share=_is_share(metric, having.values()),
+                scale=Scale(
+                    reduce=metric.reduce,
+                    lower_is_better=not metric.higher_is_better,
+                    share=_is_share(metric, having.values()),
+                    span=1.0 if of_table and metric.higher_is_better else None,
+                ),
             )
         )
     return figure_rows(
@@ -123,16 +113,7 @@ def figure_rows(
     created = datetime.now(UTC)
     rows = []
     for each in figures:
-        compared = compare_encoders(
-            each.values,
-            each.clusters,
-            resampling,
-            reduce=each.reduce,
-            lower_is_better=each.lower_is_better,
-            share=each.share,
-            span=each.span,
-        )
-        for pair in compared:
+        for pair in compare_encoders(each.values, each.clusters, resampling, each.scale):
             (a, fingerprint_a), (b, fingerprint_b) = (key.rpartition("@")[::2] for key in (pair.a, pair.b))
             rows.append(
                 {
@@ -156,7 +137,7 @@ def figure_rows(
                     "adjustment": resampling.adjustment,
                     "family": "headline" if each.figure in headline else "exploratory",
                     "p_equivalent": pair.p_equivalent,
-                    "margin": None if each.span is None else resampling.margin / 100 * each.span,
+                    "margin": None if each.scale.span is None else resampling.margin / 100 * each.scale.span,
                     **(pair.effect.tally._asdict() if pair.effect.tally else {}),
                     "cohen_dz": pair.effect.cohen_dz,
                     "cohen_h": pair.effect.cohen_h,

@@ -36,17 +36,23 @@ NO_INTERVAL = "no interval: resampling images would add variance to the residual
 
 
 class Part(NamedTuple):
-    """The captions of one language by one translator; the dictionaries hold its summarised metrics by name."""
+    """The captions of one language by one translator; the dictionaries hold its summarised metrics by name.
+
+    ``figures``: the mean, the means with all ties lost and with all ties won, and chance (NaN where there is none).
+    """
 
     direction: str
     language: str
     translator: str
     values: dict[str, NDArray[np.float64]]  # per query
-    low: dict[str, float]  # with all ties lost
-    high: dict[str, float]  # with all ties won
-    chance: dict[str, float]  # NaN where there is none
+    figures: dict[str, tuple[float, ...]]
     tied: float
     clusters: Clusters
+
+    @property
+    def language_and_translator(self) -> tuple[str, str]:
+        """Whose captions these are."""
+        return self.language, self.translator
 
 
 def part_of(outcomes: Outcomes, *, n_clusters: int) -> Part:
@@ -64,9 +70,13 @@ def part_of(outcomes: Outcomes, *, n_clusters: int) -> Part:
         outcomes.protocol.direction,
         *language_and_translator,
         values={metric.name: metric.per_query(outcomes) for metric in metrics},
-        low={metric.name: clusters.mean(metric.per_query(outcomes, "lost")) for metric in metrics},
-        high={metric.name: clusters.mean(metric.per_query(outcomes, "won")) for metric in metrics},
-        chance={m.name: np.nan if (chance := m.chance(outcomes)) is None else chance for m in metrics},
+        figures={
+            metric.name: (
+                *(clusters.mean(metric.per_query(outcomes, ties)) for ties in ("expected", "lost", "won")),
+                np.nan if (chance := metric.chance(outcomes)) is None else chance,
+            )
+            for metric in metrics
+        },
         tied=float(outcomes.tied.mean()),
         clusters=clusters,
     )
@@ -90,30 +100,10 @@ def language_rows(
     for direction in sorted({part.direction for part in parts}):
         of_direction = [part for part in parts if part.direction == direction]
         if len({part.language for part in of_direction}) >= 2:
-            table = _Table(of_direction, [name for name in SUMMARISED if all(name in p.values for p in of_direction)])
-            rows += _means(table, direction, reference, resampling, row_of)
-            rows += _eta_squared(table, direction, reference, row_of)
+            metrics = [name for name in SUMMARISED if all(name in part.values for part in of_direction)]
+            rows += _means(of_direction, metrics, direction, reference, resampling, row_of)
+            rows += _eta_squared(of_direction, metrics, direction, reference, row_of)
     return results_table(rows)
-
-
-class _Table(NamedTuple):
-    """Parts of one direction and the metrics that all of them have."""
-
-    parts: Sequence[Part]
-    metrics: list[str]
-
-    @property
-    def languages(self) -> list[tuple[str, str]]:
-        """Language and translator of each part."""
-        return [(part.language, part.translator) for part in self.parts]
-
-    def column(self, value: Callable[[Part, str], float]) -> NDArray[np.float64]:
-        """A value of every part and metric, shape ``(n_parts, n_metrics)``."""
-        return np.array([[value(part, metric) for metric in self.metrics] for part in self.parts])
-
-    def means(self) -> NDArray[np.float64]:
-        """The mean of every part and metric, shape ``(n_parts, n_metrics)``."""
-        return self.column(lambda part, metric: part.clusters.mean(part.values[metric]))
 
 
 def language_means(
@@ -138,38 +128,39 @@ def language_means(
 
 
 def _means(
-    table: _Table, direction: str, reference: str, resampling: Resampling, row_of: RowOf
+    parts: Sequence[Part],
+    metrics: Sequence[str],
+    direction: str,
+    reference: str,
+    resampling: Resampling,
+    row_of: RowOf,
 ) -> Iterator[dict[str, Any]]:
-    weights_or_reasons = dict(language_means(table.languages, direction, reference))
+    languages = [part.language_and_translator for part in parts]
+    weights_or_reasons = dict(language_means(languages, direction, reference))
     weights_of = {protocol: w for protocol, w in weights_or_reasons.items() if not isinstance(w, str)}
     matrix = np.stack(list(weights_of.values()))
     of_parts = stacked_statistic(
-        [ClusteredValues([part.values[metric] for metric in table.metrics], part.clusters) for part in table.parts]
+        [ClusteredValues([part.values[metric] for metric in metrics], part.clusters) for part in parts]
     )
-    n_images = max(part.clusters.n_occupied for part in table.parts)
+    n_images = max(part.clusters.n_occupied for part in parts)
 
     def statistic(drawn: NDArray[np.uint8]) -> NDArray[np.float64]:
-        return (matrix @ of_parts(drawn).reshape(len(table.parts), -1)).reshape(len(matrix) * len(table.metrics), -1)
+        return (matrix @ of_parts(drawn).reshape(len(parts), -1)).reshape(len(matrix) * len(metrics), -1)
 
     intervals = bootstrap_statistic(
         statistic,
         resampling,
-        n_clusters=table.parts[0].clusters.n_clusters,
-        occupied=[n_images] * len(matrix) * len(table.metrics),
+        n_clusters=parts[0].clusters.n_clusters,
+        occupied=[n_images] * len(matrix) * len(metrics),
     )
-    columns = (
-        table.means(),
-        table.column(lambda part, metric: part.low[metric]),
-        table.column(lambda part, metric: part.high[metric]),
-        table.column(lambda part, metric: part.chance[metric]),
+    values, low, high, chance = (
+        (matrix @ np.array([[part.figures[metric][at] for metric in metrics] for part in parts])).ravel()
+        for at in range(4)
     )
-    values, low, high, chance = ((matrix @ column).ravel() for column in columns)
-    ties = matrix @ np.array([part.tied for part in table.parts])
-    names = [(protocol, metric) for protocol in weights_of for metric in table.metrics]
+    ties = matrix @ np.array([part.tied for part in parts])
+    names = [(protocol, metric) for protocol in weights_of for metric in metrics]
     for i, ((protocol, metric), interval) in enumerate(zip(names, intervals, strict=True)):
-        n_queries = sum(
-            part.clusters.n_queries for part, w in zip(table.parts, weights_of[protocol], strict=True) if w > 0
-        )
+        n_queries = sum(part.clusters.n_queries for part, w in zip(parts, weights_of[protocol], strict=True) if w > 0)
         yield {
             **row_of(
                 interval,
@@ -182,29 +173,30 @@ def _means(
             "value_ties_lost": float(low[i]),
             "value_ties_won": float(high[i]),
             "chance": None if np.isnan(chance[i]) else float(chance[i]),
-            "tie_share": float(ties[i // len(table.metrics)]),
+            "tie_share": float(ties[i // len(metrics)]),
         }
     for protocol, reason in weights_or_reasons.items():
         if isinstance(reason, str):
             no_interval = Interval(value=float("nan"), reason=reason)
-            for metric in table.metrics:
+            for metric in metrics:
                 yield row_of(no_interval, protocol=protocol, metric=metric, value=None, n_queries=0, n_clusters=0)
 
 
-def _eta_squared(table: _Table, direction: str, reference: str, row_of: RowOf) -> Iterator[dict[str, Any]]:
+def _eta_squared(
+    parts: Sequence[Part], metrics: Sequence[str], direction: str, reference: str, row_of: RowOf
+) -> Iterator[dict[str, Any]]:
     """The three values of every metric; no rows for fewer than two translators."""
-    chosen = [i for i, (language, _) in enumerate(table.languages) if language != reference]
-    n_languages, n_translators = (len({table.languages[i][side] for i in chosen}) for side in (0, 1))
+    chosen = [part for part in parts if part.language != reference]
+    n_languages, n_translators = (len({part.language_and_translator[side] for part in chosen}) for side in (0, 1))
     if n_translators < 2:
         return
     noise = noise_eta_squared(n_languages, n_translators)._asdict()
-    n_queries = sum(table.parts[i].clusters.n_queries for i in chosen)
-    n_images = max(table.parts[i].clusters.n_occupied for i in chosen)
-    means = table.means()
-    for column, metric in enumerate(table.metrics):
+    n_queries = sum(part.clusters.n_queries for part in chosen)
+    n_images = max(part.clusters.n_occupied for part in chosen)
+    for metric in metrics:
         try:
             shares: Mapping[str, float | None] = eta_squared(
-                {table.languages[i]: float(means[i, column]) for i in chosen}
+                {part.language_and_translator: part.figures[metric][0] for part in chosen}
             )._asdict()
             reason = NO_INTERVAL
         except ValueError as error:

@@ -39,8 +39,6 @@ class CorpusHeadline:
     """The headline of one corpus, encoder by encoder.
 
     Attributes:
-        corpus: Name.
-        fingerprint: Of the corpus.
         figures: Their mean is the headline.
         values: Encoder -> its values for every figure on the same queries, shape ``(n_queries,)``, or why it has no
             headline.

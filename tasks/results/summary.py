@@ -45,15 +45,18 @@ class Provenance:
     image_tag: str = ""
     caption_tag: str = ""
 
+    @property
+    def identity(self) -> dict[str, str]:
+        """The columns that the rows of outcomes have too."""
+        names = ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint")
+        return {name: getattr(self, name) for name in names}
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evaluated:
     """The outcomes of one encoder under one protocol, and the metrics to compute from them.
 
     Attributes:
-        outcomes: One per query.
-        metrics: To compute from them.
-        provenance: Where the outcomes come from.
         n_clusters: Images of the corpus (for ``winoground``: quadruples), so that all protocols share draws.
     """
 

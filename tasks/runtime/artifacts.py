@@ -43,7 +43,8 @@ def shown_progress(overall: Overall, *, every_seconds: float = EVERY_SECONDS) ->
     """Keep one progress artifact of the flow run up to date; earlier listeners are still called."""
     begun = time.monotonic()
     earlier, lock = current_listener(), Lock()
-    artifact, shown, lost = _begun(), begun, False
+    artifact = cast("UUID", create_progress_artifact(0.0, description="progress of the run"))
+    shown, lost = begun, False
 
     def show(share: float, description: str) -> None:
         nonlocal shown, lost
@@ -65,10 +66,6 @@ def shown_progress(overall: Overall, *, every_seconds: float = EVERY_SECONDS) ->
         yield
     if not lost:
         show(100.0, "progress of the run: done")
-
-
-def _begun() -> UUID:
-    return cast("UUID", create_progress_artifact(0.0, description="progress of the run"))
 
 
 def artifact_key(kind: str, store_uri: str) -> str:

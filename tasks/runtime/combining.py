@@ -98,18 +98,19 @@ class TextToImage:
 
     def results(self, outcomes: Outcomes, spec: EncoderSpec, resampling: Resampling, *, keep: bool) -> pa.Table:
         """Result rows of a combined encoder; with ``keep`` they and the outcomes are stored like any encoder's."""
-        columns = {
-            "evaluation": digest16([spec.fingerprint, self.corpus.fingerprint, self.protocol.id]),
-            "encoder": spec.name,
-            "encoder_fingerprint": spec.fingerprint,
-            "corpus": self.corpus.name,
-            "corpus_fingerprint": self.corpus.fingerprint,
-        }
-        ordered = in_order("outcomes", outcomes.to_arrow(**columns))
+        provenance = Provenance(
+            evaluation=digest16([spec.fingerprint, self.corpus.fingerprint, self.protocol.id]),
+            encoder=spec.name,
+            encoder_fingerprint=spec.fingerprint,
+            corpus=self.corpus.name,
+            corpus_fingerprint=self.corpus.fingerprint,
+            run=self.run,
+        )
+        ordered = in_order("outcomes", outcomes.to_arrow(**provenance.identity))
         evaluated = Evaluated(
             outcomes=Outcomes.from_arrow(ordered, self.protocol),
             metrics=metrics_of(outcomes),
-            provenance=Provenance(**columns, run=self.run),
+            provenance=provenance,
             n_clusters=cluster_count(self.corpus, self.protocol),
         )
         rows = result_rows([evaluated], resampling)

@@ -65,7 +65,6 @@ class EncodedSet:
     """Counts of one encoded set.
 
     Attributes:
-        n_items: Items of the set.
         n_encoded: Items that were missing and are stored now.
         n_truncated: Encoded captions that were longer than the model's maximum length.
         batch_size: Items per forward pass at the end, after any halving; 0 where nothing was encoded.

@@ -15,7 +15,7 @@ from store import EmbeddingStore
 from store.errors import RequestError, did_you_mean
 from store.layout import UNKNOWN, Explanation, grids_of, tokens_of
 from store.schema import texts
-from store.types import Corpus, EncoderSpec, Modality
+from store.types import Modality
 from tasks.scoring.late_interaction.products import token_similarities
 
 
@@ -23,11 +23,8 @@ def explain_pair(store: EmbeddingStore, *, encoder: str, corpus: str, caption: s
     """The explanation of a stored caption and a stored image, from their stored vectors.
 
     Args:
-        store: The store.
         encoder: Name or fingerprint of a late-interaction encoder.
         corpus: Name or fingerprint.
-        caption: Id of a caption.
-        image: Id of an image.
 
     Raises:
         RequestError: The encoder has one vector per item, or an id is not in the corpus; all faults together.
@@ -52,8 +49,7 @@ def explain_pair(store: EmbeddingStore, *, encoder: str, corpus: str, caption: s
             )
     if faults:
         raise RequestError(faults)
-    at_caption, at_image = positions
-    [found] = _explanations(store, spec, stored, [(at_caption, at_image)])
+    [found] = explain_pairs(store, encoder=encoder, corpus=corpus, pairs=[(positions[0], positions[1])])
     return found
 
 
@@ -63,24 +59,18 @@ def explain_pairs(
     """The explanations of some pairs, in their order; each vector is read once.
 
     Args:
-        store: The store.
         encoder: Name or fingerprint of a late-interaction encoder.
         corpus: Name or fingerprint.
         pairs: Positions of a caption and an image in the corpus.
     """
-    return _explanations(store, store.encoder(encoder), store.corpus(corpus), pairs)
-
-
-def _explanations(
-    store: EmbeddingStore, spec: EncoderSpec, corpus: Corpus, pairs: Sequence[tuple[int, int]]
-) -> list[Explanation]:
+    spec, stored = store.encoder(encoder), store.corpus(corpus)
     items: dict[tuple[Modality, int], tuple[NDArray[np.float32], str]] = {}
     sides: tuple[tuple[Modality, list[int]], ...] = (
         ("caption", [c for c, _ in pairs]),
         ("image", [i for _, i in pairs]),
     )
     for modality, positions in sides:
-        key = store.key(encoder=spec.fingerprint, corpus=corpus.fingerprint, modality=modality)
+        key = store.key(encoder=spec.fingerprint, corpus=stored.fingerprint, modality=modality)
         for rows in store.stored_blocks(key, ords=np.unique(np.array(positions, dtype=np.int32))):
             layouts = [UNKNOWN] * len(rows.ords) if rows.layouts is None else texts(rows.layouts)
             for position, vectors, layout in zip(rows.ords.tolist(), rows.vectors, layouts, strict=True):
@@ -92,11 +82,11 @@ def _explanations(
         found.append(
             Explanation(
                 encoder=spec.name,
-                corpus=corpus.name,
-                caption_id=str(corpus.captions["id"][caption]),
-                image_id=str(corpus.images["id"][image]),
-                text=corpus.captions["text"][caption].as_py() or "",
-                sha=corpus.images["sha"][image].as_py() or "",
+                corpus=stored.name,
+                caption_id=str(stored.captions["id"][caption]),
+                image_id=str(stored.images["id"][image]),
+                text=stored.captions["text"][caption].as_py() or "",
+                sha=stored.images["sha"][image].as_py() or "",
                 tokens=tokens_of(tokens) or tuple(f"token {n}" for n in range(1, len(shares) + 1)),
                 shares=shares,
                 similarities=similarities,

@@ -38,9 +38,6 @@ class ScoredSets:
     """The two sealed embedding sets of one encoder on one corpus, and the protocols that they are scored under.
 
     Attributes:
-        store: Where they are.
-        sets: Which encoder and corpus.
-        corpus: The corpus itself.
         protocols: In the order of the corpus.
         evaluations: Protocol id -> evaluation id, a digest of the sets, the protocol and the version of the scorer.
         image_tag: Sealed version of the image embeddings.

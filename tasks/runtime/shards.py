@@ -26,12 +26,8 @@ class EncodeWork:
     """One encode: a model, corpora, and which shard of their items.
 
     Attributes:
-        spec: The model.
-        corpora: Registered corpora.
         opened: Where they are read from.
-        store_uri: Where embeddings are written.
         settings: Device, batch sizes and the like; they do not change a vector.
-        run: Id of the run.
         shard: Which of ``n_shards``, from 0: the items whose position leaves this remainder.
         n_shards: 1: all items.
         modalities: What to encode, where the corpus has files or texts for it.

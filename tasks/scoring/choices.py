@@ -15,7 +15,6 @@ def choice_outcomes(task: ChoiceTask, scores: NDArray[np.float32]) -> Outcomes:
     """Compare each right caption's score with its rivals: wrong captions for its image, other images for it.
 
     Args:
-        task: The sets.
         scores: float32, shape ``(n_sets, captions per set * images per set)``, caption after caption; any value where
             a set has no such caption. It becomes NaN in the outcomes, which no comparison counts.
     """

@@ -52,7 +52,6 @@ def with_consistency(
     """The outcomes of ``own`` with both measures filled in: expected values, equal scores in random order.
 
     Args:
-        task: The task of ``own``.
         own: One language; lists of at least 20 items, or of the whole gallery. One vector per query of its outcomes.
         reference: The same direction of the reference language.
         query_of: int64, shape ``(n_queries,)``: the query of ``reference`` with the same meaning.

@@ -61,9 +61,7 @@ def score_dense(
         images: float32, shape ``(n_images, dim)``, in memory or read when they are needed.
         captions: float32, shape ``(n_captions, dim)``, likewise.
         tasks: Of one corpus.
-        device: Any torch device.
         memory_bytes: For vectors and scores together; None: 2 GiB, on a CUDA device a quarter of its free memory.
-        top: Length of the best lists.
         advance: Gets the shares of the work as they are done; together 1.
 
     Returns:
@@ -259,10 +257,7 @@ def pair_scores(
     """Scores of some pairs, bit for bit those of the products of windows.
 
     Args:
-        images: As for :func:`score_dense`.
-        captions: As for :func:`score_dense`.
         pairs: Ords of a caption and an image, shape ``(n, 2)``, sorted by caption.
-        device: Any torch device.
         memory_bytes: For the vectors that are read at once.
     """
     scores = np.empty(len(pairs), np.float32)

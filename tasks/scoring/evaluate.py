@@ -39,13 +39,11 @@ def evaluate(
     """Outcomes of every protocol.
 
     Args:
-        corpus: The corpus of the embedded items.
         protocols: From :func:`tasks.scoring.protocols.selection.select_protocols`.
         images: Single-vector encoders: float32 unit vectors in corpus order, shape ``(n_images, dim)``, in memory or
             read window by window. Multi-vector encoders: a function that yields the blocks at each call.
         captions: Likewise; for a corpus in several languages also :class:`CaptionParts`, so that one part is in
             memory at a time.
-        device: Any torch device.
         memory_bytes: For vectors and scores together (of captions of several vectors: beyond them); None: 2 GiB, for
             single vectors on a CUDA device a quarter of its free memory.
         advance: Gets the shares of the work as they are done, in this thread; together at most 1.

@@ -42,7 +42,6 @@ def weighted_sum(
     Args:
         members: Per encoder, its scores (:func:`tasks.scoring.dense.dense_score_rows`, :func:`scores_per_token`).
         weights: Per encoder, not negative, at least one positive.
-        task: The queries to rank.
         shape: Queries and items of the corpus; sums that take more than 1 GiB are kept in a temporary file.
 
     Raises:

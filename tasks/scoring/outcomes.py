@@ -30,7 +30,6 @@ class Outcomes:
     lost strictly, ``rank_worst`` adds the tied ones, so 1 means that every comparison was won.
 
     Attributes:
-        protocol: The protocol of the queries.
         query_ids: object (str), shape ``(n_queries,)``, unique.
         query_ords: int32: position of the query in the corpus (of a quadruple or pair: in its table).
         clusters: int32: ord of the image that the query belongs to (pairs: of the first image that shows the same

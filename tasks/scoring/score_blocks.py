@@ -20,7 +20,6 @@ class ScoreBlock(NamedTuple):
     """Some queries of one protocol against one gallery.
 
     Attributes:
-        protocol: The protocol of the queries.
         rows: int64, shape ``(n_queries,)``: positions among the protocol's queries.
         scores: float32, shape ``(n_queries, n_items)``; higher is closer.
         relevant: bool, same shape.

@@ -40,8 +40,6 @@ def two_stage(first: Outcomes, task: RetrievalTask, second: SecondScores, depths
 
     Args:
         first: Outcomes of the first encoder on the task, with best lists at least as long as the largest N.
-        task: The queries.
-        second: Scores of the second encoder.
         depths: Every N, at least 1.
 
     Returns:
@@ -145,7 +143,6 @@ def _grades_and_scores(
     Of items beyond N the scores only say which are tied: ``-1e6`` less the first rank of the tie.
 
     Args:
-        first: Outcomes of the first encoder.
         task: With grades, or without: then both are None.
         inside: Which entries of ``task.relevant`` are among the first N.
         kept: Which entries of ``first.relevant_rank_best`` are beyond N.

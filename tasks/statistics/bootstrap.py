@@ -136,7 +136,6 @@ def bootstrap_statistic(
 
     Args:
         statistic: Cluster weights -> values (``tasks.statistics.statistic``).
-        resampling: How the intervals are drawn.
         n_clusters: Images of the corpus.
         occupied: For each row, how many clusters it has data in.
         may_be_constant: For each row, whether identical replicates give an interval of that one value, as medians do,

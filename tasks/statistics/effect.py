@@ -154,7 +154,6 @@ def detectable_effect(
 
     Args:
         difference: First minus second encoder, per query, shape ``(n_queries,)``.
-        clusters: Of these queries.
         critical: Studentised difference at which the test is significant: 1.96 for one pair at 5 %, more for many.
         share: The values are hits and misses.
 
@@ -200,7 +199,6 @@ def equivalence_p(
 
     Args:
         difference: First minus second encoder, per query, shape ``(n_queries,)``.
-        clusters: Of these queries.
         margin: In the unit of the metric.
         span: The largest difference that the metric can have, in its unit.
 

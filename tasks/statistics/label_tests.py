@@ -32,7 +32,6 @@ def label_tests(
         values: Per-query values, shape ``(n_encoders, n_queries)``.
         labels: Which queries have each label, shape ``(n_labels, n_queries)``.
         among: The queries of which the labels are known, shape ``(n_queries,)``; the others take no part.
-        clusters: Of the queries.
 
     Examples:
         Of 21 images, 10 have the label, all of them hits, and 3 of the other 11 are missed:

@@ -31,11 +31,34 @@ from tasks.statistics.effect import (
 from tasks.statistics.median_flip import median_flip_tests
 from tasks.statistics.multiplicity import adjusted
 from tasks.statistics.permutation import NO_TEST, FlipTest, sign_flip_tests
-from tasks.statistics.resampling import Adjustment, Resampling
+from tasks.statistics.resampling import Resampling
 from tasks.statistics.statistic import Reduce
 
 NO_COMMON_QUERY = "no comparison: no query has a value of both encoders"
 TWO_SIDED = float(ndtri(0.975))  # studentised difference at which one pair is significant at 5 %
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """How per-query values become a figure, and how differences of it are read.
+
+    Attributes:
+        reduce: How they become the figure. Of an aggregate there is the difference with its interval, but no test: a
+            query has no winner.
+        lower_is_better: For ranks: wins are queries with the lower value. The difference stays ``a`` minus ``b``.
+        share: Values are hits and misses, or expected hits where scores tie: Cohen's h applies. Plain zeros and
+            ones are recognised.
+        span: The largest difference that the figure can have, in its unit: ``Resampling.margin`` is a percentage of
+            it. None where that is not known: equivalence is not tested.
+    """
+
+    reduce: Reduce = "mean"
+    lower_is_better: bool = False
+    share: bool = False
+    span: float | None = None
+
+
+PLAIN_MEAN = Scale()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,14 +91,7 @@ class Comparison:
 
 
 def compare_encoders(
-    values: Mapping[str, ArrayLike],
-    clusters: Clusters,
-    resampling: Resampling,
-    *,
-    reduce: Reduce = "mean",
-    lower_is_better: bool = False,
-    share: bool = False,
-    span: float | None = None,
+    values: Mapping[str, ArrayLike], clusters: Clusters, resampling: Resampling, scale: Scale = PLAIN_MEAN
 ) -> list[Comparison]:
     """Every pair of encoders under one metric.
 
@@ -85,13 +101,6 @@ def compare_encoders(
             ``(n_queries, ...)``.
         clusters: Of these queries, with their weights.
         resampling: How intervals and random flips are drawn, and p-values adjusted over all pairs.
-        reduce: How per-query values become the metric. Of an aggregate there is the difference with its interval, but
-            no test: a query has no winner.
-        lower_is_better: For ranks: wins are queries with the lower value. The difference stays ``a`` minus ``b``.
-        share: Values are hits and misses, or expected hits where scores tie: Cohen's h applies. Plain zeros and
-            ones are recognised.
-        span: The largest difference that the metric can have, in its unit: ``resampling.margin`` is a percentage of
-            it. None: equivalence is not tested.
 
     Returns:
         One :class:`Comparison` per pair, in the order of ``itertools.combinations`` of the keys.
@@ -114,9 +123,10 @@ def compare_encoders(
     alike: dict[bytes, list[int]] = {}  # pairs that have the same queries in common
     for at, (a, b) in enumerate(pairs):
         alike.setdefault((known[a] & known[b]).tobytes(), []).append(at)
-    resampling = _enough_flips(resampling, len(pairs))
-    tested = [at for at, (a, b) in enumerate(pairs) if (known[a] & known[b]).any() and not callable(reduce)]
-    flip_tests = sign_flip_tests if reduce == "mean" else median_flip_tests
+    if resampling.adjustment != "max-t":  # so many that p-values of 0.001 remain where they are multiplied by the pairs
+        resampling = replace(resampling, permutations=max(resampling.permutations, 1000 * len(pairs)))
+    tested = [at for at, (a, b) in enumerate(pairs) if (known[a] & known[b]).any() and not callable(scale.reduce)]
+    flip_tests = sign_flip_tests if scale.reduce == "mean" else median_flip_tests
     drawn = flip_tests(table, clusters, [pairs[at] for at in tested], resampling) if tested else []
     flips = dict(zip(tested, drawn, strict=True))
     found: dict[int, Comparison] = {}
@@ -131,14 +141,14 @@ def compare_encoders(
             inside,
             [flips.get(at, NO_TEST) for at in members],
             resampling,
-            reduce=reduce,
-            lower_is_better=lower_is_better,
-            share=share,
-            span=span,
+            scale,
         )
         found |= dict(zip(members, compared, strict=True))
     compared = [found[at] for at in range(len(pairs))]
-    p_adjusted = _adjusted([each.flip_test for each in compared], resampling.adjustment)
+    if resampling.adjustment == "max-t":
+        p_adjusted = [each.flip_test.p_adjusted for each in compared]
+    else:
+        p_adjusted = adjusted([each.flip_test.p for each in compared], resampling.adjustment)
     p_equivalent = adjusted([each.p_equivalent for each in compared])
     return [
         replace(each, p_adjusted=p, p_equivalent=same)
@@ -153,11 +163,7 @@ def _compare_pairs(
     pairs: Sequence[tuple[int, int]],
     flips: Sequence[FlipTest],
     resampling: Resampling,
-    *,
-    reduce: Reduce,
-    lower_is_better: bool,
-    share: bool,
-    span: float | None,
+    scale: Scale,
 ) -> list[Comparison]:
     """Pairs of rows, shape ``(n_encoders, n_queries, ...)`` without NaN; their p-values are not adjusted."""
     if not clusters.n_queries:
@@ -165,15 +171,15 @@ def _compare_pairs(
         differences = [nothing] * len(pairs)
         effects = [replace(NO_EFFECT, reasons=())] * len(pairs)
     else:
-        intervals = paired_intervals(table, clusters, pairs, resampling, reduce)
+        intervals = paired_intervals(table, clusters, pairs, resampling, scale.reduce)
         differences = [
             in_agreement(interval, flip.p, level=resampling.level)
             for interval, flip in zip(intervals, flips, strict=True)
         ]
         effects = [
             NO_EFFECT
-            if callable(reduce)
-            else effect_of(table[a], table[b], clusters, lower_is_better=lower_is_better, share=share)
+            if callable(scale.reduce)
+            else effect_of(table[a], table[b], clusters, lower_is_better=scale.lower_is_better, share=scale.share)
             for a, b in pairs
         ]
     return [
@@ -186,29 +192,18 @@ def _compare_pairs(
             effect=effect,
             detectable_effect=None
             if IDENTICAL in effect.reasons
-            else _detectable(table[a] - table[b], clusters, difference, flip, reduce, share=share),
+            else _detectable(table[a] - table[b], clusters, difference, flip, scale),
             p_equivalent=None
-            if span is None or reduce != "mean" or not clusters.n_queries
-            else equivalence_p(table[a] - table[b], clusters, margin=resampling.margin / 100 * span, span=span),
+            if scale.span is None or scale.reduce != "mean" or not clusters.n_queries
+            else equivalence_p(
+                table[a] - table[b], clusters, margin=resampling.margin / 100 * scale.span, span=scale.span
+            ),
             n_queries=clusters.n_queries,
             n_clusters=clusters.n_occupied,
             reason=_reason(difference, effect),
         )
         for (a, b), difference, flip, effect in zip(pairs, differences, flips, effects, strict=True)
     ]
-
-
-def _enough_flips(resampling: Resampling, n_pairs: int) -> Resampling:
-    """So many flips that p-values of 0.001 can remain where Holm or Benjamini-Hochberg multiply them by the pairs."""
-    if resampling.adjustment == "max-t":
-        return resampling
-    return replace(resampling, permutations=max(resampling.permutations, 1000 * n_pairs))
-
-
-def _adjusted(tests: Sequence[FlipTest], adjustment: Adjustment) -> list[float | None]:
-    if adjustment == "max-t":
-        return [test.p_adjusted for test in tests]
-    return adjusted([test.p for test in tests], adjustment)
 
 
 def _row(name: str, row: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:
@@ -224,18 +219,12 @@ def _row(name: str, row: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:
 
 
 def _detectable(
-    per_query: NDArray[np.float64],
-    clusters: Clusters,
-    difference: Interval,
-    flip: FlipTest,
-    reduce: Reduce,
-    *,
-    share: bool,
+    per_query: NDArray[np.float64], clusters: Clusters, difference: Interval, flip: FlipTest, scale: Scale
 ) -> float | None:
     """Of a mean by its clustered error, else by the bootstrap error; None where there is none."""
     critical = flip.critical or TWO_SIDED
-    if reduce == "mean":
-        return detectable_effect(per_query, clusters, critical=critical, share=share)
+    if scale.reduce == "mean":
+        return detectable_effect(per_query, clusters, critical=critical, share=scale.share)
     error = difference.standard_error
     return (critical + float(ndtri(POWER))) * error if error else None
 

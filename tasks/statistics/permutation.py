@@ -66,7 +66,6 @@ def sign_flip_tests(
     Args:
         values: Per-query values, shape ``(n_encoders, n_queries)``; a pair is tested on the queries where neither of
             its encoders is NaN.
-        clusters: Of those queries.
         pairs: Rows of ``values`` to compare.
         resampling: ``permutations`` and ``seed`` of the random flips. ``p`` is exact where the ``2^n_nonzero`` flips of
             a pair are at most ``EXACT_FLIPS``, ``p_adjusted`` where those of all clusters are at most ``ALL_FLIPS``.
@@ -150,7 +149,6 @@ def tests_of_flips(
     """The tests of pairs that share their flips, with p-values adjusted by step-down max-T.
 
     Args:
-        flips: The flips that the pairs share.
         distances: A block of flips -> how far apart the pairs are then, shape ``(n_flips, n_pairs)``.
         observed: How far apart they are, shape ``(n_pairs,)``.
         scale: What makes the distances of pairs comparable, shape ``(n_pairs,)``; 0 for a pair that never differs.

@@ -38,7 +38,6 @@ class PartMeans:
         n_expected: float64, same shape: for shares, the hits or the misses, whichever are fewer, that a part of this
             size has on average; infinite for other means.
         errors: float64, same shape: for shares, the clustered error; None for other means.
-        level: Of the intervals.
     """
 
     estimates: NDArray[np.float64]

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 
 from store.ragged import Ragged
 from tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from tasks.diagnosis.ablations.low_precision import hits_scored_in
+from tasks.diagnosis.ablations.forms import hits_scored_in
 from tasks.diagnosis.ablations.transforms import (
     centring,
     normalised,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tasks.statistics.bootstrap import NO_SPREAD, bootstrap_samples, interval_of, paired_intervals
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.effect import AGGREGATE
-from tasks.statistics.pairwise import NO_COMMON_QUERY, Comparison, compare_encoders
+from tasks.statistics.pairwise import NO_COMMON_QUERY, Comparison, Scale, compare_encoders
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.slices import NO_QUERY, part_means
 from tasks.statistics.statistic import ClusteredValues, cluster_medians, statistic_of
@@ -35,12 +35,12 @@ def test_a_pair_is_compared_on_the_queries_that_both_have_a_value_of(reduce: str
     x, y, z = values(3)
     x[:30], y[20:50] = np.nan, np.nan
     both = ~np.isnan(x) & ~np.isnan(y)
-    together = compare_encoders({"x": x, "y": y, "z": z}, CLUSTERS, RESAMPLING, reduce=reduce)  # type: ignore[arg-type]
+    together = compare_encoders({"x": x, "y": y, "z": z}, CLUSTERS, RESAMPLING, Scale(reduce=reduce))  # type: ignore[arg-type]
     [alone] = compare_encoders(
         {"x": x[both], "y": y[both]},
         CLUSTERS.only(both),
         RESAMPLING,
-        reduce=reduce,  # type: ignore[arg-type]
+        Scale(reduce=reduce),  # type: ignore[arg-type]
     )
     assert figures(together[0]) == figures(alone)
     assert (alone.n_queries, alone.n_clusters) == (70, 18)
@@ -116,7 +116,7 @@ def test_the_interval_of_an_aggregate_is_that_of_its_replicates() -> None:
 def test_an_aggregate_has_a_difference_with_its_interval_and_a_reason_instead_of_a_test() -> None:
     x, y = values(2)
     x[:4] = np.nan
-    [pair] = compare_encoders({"x": x, "y": y}, CLUSTERS, RESAMPLING, reduce=lambda drawn: float(np.ptp(drawn)))
+    [pair] = compare_encoders({"x": x, "y": y}, CLUSTERS, RESAMPLING, Scale(reduce=lambda drawn: float(np.ptp(drawn))))
     assert pair.difference.value == pytest.approx(np.ptp(x[4:]) - np.ptp(y[4:]))
     assert pair.difference.low is not None
     assert (pair.flip_test.p, pair.flip_test.exact, pair.effect.tally, pair.effect.cohen_dz) == (

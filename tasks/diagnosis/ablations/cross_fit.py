@@ -8,10 +8,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.diagnosis.ablations.low_precision import Scored
 from tasks.scoring.protocols.tasks import RetrievalTask
 
 FITTED_ON = "the half of the images, and their captions, that the query does not belong to"
+
+
+class Scored(NamedTuple):
+    """The outcome of some vectors under one protocol.
+
+    ``hits``: expected hit at 1 of every query, equal scores in random order. ``tied``: whether its best relevant item
+    is tied with an irrelevant one. ``seconds``: duration of scoring.
+    """
+
+    hits: NDArray[np.float64]
+    tied: NDArray[np.bool_]
+    seconds: float
 
 
 class Halves(NamedTuple):

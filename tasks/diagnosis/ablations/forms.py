@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from store.ragged import Ragged
 from tasks.diagnosis.ablations import transforms
-from tasks.diagnosis.ablations.cross_fit import FITTED_ON, Halves, cross_fitted
-from tasks.diagnosis.ablations.low_precision import Scored, hits_scored_in
+from tasks.diagnosis.ablations.cross_fit import FITTED_ON, Halves, Scored, cross_fitted
 from tasks.diagnosis.ablations.transforms import BYTES, QUANTISED, ROUNDED, Change
 from tasks.diagnosis.analysis_input import METRIC, AnalysisInput
 from tasks.diagnosis.slice_means import paired_difference
@@ -39,6 +38,7 @@ POOLING_FACTORS = (1, 2, 3, 4, 6)
 SINGLE_QUERIES = 5000  # at most, for single vectors
 LATE_QUERIES = 400  # at most, for late interaction, whose scores cost thousands of times more than a dot product
 FEWEST_COMPONENTS = 8  # of a shortened form
+_BLOCK_BYTES = 64 << 20  # of scores in a lower precision
 
 Parameters = TypeVar("Parameters")
 
@@ -214,6 +214,26 @@ def single_hits(images: Matrix, queries: Matrix, task: RetrievalTask) -> Scored:
     from tasks.scoring.dense import score_dense
 
     return _scored(partial(score_dense, images, queries, [task], top=1))
+
+
+def hits_scored_in(kind: str, images: Matrix, captions: Matrix, task: RetrievalTask) -> Scored:
+    """The outcome of single vectors that are kept, like their scores, in a lower precision (``docs/protocols.md`` §2).
+
+    ``kind`` is ``float32``, ``bfloat16`` or ``float16``. The vectors are rounded, multiplied, summed in float32 as
+    hardware does, and the sum is rounded again: the result of a matrix product in that type.
+    """
+    from tasks.scoring.dense import DEFAULT_MEMORY_BYTES
+    from tasks.scoring.ranks.accumulator import ScoreRows, retrieval_outcomes, rows_of_table
+
+    def rows() -> Iterator[ScoreRows]:
+        sides = [transforms.rounded(vectors, kind) for vectors in (captions, images)]
+        queries, items = sides if task.protocol.direction == "t2i" else sides[::-1]
+        step = max(1, _BLOCK_BYTES // (4 * len(items)))
+        for start in range(0, len(queries), step):
+            scores = transforms.rounded(queries[start : start + step] @ items.T, kind)
+            yield from rows_of_table(scores, DEFAULT_MEMORY_BYTES, queries_from=start)
+
+    return _scored(lambda: retrieval_outcomes(rows(), [task], top=1))
 
 
 def late_hits(images: Ragged, queries: Ragged, task: RetrievalTask) -> Scored:

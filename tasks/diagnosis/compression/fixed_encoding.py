@@ -30,7 +30,6 @@ class FixedEncoding:
         planes: Hyperplanes of one partition: it has ``2 ** planes`` parts.
         inner: Components that every part is projected to; None keeps all.
         final: Components that the whole is projected to by a count sketch (section 2, final projections); None: not.
-        seed: Of the draws.
     """
 
     repetitions: int
@@ -82,7 +81,6 @@ def _repetition(block: Ragged, sides: NDArray[np.bool_], projected: Matrix, *, i
     """One repetition of a few items or queries: shape ``(n_items, n_parts * n_components)``.
 
     Args:
-        block: The items.
         sides: On which side of every plane each vector is, shape ``(n_vectors, planes)``.
         projected: The vectors, projected, shape ``(n_vectors, n_components)``.
         items: Means, and vectors in empty parts; else sums.

@@ -35,11 +35,9 @@ class Measured(NamedTuple):
     """One method at one setting, on some queries.
 
     Attributes:
-        method: The method.
         values: The metric of every query, shape ``(n_queries,)``; empty where the method cannot be built.
         depths: From :func:`depths_of`, same shape.
         detail: Bytes per item, and seconds per query where all are given at once; empty likewise.
-        reason: Why it cannot be built.
     """
 
     method: Method
@@ -56,7 +54,6 @@ def measured(methods: Iterable[Method], queries: Ragged, task: RetrievalTask, me
         methods: Over the items of the task's one gallery, numbered from 0.
         queries: float32 vectors of the task's queries, in its order.
         task: Text to image.
-        metric: Name of a metric.
     """
     exact: NDArray[np.float32] | None = None
     for method in methods:
@@ -131,11 +128,6 @@ def frontier(
     """A slice per method and setting: its metric, and its change from exact search with the paired interval.
 
     Args:
-        encoder: Name of the encoder.
-        found: From :func:`measured`.
-        clusters: Of the queries.
-        resampling: How intervals are drawn.
-        metric: Name of the metric.
         n_all_queries: Queries that these are a sample of.
         threads: That scores are computed on.
     """

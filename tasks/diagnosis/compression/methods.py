@@ -46,10 +46,8 @@ def methods_of(items: Ragged, names: Sequence[str], *, storage: str, many: bool,
 
     Args:
         items: Unit vectors, numbered from 0.
-        names: Of :data:`METHODS`.
         storage: The type that they are stored in.
         many: Whether an item may have several vectors; if not, methods for several are left out.
-        seed: Of random partitions.
     """
     yield Method(name="exact", open=partial(_kept, items, storage, many=many))
     trees = cache(lambda like: token_trees(items, like_colpali_engine=like))

@@ -47,36 +47,28 @@ def categories(data: AnalysisInput) -> Iterator[Slice]:
 def agreement(data: AnalysisInput) -> Iterator[Slice]:
     """F1 over images of the inferred against the annotated supercategories, with precision and recall in the detail.
 
+    Over the images that are annotated and have an English caption; only supercategories that are annotated among these.
     Stored once, under the first encoder and text to image: it is the same for all.
     """
-    for name, (precision, recall, f1, n_annotated) in agreement_of(data.corpus).items():
-        yield data.slice(
-            data.encoders[0],
-            "agreement",
-            name,
-            "F1",
-            Interval(value=f1, reason="no interval: computed from the whole corpus, nothing was sampled"),
-            level_name="inferred against annotated",
-            counts=(n_annotated, n_annotated),
-            detail={"precision": precision, "recall": recall},
-        )
-
-
-def agreement_of(corpus: Corpus) -> dict[str, tuple[float, float, float, int]]:
-    """Supercategory -> precision, recall and F1 of the inferred categories, and how many images are annotated with it.
-
-    Over the images that are annotated and have an English caption; only supercategories that occur among these.
-    """
+    corpus = data.corpus
     inferred, known = inferred_objects(corpus)
     both = known & pc.is_valid(corpus.images["objects"]).to_numpy()
     truth, guess = _by_name(annotated_objects(corpus))[1], _by_name(inferred)[1]
-    agreements = {}
     for name in CATEGORIES_OF:
         true, guessed = (table.get(name, np.zeros(len(both), dtype=bool)) & both for table in (truth, guess))
         hits, n_true, n_guessed = int((true & guessed).sum()), int(true.sum()), int(guessed.sum())
         if n_true:
-            agreements[name] = (hits / max(1, n_guessed), hits / n_true, 2 * hits / (n_true + n_guessed), n_true)
-    return agreements
+            f1 = 2 * hits / (n_true + n_guessed)
+            yield data.slice(
+                data.encoders[0],
+                "agreement",
+                name,
+                "F1",
+                Interval(value=f1, reason="no interval: computed from the whole corpus, nothing was sampled"),
+                level_name="inferred against annotated",
+                counts=(n_true, n_true),
+                detail={"precision": hits / max(1, n_guessed), "recall": hits / n_true},
+            )
 
 
 def annotated_objects(corpus: Corpus) -> list[frozenset[str]]:

@@ -60,7 +60,6 @@ def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection
     """The outcomes of one encoder on a corpus, protocol by protocol.
 
     Args:
-        table: From :func:`read_export`.
         corpus: Rows of other corpora are left out.
         protocols: Only these; all in the table if empty.
 

@@ -68,25 +68,9 @@ def outcomes_of_hits(hits: HitLists, task: RetrievalTask) -> Outcomes:
     Args:
         hits: Cutoff -> positions of the queries that hit, in the order of the task's queries; not sorted, without
             repetition. A hit at 1 is a hit at 5.
-        task: The queries, clusters and gallery of the lists.
 
     Raises:
         RequestError: Lists that contradict each other or the task; all faults together.
-
-    Examples:
-        Of three queries against ten items, the first hits at 1, the second at 5.
-
-        >>> from store.types import EvalProtocol
-        >>> three = np.arange(3, dtype=np.int32)
-        >>> task = RetrievalTask(
-        ...     protocol=EvalProtocol(id="t2i/all", direction="t2i", title="Every caption searches all images"),
-        ...     query_ids=np.array(["a", "b", "c"], dtype=object), queries=three, clusters=three, relevant=three,
-        ...     galleries=(np.arange(10, dtype=np.int32),), gallery_of=three * 0, offsets=np.arange(4),
-        ...     weights=np.ones(3),
-        ... )
-        >>> outcomes = outcomes_of_hits({1: [0], 5: [0, 1]}, task)
-        >>> list(zip(outcomes.rank_best.tolist(), outcomes.rank_worst.tolist(), strict=True))
-        [(1, 1), (2, 5), (6, 10)]
     """
     worst = last_ranks(task)
     hit_at_cutoff = _hits_at_cutoffs(hits, len(task.queries), worst)

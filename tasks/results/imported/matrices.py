@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from store.errors import RequestError
 from store.exchange.npz import read_npz
 from store.files import NOT_ITS_FORMAT, existing_file
+from store.schema import texts
 from store.types import Corpus
 from tasks.results.imported.tables import Found
 from tasks.scoring.dense import DEFAULT_MEMORY_BYTES
@@ -78,7 +79,7 @@ def outcomes_of_matrix(matrix: ScoreMatrix, corpus: Corpus, *, protocols: Collec
         RequestError: The matrix is not of this corpus, or a score is not a finite number; all faults together.
     """
     faults: list[str] = []
-    captions, images = (_ids(table["id"].to_pylist()) for table in (corpus.captions, corpus.images))
+    captions, images = (texts(table["id"]) for table in (corpus.captions, corpus.images))
     rows = _order(matrix.rows, captions, matrix.scores.shape[0], "rows", "captions", faults)
     columns = _order(matrix.columns, images, matrix.scores.shape[1], "columns", "images", faults)
     if faults:
@@ -99,10 +100,6 @@ def outcomes_of_matrix(matrix: ScoreMatrix, corpus: Corpus, *, protocols: Collec
     outcomes = score_given(table, build_tasks(corpus, select_protocols(corpus, protocols, vectors="single")))
     note = f"{n_rounded:,} of {table.size:,} scores were rounded from {matrix.scores.dtype} to float32"
     return Found(list(outcomes.values()), [note] if n_rounded else [])
-
-
-def _ids(column: list[Any]) -> list[str]:
-    return [str(identifier) for identifier in column]
 
 
 def _order(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from store.schema import texts
 from store.types import Corpus
 from tasks.results.imported.cells import NUMBER, Row, plain_text
 
@@ -36,9 +37,12 @@ def compositional_items(corpus: Corpus, direction: str) -> Items:
     columns = ("caption_id", "negative_id") if pairs else ("caption_0", "caption_1")
     text_of = dict(zip(corpus.captions["id"].to_pylist(), corpus.captions["text"].to_pylist(), strict=True))
     first, second = ([plain_text(text_of[name] or "") for name in table[column].to_pylist()] for column in columns)
-    ids = [str(identifier) for identifier in table["id"].to_pylist()]
-    categories = [str(name) for name in table["category"].to_pylist()] if pairs else None
-    return Items(kind=direction, ids=ids, texts=list(zip(first, second, strict=True)), categories=categories)
+    return Items(
+        kind=direction,
+        ids=texts(table["id"]),
+        texts=list(zip(first, second, strict=True)),
+        categories=texts(table["category"]) if pairs else None,
+    )
 
 
 def match(rows: Sequence[Row], items: Items, faults: list[str], left_out: list[str]) -> NDArray[np.int64]:
@@ -98,11 +102,11 @@ def _check_ids(rows: Sequence[Row], positions: NDArray[np.int64], items: Items, 
 
 
 def _check_texts(rows: Sequence[Row], positions: NDArray[np.int64], items: Items, faults: list[str]) -> None:
-    texts = items.texts or ()
+    of_items = items.texts or ()
     for row, position in zip(rows, positions, strict=True):
-        if position >= 0 and _texts(row) != texts[position]:
+        if position >= 0 and _texts(row) != of_items[position]:
             faults.append(
-                f"row {row[NUMBER]}: {items.ids[position]!r} has the texts {texts[position]} in the corpus, got "
+                f"row {row[NUMBER]}: {items.ids[position]!r} has the texts {of_items[position]} in the corpus, got "
                 f"{_texts(row)}; the file may be about another version of the corpus"
             )
             return
@@ -114,8 +118,8 @@ def _texts(row: Row) -> tuple[str, str]:
 
 def _by_texts(rows: Sequence[Row], items: Items, faults: list[str], left_out: list[str]) -> NDArray[np.int64]:
     places: dict[tuple[str, str], list[int]] = {}
-    for position, texts in enumerate(items.texts or ()):
-        places.setdefault(texts, []).append(position)
+    for position, both in enumerate(items.texts or ()):
+        places.setdefault(both, []).append(position)
     positions = np.array([_next(places.get(_texts(row), []), row, items) for row in rows], dtype=np.int64)
     unknown = np.flatnonzero(positions < 0)
     if unknown.size == len(rows):

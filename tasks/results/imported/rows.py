@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import NamedTuple
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +22,6 @@ from tasks.scoring.protocols.layout import cluster_count
 from tasks.statistics.resampling import Resampling
 
 ADAPTER = "outcomes"
-_IDENTITY = ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint")
 
 
 def encoder_of_outcomes(
@@ -32,7 +30,6 @@ def encoder_of_outcomes(
     """The model that outcomes are of: what the user says it is. No adapter ever loads it; ``dim`` has no meaning.
 
     Args:
-        name: Its name.
         revision: Any text that tells its versions apart; that of the stored model unless given.
         note: A remark for readers of reports; likewise.
         namesakes: What the name has meant in the store, oldest first.
@@ -67,20 +64,11 @@ def evaluation_of(outcomes: Outcomes, encoder: EncoderSpec, corpus: Corpus) -> s
     return digest16([encoder.fingerprint, corpus.fingerprint, outcomes.protocol.id, contents.hexdigest()])
 
 
-class ImportedRows(NamedTuple):
-    """Rows of ``schema.OUTCOMES`` and of ``schema.RESULTS`` of one protocol."""
-
-    outcomes: pa.Table
-    results: pa.Table
-
-
 @dataclass(frozen=True, kw_only=True)
 class Imported:
     """The outcomes of one model on one corpus, by evaluation id.
 
     Attributes:
-        encoder: From :func:`encoder_of_outcomes`.
-        corpus: The corpus.
         outcomes: Evaluation id -> outcomes of one protocol.
     """
 
@@ -91,22 +79,21 @@ class Imported:
     @classmethod
     def of(cls, outcomes: Sequence[Outcomes], encoder: EncoderSpec, corpus: Corpus) -> Imported:
         """The outcomes under their ids, in query order."""
-        none = dict.fromkeys(_IDENTITY, "")
-        ordered = [Outcomes.from_arrow(in_query_order(each.to_arrow(**none)), each.protocol) for each in outcomes]
-        by_id = {evaluation_of(each, encoder, corpus): each for each in ordered}
-        return cls(encoder=encoder, corpus=corpus, outcomes=by_id)
+        imported = cls(encoder=encoder, corpus=corpus, outcomes={})
+        columns = imported._provenance("", "").identity
+        ordered = [Outcomes.from_arrow(in_query_order(each.to_arrow(**columns)), each.protocol) for each in outcomes]
+        return replace(imported, outcomes={evaluation_of(each, encoder, corpus): each for each in ordered})
 
-    def rows(self, evaluation: str, *, run: str, resampling: Resampling) -> ImportedRows:
-        """Outcomes, and every metric that they determine, as rows of a run."""
-        outcomes = self.outcomes[evaluation]
-        identity = self._identity(evaluation)
+    def rows(self, evaluation: str, *, run: str, resampling: Resampling) -> tuple[pa.Table, pa.Table]:
+        """Rows of ``schema.OUTCOMES``, and of ``schema.RESULTS`` with every metric that they determine."""
+        outcomes, provenance = self.outcomes[evaluation], self._provenance(evaluation, run)
         evaluated = Evaluated(
             outcomes=outcomes,
             metrics=metrics_of(outcomes),
-            provenance=Provenance(**identity, run=run),
+            provenance=provenance,
             n_clusters=cluster_count(self.corpus, outcomes.protocol),
         )
-        return ImportedRows(outcomes.to_arrow(**identity), result_rows([evaluated], resampling))
+        return outcomes.to_arrow(**provenance.identity), result_rows([evaluated], resampling)
 
     def rsum(self, *, run: str, resampling: Resampling) -> pa.Table | None:
         """The row of RSUM; None unless both headlines were imported and determine the six recalls."""
@@ -115,12 +102,16 @@ class Imported:
         names = {metric.name for metric in RECALLS}
         if len(both) < len(DIRECTIONS) or not all(names <= {m.name for m in metrics_of(o)} for _, o in both):
             return None
-        identity = self._identity(digest16([key for key, _ in both]))
-        source = Provenance(**identity, run=run)
+        source = self._provenance(digest16([key for key, _ in both]), run)
         t2i, i2t = (outcomes for _, outcomes in both)
         return rsum_row(t2i, i2t, source, n_clusters=len(self.corpus.images), resampling=resampling)
 
-    def _identity(self, evaluation: str) -> dict[str, str]:
-        encoder, corpus = self.encoder, self.corpus
-        values = (evaluation, encoder.name, encoder.fingerprint, corpus.name, corpus.fingerprint)
-        return dict(zip(_IDENTITY, values, strict=True))
+    def _provenance(self, evaluation: str, run: str) -> Provenance:
+        return Provenance(
+            evaluation=evaluation,
+            encoder=self.encoder.name,
+            encoder_fingerprint=self.encoder.fingerprint,
+            corpus=self.corpus.name,
+            corpus_fingerprint=self.corpus.fingerprint,
+            run=run,
+        )

@@ -17,7 +17,7 @@ import numpy as np
 
 from store.errors import RequestError
 from store.files import existing_file
-from store.schema import TOP
+from store.schema import TOP, texts
 from store.types import Corpus
 from tasks.results.imported.tables import headline_of
 from tasks.scoring.outcomes import Outcomes
@@ -85,7 +85,7 @@ def outcomes_of_run(run: Run, corpus: Corpus, *, protocols: Collection[str] = ()
     Raises:
         RequestError: Queries or items are not those of the protocol; all faults together.
     """
-    ids = [str(item) for items in (corpus.images, corpus.captions) for item in items["id"].to_pylist()]
+    ids = [item for items in (corpus.images, corpus.captions) for item in texts(items["id"])]
     id_of = {trec_id(item): item for item in ids if trec_id(item) != item}
     run = {
         id_of.get(query, query): {id_of.get(item, item): score for item, score in scores.items()} if id_of else scores
@@ -108,8 +108,8 @@ def outcomes_of_run(run: Run, corpus: Corpus, *, protocols: Collection[str] = ()
 
 def _item_ords(task: RetrievalTask, corpus: Corpus) -> dict[str, int]:
     """Id -> ord of the items of the task's galleries."""
-    ids = (corpus.images if task.protocol.direction == "t2i" else corpus.captions)["id"].to_pylist()
-    return {str(ids[ord_]): int(ord_) for gallery in task.galleries for ord_ in gallery}
+    ids = texts((corpus.images if task.protocol.direction == "t2i" else corpus.captions)["id"])
+    return {ids[ord_]: int(ord_) for gallery in task.galleries for ord_ in gallery}
 
 
 def _faults(run: Run, task: RetrievalTask, corpus: Corpus) -> list[str]:

@@ -29,7 +29,6 @@ class Source(NamedTuple):
 
     Attributes:
         kind: ``outcomes`` (a table, exported outcomes, or a folder of hit lists or tables), ``scores`` or ``run``.
-        path: The file or folder.
         encoder: Name of the model; "" where hit lists name it.
         protocols: Only these; "" and none: all that the file determines.
     """

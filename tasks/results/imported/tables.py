@@ -48,7 +48,6 @@ def outcomes_of_rows(rows: Sequence[Row], corpus: Corpus, *, protocols: Collecti
 
     Args:
         rows: From :func:`tasks.results.imported.cells.named_rows`.
-        corpus: The corpus that the rows are about.
         protocols: For rows without a protocol: theirs. For rows with one: only those of these protocols.
 
     Raises:

@@ -52,13 +52,11 @@ def export_atlas(
     """Writes the file; returns its rows.
 
     Args:
-        store: The store with the vectors.
         path: A file that ends with ``.parquet``.
         encoders: The first gives points and neighbours; what each found is in columns.
         corpus: Name or fingerprint.
         modality: The items: ``image`` or ``caption``.
         protocols: Whose outcomes to show; by default ``i2t/any`` of images, ``t2i/all`` of captions.
-        projection: See ``tasks.results.projection.project``.
 
     Raises:
         RequestError: The suffix is another one, there are no vectors, or the encoder has several for each item.

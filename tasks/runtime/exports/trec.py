@@ -42,7 +42,6 @@ def export_trec(
     """Writes the runs and qrels of every evaluation that has lists.
 
     Args:
-        store: The store with the outcomes.
         folder: Where the files go; made if need be.
         wanted: Columns of outcomes with their values, as ``EmbeddingStore.rows`` takes them. Of several evaluations of
             one encoder, corpus and protocol the newest is written.

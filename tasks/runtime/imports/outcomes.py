@@ -18,7 +18,6 @@ class ImportPlan:
     """What one import would change for one model.
 
     Attributes:
-        imported: Its outcomes.
         new: Evaluation ids that are not stored with these settings.
         replaced: Evaluation ids of other outcomes of the same model, corpus and protocol.
         faults: Why these may not be replaced, in one line; empty if they may.
@@ -75,10 +74,10 @@ def write_import(store: EmbeddingStore, plans: Sequence[ImportPlan], *, run: str
             if key not in plan.new:
                 lines.append(f"{what}: stored already, nothing to do")
                 continue
-            rows = imported.rows(key, run=run, resampling=resampling)
-            store.write_rows("outcomes", rows.outcomes, replace="evaluation")
-            store.write_rows("results", rows.results, replace="evaluation")
-            lines.append(f"{what}: {', '.join(texts(rows.results['metric'])) or 'no metric is determined'}")
+            rows, results = imported.rows(key, run=run, resampling=resampling)
+            store.write_rows("outcomes", rows, replace="evaluation")
+            store.write_rows("results", results, replace="evaluation")
+            lines.append(f"{what}: {', '.join(texts(results['metric'])) or 'no metric is determined'}")
         if plan.new and (rsum := imported.rsum(run=run, resampling=resampling)) is not None:
             store.write_rows("results", rsum, replace="evaluation")
         if plan.new:

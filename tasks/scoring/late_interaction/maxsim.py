@@ -46,10 +46,8 @@ def score_maxsim(
             called with.
         captions: Called for all captions; these are held in memory.
         tasks: Of one corpus. The protocol of an ``i2t`` task names its orientation.
-        device: Any torch device.
         memory_bytes: What may be allocated beyond the captions' vectors; half of it holds the scores of as many images
             as fit.
-        top: Length of the best lists.
         advance: Gets the shares of the scores as they are computed; together 1.
 
     Returns:

@@ -24,10 +24,6 @@ def plaid(items: Ragged, *, seed: int) -> Iterator[Index]:
 
     A search returns the best ``TOP`` items.
 
-    Args:
-        items: Unit vectors.
-        seed: Of the clustering.
-
     Raises:
         RequestError: The package is not installed, or not with what it needs.
     """

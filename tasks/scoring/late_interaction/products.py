@@ -226,7 +226,6 @@ def _best_patch(tokens: Tensor, patches: Tensor, product_bytes: int) -> Tensor:
     Args:
         tokens: float32, shape ``(n_tokens, dim)``, ``n_tokens`` a multiple of 16.
         patches: float32, shape ``(k, n_patches, dim)``, at least 16 of each image.
-        product_bytes: Of one product.
     """
     best = torch.empty((len(patches), len(tokens)))
     across = patches.flatten(0, 1).T

@@ -30,8 +30,6 @@ def captions_to_images(
     """Captions search images; the one that a caption describes is relevant.
 
     Args:
-        layout: The corpus.
-        protocol: The protocol of the task.
         part: Only captions of this language and translator; the corpus' main part by default.
         below: Only captions with a smaller ordinal.
         folds: Number of equal runs of images, in corpus order, that queries and galleries are split into.
@@ -64,7 +62,7 @@ def images_to_captions(
     """Images search captions; an image's own captions are relevant. Arguments as for :func:`captions_to_images`."""
     captions = _captions(layout, part, below)
     image_of = layout.caption_images[captions]
-    queries, offsets, order = _by_image(image_of)
+    queries, counts = np.unique(image_of, return_counts=True)
     images = tuple(np.array_split(np.arange(layout.n_images, dtype=np.int32), folds))
     fold_of_caption = _fold_of(image_of, images)
     gallery_of = _fold_of(queries, images)
@@ -75,8 +73,8 @@ def images_to_captions(
         clusters=queries,
         galleries=tuple(captions[fold_of_caption == fold] for fold in range(folds)),
         gallery_of=gallery_of,
-        offsets=offsets,
-        relevant=captions[order],
+        offsets=offsets_of(counts),
+        relevant=captions[np.argsort(image_of, kind="stable")],
         weights=_equal_groups(gallery_of),
     )
 
@@ -146,8 +144,6 @@ def judged(layout: CorpusLayout, protocol: EvalProtocol, *, language: str | None
     Queries of one group are one cluster, named by its first query; a query without a group is one of its own.
 
     Args:
-        layout: The corpus.
-        protocol: The protocol of the task.
         language: Only queries in this language; all by default.
     """
     corpus = layout.corpus
@@ -185,7 +181,8 @@ def quadruples(layout: CorpusLayout, protocol: EvalProtocol, *, tag: str | None 
     table = layout.corpus.quadruples
     own = np.arange(table.num_rows, dtype=np.int32)
     shown = (layout.photographs[ords_of(table[side], layout.corpus.images)] for side in ("image_0", "image_1"))
-    clusters = _linked(*shown)
+    both_sides = np.concatenate(list(shown)).tolist()
+    clusters = first_with_same(both_sides, [*own.tolist(), *own.tolist()])  # rows linked by a photograph on either side
     if tag is not None:
         tags_of: list[Any] = table["tags"].to_pylist()
         own = np.array([row for row, tags in enumerate(tags_of) if tag in tags], dtype=np.int32)
@@ -216,8 +213,6 @@ def pairs(
     All sets of one photograph, or of boxes of it (ARO, CREPE), are one cluster.
 
     Args:
-        layout: The corpus.
-        protocol: The protocol of the task.
         categories: Only pairs of these categories; a set has the category of its first pair.
         together: The column in which the pairs of a set agree, beside the image: ``id`` makes a set of every pair
             (SugarCrepe), ``caption_id`` compares a caption with all its negatives at once (ARO's orders, CREPE,
@@ -252,13 +247,6 @@ def pairs(
     )
 
 
-def _linked(first: NDArray[np.int32], second: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The first row that a row is linked to by a photograph on either side, shape ``(n_rows,)``."""
-    n = len(first)
-    of_rows = first_with_same(np.concatenate([first, second]).tolist(), [*range(n), *range(n)])
-    return of_rows[:n]
-
-
 def _sets(images: NDArray[np.int32], others: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The first row of each set of rows that agree in both columns, ascending; and the set of every row."""
     _, first, set_of = np.unique(np.stack([images, others], axis=1), axis=0, return_index=True, return_inverse=True)
@@ -277,12 +265,6 @@ def _side_by_side(ords: NDArray[np.int32], set_of: NDArray[np.int64]) -> NDArray
 def _captions(layout: CorpusLayout, part: tuple[str, str] | None, below: int | None) -> NDArray[np.int32]:
     captions = layout.captions if part is None else layout.parts[part]
     return captions if below is None else captions[layout.ordinals[captions] < below]
-
-
-def _by_image(image_of: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-    """Images that occur, ascending; where each one's captions start; the captions' order by image."""
-    images, counts = np.unique(image_of, return_counts=True)
-    return images.astype(np.int32), offsets_of(counts), np.argsort(image_of, kind="stable")
 
 
 def _fold_of(images: NDArray[np.int32], folds: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:

@@ -26,7 +26,6 @@ class CorpusLayout:
     """Positions ("ords") instead of ids. Captions that describe no image (negatives) belong to no part.
 
     Attributes:
-        corpus: The corpus itself.
         caption_images: int32, shape ``(n_captions,)``: ord of the described image, -1 for a negative.
         ordinals: int32, shape ``(n_captions,)``: position within its image, language and translator.
         parts: ``(language, translator)`` -> int32 ords of its captions, ascending.
@@ -41,11 +40,6 @@ class CorpusLayout:
     def n_images(self) -> int:
         """Images of the corpus."""
         return int(self.corpus.images.num_rows)
-
-    @property
-    def n_captions(self) -> int:
-        """Captions of the corpus, negatives included."""
-        return int(self.corpus.captions.num_rows)
 
     @cached_property
     def image_ids(self) -> NDArray[np.object_]:

@@ -29,7 +29,6 @@ def select_protocols(
     """The protocols with these ids, in the order given; every protocol that fits the corpus if none is named.
 
     Args:
-        corpus: The corpus to evaluate on.
         ids: Protocol ids or shell patterns (``t2i/*/google``). An id may name an orientation of late interaction
             (``i2t/any@image-as-query``).
         vectors: Orientations are left out for single-vector encoders.

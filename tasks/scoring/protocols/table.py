@@ -118,15 +118,11 @@ def _judged_languages(layout: CorpusLayout) -> list[str]:
     return sorted(set(texts(queries["language"])))
 
 
-def _fits_always(_: CorpusLayout) -> None:
-    return None
-
-
 def _rule(
     id_: str,
     title: str,
     build: TaskBuilder,
-    obstacle: Obstacle = _fits_always,
+    obstacle: Obstacle = lambda _: None,
     direction: Direction | None = None,
     *,
     on_request: bool = False,

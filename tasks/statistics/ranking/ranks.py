@@ -83,11 +83,9 @@ def rank_encoders(
     """The rank of every encoder, best value first, equal values in the order given.
 
     Args:
-        values: Encoder and its value.
         tests: All pairs, each once, in either order. A pair without a p-value (equal on every query, or too few
             clusters for a test) counts as not different.
         alpha: A pair with an adjusted p-value below it is different.
-        lower_is_better: True for metrics that are ranks.
 
     Raises:
         ValueError: A pair is missing.

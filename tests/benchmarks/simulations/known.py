@@ -14,7 +14,7 @@ from tasks.statistics.bootstrap import Interval, paired_intervals
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.effect import equivalence_p
 from tasks.statistics.multiplicity import ALPHA
-from tasks.statistics.pairwise import compare_encoders
+from tasks.statistics.pairwise import Scale, compare_encoders
 from tasks.statistics.proportion import share_interval
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.slices import part_means
@@ -35,7 +35,7 @@ def constant_scorers(n_images: int = 300) -> tuple[int, int]:
     for share in (1 / n_images, 5 / n_images, 1 / 7, 1 / 3):
         values = np.full(len(labels), share)
         means = part_means(values, np.concatenate([part, ~part]), clusters, resampling)
-        [pair] = compare_encoders({"a": values, "b": values + 1e-16}, clusters, resampling, share=True)
+        [pair] = compare_encoders({"a": values, "b": values + 1e-16}, clusters, resampling, Scale(share=True))
         [difference] = paired_intervals(np.stack([values, values]), clusters, [(0, 1)], resampling)
         own = [share_interval(values, clusters, level=LEVEL), means.interval(0, 0), means.interval(0, 1)]
         false += sum(not contains(interval, share) for interval in own)
