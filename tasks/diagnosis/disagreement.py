@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +32,7 @@ def disagreement(data: AnalysisInput) -> Iterator[Slice]:
 
     rows = [
         row(names[a], "right where wrong", right[a] & wrong[b], rank[b], names[b])
-        for a in range(len(names))
-        for b in range(len(names))
-        if a != b
+        for a, b in permutations(range(len(names)), 2)
     ]
     for at, name in enumerate(names):
         rows.append(row(name, "missed by all", np.all(wrong, axis=0), rank.min(axis=0)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -31,11 +30,14 @@ def winoground(scores: NDArray[np.float32], score: Score, *, ties_win: bool = Fa
         >>> [bool(winoground(example, score)[0]) for score in ("text", "image", "group")]
         [True, False, False]
     """
-    beats: Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.bool_]]
     beats = np.greater_equal if ties_win else np.greater
     c0i0, c0i1, c1i0, c1i1 = scores.T
-    text: NDArray[np.bool_] = beats(c0i0, c1i0) & beats(c1i1, c0i1)
-    image: NDArray[np.bool_] = beats(c0i0, c0i1) & beats(c1i1, c1i0)
+    halves = beats(c0i0, c1i0), beats(c1i1, c0i1), beats(c0i0, c0i1), beats(c1i1, c1i0)
+    return _example_is_right(np.stack(halves, axis=1), score)
+
+
+def _example_is_right(judgements: NDArray[np.bool_], score: Score) -> NDArray[np.bool_]:
+    text, image = text_and_image(judgements)
     return {"text": text, "image": image, "group": text & image}[score]
 
 
@@ -65,8 +67,7 @@ def _winoground(score: Score, title: str, guess: float) -> Metric:
 def _examples_won(outcomes: Outcomes, score: Score, ties: Ties) -> NDArray[np.bool_]:
     """Whether each example is right, by its scores or, for a model without scores, by its judgements."""
     if outcomes.judgements is not None:
-        text, image = text_and_image(outcomes.judgements)
-        return {"text": text, "image": image, "group": text & image}[score]
+        return _example_is_right(outcomes.judgements, score)
     if outcomes.scores is None:
         raise ValueError(
             f"protocol {outcomes.protocol.id!r} has no scores of quadruples; got {outcomes.protocol.direction}"

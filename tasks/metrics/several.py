@@ -76,8 +76,7 @@ def average_precision(outcomes: Outcomes, k: NDArray[np.int64]) -> NDArray[np.fl
         others = (groups.relevant[group] - 1) / np.maximum(groups.size[group] - 1, 1)
         share = groups.relevant[group] / groups.size[group]
         before = groups.relevant_above[group] + 1 + (place - 1) * others
-        precisions: NDArray[np.float64] = share * before / (groups.above[group] + place)
-        return precisions
+        return share * before / (groups.above[group] + place)
 
     values = _over_places(groups, places, precision, len(outcomes))
     values /= np.minimum(k, outcomes.n_relevant)

@@ -109,8 +109,7 @@ def _hashes(vectors: Tensor) -> NDArray[np.int64]:
     multipliers = torch.from_numpy(factors.view(np.int64)).to(vectors.device)
     parts = torch.split(vectors.view(torch.int32), _HASHED)
     sums = [(part.long() * multipliers).sum(dim=1) for part in parts]
-    hashes: NDArray[np.int64] = torch.cat(sums).cpu().numpy()
-    return hashes
+    return torch.cat(sums).cpu().numpy()
 
 
 def _repeated(vectors: NDArray[np.float32], hashes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

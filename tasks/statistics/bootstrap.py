@@ -112,8 +112,7 @@ def paired_intervals(
 
     def differences(weights: NDArray[np.uint8]) -> NDArray[np.float64]:
         of_rows = statistic(weights)
-        difference: NDArray[np.float64] = of_rows[first] - of_rows[second]
-        return difference
+        return of_rows[first] - of_rows[second]
 
     return bootstrap_statistic(
         differences,

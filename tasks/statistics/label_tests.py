@@ -57,5 +57,4 @@ def label_tests(
     distance = np.abs(table @ has.T - expected)
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.where(variance > _ROUNDING, distance / np.sqrt(variance), np.nan)
-    p_values: NDArray[np.float64] = 2 * ndtr(-z)
-    return p_values
+    return 2 * ndtr(-z)

@@ -102,8 +102,7 @@ class _Exchange:
                 for below in (self._totals[0] + moved, self._totals[1] - moved)
             ]
             if medians[0] is not None and medians[1] is not None:
-                distance: NDArray[np.float64] = np.abs(medians[0] - medians[1])
-                return distance
+                return np.abs(medians[0] - medians[1])
             self._widen(self._last - self._first + 1)
 
     def _widen(self, by: int) -> None:

@@ -7,7 +7,7 @@ the first one is searched.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -74,23 +74,19 @@ def methods_of(items: Ragged, names: Sequence[str], *, storage: str, many: bool,
             yield Method(name=name, open=partial(_plaid, items, seed))
 
 
-@contextmanager
-def _kept(items: Ragged, storage: str, *, many: bool) -> Iterator[Index]:
+def _kept(items: Ragged, storage: str, *, many: bool) -> AbstractContextManager[Index]:
     n_bytes = BYTES[storage] * items.values.size / len(items)
-    yield Index(n_bytes, partial(_scores, lambda: _windows(items), len(items), many=many))
+    return nullcontext(Index(n_bytes, partial(_scores, lambda: _windows(items), len(items), many=many)))
 
 
-@contextmanager
 def _pooled(
     items: Ragged, trees: Callable[[], list[NDArray[np.float64]]], factor: int, storage: str
-) -> Iterator[Index]:
+) -> AbstractContextManager[Index]:
     merged = pooled(items, trees(), factor)
-    with _kept(merged.with_values(merged.values.astype(items.values.dtype)), storage, many=True) as index:
-        yield index
+    return _kept(merged.with_values(merged.values.astype(items.values.dtype)), storage, many=True)
 
 
-@contextmanager
-def _int8(items: Ragged, *, many: bool) -> Iterator[Index]:
+def _int8(items: Ragged, *, many: bool) -> AbstractContextManager[Index]:
     """Each component in 255 steps up to its largest absolute value among the items; the steps scale the queries."""
     step = np.maximum(reach(items.values, items.values[:1]).astype(np.float32), np.finfo(np.float32).tiny) / 127
     codes = np.concatenate([np.rint(block.values / step).astype(np.int8) for block in _windows(items)])
@@ -99,11 +95,10 @@ def _int8(items: Ragged, *, many: bool) -> Iterator[Index]:
     def scores(queries: Ragged) -> NDArray[np.float32]:
         return _scores(lambda: _windows(stored), len(items), queries.with_values(queries.values * step), many=many)
 
-    yield Index(codes.nbytes / len(items), scores)
+    return nullcontext(Index(codes.nbytes / len(items), scores))
 
 
-@contextmanager
-def _binary(items: Ragged, *, many: bool, both: bool) -> Iterator[Index]:
+def _binary(items: Ragged, *, many: bool, both: bool) -> AbstractContextManager[Index]:
     """The sign of each component, eight in a byte; they are unpacked to 1 and -1 where they are compared."""
     dim = items.values.shape[1]
     bits = np.packbits(items.values > 0, axis=1)
@@ -119,13 +114,12 @@ def _binary(items: Ragged, *, many: bool, both: bool) -> Iterator[Index]:
         signs = np.where(queries.values > 0, np.float32(1), np.float32(-1))
         return _scores(unpacked, len(items), queries.with_values(signs) if both else queries, many=many)
 
-    yield Index(bits.nbytes / len(items), scores)
+    return nullcontext(Index(bits.nbytes / len(items), scores))
 
 
-@contextmanager
-def _encoded(items: Ragged, encoding: FixedEncoding) -> Iterator[Index]:
+def _encoded(items: Ragged, encoding: FixedEncoding) -> AbstractContextManager[Index]:
     encodings = encoding.of_items(items)
-    yield Index(encodings.nbytes / len(items), lambda queries: encoding.of_queries(queries) @ encodings.T)
+    return nullcontext(Index(encodings.nbytes / len(items), lambda queries: encoding.of_queries(queries) @ encodings.T))
 
 
 def _plaid(items: Ragged, seed: int) -> AbstractContextManager[Index]:

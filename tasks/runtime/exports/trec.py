@@ -58,28 +58,25 @@ def export_trec(
     written: dict[Path, None] = {}
     left_out: set[str] = set()
     ties: list[tuple[int, str]] = []
-    tasks: dict[tuple[str, str], RetrievalTask | None] = {}
-    ids: dict[tuple[str, str], NDArray[np.object_]] = {}
+    tasks: dict[tuple[str, str], tuple[RetrievalTask | None, NDArray[np.object_]]] = {}
     for row in newest_evaluations(store, wanted):
         fingerprint, protocol, encoder = row["corpus_fingerprint"], row["protocol"], row["encoder"]
         corpus = store.corpus(row["corpus"], fingerprint)
-        at = fingerprint, protocol
-        if at not in tasks:
-            tasks[at] = task_of(corpus, protocol)
-        task = tasks[at]
+        if (fingerprint, protocol) not in tasks:
+            items = corpus.images if protocol.startswith("t2i") else corpus.captions
+            ids = np.array([trec_id(item) for item in texts(items["id"])], dtype=object)
+            tasks[fingerprint, protocol] = task_of(corpus, protocol), ids
+        task, ids = tasks[fingerprint, protocol]
         outcomes = store.rows("outcomes", evaluation=row["evaluation"], protocol=protocol)
         if task is None or not outcomes.num_rows or outcomes["top_scores"].null_count == outcomes.num_rows:
             left_out.add(f"{protocol} on {corpus.name}")
             continue
-        if at not in ids:
-            items = corpus.images if task.protocol.direction == "t2i" else corpus.captions
-            ids[at] = np.array([trec_id(item) for item in texts(items["id"])], dtype=object)
         place = folder / corpus.name / re.sub(r"[^\w.@-]+", "-", protocol)
         place.mkdir(parents=True, exist_ok=True)
         qrels, run = place / "qrels.txt", place / f"{encoder}.run"
         if qrels not in written:
-            _write(qrels, _qrel_lines(task, ids[at]))
-        _write(run, _run_lines(outcomes, ids[at], encoder))
+            _write(qrels, _qrel_lines(task, ids))
+        _write(run, _run_lines(outcomes, ids, encoder))
         written |= {qrels: None, run: None}
         if n_tied := int((outcomes["rank_worst"].to_numpy() > outcomes["rank_best"].to_numpy()).sum()):
             ties.append(

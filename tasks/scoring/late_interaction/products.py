@@ -117,8 +117,7 @@ def image_as_query_scores(
                 products = (rows @ tokens)[:n_rows, : length * len(group)]
                 by_token = products.reshape(*part.shape[:2], length, len(group))
                 sums[:, group] += by_token.amax(dim=2).sum(dim=1)
-        found: NDArray[np.float32] = sums.cpu().numpy()
-        return found
+        return sums.cpu().numpy()
 
     part = range(first, first + n_images)
     return _score_images(score, images, captions, part, device, memory_bytes, advance, repeat=False)
@@ -214,8 +213,7 @@ class _TokenSums:
         n_tokens = len(self._captions.values)
         if self._on_cpu:
             best = _best_patch(self._tokens, patches, self._product_bytes)[:, :n_tokens].numpy()
-            sums: NDArray[np.float32] = np.add.reduceat(best, self._captions.offsets[:-1], axis=-1)
-            return sums
+            return np.add.reduceat(best, self._captions.offsets[:-1], axis=-1)
         best_ = _best_patch_on_device(self._tokens, patches, self._product_bytes)[:, :n_tokens]
         return sums_over_tokens(best_, self._counts).cpu().numpy()
 

@@ -275,5 +275,4 @@ def _fold_of(images: NDArray[np.int32], folds: Sequence[NDArray[np.int32]]) -> N
 def _equal_groups(group_of: NDArray[np.int32] | NDArray[np.str_]) -> NDArray[np.float64]:
     """Weights, mean 1, that give every group the same total weight, whatever its size."""
     _, code, counts = np.unique(group_of, return_inverse=True, return_counts=True)
-    weights: NDArray[np.float64] = len(group_of) / (len(counts) * counts[code])
-    return weights
+    return len(group_of) / (len(counts) * counts[code])

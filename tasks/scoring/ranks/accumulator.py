@@ -240,8 +240,7 @@ class _Searched(NamedTuple):
 
 def _looked_up(scores: Tensor, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float32]:
     pairs = torch.from_numpy(rows).to(scores.device), torch.from_numpy(columns).to(scores.device)
-    found: NDArray[np.float32] = scores[pairs].cpu().numpy()
-    return found
+    return scores[pairs].cpu().numpy()
 
 
 def _search(scores: Tensor, rows: NDArray[np.int64], gallery: Gallery, best_of_all: TopK | None, top: int) -> _Searched:

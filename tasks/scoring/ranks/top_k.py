@@ -168,8 +168,7 @@ def _keys(scores: NDArray[np.float32], positions: NDArray[np.int64]) -> NDArray[
     """Keys that order scores descending, then columns ascending, when sorted descending; -0.0 equals 0.0."""
     bits = (scores + np.float32(0)).view(np.int32)
     ascending = bits ^ ((bits >> 31) & _LOW)
-    keys: NDArray[np.int64] = (ascending.astype(np.int64) << 32) | (_LOW - positions)
-    return keys
+    return (ascending.astype(np.int64) << 32) | (_LOW - positions)
 
 
 def _unpacked(keys: NDArray[np.int64]) -> TopK:
