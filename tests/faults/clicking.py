@@ -14,6 +14,7 @@ import shlex
 import subprocess
 import sys
 import time
+from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -21,7 +22,6 @@ from urllib.parse import urlencode, urlsplit
 
 import httpx
 
-FORMS = ("", "", "", "", "csv", "sql", "html")  # of a view
 TEXTS = ("red", "%", "'", "", "🦊", "a b")
 
 
@@ -39,31 +39,75 @@ class Clicked(NamedTuple):
     faults: list[str]
 
 
+@dataclass
+class _Form:
+    """The fields of a form by name: the values that each may have, those that it has, and what choosing one resets."""
+
+    path: str
+    choices: dict[str, list[str]] = field(default_factory=dict)
+    present: dict[str, list[str]] = field(default_factory=dict)
+    kept: dict[str, set[str]] = field(default_factory=dict)  # a field that resets all others but these
+    ticked: set[str] = field(default_factory=set)  # fields of check boxes, which have any number of values
+
+    def filled_in(self, rng: random.Random) -> str:
+        """The address of the form with some fields changed, as a browser sends it."""
+        sent = dict(self.present)
+        for name, values in self.choices.items():
+            if rng.random() < 0.3:
+                sent[name] = rng.sample(values, rng.randint(0, min(2, len(values)))) if name in self.ticked else []
+                sent[name] = sent[name] if name in self.ticked else [rng.choice(values)]
+                if name in self.kept and sent[name] != self.present.get(name):
+                    kept = self.kept[name] | {name}
+                    return self.path + "?" + urlencode({one: sent[one] for one in kept if one in sent}, doseq=True)
+        return self.path + "?" + urlencode(sent, doseq=True)
+
+
 class _Offers(HTMLParser):
-    """The links of a page, and its forms: path, the values of each field, and fields that reset others."""
+    """The links and the forms of a page."""
 
     def __init__(self) -> None:
         super().__init__()
         self.links: list[str] = []
-        self.forms: list[tuple[str, dict[str, list[str]], set[str]]] = []
+        self.forms: list[_Form] = []
+        self._form: _Form | None = None
         self._field = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        self.links += [
-            str(given[name]) for name in ("href", "hx-get", "data-copy") if str(given.get(name, "")).startswith("/")
-        ]
-        if tag == "form" and given.get("method") != "post":
-            self.forms.append((given.get("action") or "/", {}, set()))
-        elif self.forms and tag in ("select", "input"):
-            self._field = given.get("name") or ""
+        given = {name: text or "" for name, text in attrs}
+        self.links += [given[name] for name in ("href", "hx-get", "data-copy") if given.get(name, "").startswith("/")]
+        if tag == "form":
+            self._form = _Form(given.get("action") or "/") if given.get("method") != "post" else None
+            self.forms += [self._form] if self._form else []
+        elif self._form and tag in ("select", "input"):
+            self._field, kind, value = given.get("name", ""), given.get("type", "text"), given.get("value", "")
             if "data-resets" in given:
-                self.forms[-1][2].add(self._field)
-            values = TEXTS if given.get("type", "text") in ("text", "search") else [given.get("value") or ""]
-            if self._field and given.get("type") not in ("file", "number"):
-                self.forms[-1][1].setdefault(self._field, []).extend([] if tag == "select" else values)
-        elif tag == "option" and self.forms and self._field:
-            self.forms[-1][1].setdefault(self._field, []).append(given.get("value") or "")
+                self._form.kept[self._field] = {*given["data-resets"].split()}
+            if tag == "select" or not self._field or kind == "file":
+                return
+            if kind == "checkbox":
+                self._form.ticked.add(self._field)
+            if kind == "checkbox" or kind in ("text", "search"):
+                self._form.choices.setdefault(self._field, []).extend([value] if kind == "checkbox" else TEXTS)
+            if kind != "checkbox" or "checked" in given:
+                self._form.present.setdefault(self._field, []).append(value)
+        elif tag == "option" and self._form and self._field:
+            value = given.get("value", "")
+            self._form.choices.setdefault(self._field, []).append(value)
+            if "selected" in given or self._field not in self._form.present:
+                self._form.present[self._field] = [value]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "form":
+            self._form = None
+
+    def handle_data(self, data: str) -> None:
+        """An option without a value has its text as its value."""
+        if self._form and self.lasttag == "option" and data.strip() and self._form.choices.get(self._field):
+            values = self._form.choices[self._field]
+            if values[-1] == "" and "value=" not in (self.get_starttag_text() or ""):
+                values[-1] = data
+                if self._form.present.get(self._field) == [""]:
+                    self._form.present[self._field] = [data]
 
 
 def click(client: Client, *, seconds: float, seed: int) -> Clicked:
@@ -85,12 +129,8 @@ def click(client: Client, *, seconds: float, seed: int) -> Clicked:
         offers = _Offers()
         offers.feed(answer.text)
         offered = [link for link in offers.links if not link.startswith("/static")]
-        for path, fields, resetting in offers.forms:
-            chosen = {name: rng.choice(values) for name, values in fields.items() if values and rng.random() < 0.4}
-            if first := next(filter(resetting.__contains__, chosen), ""):  # as app.js does
-                chosen = {first: chosen[first]}
-            form = rng.choice(FORMS)
-            offered += [f"{path}?{urlencode(chosen | ({'as': form} if form else {}))}"] * (1 + len(offered) // 4)
+        for form in offers.forms:
+            offered += [form.filled_in(rng) for _ in range(1 + len(offered) // 4)]
     return Clicked(n_pages, faults)
 
 

@@ -6,6 +6,7 @@ import base64
 import io
 import math
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ def page(request: Request) -> Response:
         "corpora": [(name, name) for name in sorted({each.key.corpus for each in state.store.sealed_sets()})],
         "encoders": [(name, name in wanted.encoders) for name in having],
         "modalities": list(MODALITIES.items()),
-        "methods": list(METHODS.items()),
+        "methods": [(name, title) for name, title in METHODS.items() if name != "umap" or find_spec("umap")],
         "colours": choices_of(state, wanted),
         "protocols": [("", "the first"), *((one.protocol, one.protocol) for one in evaluated.values())],
         "queries": _queries(wanted, evaluated),

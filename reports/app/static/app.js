@@ -34,13 +34,15 @@ document.addEventListener("htmx:configRequest", (event) => {
   for (const [key, value] of [...sent.entries()]) if (value === "") sent.delete(key);
 });
 
-// Another corpus or task has other encoders, languages and slices: the rest of the form starts again.
+// Another corpus or task has other encoders, languages and slices: the rest of the form starts again, but for the fields
+// that the attribute names.
 document.addEventListener("change", (event) => {
   if (!event.target.matches("[data-resets]")) return;
+  const kept = [event.target.name, ...event.target.dataset.resets.split(" ")];
   for (const field of event.target.form.elements) {
-    if (field === event.target || (event.target.name === "protocol" && ["corpus", "text"].includes(field.name))) continue;
+    if (kept.includes(field.name)) continue;
     if (field.type === "checkbox") field.checked = false;
-    else field.value = "";
+    else if (field.type !== "hidden") field.value = "";
   }
 }, true);
 
