@@ -181,7 +181,8 @@ def test_a_hidden_encoder_leaves_tables_and_charts_and_a_legend_fades_the_others
     page.page.locator("#page-tools").get_by_label(name, exact=True).check()
     page.drawn()
     assert drawn.count() > 0
-    chart = page.page.locator("figure.chart").filter(has=page.page.locator(".role-legend")).first
+    of_encoders = page.page.locator(".role-legend-symbol")  # not the scale of colours of the language map
+    chart = page.page.locator("figure.chart").filter(has=of_encoders).first
     faded = "path => path.getAttribute('opacity') === '0.08' || path.getAttribute('stroke-opacity') === '0.08'"
     marks = chart.locator(".mark-symbol.role-mark path, .mark-rule.role-mark line")
     assert not any(marks.evaluate_all(f"paths => paths.map({faded})"))
