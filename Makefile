@@ -28,7 +28,7 @@ docs: $(VENV)/.ready
 bench: $(VENV)/.ready
 	$(BIN)/python -m tests.benchmarks $(ONLY)
 
-# kills, full disks, cut networks, damaged files, hostile input: about eight minutes; CLICKS=3600 clicks through the
+# kills, full disks, cut networks, damaged files, hostile input: about 24 minutes; CLICKS=3600 clicks through the
 # pages of `capim serve` for so many seconds instead (needs make demo)
 faults: $(VENV)/.ready
 	$(BIN)/python -m $(if $(CLICKS),tests.faults.clicking workspace --seconds $(CLICKS),tests.faults)
