@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from store import Corpus, EmbeddingStore
 from store.exchange.importing import ImportedSet, import_sets
@@ -31,15 +32,6 @@ def imported(
     return import_sets(store, [row], storage=storage, replace=replace)
 
 
-def import_embeddings(
-    store: EmbeddingStore,
-    *,
-    encoder: str,
-    corpus: str,
-    storage: Storage | None = None,
-    replace: bool = False,
-    **fields: Path | str | None,
-) -> list[SealedSet]:
-    """The sealed sets, images first."""
-    done = imported(store, encoder=encoder, corpus=corpus, storage=storage, replace=replace, **fields)
-    return [each.sealed for each in done]
+def import_embeddings(store: EmbeddingStore, **given: Any) -> list[SealedSet]:
+    """The sealed sets of :func:`imported`, images first."""
+    return [each.sealed for each in imported(store, **given)]

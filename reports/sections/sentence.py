@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from reports import format as show
 from reports.elements.cells import difference_text, figure_text, is_fraction, metric_title, range_text
 from reports.rows.conclusion import Conclusion, conclusions, leading, unread
@@ -114,11 +112,10 @@ def state_words(data: ReportData, task: Task, name: str, rival: str, *, short: b
     row = data.comparison(*task[:3], name, rival)
     if row is None or decision_of(row, data.smaller_is_better) is None:
         return "not tested" if short else f"not tested against {rival}"
-    words = row_words(data, row, short=short)
-    return words if unit else re.sub(r" points?\b", "", words)
+    return row_words(data, row, short=short, unit=unit)
 
 
-def row_words(data: ReportData, row: Row, *, short: bool = True) -> str:
+def row_words(data: ReportData, row: Row, *, short: bool = True, unit: bool = True) -> str:
     """What the tests of one comparison say of its first encoder, in words."""
     found, metric = decision_of(row, data.smaller_is_better), row["metric"]
     if found is None:
@@ -129,12 +126,12 @@ def row_words(data: ReportData, row: Row, *, short: bool = True) -> str:
     if found.state == "undecided":
         if found.worse_by is None:
             return "undecided"
-        worse = f"up to {amount(metric, found.worse_by)} worse"
+        worse = f"up to {amount(metric, found.worse_by, unit=unit)} worse"
         return f"undecided: {worse}" if short else f"undecided (could be {worse})"
-    return f"{amount(metric, abs(row['difference']))} {found.state}"
+    return f"{amount(metric, abs(row['difference']), unit=unit)} {found.state}"
 
 
-def amount(metric: str, size: float) -> str:
+def amount(metric: str, size: float, *, unit: bool = True) -> str:
     """A size of a difference with its unit.
 
     Examples:
@@ -142,7 +139,7 @@ def amount(metric: str, size: float) -> str:
         ('1.0 point', '4.3 points', '2.0')
     """
     text = difference_text(metric, size).removeprefix("+")
-    return text + (" point" if text == "1.0" else " points") * is_fraction(metric)
+    return text + (" point" if text == "1.0" else " points") * (unit and is_fraction(metric))
 
 
 def margin_words(metric: str, margin: float | None) -> str:

@@ -28,7 +28,6 @@ def page(request: Request) -> Response:
     state = state_of(request)
     snapshot = state.snapshot()
     wanted, evaluated, a, b = _chosen(request, snapshot)
-    given = [request.query_params.get(name, "") for name in ("a", "b")]
     comparable = [key for key, each in snapshot.evaluated.items() if len(each.evaluations) > 1]
     found = snapshot.kept(("2x2", wanted), lambda: _quarters(state, wanted, evaluated))
     tied = found["n"] - sum(found[name] for name in ("both", "only_a", "only_b", "neither"))
@@ -38,7 +37,7 @@ def page(request: Request) -> Response:
         "a": a,
         "b": b,
         "names": list(evaluated.evaluations),
-        "absent": [name for name in given if name and name not in evaluated.evaluations],
+        "absent": [name for name in _given(request) if name and name not in evaluated.evaluations],
         "corpora": list(dict.fromkeys(corpus for corpus, _ in comparable)),
         "protocols": [(protocol, named(protocol)) for corpus, protocol in comparable if corpus == wanted.corpus],
         "total": show.count(found["n"], "query", "queries"),
@@ -102,7 +101,7 @@ def _chosen(request: Request, snapshot: Snapshot) -> tuple[QueryFilter, Evaluate
     known = list(evaluated.evaluations)
     if len(known) < 2:
         raise RequestError(f"{evaluated.protocol} on {evaluated.corpus} was evaluated for {', '.join(known)} alone")
-    given = [request.query_params.get(name, "") for name in ("a", "b")]
+    given = _given(request)
     everywhere = {name for each in snapshot.evaluated.values() for name in each.evaluations}
     if faults := [unknown("encoder", name, known) for name in given if name and name not in everywhere]:
         raise RequestError(faults)
@@ -114,6 +113,11 @@ def _chosen(request: Request, snapshot: Snapshot) -> tuple[QueryFilter, Evaluate
     if a == b:
         b = next(name for name in order if name != a)
     return QueryFilter(corpus=evaluated.corpus, protocol=evaluated.protocol, encoders=(a, b)), evaluated, a, b
+
+
+def _given(request: Request) -> list[str]:
+    """The encoders that ``a`` and ``b`` name, empty where they name none."""
+    return [request.query_params.get(name, "") for name in ("a", "b")]
 
 
 def _tests(data: ReportData, evaluated: Evaluated, a: str, b: str) -> Table | None:
