@@ -15,7 +15,7 @@ from tasks.runtime.progress import track
 from tasks.runtime.references import EvaluationRef
 from tasks.runtime.shell import shell
 from tasks.runtime.stored import WITHOUT_VECTORS, has_vectors
-from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.layout import drawn_clusters
 from tasks.scoring.threads import n_threads
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.resampling import Resampling
@@ -51,7 +51,7 @@ def approximate(
         for row in measured(chosen, queries, task, metric):
             rows.append(row)
             advance(1)
-    clusters = Clusters.of(task.clusters, cluster_count(corpus, retrieval.protocol), task.weights)
+    clusters = Clusters.of(task.clusters, drawn_clusters(corpus, retrieval.protocol), task.weights)
     found = frontier(
         spec.name,
         rows,

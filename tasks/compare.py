@@ -16,7 +16,7 @@ from tasks.runtime.progress import track
 from tasks.runtime.references import CompareRef, EvaluationRef, RankingRef
 from tasks.runtime.shell import shell
 from tasks.runtime.stored import read_outcomes
-from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.layout import drawn_clusters
 from tasks.scoring.protocols.selection import protocols_of, select_protocols
 from tasks.statistics.resampling import Resampling
 
@@ -52,7 +52,7 @@ def compare_corpus(
                 corpus=sets.corpus,
                 corpus_fingerprint=sets.corpus_fingerprint,
                 run=run,
-                n_clusters=cluster_count(corpus, protocol),
+                drawn=drawn_clusters(corpus, protocol),
                 resampling=resampling,
                 headline=headline,
             )

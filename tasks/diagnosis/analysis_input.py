@@ -16,7 +16,7 @@ from tasks.diagnosis.slices import Slice
 from tasks.diagnosis.vectors import StoredVectors
 from tasks.metrics import METRICS
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.layout import drawn_clusters
 from tasks.scoring.protocols.selection import build_task
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.statistics.bootstrap import Interval
@@ -77,18 +77,19 @@ class AnalysisInput:
     @cached_property
     def clusters(self) -> Clusters:
         """The image that each query belongs to; for quadruples, those that share an image."""
-        n_clusters = cluster_count(self.corpus, self.protocol)
-        return Clusters.of(self.queries.clusters, n_clusters, self.queries.weights)
+        return Clusters.of(self.queries.clusters, drawn_clusters(self.corpus, self.protocol), self.queries.weights)
 
     @cached_property
     def second_half(self) -> NDArray[np.bool_]:
-        """Which clusters are in the second of two halves drawn at random, shape ``(n_clusters,)``.
+        """Which images (of quadruples: which of them) are in the second of two halves drawn at random, by ord.
 
-        What is fitted to data is fitted on one half and tested on the other. Clusters with a query, and those without,
-        are split evenly.
+        What is fitted to data is fitted on one half and tested on the other. Those with a query, and those without, are
+        split evenly.
         """
-        order = np.random.default_rng([self.resampling.seed, 1]).permutation(self.clusters.n_clusters)
-        occupied = self.clusters.sizes[order] > 0
+        drawn = drawn_clusters(self.corpus, self.protocol)
+        n = drawn if isinstance(drawn, int) else len(self.corpus.images)
+        order = np.random.default_rng([self.resampling.seed, 1]).permutation(n)
+        occupied = np.bincount(self.queries.clusters, minlength=n)[order] > 0
         second = np.zeros(len(order), dtype=np.bool_)
         for part in (order[occupied], order[~occupied]):
             second[part[: len(part) // 2]] = True

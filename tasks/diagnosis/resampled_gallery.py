@@ -23,6 +23,7 @@ from tasks.diagnosis.slices import Slice
 from tasks.metrics.retrieval import expected_hit
 from tasks.scoring.protocols.layout import layout_of
 from tasks.statistics.bootstrap import Interval, interval_of
+from tasks.statistics.clusters import Clusters
 from tasks.statistics.draws import count_blocks
 
 MAX_REPLICATES = 1000  # as in V29
@@ -36,9 +37,9 @@ def resampled_gallery(data: AnalysisInput) -> Iterator[Slice]:
     fixed, the mean share of the images in a draw, and how many pairs of query and draw are undecided. For protocols
     whose relevant items belong to the query's own image.
     """
-    how, clusters = data.resampling, data.clusters
+    how, layout = data.resampling, layout_of(data.corpus)
     replicates = min(MAX_REPLICATES, how.replicates)
-    layout = layout_of(data.corpus)
+    clusters = Clusters.of(data.queries.clusters, layout.n_images, data.queries.weights)  # all images are drawn here
     to_images = data.protocol.direction == "t2i"
     image_of_item = np.arange(layout.n_images, dtype=np.int32) if to_images else layout.caption_images
     for encoder, outcomes, top_ords in data.with_lists():

@@ -17,7 +17,7 @@ from tasks.results.comparison import ComparedFigure
 from tasks.results.languages import SUMMARISED, Part, language_means
 from tasks.results.rsum import RECALLS
 from tasks.scoring.outcomes import Outcomes
-from tasks.statistics.clusters import Clusters
+from tasks.statistics.clusters import Clusters, Drawn
 from tasks.statistics.pairwise import Scale
 
 Values = Mapping[Figure, NDArray[np.float64]]
@@ -37,13 +37,13 @@ def image_parts(values: NDArray[np.float64], clusters: Clusters) -> NDArray[np.f
     return parts
 
 
-def rsum_values(protocols: Iterable[Outcomes], *, n_clusters: int) -> Values:
+def rsum_values(protocols: Iterable[Outcomes], *, drawn: Drawn) -> Values:
     """RSUM of the protocols ``t2i/all`` and ``i2t/any``; nothing without them, or where a recall is left open."""
-    total, found = np.zeros(n_clusters), []
+    total, found = np.zeros(drawn if isinstance(drawn, int) else len(drawn)), []
     for outcomes in protocols:
         if not {metric.name for metric in RECALLS} <= {metric.name for metric in metrics_of(outcomes)}:
             return {}
-        clusters = Clusters.of(outcomes.clusters, n_clusters, outcomes.weights)
+        clusters = Clusters.of(outcomes.clusters, drawn, outcomes.weights)
         total += 100 * sum(image_parts(metric.per_query(outcomes), clusters) for metric in RECALLS)
         found.append(outcomes.protocol.id)
     return {RSUM: total} if sorted(found) == sorted(DIRECTIONS) else {}

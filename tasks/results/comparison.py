@@ -17,7 +17,7 @@ from store.types import digest16
 from tasks.metrics import METRICS, Metric, metrics_of
 from tasks.metrics.headline import Figure
 from tasks.scoring.outcomes import Outcomes
-from tasks.statistics.clusters import Clusters, known_queries
+from tasks.statistics.clusters import Clusters, Drawn, known_queries
 from tasks.statistics.pairwise import Scale, compare_encoders
 from tasks.statistics.resampling import Resampling
 
@@ -48,7 +48,7 @@ def comparison_rows(
     corpus: str,
     corpus_fingerprint: str,
     run: str,
-    n_clusters: int,
+    drawn: Drawn,
     resampling: Resampling,
     headline: Collection[Figure] = (),
 ) -> pa.Table:
@@ -60,7 +60,7 @@ def comparison_rows(
 
     Args:
         encoders: :func:`encoder_key` -> outcomes under one protocol.
-        n_clusters: Images of the corpus, so that the draws are those of the results.
+        drawn: Clusters of the corpus, so that the draws are those of the results.
         headline: Figures of planned comparisons.
 
     Raises:
@@ -70,7 +70,7 @@ def comparison_rows(
         return COMPARISONS.empty_table()
     _check_same_queries(encoders)
     first = next(iter(encoders.values()))
-    clusters = Clusters.of(first.clusters, n_clusters, first.weights)
+    clusters = Clusters.of(first.clusters, drawn, first.weights)
     known = {key: metrics_of(outcomes) for key, outcomes in encoders.items()}
     figures = []
     for metric in metrics:

@@ -26,7 +26,7 @@ from tasks.metrics.crosslingual import eta_squared, language_part, language_weig
 from tasks.results.summary import Provenance, result_row, results_table
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.bootstrap import Interval, bootstrap_statistic
-from tasks.statistics.clusters import Clusters
+from tasks.statistics.clusters import Clusters, Drawn
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.statistic import ClusteredValues, stacked_statistic
 
@@ -55,7 +55,7 @@ class Part(NamedTuple):
         return self.language, self.translator
 
 
-def part_of(outcomes: Outcomes, *, n_clusters: int) -> Part:
+def part_of(outcomes: Outcomes, *, drawn: Drawn) -> Part:
     """The part that these outcomes belong to.
 
     Raises:
@@ -64,7 +64,7 @@ def part_of(outcomes: Outcomes, *, n_clusters: int) -> Part:
     language_and_translator = language_part(outcomes.protocol)
     if language_and_translator is None:
         raise ValueError(f"protocol {outcomes.protocol.id!r} is not of one language by one translator")
-    clusters = Clusters.of(outcomes.clusters, n_clusters, outcomes.weights)
+    clusters = Clusters.of(outcomes.clusters, drawn, outcomes.weights)
     metrics = [metric for metric in metrics_of(outcomes) if metric.name in SUMMARISED]
     return Part(
         outcomes.protocol.direction,

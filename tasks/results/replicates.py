@@ -26,7 +26,7 @@ def replicate_rows(evaluated: Evaluated, resampling: Resampling) -> pa.Table:
     rows = []
     for metric, sample in evaluated.samples:
         statistic = statistic_of(*sample, metric.reduce)
-        [replicates] = bootstrap_replicates(statistic, evaluated.n_clusters, resampling)
+        [replicates] = bootstrap_replicates(statistic, evaluated.clusters.n_clusters, resampling)
         rows.append(
             {
                 **identity,
@@ -35,7 +35,7 @@ def replicate_rows(evaluated: Evaluated, resampling: Resampling) -> pa.Table:
                 "metric": metric.name,
                 "value": metric.value(evaluated.outcomes),
                 "replicate_values": replicates,
-                "n_clusters": evaluated.n_clusters,
+                "n_clusters": evaluated.clusters.n_clusters,
                 "seed": resampling.seed,
                 "created": created,
             }

@@ -14,15 +14,14 @@ from tasks.metrics.retrieval import hit_at
 from tasks.results.summary import Evaluated, Provenance, result_row, results_table, tie_share
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.bootstrap import bootstrap_statistic
+from tasks.statistics.clusters import Drawn
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.statistic import stacked_statistic
 
 RECALLS = (hit_at(1), hit_at(5), hit_at(10))
 
 
-def rsum_row(
-    t2i: Outcomes, i2t: Outcomes, provenance: Provenance, *, n_clusters: int, resampling: Resampling
-) -> pa.Table:
+def rsum_row(t2i: Outcomes, i2t: Outcomes, provenance: Provenance, *, drawn: Drawn, resampling: Resampling) -> pa.Table:
     """The row of ``schema.RESULTS`` of two protocols together, in points, 0..600; its protocol is ``<t2i>+<i2t>``.
 
     Both directions share the draws, so the interval is that of the sum: narrower than the sum of six intervals. They
@@ -37,7 +36,7 @@ def rsum_row(
         >>> i2t = outcomes_of([[1], [1], [7], [1]])
         >>> names = ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "run")
         >>> source = Provenance(**dict.fromkeys(names, ""))
-        >>> row = rsum_row(t2i, i2t, source, n_clusters=4, resampling=Resampling(replicates=100))
+        >>> row = rsum_row(t2i, i2t, source, drawn=4, resampling=Resampling(replicates=100))
         >>> row["protocol"][0].as_py(), row["value"][0].as_py()  # 25 + 75 + 75 and 75 + 75 + 100
         ('t2i/all+i2t/any', 425.0)
     """
@@ -47,8 +46,7 @@ def rsum_row(
             f"and {i2t.protocol.id!r} ({i2t.protocol.direction})"
         )
     both = [
-        Evaluated(outcomes=outcomes, metrics=RECALLS, provenance=provenance, n_clusters=n_clusters)
-        for outcomes in (t2i, i2t)
+        Evaluated(outcomes=outcomes, metrics=RECALLS, provenance=provenance, drawn=drawn) for outcomes in (t2i, i2t)
     ]
     means = stacked_statistic([sample for each in both for _, sample in each.samples])
 
@@ -61,7 +59,7 @@ def rsum_row(
         return 100 * math.fsum(m.value(each.outcomes, ties) for each in both for m in RECALLS)
 
     n_occupied = len(np.union1d(t2i.clusters, i2t.clusters))
-    [interval] = bootstrap_statistic(total, resampling, n_clusters=n_clusters, occupied=[n_occupied])
+    [interval] = bootstrap_statistic(total, resampling, n_clusters=both[0].clusters.n_clusters, occupied=[n_occupied])
     chances = [chance for each in both for m in RECALLS if (chance := m.chance(each.outcomes)) is not None]
     row = {
         **result_row(

@@ -21,7 +21,7 @@ from store.types import digest16
 from tasks.metrics import METRICS, metrics_of
 from tasks.metrics.headline import Figure
 from tasks.scoring.outcomes import Outcomes
-from tasks.statistics.clusters import Clusters, known_queries
+from tasks.statistics.clusters import Clusters, Drawn, known_queries
 from tasks.statistics.ranking.suite import LEAST_CORPORA, rank_over_corpora
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.statistic import ClusteredValues
@@ -63,7 +63,7 @@ class CorpusHeadline:
         return frozenset(encoder for encoder, values in self.values.items() if not isinstance(values, str))
 
 
-def figure_values(outcomes: Outcomes, figure: Figure, n_clusters: int) -> ClusteredValues | str:
+def figure_values(outcomes: Outcomes, figure: Figure, drawn: Drawn) -> ClusteredValues | str:
     """The values of a figure of the headline, or why these outcomes have none."""
     metric = METRICS[figure.metric]
     if metric not in metrics_of(outcomes):
@@ -71,7 +71,7 @@ def figure_values(outcomes: Outcomes, figure: Figure, n_clusters: int) -> Cluste
     values = metric.per_query(outcomes)
     if not known_queries(values).all():
         return f"{metric.name} under {figure.protocol} does not apply to all of its queries"
-    return ClusteredValues(values, Clusters.of(outcomes.clusters, n_clusters, outcomes.weights))
+    return ClusteredValues(values, Clusters.of(outcomes.clusters, drawn, outcomes.weights))
 
 
 def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Resampling) -> pa.Table:

@@ -19,7 +19,7 @@ from tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from tasks.metrics.metric import Ties
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.bootstrap import Interval, bootstrap_samples
-from tasks.statistics.clusters import Clusters, known_queries
+from tasks.statistics.clusters import Clusters, Drawn, known_queries
 from tasks.statistics.proportion import cluster_robust_error, interval_at_the_edge, share_interval
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.statistic import ClusteredValues, Reduce
@@ -57,18 +57,18 @@ class Evaluated:
     """The outcomes of one encoder under one protocol, and the metrics to compute from them.
 
     Attributes:
-        n_clusters: Images of the corpus (for ``winoground``: quadruples), so that all protocols share draws.
+        drawn: Clusters of the corpus (``scoring.protocols.layout.drawn_clusters``), so that all protocols share draws.
     """
 
     outcomes: Outcomes
     metrics: Sequence[Metric]
     provenance: Provenance
-    n_clusters: int
+    drawn: Drawn
 
     @cached_property
     def clusters(self) -> Clusters:
         """The clusters of the queries."""
-        return Clusters.of(self.outcomes.clusters, self.n_clusters, self.outcomes.weights)
+        return Clusters.of(self.outcomes.clusters, self.drawn, self.outcomes.weights)
 
     @cached_property
     def samples(self) -> list[tuple[Metric, ClusteredValues]]:
@@ -184,7 +184,7 @@ def _intervals(evaluated: Sequence[Evaluated], resampling: Resampling) -> list[l
             if metric.share and resampling.method == "wilson":
                 intervals[i, row] = share_interval(values, clusters, level=resampling.level)
             else:
-                together.setdefault((each.n_clusters, metric.reduce), []).append((i, row))
+                together.setdefault((each.clusters.n_clusters, metric.reduce), []).append((i, row))
     for (_, reduce), members in together.items():
         samples = [evaluated[i].samples[row][1] for i, row in members]
         drawn = bootstrap_samples(samples, resampling, reduce)

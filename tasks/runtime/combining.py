@@ -24,7 +24,7 @@ from tasks.scoring.dense import dense_score_rows
 from tasks.scoring.fusion import scores_per_token
 from tasks.scoring.late_interaction.multivectors import Blocks, gather
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.layout import drawn_clusters
 from tasks.scoring.protocols.selection import build_tasks, protocols_of
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.scoring.ranks.accumulator import ScoreRows
@@ -111,7 +111,7 @@ class TextToImage:
             outcomes=Outcomes.from_arrow(ordered, self.protocol),
             metrics=metrics_of(outcomes),
             provenance=provenance,
-            n_clusters=cluster_count(self.corpus, self.protocol),
+            drawn=drawn_clusters(self.corpus, self.protocol),
         )
         rows = result_rows([evaluated], resampling)
         if keep:

@@ -11,17 +11,21 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+Drawn = int | NDArray[np.int64]
+"""The labels among which clusters are drawn: how many, from 0; or where some are left out, those, ascending."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Clusters:
-    """The cluster and the weight of every query, and how many clusters the corpus has.
+    """The cluster and the weight of every query, and how many clusters are drawn.
 
     Attributes:
-        labels: int64, shape ``(n_queries,)``, in ``0 .. n_clusters - 1``: the position of the query's image.
+        labels: int64, shape ``(n_queries,)``, in ``0 .. n_clusters - 1``: the position of the query's image among those
+            that are drawn.
         weights: float64, shape ``(n_queries,)``, positive: the weight of a query in a mean. All 1, except where
             groups of unequal size have equal weight (folds, SugarCrepe's categories).
-        n_clusters: Images of the corpus. Draws are over all of them, also those without a query here, so that
-            every protocol and slice of one corpus shares the same draws.
+        n_clusters: Images of the corpus that queries can belong to. Draws are over all of them, also those without a
+            query here, so that every protocol and slice of one corpus shares the same draws.
     """
 
     labels: NDArray[np.int64]
@@ -29,39 +33,48 @@ class Clusters:
     n_clusters: int
 
     @classmethod
-    def of(cls, labels: ArrayLike, n_clusters: int | None = None, weights: ArrayLike | None = None) -> Clusters:
+    def of(cls, labels: ArrayLike, drawn: Drawn | None = None, weights: ArrayLike | None = None) -> Clusters:
         """The clusters of some labels, checked.
 
         Args:
             labels: Integers, shape ``(n_queries,)``.
-            n_clusters: Clusters of the corpus; left out, one more than the highest label.
+            drawn: Clusters of the corpus; left out, one more than the highest label.
             weights: Positive, shape ``(n_queries,)``; left out, all 1.
 
         Raises:
-            ValueError: No labels, not integers, not one axis, outside ``0 .. n_clusters - 1``, or weights that do
-                not fit.
+            ValueError: No labels, not integers, not one axis, not among those that are drawn, or weights that do not
+                fit.
 
         Examples:
             >>> Clusters.of([0, 0, 2], 4).sizes.tolist()
             [2, 0, 1, 0]
+            >>> Clusters.of([7, 7, 2], np.array([2, 5, 7])).labels.tolist()
+            [2, 2, 0]
         """
         array = np.asarray(labels)
         if array.ndim != 1 or not array.size or not np.issubdtype(array.dtype, np.integer):
             raise ValueError(f"cluster labels must be integers of shape (n_queries,), got {array.dtype} {array.shape}")
-        highest = int(array.max())
-        if n_clusters is None:
-            n_clusters = highest + 1
-        if array.min() < 0 or highest >= n_clusters:
-            raise ValueError(
-                f"cluster labels must lie in 0..{n_clusters - 1}, got {int(array.min())}..{highest}; "
-                "give the number of images of the corpus as n_clusters"
-            )
+        labelled, highest = array.astype(np.int64), int(array.max())
+        if not isinstance(drawn, np.ndarray):
+            n_clusters = highest + 1 if drawn is None else int(drawn)
+            if array.min() < 0 or highest >= n_clusters:
+                raise ValueError(
+                    f"cluster labels must lie in 0..{n_clusters - 1}, got {int(array.min())}..{highest}; "
+                    "give the number of images of the corpus"
+                )
+        else:
+            n_clusters, labelled = len(drawn), np.searchsorted(drawn, array)
+            strange = drawn[np.minimum(labelled, n_clusters - 1)] != array
+            if strange.any():
+                raise ValueError(
+                    f"{int(strange.sum())} queries have a cluster that is not drawn, first {int(array[strange][0])}"
+                )
         query_weights = np.ones(len(array)) if weights is None else np.asarray(weights, dtype=np.float64)
         if query_weights.shape != array.shape or not (np.isfinite(query_weights) & (query_weights > 0)).all():
             raise ValueError(
                 f"weights must be {len(array)} positive numbers, one per query, got shape {query_weights.shape}"
             )
-        return cls(labels=array.astype(np.int64), weights=query_weights, n_clusters=int(n_clusters))
+        return cls(labels=labelled, weights=query_weights, n_clusters=n_clusters)
 
     @property
     def n_queries(self) -> int:

@@ -26,7 +26,7 @@ from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.scoring.dense import dense_score_rows
 from tasks.scoring.evaluate import evaluate
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.layout import drawn_clusters
 from tasks.scoring.protocols.selection import build_tasks, protocols_of
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.statistics.resampling import Resampling
@@ -97,7 +97,7 @@ def _ours(corpus: Corpus, images: NDArray[np.float32], captions: NDArray[np.floa
         outcomes=outcomes,
         metrics=metrics_of(outcomes),
         provenance=_WHERE,
-        n_clusters=cluster_count(corpus, protocol),
+        drawn=drawn_clusters(corpus, protocol),
     )
     rows: pa.Table = result_rows([evaluated], Resampling())
     return outcomes, len(rows)

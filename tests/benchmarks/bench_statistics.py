@@ -73,9 +73,7 @@ def _per_encoder(work: Callable[[list[Evaluated]], object]) -> float:
             image_tag="", caption_tag="", run="",
         )  # fmt: skip
         evaluated = [
-            Evaluated(
-                outcomes=outcomes_of(encoder, protocol), metrics=RECALLS, provenance=provenance, n_clusters=N_IMAGES
-            )
+            Evaluated(outcomes=outcomes_of(encoder, protocol), metrics=RECALLS, provenance=provenance, drawn=N_IMAGES)
             for protocol in range(N_PROTOCOLS)
         ]
         start = perf_counter()

@@ -335,7 +335,7 @@ def test_a_loader_that_pads_wrongly_ends_as_suspect_in_the_gate(
                 caption_tag="",
                 run="r",
             ),
-            n_clusters=SCENES,
+            drawn=SCENES,
         )
         rows = result_rows([evaluated], Resampling(replicates=100))
         [judged] = judge_results(

@@ -24,7 +24,7 @@ from tasks.metrics.metric import Ties
 from tasks.scoring.evaluate import evaluate
 from tasks.scoring.given_scores import score_given
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.layout import drawn_clusters
 from tasks.scoring.protocols.selection import build_task, build_tasks, protocols_of, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.scoring.two_stage import SecondScores, two_stage
@@ -240,7 +240,7 @@ def test_protocols_languages_clusters_and_headline() -> None:
     assert list(protocols) == ["t2i/judged", "t2i/judged/en", "t2i/judged/fr"]
     task: Any = build_task(corpus, protocols["t2i/judged"])
     assert task.clusters.tolist() == [0, 1, 0, 3]
-    assert cluster_count(corpus, protocols["t2i/judged"]) == 4
+    assert drawn_clusters(corpus, protocols["t2i/judged"]) == 4
     french: Any = build_task(corpus, protocols["t2i/judged/fr"])
     assert french.query_ids.tolist() == ["q2", "q3"]
     assert french.clusters.tolist() == [0, 3]

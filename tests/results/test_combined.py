@@ -46,15 +46,15 @@ def compared(values: dict, margin: float = 1.0) -> list[dict]:  # type: ignore[t
 
 def test_the_mean_over_images_is_rsum_and_its_interval_that_of_the_result() -> None:
     t2i, i2t = directions(1)
-    [row] = rsum_row(t2i, i2t, SOURCE, n_clusters=N_IMAGES, resampling=RESAMPLING).to_pylist()
-    values = rsum_values([t2i, i2t], n_clusters=N_IMAGES)[RSUM]
+    [row] = rsum_row(t2i, i2t, SOURCE, drawn=N_IMAGES, resampling=RESAMPLING).to_pylist()
+    values = rsum_values([t2i, i2t], drawn=N_IMAGES)[RSUM]
     assert values.mean() == pytest.approx(row["value"])
     draws = np.random.default_rng(0).integers(0, N_IMAGES, (2000, N_IMAGES))
     assert values[draws].mean(axis=1).std() == pytest.approx(row["standard_error"], rel=0.1)
 
 
 def test_two_encoders_are_tested_by_rsum_and_equal_ones_are_equivalent() -> None:
-    good, poor = (rsum_values(directions(1, skill), n_clusters=N_IMAGES) for skill in (2.0, 8.0))
+    good, poor = (rsum_values(directions(1, skill), drawn=N_IMAGES) for skill in (2.0, 8.0))
     [row] = compared({"good": good, "poor": poor})
     assert (row["protocol"], row["metric"], row["family"]) == (*RSUM, "headline")
     assert row["difference"] == pytest.approx(good[RSUM].mean() - poor[RSUM].mean())
@@ -67,9 +67,9 @@ def test_two_encoders_are_tested_by_rsum_and_equal_ones_are_equivalent() -> None
 
 def test_a_direction_alone_has_no_rsum() -> None:
     t2i, i2t = directions(1)
-    assert rsum_values([t2i], n_clusters=N_IMAGES) == {}
-    assert rsum_values([], n_clusters=N_IMAGES) == {}
-    assert list(combined_figures({"a": rsum_values([t2i, i2t], n_clusters=N_IMAGES), "b": {}})) == []
+    assert rsum_values([t2i], drawn=N_IMAGES) == {}
+    assert rsum_values([], drawn=N_IMAGES) == {}
+    assert list(combined_figures({"a": rsum_values([t2i, i2t], drawn=N_IMAGES), "b": {}})) == []
 
 
 def languages(seed: int, skill: float) -> dict:  # type: ignore[type-arg]
@@ -77,7 +77,7 @@ def languages(seed: int, skill: float) -> dict:  # type: ignore[type-arg]
     for at, (language, by) in enumerate([("en", "google"), ("de", "google"), ("de", "bing"), ("xx", "google")]):
         ranks = np.random.default_rng([seed, at]).geometric(1 / skill, 80)
         made = outcomes_of([[int(rank)] for rank in ranks], direction="t2i", protocol=f"t2i/{language}/{by}")
-        parts.append(part_of(made, n_clusters=80))
+        parts.append(part_of(made, drawn=80))
     return dict(language_values(parts, reference="en"))
 
 

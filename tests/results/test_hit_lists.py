@@ -114,7 +114,7 @@ def test_albef_beats_tcl_with_the_discordant_pairs_of_the_lists(
     encoders = {encoder_key(m, m): outcomes[m, protocol] for m in ("ALBEF", "TCL")}
     [row] = comparison_rows(
         encoders, [METRICS["R@1"]], corpus=karpathy.name, corpus_fingerprint=karpathy.fingerprint, run="r",
-        n_clusters=5_000, resampling=Resampling(replicates=2_000, permutations=4_999),
+        drawn=5_000, resampling=Resampling(replicates=2_000, permutations=4_999),
     ).to_pylist()  # fmt: skip
     wins, losses = DISCORDANT[protocol]
     n_queries = {"t2i/all": 25_010, "i2t/any": 5_000}[protocol]

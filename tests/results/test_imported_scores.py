@@ -221,7 +221,7 @@ def test_a_model_that_leaves_a_metric_open_does_not_keep_others_from_it(corpus: 
     encoders = {encoder_key(n, n): o for n, o in zip("abc", models, strict=True)}
     rows = comparison_rows(
         encoders, compared_metrics(encoders.values()), corpus="thirty", corpus_fingerprint="f", run="r",
-        n_clusters=N_IMAGES, resampling=Resampling(replicates=200, permutations=99),
+        drawn=N_IMAGES, resampling=Resampling(replicates=200, permutations=99),
     ).to_pylist()  # fmt: skip
     pairs = [(row["metric"], row["encoder_a"] + row["encoder_b"]) for row in rows]
     assert [pair for metric, pair in pairs if metric == "R@1"] == ["ab", "ac", "bc"]

@@ -40,9 +40,7 @@ def outcomes(language: str, translator: str, ranks: list[int]) -> Outcomes:
 
 
 def rows(*parts: Outcomes, reference: str = "en") -> dict[tuple[str, str], dict[str, object]]:
-    table = language_rows(
-        [part_of(o, n_clusters=len(o)) for o in parts], WHOSE, reference=reference, resampling=RESAMPLING
-    )
+    table = language_rows([part_of(o, drawn=len(o)) for o in parts], WHOSE, reference=reference, resampling=RESAMPLING)
     return {(row["protocol"], row["metric"]): row for row in table.to_pylist()}
 
 
@@ -79,7 +77,7 @@ def test_the_interval_is_that_of_the_mean_under_draws_that_all_languages_share()
     found = rows(*GRID)["t2i/*/*", "R@1"]
     per_image = np.mean([[o.rank_best == 1 for o in GRID[i : i + 2]] for i in (0, 2, 4)], axis=(0, 1))
     counts = np.concatenate(list(count_blocks(4, replicates=RESAMPLING.replicates, seed=RESAMPLING.seed)))
-    drawn = statistic_of(per_image[None], part_of(GRID[0], n_clusters=4).clusters)(counts)[0]
+    drawn = statistic_of(per_image[None], part_of(GRID[0], drawn=4).clusters)(counts)[0]
     assert (found["ci_low"], found["ci_high"]) == pytest.approx(np.quantile(drawn, [0.025, 0.975]))
 
 
@@ -110,7 +108,7 @@ def test_what_cannot_be_known_is_null_with_its_reason() -> None:
 
 def test_outcomes_of_no_language_are_no_part() -> None:
     with pytest.raises(ValueError, match="not of one language"):
-        part_of(outcomes_of([[1]]), n_clusters=1)
+        part_of(outcomes_of([[1]]), drawn=1)
 
 
 def published(folder: Path) -> dict[tuple[str, str], float]:

@@ -37,12 +37,12 @@ def draws(replicates: int) -> Resampling:
     return Resampling(seed=7, replicates=replicates)
 
 
-def evaluated(outcomes: Outcomes, metrics=RECALLS, *, n_clusters: int = 40) -> Evaluated:  # type: ignore[no-untyped-def]
-    return Evaluated(outcomes=outcomes, metrics=metrics, provenance=PROVENANCE, n_clusters=n_clusters)
+def evaluated(outcomes: Outcomes, metrics=RECALLS, *, drawn: int = 40) -> Evaluated:  # type: ignore[no-untyped-def]
+    return Evaluated(outcomes=outcomes, metrics=metrics, provenance=PROVENANCE, drawn=drawn)
 
 
-def rows_of(outcomes: Outcomes, metrics, replicates: int, *, n_clusters: int = 40) -> pa.Table:  # type: ignore[no-untyped-def]
-    return result_rows([evaluated(outcomes, metrics, n_clusters=n_clusters)], draws(replicates))
+def rows_of(outcomes: Outcomes, metrics, replicates: int, *, drawn: int = 40) -> pa.Table:  # type: ignore[no-untyped-def]
+    return result_rows([evaluated(outcomes, metrics, drawn=drawn)], draws(replicates))
 
 
 def captions(n_images: int = 40, per_image: int = 5, *, seed: int = 1, skill: float = 3.0) -> Outcomes:
@@ -87,7 +87,7 @@ def test_the_value_of_a_row_is_the_metrics_own() -> None:
 
 def test_the_bootstrap_error_is_close_to_the_clustered_error() -> None:
     resampling = replace(draws(4_000), method="percentile")
-    [row] = result_rows([evaluated(captions(400), RECALLS[:1], n_clusters=400)], resampling).to_pylist()
+    [row] = result_rows([evaluated(captions(400), RECALLS[:1], drawn=400)], resampling).to_pylist()
     assert row["standard_error"] == pytest.approx(row["robust_error"], rel=0.05)
 
 
@@ -132,7 +132,7 @@ def test_ranks_and_agreement_with_the_reference_language_are_no_shares() -> None
 
 def test_where_every_query_hits_wilson_over_the_images_takes_the_bootstraps_place() -> None:
     outcomes = replace(outcomes_of([[1]] * 40), clusters=np.repeat(np.arange(8, dtype=np.int32), 5))
-    [row] = rows_of(outcomes, RECALLS[:1], 50, n_clusters=8).to_pylist()
+    [row] = rows_of(outcomes, RECALLS[:1], 50, drawn=8).to_pylist()
     assert (row["interval_method"], row["value"], row["ci_high"]) == ("wilson", 1.0, 1.0)
     assert row["ci_low"] == pytest.approx(8 / (8 + 1.959964**2), abs=1e-6)
     assert "Wilson interval over the 8 clusters" in row["reason"]
@@ -147,7 +147,7 @@ def test_a_rank_of_one_everywhere_is_no_share_of_hits() -> None:
 
 def test_one_image_gives_a_value_and_a_reason() -> None:
     outcomes = replace(outcomes_of([[1], [2]]), clusters=np.zeros(2, dtype=np.int32))
-    [row] = rows_of(outcomes, RECALLS[:1], 50, n_clusters=5).to_pylist()
+    [row] = rows_of(outcomes, RECALLS[:1], 50, drawn=5).to_pylist()
     nulls = [row[name] for name in ("ci_low", "ci_high", "standard_error", "robust_error")]
     assert (row["value"], nulls, row["interval_method"], row["reason"]) == (0.5, [None] * 4, "none", TOO_FEW_CLUSTERS)
 
@@ -161,7 +161,7 @@ def compared(*encoders: dict[str, Outcomes], metrics=RECALLS, **change):  # type
         "corpus": "shapes",
         "corpus_fingerprint": "c",
         "run": "r",
-        "n_clusters": 40,
+        "drawn": 40,
         "resampling": replace(draws(300), permutations=300),
     }
     return comparison_rows({key: of for each in encoders for key, of in each.items()}, metrics, **{**request, **change})
@@ -286,7 +286,7 @@ def test_protocols_computed_together_get_the_rows_of_each_alone() -> None:
     metrics = [METRICS["R@1"], METRICS["median_rank"], METRICS["MRR"]]
     together = [
         evaluated(captions(seed=1), metrics),
-        evaluated(outcomes_of([[1]] * 30), RECALLS, n_clusters=30),
+        evaluated(outcomes_of([[1]] * 30), RECALLS, drawn=30),
         evaluated(captions(seed=2, skill=9.0), metrics[::-1]),
         evaluated(captions(seed=3), []),
     ]
@@ -297,7 +297,7 @@ def test_protocols_computed_together_get_the_rows_of_each_alone() -> None:
 def test_rsum_adds_both_directions_with_the_interval_of_the_sum() -> None:
     t2i = captions(60)
     i2t = outcomes_of([[r] for r in np.random.default_rng(3).geometric(0.4, 60)], n_gallery=300)
-    how: dict[str, Any] = {"n_clusters": 60, "resampling": draws(400)}
+    how: dict[str, Any] = {"drawn": 60, "resampling": draws(400)}
     [row] = rsum_row(t2i, i2t, PROVENANCE, **how).to_pylist()
     sides = [{m.name: m.value(outcomes) for m in RECALLS} for outcomes in (t2i, i2t)]
     assert row["value"] == pytest.approx(100 * sum(sum(values.values()) for values in sides), abs=1e-9)
@@ -305,7 +305,7 @@ def test_rsum_adds_both_directions_with_the_interval_of_the_sum() -> None:
     parts: list[Any] = [
         r
         for o in (t2i, i2t)
-        for r in replicate_rows(evaluated(o, n_clusters=60), draws(400))["replicate_values"].to_pylist()
+        for r in replicate_rows(evaluated(o, drawn=60), draws(400))["replicate_values"].to_pylist()
     ]
     drawn = 100 * np.sum(parts, axis=0)
     assert (row["ci_low"], row["ci_high"]) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=1e-9)

@@ -15,9 +15,14 @@ from tasks.metrics import METRICS
 from tasks.metrics.metric import Ties
 from tasks.scoring.dense import score_dense
 from tasks.scoring.outcomes import Outcomes
+from tasks.scoring.protocols.layout import drawn_clusters
 from tasks.scoring.protocols.selection import build_task, build_tasks, protocols_of, select_protocols
 from tasks.scoring.protocols.table import PROTOCOLS
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
+from tasks.statistics.bootstrap import bootstrap_samples
+from tasks.statistics.clusters import Clusters
+from tasks.statistics.resampling import Resampling
+from tasks.statistics.statistic import ClusteredValues
 
 OTHER_FORMS = ("winoground", "t2i/judged")  # of corpora of quadruples, and of judged ones
 
@@ -262,3 +267,21 @@ def test_several_tasks_come_in_the_order_of_the_protocols(corpus_of: Callable[[l
     corpus = corpus_of([2, 2])
     wanted = ["i2t/any", "t2i/all"]
     assert [task.protocol.id for task in build_tasks(corpus, select_protocols(corpus, wanted))] == wanted
+
+
+@pytest.mark.parametrize("id_", ["t2i/all", "i2t/any"])
+def test_images_without_captions_are_searched_but_never_drawn(
+    corpus_of: Callable[[list[int]], Corpus], id_: str
+) -> None:
+    def intervals(captions: list[int], values: list[float]) -> list[tuple[float | None, float | None]]:
+        corpus = corpus_of(captions)
+        task = retrieval_task(corpus, id_)
+        assert len(np.unique(np.concatenate(task.galleries))) == len(captions if id_ == "t2i/all" else values)
+        clusters = Clusters.of(task.clusters, drawn_clusters(corpus, task.protocol), task.weights)
+        assert clusters.n_clusters == 3
+        sample = ClusteredValues([values], clusters)
+        found = [bootstrap_samples([sample], Resampling(replicates=200, seed=1), how)[0] for how in ("mean", "median")]
+        return [(interval.low, interval.high) for [interval] in found]
+
+    values = [1.0, 4.0, 2.0]
+    assert intervals([0, 1, 0, 0, 1, 1, 0], values) == intervals([1, 1, 1], values)

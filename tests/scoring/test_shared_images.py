@@ -19,7 +19,7 @@ from tasks.corpora.readers.crepe import read_crepe
 from tasks.corpora.readers.shapes import read_shapes_winoground
 from tasks.corpora.readers.sugarcrepe import read_sugarcrepe
 from tasks.corpora.readers.sugarcrepe_pp import read_sugarcrepe_pp
-from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.layout import drawn_clusters
 from tasks.scoring.protocols.selection import build_task, select_protocols
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.proportion import cluster_robust_error
@@ -29,7 +29,7 @@ def clusters(corpus: Corpus, protocol_id: str) -> NDArray[np.int32]:
     """The cluster of every set, in its place among those of the corpus."""
     [protocol] = select_protocols(corpus, [protocol_id])
     found = build_task(corpus, protocol).clusters
-    assert found.max() < cluster_count(corpus, protocol)
+    assert found.max() < drawn_clusters(corpus, protocol)
     return found
 
 

@@ -29,7 +29,7 @@ from tasks.diagnosis.slices import Slice
 from tasks.diagnosis.vectors import LateInteractionVectors, Matrix, SingleVectors
 from tasks.metrics import METRICS
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import layout_of
+from tasks.scoring.protocols.layout import drawn_clusters, layout_of
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.slices import part_means
@@ -80,7 +80,7 @@ def vector_forms(data: AnalysisInput) -> Iterator[Slice]:
             forms = single_forms(vectors, task, halves, storage=storage)
         n_searched = len(task.galleries[0])
         metric = METRIC if n_searched == len(data.task.galleries[0]) else f"{METRIC} among {n_searched:,} images"
-        clusters = Clusters.of(task.clusters, data.clusters.n_clusters, task.weights)
+        clusters = Clusters.of(task.clusters, drawn_clusters(data.corpus, data.protocol), task.weights)
         stored: Scored | None = None
         for form in forms:
             scored = form.score()

@@ -18,7 +18,7 @@ from tasks.results.imported.exported import in_query_order
 from tasks.results.rsum import RECALLS, rsum_row
 from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.layout import drawn_clusters, drawn_images
 from tasks.statistics.resampling import Resampling
 
 ADAPTER = "outcomes"
@@ -91,7 +91,7 @@ class Imported:
             outcomes=outcomes,
             metrics=metrics_of(outcomes),
             provenance=provenance,
-            n_clusters=cluster_count(self.corpus, outcomes.protocol),
+            drawn=drawn_clusters(self.corpus, outcomes.protocol),
         )
         return outcomes.to_arrow(**provenance.identity), result_rows([evaluated], resampling)
 
@@ -104,7 +104,7 @@ class Imported:
             return None
         source = self._provenance(digest16([key for key, _ in both]), run)
         t2i, i2t = (outcomes for _, outcomes in both)
-        return rsum_row(t2i, i2t, source, n_clusters=len(self.corpus.images), resampling=resampling)
+        return rsum_row(t2i, i2t, source, drawn=drawn_images(self.corpus), resampling=resampling)
 
     def _provenance(self, evaluation: str, run: str) -> Provenance:
         return Provenance(

@@ -16,7 +16,7 @@ from tasks.results.languages import part_of
 from tasks.runtime.references import EvaluationRef
 from tasks.runtime.stored import read_outcomes
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.layout import drawn_clusters, drawn_images
 from tasks.scoring.protocols.selection import protocols_of
 from tasks.statistics.resampling import Resampling
 
@@ -49,8 +49,8 @@ def _values(store: EmbeddingStore, corpus: Corpus, evaluation: EvaluationRef) ->
 
     directions = [protocol for protocol in protocols if protocol.id in DIRECTIONS]
     languages = [protocol for protocol in protocols if language_part(protocol) is not None]
-    parts = [part_of(each, n_clusters=cluster_count(corpus, each.protocol)) for each in outcomes(languages)]
+    parts = [part_of(each, drawn=drawn_clusters(corpus, each.protocol)) for each in outcomes(languages)]
     return {
-        **rsum_values(outcomes(directions), n_clusters=len(corpus.images)),
+        **rsum_values(outcomes(directions), drawn=drawn_images(corpus)),
         **language_values(parts, reference=corpus.languages_reference),
     }

@@ -13,7 +13,7 @@ from tasks.results.suite import CorpusHeadline, EncoderId, figure_values, rankin
 from tasks.runtime.progress import track
 from tasks.runtime.references import EvaluationRef, by_corpus
 from tasks.runtime.stored import read_outcomes
-from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.layout import drawn_clusters
 from tasks.scoring.protocols.selection import select_protocols
 from tasks.statistics.ranking.suite import LEAST_CORPORA
 from tasks.statistics.resampling import Resampling
@@ -68,7 +68,7 @@ def _values(
             return f"not evaluated under {figure.protocol}"
         protocol = protocols[figure.protocol]
         outcomes = read_outcomes(store, evaluation.evaluations[protocol.id], protocol)
-        values = figure_values(outcomes, figure, cluster_count(corpus, protocol))
+        values = figure_values(outcomes, figure, drawn_clusters(corpus, protocol))
         if isinstance(values, str):
             return values
         found.append(values)

@@ -26,7 +26,7 @@ from tasks.runtime.references import EvaluationRef, SetsRef
 from tasks.runtime.scoring import vectors_of
 from tasks.runtime.stored import has_vectors, read_outcomes
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.layout import drawn_clusters
 from tasks.scoring.protocols.selection import build_task
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.scoring.score_blocks import ScoreBlock, score_blocks
@@ -68,7 +68,7 @@ class OwnMetric:
                 outcomes=outcomes,
                 metrics=[metric],
                 provenance=self._provenance(evaluation.evaluations[protocol.id]),
-                n_clusters=cluster_count(self.corpus, protocol),
+                drawn=drawn_clusters(self.corpus, protocol),
             )
             for evaluation, outcomes in self._outcomes(metric, protocol, owners)
         ]
@@ -163,7 +163,7 @@ class OwnMetric:
             corpus=self.corpus.name,
             corpus_fingerprint=self.corpus.fingerprint,
             run=self.run,
-            n_clusters=evaluated[0].n_clusters,
+            drawn=evaluated[0].drawn,
             resampling=self.resampling,
         )
 

@@ -19,7 +19,7 @@ from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.runtime.references import SEVERAL_PROTOCOLS
 from tasks.runtime.scoring import ScoredSets
 from tasks.scoring.outcomes import Outcomes
-from tasks.scoring.protocols.layout import cluster_count, is_judged
+from tasks.scoring.protocols.layout import drawn_clusters, drawn_images, is_judged
 from tasks.statistics.resampling import Resampling
 
 
@@ -109,7 +109,7 @@ class ResultWriter:
                 outcomes=outcomes,
                 metrics=[m for m in metrics_of(outcomes) if m.name not in _names(present, outcomes.protocol.id)],
                 provenance=self._provenance(self.scored.evaluations[outcomes.protocol.id]),
-                n_clusters=cluster_count(self.scored.corpus, outcomes.protocol),
+                drawn=drawn_clusters(self.scored.corpus, outcomes.protocol),
             )
             for outcomes in protocols
         ]
@@ -123,12 +123,12 @@ class ResultWriter:
     def write_rsum(self, protocols: Sequence[EvalProtocol]) -> None:
         """The sum of six recalls, from the stored outcomes of a text-to-image and an image-to-text protocol."""
         t2i, i2t = (self.scored.read(protocol) for protocol in protocols)
-        source, n_clusters = self._joint_provenance(protocols), len(self.scored.corpus.images)
-        self._write("results", rsum_row(t2i, i2t, source, n_clusters=n_clusters, resampling=self.resampling))
+        source, drawn = self._joint_provenance(protocols), drawn_images(self.scored.corpus)
+        self._write("results", rsum_row(t2i, i2t, source, drawn=drawn, resampling=self.resampling))
 
     def language(self, outcomes: Outcomes) -> Part:
         """What means over languages need of the outcomes of one language."""
-        return part_of(outcomes, n_clusters=cluster_count(self.scored.corpus, outcomes.protocol))
+        return part_of(outcomes, drawn=drawn_clusters(self.scored.corpus, outcomes.protocol))
 
     def write_languages(self, protocols: Sequence[EvalProtocol], languages: Mapping[str, Part]) -> None:
         """Means over languages; those missing from ``languages`` are made from stored outcomes."""

@@ -34,7 +34,7 @@ from tasks.runtime.references import EvaluationRef, SetsRef
 from tasks.runtime.stored import read_outcomes
 from tasks.runtime.watching.baseline import FigureId, Pinned, dates_of, pinned_baselines
 from tasks.runtime.watching.messages import Figure, Results, exploratory, not_comparable, summary_lines, weights
-from tasks.scoring.protocols.layout import cluster_count
+from tasks.scoring.protocols.layout import drawn_clusters
 from tasks.scoring.protocols.selection import select_protocols
 from tasks.statistics.clusters import Clusters, known_queries
 from tasks.statistics.resampling import Resampling
@@ -148,7 +148,9 @@ def _falls(
         ]
         values = np.stack([METRICS[figure.metric].per_query(each) for each in outcomes])
         known = known_queries(values.T)
-        clusters = Clusters.of(outcomes[0].clusters, cluster_count(figure.corpus, figure.protocol), outcomes[0].weights)
+        clusters = Clusters.of(
+            outcomes[0].clusters, drawn_clusters(figure.corpus, figure.protocol), outcomes[0].weights
+        )
         earlier, later = clusters.only(known).sums(values[:, known]).T
         old, new = (
             results[evaluation, figure.id.protocol, figure.metric]["value"]

@@ -153,11 +153,27 @@ def _codes(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int32]]:
     return cast("list[str]", encoded.dictionary.to_pylist()), _int32(encoded.indices)
 
 
-def cluster_count(corpus: Corpus, protocol: EvalProtocol) -> int:
-    """Number of clusters that are resampled: the corpus' images, its queries (judged documents) or its quadruples."""
+def drawn_clusters(corpus: Corpus, protocol: EvalProtocol) -> int | NDArray[np.int64]:
+    """The clusters that are resampled, as ords or how many: images, queries (judged documents) or quadruples."""
     if is_judged(protocol):
         return len(corpus.captions)
-    return len(corpus.quadruples if protocol.direction == "quadruples" else corpus.images)
+    if protocol.direction == "quadruples":
+        return len(corpus.quadruples)
+    return len(corpus.images) if protocol.direction == "pairs" else drawn_images(corpus)
+
+
+def drawn_images(corpus: Corpus) -> int | NDArray[np.int64]:
+    """The images that queries can belong to: all, but for those that no caption describes and no ground truth asks for.
+
+    Such images are only searched: ten million of them beside COCO's 5,000 must not be drawn 10,000 times.
+    """
+    asked = corpus.relevance.filter(pc.field("direction") == "i2t")["query_id"]
+    described = pc.unique(pa.chunked_array([*corpus.captions["image_id"].chunks, *asked.chunks], pa.string()))
+    ids = corpus.images["id"]
+    if len(described.drop_null()) >= len(ids):
+        return len(ids)
+    drawn = pc.index_in(described, value_set=ids.combine_chunks()).drop_null().to_numpy()
+    return len(ids) if len(drawn) == len(ids) else np.sort(drawn).astype(np.int64)
 
 
 def is_judged(protocol: EvalProtocol) -> bool:
