@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from store import EmbeddingStore
 from store.maintenance.removal import drop_superseded
@@ -17,6 +16,7 @@ from tasks.runtime.references import EvaluationRef, SetsRef
 from tasks.runtime.scoring import open_sets, outcomes_of
 from tasks.runtime.shell import shell
 from tasks.scoring.protocols.selection import protocols_of, select_protocols
+from tasks.scoring.resources import Resources
 from tasks.statistics.resampling import Resampling
 
 RANKING = 0.5  # the part of the work on a protocol that comes before its metrics and their intervals
@@ -60,8 +60,9 @@ def score(
         def ranked(n_protocols: float) -> None:
             advance(RANKING * n_protocols)
 
-        how: dict[str, Any] = {"device": device, "memory_bytes": memory_bytes, "n_parts": n_parts, "advance": ranked}
-        for scored_together, is_fresh in outcomes_of(scored, todo, stored, **how):
+        resources = Resources(device, memory_bytes)
+        scoring = outcomes_of(scored, todo, stored, resources=resources, n_parts=n_parts, advance=ranked)
+        for scored_together, is_fresh in scoring:
             n_scored += len(scored_together) * is_fresh
             kept = {} if is_fresh else present
             for outcomes in scored_together:

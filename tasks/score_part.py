@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Any
 
 from store import EmbeddingStore
 from store.errors import RequestError
@@ -17,6 +16,7 @@ from tasks.runtime.scoring import missing_sets, open_sets, unscorable, vectors_o
 from tasks.runtime.shell import shell
 from tasks.scoring.distractors import Side, by_gallery_size
 from tasks.scoring.protocols.selection import protocols_of
+from tasks.scoring.resources import Resources
 from tasks.statistics.resampling import Resampling
 
 
@@ -35,7 +35,7 @@ def score_part(
     store = EmbeddingStore.open(store_uri)
     scored = open_sets(store, sets, protocols)
     stored = store.counts("outcomes", "protocol", evaluation=list(scored.evaluations.values()))
-    write_score_part(scored, stored, part - 1, n_parts, device=device, memory_bytes=memory_bytes)
+    write_score_part(scored, stored, part - 1, n_parts, Resources(device, memory_bytes))
     return sets
 
 
@@ -87,9 +87,9 @@ def score_distractors(
     subject = {"encoder_fingerprint": spec.fingerprint, "corpus_fingerprint": corpus.fingerprint}
     if any(curve in str(detail) for detail in store.rows("slices", analysis="distractors", **subject)["detail"]):
         return 0  # nothing has changed since it was drawn
-    how: dict[str, Any] = {"seed": resampling.seed, "device": choose_device(device), "memory_bytes": memory_bytes}
+    captions, resources = vectors_of(store, sets, "caption"), Resources(choose_device(device), memory_bytes)
     slices: list[Slice] = []
-    for _, outcomes in by_gallery_size(own, more, vectors_of(store, sets, "caption"), retrieval.task, **how):
+    for _, outcomes in by_gallery_size(own, more, captions, retrieval.task, seed=resampling.seed, resources=resources):
         results, n = retrieval.results(outcomes, spec, resampling, keep=False), int(outcomes.n_gallery.max())
         shown = result_slices(results, "distractors", f"{n:,} images", {"images": n, "curve": curve})
         slices += [replace(each, feature="") for each in shown]

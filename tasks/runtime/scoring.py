@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby, product
 from typing import Any
 
@@ -28,6 +28,7 @@ from tasks.scoring.late_interaction.multivectors import Blocks
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.selection import build_tasks, select_protocols
 from tasks.scoring.ranks.accumulator import PartOutcomes
+from tasks.scoring.resources import Resources
 from tasks.scoring.threads import Advance, ignore
 
 LANGUAGES_AT_ONCE = 21  # languages of one translator scored together: half a GiB of outcomes at the size of COCO
@@ -148,8 +149,7 @@ def outcomes_of(
     protocols: Sequence[EvalProtocol],
     stored: Mapping[str, int],
     *,
-    device: str,
-    memory_bytes: int | None = None,
+    resources: Resources,
     n_parts: int = 1,
     advance: Advance = ignore,
 ) -> Iterator[tuple[list[Outcomes], bool]]:
@@ -170,11 +170,11 @@ def outcomes_of(
             left[0] -= part
             advance(part)
 
-        how: dict[str, Any] = {"device": choose_device(device), "memory_bytes": memory_bytes}
+        resources = replace(resources, device=choose_device(resources.device))
         if n_parts > 1:
-            outcomes_by_id = _merged(scored, portion, n_parts, **how)
+            outcomes_by_id = _merged(scored, portion, n_parts, resources)
         else:
-            outcomes_by_id = _score(scored, portion, advance=ranked, **how)
+            outcomes_by_id = _score(scored, portion, resources, ranked)
         ranked(1.0)  # what had no parts, such as pairs and quadruples
         stored_outcomes = []
         for protocol_id in list(outcomes_by_id):
@@ -187,19 +187,19 @@ def outcomes_of(
 
 
 def write_score_part(
-    scored: ScoredSets, stored: Mapping[str, int], number: int, n_parts: int, *, device: str, memory_bytes: int | None
+    scored: ScoredSets, stored: Mapping[str, int], number: int, n_parts: int, resources: Resources
 ) -> None:
     """Score one of ``n_parts`` parts of the images, from 0, and store it for :func:`outcomes_of`, unless it is."""
     missing = incomplete(scored, scored.protocols, stored)
     if not missing:
         return
     part = _parts(scored, n_parts)[number]
-    how: dict[str, Any] = {"device": choose_device(device), "memory_bytes": memory_bytes}
+    resources = replace(resources, device=choose_device(resources.device))
     images, captions = (vectors_of(scored.store, scored.sets, modality) for modality in MODALITIES)
     for portion in _portions(missing):
         evaluation = _of_parts(scored, portion, n_parts)
         if part and str(part) not in stored_parts(scored.store, evaluation):
-            found = evaluate_part(scored.corpus, portion, part, images=images, captions=captions, **how)
+            found = evaluate_part(scored.corpus, portion, part, images=images, captions=captions, resources=resources)
             arrays = {f"{id_} {name}": a for id_, one in found.items() for name, a in one._asdict().items()}
             write_part(scored.store, evaluation, str(part), arrays)
 
@@ -212,7 +212,9 @@ def incomplete(scored: ScoredSets, protocols: Sequence[EvalProtocol], stored: Ma
     return [protocol for protocol in protocols if protocol.id not in complete]
 
 
-def _merged(scored: ScoredSets, protocols: Sequence[EvalProtocol], n_parts: int, **how: Any) -> dict[str, Outcomes]:
+def _merged(
+    scored: ScoredSets, protocols: Sequence[EvalProtocol], n_parts: int, resources: Resources
+) -> dict[str, Outcomes]:
     """Outcomes from stored parts; a part that is not stored, because its task failed, is scored here."""
     images, captions = (vectors_of(scored.store, scored.sets, modality) for modality in MODALITIES)
     sides: dict[str, Any] = {"images": images, "captions": captions}
@@ -224,9 +226,9 @@ def _merged(scored: ScoredSets, protocols: Sequence[EvalProtocol], n_parts: int,
                 ids = dict.fromkeys(key.rpartition(" ")[0] for key in arrays)
                 yield {id_: PartOutcomes(*(arrays[f"{id_} {f}"] for f in PartOutcomes._fields)) for id_ in ids}
         for part in left.values():
-            yield evaluate_part(scored.corpus, protocols, part, **sides, **how)
+            yield evaluate_part(scored.corpus, protocols, part, **sides, resources=resources)
 
-    return evaluate_merged(scored.corpus, protocols, parts(), **sides, device=how["device"])
+    return evaluate_merged(scored.corpus, protocols, parts(), **sides, device=resources.device)
 
 
 def _parts(scored: ScoredSets, n_parts: int) -> list[range]:
@@ -263,7 +265,7 @@ def _portions(protocols: Sequence[EvalProtocol]) -> Iterator[list[EvalProtocol]]
 
 
 def _score(
-    scored: ScoredSets, protocols: Sequence[EvalProtocol], *, device: str, memory_bytes: int | None, advance: Advance
+    scored: ScoredSets, protocols: Sequence[EvalProtocol], resources: Resources, advance: Advance
 ) -> dict[str, Outcomes]:
     store, corpus = scored.store, scored.corpus
     encoder, fingerprint = scored.sets.encoder_fingerprint, scored.sets.corpus_fingerprint
@@ -280,8 +282,7 @@ def _score(
         protocols,
         images=images,
         captions=CaptionParts(captions_of) if by_language else captions,
-        device=device,
-        memory_bytes=memory_bytes,
+        resources=resources,
         advance=advance,
     )
 

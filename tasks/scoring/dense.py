@@ -35,11 +35,11 @@ from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
 from tasks.scoring.ranks.accumulator import BUDGET_SHARE, OutcomeAccumulator, ScoreRows
 from tasks.scoring.ranks.both_ways import BothWays
+from tasks.scoring.resources import ON_CPU, Resources
 from tasks.scoring.threads import Advance, ignore, one_thread_each
 
 _BLOCK_BYTES = 1 << 24  # larger blocks of scores only leave the processor's caches
 _LEAST = 256  # vectors at once, however little memory there is
-DEFAULT_MEMORY_BYTES = 2 << 30
 
 
 def score_dense(
@@ -47,8 +47,7 @@ def score_dense(
     captions: VectorRows,
     tasks: Sequence[ScoringTask],
     *,
-    device: str = "cpu",
-    memory_bytes: int | None = None,
+    resources: Resources = ON_CPU,
     top: int = TOP,
     advance: Advance = ignore,
 ) -> dict[str, Outcomes]:
@@ -61,7 +60,6 @@ def score_dense(
         images: float32, shape ``(n_images, dim)``, in memory or read when they are needed.
         captions: float32, shape ``(n_captions, dim)``, likewise.
         tasks: Of one corpus.
-        memory_bytes: For vectors and scores together; None: 2 GiB, on a CUDA device a quarter of its free memory.
         advance: Gets the shares of the work as they are done; together 1.
 
     Returns:
@@ -73,9 +71,8 @@ def score_dense(
     """
     if not tasks:
         return {}
-    ranking = dense_part(
-        images, captions, tasks, range(len(images)), device=device, memory_bytes=memory_bytes, top=top, advance=advance
-    )
+    whole = range(len(images))
+    ranking = dense_part(images, captions, tasks, whole, resources=resources, top=top, advance=advance)
     outcomes = ranking.outcomes() | dense_choices(images, captions, tasks)
     return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
 
@@ -86,8 +83,7 @@ def dense_part(
     tasks: Sequence[ScoringTask],
     part: range,
     *,
-    device: str = "cpu",
-    memory_bytes: int | None = None,
+    resources: Resources = ON_CPU,
     top: int = TOP,
     advance: Advance = ignore,
 ) -> BothWays:
@@ -97,8 +93,9 @@ def dense_part(
     """
     check_vectors(images, captions, tasks)
     n_captions, dim = captions.shape
+    device = resources.device
     with full_float32():
-        memory_bytes = memory_bytes or _budget(device)
+        memory_bytes = _budget(resources)
         block_bytes = min(memory_bytes // BUDGET_SHARE, _BLOCK_BYTES if device == "cpu" else memory_bytes)
         ranking = BothWays(tasks, top=top)
         room = memory_bytes - memory_bytes // 4
@@ -140,8 +137,7 @@ def dense_score_rows(
     captions: NDArray[np.float32],
     task: RetrievalTask,
     *,
-    device: str = "cpu",
-    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    resources: Resources = ON_CPU,
 ) -> Iterator[ScoreRows]:
     """The scores of a task, queries in rows; each block is valid until the next.
 
@@ -151,27 +147,26 @@ def dense_score_rows(
     for modality, vectors in (("image", images), ("caption", captions)):
         check_values(vectors, modality, 0)
     gallery, queries = (images, captions) if task.protocol.direction == "t2i" else (captions, images)
-    yield from score_blocks(queries, gallery, device=device, memory_bytes=memory_bytes)
+    yield from score_blocks(queries, gallery, resources=resources)
 
 
 def score_blocks(
     queries: NDArray[np.float32],
     gallery: NDArray[np.float32],
     *,
-    device: str = "cpu",
-    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    resources: Resources = ON_CPU,
 ) -> Iterator[ScoreRows]:
     """The scores of all queries with all items, from unit vectors; each block is valid until the next."""
     with full_float32():
-        of_queries, of_items = (on_device(vectors, 0, device) for vectors in (queries, gallery))
-        for block in _products(of_queries, of_items, min(memory_bytes // BUDGET_SHARE, _BLOCK_BYTES)):
+        of_queries, of_items = (on_device(vectors, 0, resources.device) for vectors in (queries, gallery))
+        for block in _products(of_queries, of_items, min(resources.budget // BUDGET_SHARE, _BLOCK_BYTES)):
             yield block()
 
 
-def _budget(device: str) -> int:
-    if device.startswith("cuda"):
-        return max(DEFAULT_MEMORY_BYTES, torch.cuda.mem_get_info(device)[0] // 4)
-    return DEFAULT_MEMORY_BYTES
+def _budget(resources: Resources) -> int:
+    if resources.memory_bytes is None and resources.device.startswith("cuda"):
+        return max(resources.budget, torch.cuda.mem_get_info(resources.device)[0] // 4)
+    return resources.budget
 
 
 def _windows(n_images: int, n_captions: int, dim: int, both: bool, room: int) -> tuple[int, int]:

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.ragged import Ragged
-from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, dense_part
+from tasks.scoring.dense import dense_part
 from tasks.scoring.device_vectors import VectorRows
 from tasks.scoring.late_interaction.maxsim import maxsim_part
 from tasks.scoring.late_interaction.multivectors import Blocks
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.scoring.ranks.both_ways import BothWays
+from tasks.scoring.resources import ON_CPU, Resources
 
 TIMES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
@@ -36,8 +37,7 @@ def by_gallery_size(
     task: RetrievalTask,
     *,
     seed: int,
-    device: str = "cpu",
-    memory_bytes: int | None = None,
+    resources: Resources = ON_CPU,
 ) -> Iterator[tuple[int, Outcomes]]:
     """The outcomes of a task whose captions search ``own``, then 2, 5, 10 … times as many images, then all.
 
@@ -55,10 +55,9 @@ def by_gallery_size(
     ends = [own.n * times for times in TIMES if own.n * times < total]
     for start, end in zip([0, *ends], [*ends, total], strict=True):
         if callable(captions):
-            budget = memory_bytes or DEFAULT_MEMORY_BYTES
-            part = maxsim_part(rows.blocks, captions, [whole], range(start, end), device=device, memory_bytes=budget)
+            part = maxsim_part(rows.blocks, captions, [whole], range(start, end), resources=resources)
         else:
-            part = dense_part(rows, captions, [whole], range(start, end), device=device, memory_bytes=memory_bytes)
+            part = dense_part(rows, captions, [whole], range(start, end), resources=resources)
         merged.merge(part.part())
         [outcomes] = deepcopy(merged.outcomes()).values()  # its lists are those that the next images are merged into
         yield end - own.n, replace(outcomes, n_gallery=(outcomes.n_gallery - (total - end)).astype(np.int32))

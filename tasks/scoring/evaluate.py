@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from store.types import Corpus, EvalProtocol
-from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, dense_choices, dense_part, score_dense
+from tasks.scoring.dense import dense_choices, dense_part, score_dense
 from tasks.scoring.device_vectors import VectorRows
 from tasks.scoring.languages import CaptionParts, Part, score_parts, scorings
 from tasks.scoring.late_interaction.maxsim import choices_of, maxsim_part, score_maxsim
@@ -21,6 +20,7 @@ from tasks.scoring.protocols.selection import build_tasks
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
 from tasks.scoring.ranks.accumulator import PartOutcomes
 from tasks.scoring.ranks.both_ways import BothWays
+from tasks.scoring.resources import ON_CPU, Resources
 from tasks.scoring.threads import Advance, ignore
 
 SCORER_VERSION = 4  # raised whenever a stored outcome would change
@@ -32,8 +32,7 @@ def evaluate(
     *,
     images: VectorRows | Blocks,
     captions: VectorRows | CaptionParts | Blocks,
-    device: str = "cpu",
-    memory_bytes: int | None = None,
+    resources: Resources = ON_CPU,
     advance: Advance = ignore,
 ) -> dict[str, Outcomes]:
     """Outcomes of every protocol.
@@ -44,8 +43,6 @@ def evaluate(
             read window by window. Multi-vector encoders: a function that yields the blocks at each call.
         captions: Likewise; for a corpus in several languages also :class:`CaptionParts`, so that one part is in
             memory at a time.
-        memory_bytes: For vectors and scores together (of captions of several vectors: beyond them); None: 2 GiB, for
-            single vectors on a CUDA device a quarter of its free memory.
         advance: Gets the shares of the work as they are done, in this thread; together at most 1.
 
     Returns:
@@ -59,8 +56,7 @@ def evaluate(
     """
     tasks = build_tasks(corpus, protocols)
     if callable(images) and callable(captions):
-        budget = memory_bytes or DEFAULT_MEMORY_BYTES
-        return score_maxsim(images, captions, tasks, device=device, memory_bytes=budget, advance=advance)
+        return score_maxsim(images, captions, tasks, resources=resources, advance=advance)
     if callable(images) or callable(captions):
         raise TypeError("images and captions must both be matrices (single), or both functions that yield blocks")
     oriented = [task.protocol.id for task in tasks if orientation_of(task.protocol) != "transposed"]
@@ -68,13 +64,13 @@ def evaluate(
         raise ValueError(f"{', '.join(oriented)}: only a multi-vector encoder has orientations")
     layout = layout_of(corpus)
     if not isinstance(captions, CaptionParts) and len(layout.parts) < 2:
-        return score_dense(images, captions, tasks, device=device, memory_bytes=memory_bytes, advance=advance)
+        return score_dense(images, captions, tasks, resources=resources, advance=advance)
     choices = [task for task in tasks if isinstance(task, ChoiceTask)]
     outcomes: dict[str, Outcomes] = {}
     images = images[:]  # the measures of consistency read it as a matrix
     if not isinstance(captions, CaptionParts):
         matrix = captions[:]
-        outcomes = score_dense(images, matrix, choices, device=device, memory_bytes=memory_bytes)
+        outcomes = score_dense(images, matrix, choices, resources=resources)
         captions = CaptionParts(lambda *part: matrix[layout.parts[part]])
     elif choices:
         raise ValueError(f"{', '.join(t.protocol.id for t in choices)}: needs all caption vectors as one matrix")
@@ -82,9 +78,9 @@ def evaluate(
     n_parts = len(scorings(layout, retrieval))
 
     def score(_part: Part, vectors: NDArray[np.float32], of_part: Sequence[RetrievalTask]) -> dict[str, Outcomes]:
-        how: dict[str, Any] = {"device": device, "memory_bytes": memory_bytes}
-        how["advance"] = lambda share: advance(share / n_parts)
-        return score_dense(images, vectors, of_part, **how)
+        return score_dense(
+            images, vectors, of_part, resources=resources, advance=lambda share: advance(share / n_parts)
+        )
 
     outcomes |= score_parts(layout, retrieval, images, captions, score)
     return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
@@ -97,23 +93,20 @@ def evaluate_part(
     *,
     images: VectorRows | Blocks,
     captions: VectorRows | Blocks,
-    device: str = "cpu",
-    memory_bytes: int | None = None,
+    resources: Resources = ON_CPU,
 ) -> dict[str, PartOutcomes]:
     """What a part of the images (ords) contributes to the retrieval protocols; other arguments as for `evaluate`."""
     tasks = build_tasks(corpus, protocols)
     if callable(images) and callable(captions):
-        budget = memory_bytes or DEFAULT_MEMORY_BYTES
-        return maxsim_part(images, captions, tasks, part, device=device, memory_bytes=budget).part()
+        return maxsim_part(images, captions, tasks, part, resources=resources).part()
     if callable(images) or callable(captions):
         raise TypeError("images and captions must both be matrices (single), or both functions that yield blocks")
-    how: dict[str, Any] = {"device": device, "memory_bytes": memory_bytes}
     layout = layout_of(corpus)
     if len(layout.parts) < 2:
-        return dense_part(images, captions, tasks, part, **how).part()
+        return dense_part(images, captions, tasks, part, resources=resources).part()
     found: dict[str, PartOutcomes] = {}
     for language, of_language in scorings(layout, _retrieval(tasks)).items():
-        found |= dense_part(images, captions[layout.parts[language]], of_language, part, **how).part()
+        found |= dense_part(images, captions[layout.parts[language]], of_language, part, resources=resources).part()
     return found
 
 

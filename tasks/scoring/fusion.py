@@ -10,7 +10,6 @@ import torch
 
 from store.ragged import Ragged
 from tasks.encoders.device import full_float32
-from tasks.scoring.dense import DEFAULT_MEMORY_BYTES
 from tasks.scoring.late_interaction.multivectors import Blocks
 from tasks.scoring.late_interaction.products import maxsim_scores, score_table
 from tasks.scoring.outcomes import Outcomes
@@ -24,8 +23,8 @@ RRF_CONSTANT = 60  # Cormack, Clarke and Buettcher, SIGIR 2009
 def scores_per_token(images: Blocks, captions: Ragged, *, n_images: int) -> Iterator[ScoreRows]:
     """A multi-vector encoder's scores for a weighted sum, divided by the caption's tokens: as large as cosines."""
     with full_float32():
-        table = maxsim_scores(images, captions, n_images=n_images, device="cpu", memory_bytes=DEFAULT_MEMORY_BYTES)
-    for start, scores, _ in rows_of_table(table, DEFAULT_MEMORY_BYTES):
+        table = maxsim_scores(images, captions, n_images=n_images)
+    for start, scores, _ in rows_of_table(table):
         counts = captions.counts[start : start + len(scores), None]
         yield ScoreRows(start, scores / torch.from_numpy(counts.astype(np.float32)))
 
@@ -51,12 +50,12 @@ def weighted_sum(
         raise ValueError(f"expected one weight for each of {len(members)} encoders, got {len(weights)}")
     if not np.isfinite(weights).all() or min(weights) < 0 or max(weights) <= 0:
         raise ValueError(f"weights must be finite, not negative and not all 0, got {list(weights)}")
-    table = score_table(shape, DEFAULT_MEMORY_BYTES // 2)
+    table = score_table(shape)
     table[:] = 0
     for member, weight in zip(members, weights, strict=True):
         for start, scores, _ in member:
             table[start : start + len(scores)] += np.float32(weight) * scores.cpu().numpy()
-    return retrieval_outcomes(rows_of_table(table, DEFAULT_MEMORY_BYTES), [task])[task.protocol.id]
+    return retrieval_outcomes(rows_of_table(table), [task])[task.protocol.id]
 
 
 def reciprocal_rank_fusion(outcomes: Sequence[Outcomes], task: RetrievalTask) -> Outcomes:

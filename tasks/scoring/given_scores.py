@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.scoring.choices import choice_outcomes
-from tasks.scoring.dense import DEFAULT_MEMORY_BYTES
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
 from tasks.scoring.ranks.accumulator import retrieval_outcomes, rows_of_table
@@ -31,7 +30,7 @@ def score_given(scores: NDArray[np.float32], tasks: Sequence[ScoringTask]) -> di
     for direction, table in (("t2i", scores), ("i2t", scores.T)):
         of_direction = [t for t in tasks if isinstance(t, RetrievalTask) and t.protocol.direction == direction]
         if of_direction:
-            outcomes |= retrieval_outcomes(rows_of_table(table, DEFAULT_MEMORY_BYTES), of_direction)
+            outcomes |= retrieval_outcomes(rows_of_table(table), of_direction)
     for task in tasks:
         if isinstance(task, ChoiceTask):
             of_sets = scores[np.maximum(task.captions, 0)[:, :, None], task.images[:, None, :]]

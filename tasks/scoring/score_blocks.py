@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.types import EvalProtocol
-from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, dense_score_rows
+from tasks.scoring.dense import dense_score_rows
 from tasks.scoring.device_vectors import VectorRows
 from tasks.scoring.late_interaction.maxsim import maxsim_score_rows
 from tasks.scoring.late_interaction.multivectors import Blocks
 from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.scoring.resources import ON_CPU, Resources
 
 
 class ScoreBlock(NamedTuple):
@@ -40,8 +41,7 @@ def score_blocks(
     captions: VectorRows | Blocks,
     task: RetrievalTask,
     *,
-    device: str = "cpu",
-    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    resources: Resources = ON_CPU,
 ) -> Iterator[ScoreBlock]:
     """All queries of one protocol, block by block; every query comes once, with the scores that it was ranked by.
 
@@ -49,9 +49,9 @@ def score_blocks(
     yield the multi-vectors of a late-interaction encoder.
     """
     if callable(images) and callable(captions):
-        rows_of_scores = maxsim_score_rows(images, captions, task, device=device, memory_bytes=memory_bytes)
+        rows_of_scores = maxsim_score_rows(images, captions, task, resources=resources)
     elif not callable(images) and not callable(captions):
-        rows_of_scores = dense_score_rows(images[:], captions[:], task, device=device, memory_bytes=memory_bytes)
+        rows_of_scores = dense_score_rows(images[:], captions[:], task, resources=resources)
     else:
         raise TypeError("images and captions must both be matrices (single), or both functions that yield blocks")
     for start, scores, _ in rows_of_scores:

@@ -56,8 +56,7 @@ def run(quick: bool = False) -> list[Row]:
     theirs = fastest(peer_scores, runs=RUNS) * n / len(some)
     tokens = gather(windows(captions))
     scores, other_windows = (
-        maxsim_scores(partial(windows, some, size), tokens, n_images=len(some), device="cpu", memory_bytes=1 << 30)
-        for size in (BATCH, 7)
+        maxsim_scores(partial(windows, some, size), tokens, n_images=len(some)) for size in (BATCH, 7)
     )
     expected = peer_scores().numpy()
     work = 2e-9 * len(tokens.values) * n * N_PATCHES * DIM
@@ -106,7 +105,7 @@ def full_rows(quick: bool) -> list[Row]:
     found = score_maxsim(lambda _=None: windows(images), lambda _=None: windows(captions), tasks)["t2i/all"]
     minutes = (time.perf_counter() - started) / 60
     tokens = gather(windows(captions[:SAMPLE]))
-    scores = maxsim_scores(partial(windows, images), tokens, n_images=n, device="cpu", memory_bytes=1 << 30)
+    scores = maxsim_scores(partial(windows, images), tokens, n_images=n)
     own = scores[np.arange(len(scores)), np.arange(len(scores)) % n][:, None]
     ranks = np.stack([1 + (scores > own).sum(axis=1), (scores >= own).sum(axis=1)])
     stored = np.stack([found.rank_best, found.rank_worst])[:, : len(scores)]

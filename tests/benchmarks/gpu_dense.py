@@ -22,6 +22,7 @@ from tasks.scoring.dense import score_dense
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.selection import build_tasks, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.scoring.resources import Resources
 from tests.benchmarks.gpu_card import ROUNDING, Card, coco, peak_gib, reset_peak
 from tests.benchmarks.rows import Row, fastest
 
@@ -42,11 +43,11 @@ def dense_rows(card: Card, *, quick: bool) -> list[Row]:
         images, captions = planted(n_images, to_images.clusters, card.device)
         score = partial(score_dense, images, captions, some)
         reset_peak(card.device)
-        seconds = fastest(partial(score, device=card.device), runs=2 if wide else 3)
+        seconds = fastest(partial(score, resources=Resources(card.device)), runs=2 if wide else 3)
         peak = peak_gib(card.device) - 4 * (images.size + captions.size) / 2**30
-        found = score(device=card.device)
+        found = score(resources=Resources(card.device))
         begun = time.perf_counter()
-        on_processor = score(device="cpu")
+        on_processor = score()
         processor = time.perf_counter() - begun
         work = 2.0 * n_captions * n_images * DIM
         shape = f"{n_captions:,} x {n_images:,} x {DIM}, {' and '.join(task.protocol.id for task in some)}"
@@ -96,14 +97,16 @@ def exact_rows(tasks: Sequence[RetrievalTask], corpus: Corpus, card: Card) -> li
     n_images, n_captions = len(corpus.images), len(corpus.captions)
     rng = np.random.default_rng(0)
     whole = [rng.integers(-90, 91, (n, 128)).astype(np.float32) for n in (n_images, n_captions)]
-    found, expected = (score_dense(whole[0], whole[1], tasks, device=device) for device in (card.device, "cpu"))
+    found, expected = (
+        score_dense(whole[0], whole[1], tasks, resources=Resources(device)) for device in (card.device, "cpu")
+    )
     differing = sum(unequal(found[id_], expected[id_]) for id_ in found)
     unit = [vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in whole]
     order = rng.permutation(n_images)
     to_images = next(task for task in tasks if task.protocol.id == "t2i/all")
     moved = replace(to_images, relevant=np.argsort(order)[to_images.relevant].astype(np.int32))
     scores = [
-        score_dense(images, unit[1], [task], device=card.device)["t2i/all"].best_score
+        score_dense(images, unit[1], [task], resources=Resources(card.device))["t2i/all"].best_score
         for images, task in ((unit[0], to_images), (unit[0][order], moved))
     ]
     return [

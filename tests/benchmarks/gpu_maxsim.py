@@ -20,6 +20,7 @@ from tasks.scoring.late_interaction.maxsim import score_maxsim
 from tasks.scoring.late_interaction.multivectors import gather
 from tasks.scoring.late_interaction.products import image_as_query_scores, maxsim_scores, pair_scores
 from tasks.scoring.protocols.selection import build_tasks, select_protocols
+from tasks.scoring.resources import Resources
 from tests.benchmarks.gpu_card import ROUNDING, Card, paired, peak_gib, reset_peak
 from tests.benchmarks.rows import Row, fastest
 
@@ -37,7 +38,7 @@ def maxsim_rows(card: Card, *, quick: bool) -> list[Row]:
     tasks = build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]))
     reset_peak(card.device)
     begun = time.perf_counter()
-    score_maxsim(partial(windows, pages), partial(windows, queries), tasks, device=card.device)
+    score_maxsim(partial(windows, pages), partial(windows, queries), tasks, resources=Resources(card.device))
     seconds = time.perf_counter() - begun
     work = 2.0 * sum(map(len, queries)) * len(pages) * N_PATCHES * TOKEN_DIM
     shape = f"{large[1]:,} queries x {large[0]:,} pages x {N_PATCHES:,} vectors"
@@ -61,7 +62,7 @@ def beside_colpali(
     """Speed, ranks and scores beside colpali_engine's own function on the same card; and our own consistency."""
     from colpali_engine.utils.processing_utils import BaseVisualRetrieverProcessor
 
-    how = {"n_images": len(pages), "device": card.device, "memory_bytes": 1 << 30}
+    how = {"n_images": len(pages), "resources": Resources(card.device)}
     tokens = gather(windows(queries))
 
     def ours(score: Callable[..., NDArray[np.float32]], size: int = PEER_BATCH) -> NDArray[np.float32]:

@@ -18,6 +18,7 @@ from tasks.scoring.dense import score_dense
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.scoring.resources import Resources
 
 # vectors whose scores are exact in float32, so that an oracle may compute them in any order
 EXACT = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0.5, 0.5, 0.5, 0.5], [0.5, -0.5, 0.5, 0.5], [0, 0, -1, 0]], np.float32)
@@ -62,7 +63,7 @@ def test_ranks_ties_and_lists_equal_counting_by_hand(
     corpus = corpus_of(counts)
     images, captions = exact_vectors(1, len(counts)), exact_vectors(2, sum(counts))
     tasks = build_tasks(corpus, protocols_of(corpus))
-    found = score_dense(images, captions, tasks, memory_bytes=memory_bytes, top=top)
+    found = score_dense(images, captions, tasks, resources=Resources(memory_bytes=memory_bytes), top=top)
     scores = captions @ images.T
     for task in tasks:
         assert isinstance(task, RetrievalTask)
@@ -145,7 +146,7 @@ def test_identical_captions_of_two_images_tie_exactly_wherever_they_stand(n: int
     corpus = build_corpus("c", [ImageRow(id=f"i{i}") for i in range(n)], rows, source=None)
     tasks = build_tasks(corpus, select_protocols(corpus, ["i2t/any", "t2i/all"]))
     for memory_bytes in (1 << 30, 1 << 10):
-        found = score_dense(captions[::-1].copy(), captions, tasks, memory_bytes=memory_bytes)
+        found = score_dense(captions[::-1].copy(), captions, tasks, resources=Resources(memory_bytes=memory_bytes))
         assert found["i2t/any"].rank_worst[0] == found["i2t/any"].rank_best[0] + 1
         assert found["i2t/any"].rank_worst[-1] == found["i2t/any"].rank_best[-1] + 1
 

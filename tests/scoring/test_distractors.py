@@ -14,6 +14,7 @@ from tasks.scoring.distractors import Side, by_gallery_size
 from tasks.scoring.late_interaction.maxsim import score_maxsim
 from tasks.scoring.protocols.selection import build_task, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.scoring.resources import Resources
 from tests.scoring.test_maxsim import Items
 
 
@@ -32,7 +33,9 @@ def test_every_gallery_of_the_curve_equals_one_scored_from_the_start_and_no_rank
     captions = unit_of(np.repeat(own, 2, axis=0) + rng.standard_normal((80, 16)))
     task, order = task_of(corpus_of([2] * 40)), np.random.default_rng(7).permutation(330)
     sides = [Side(others[:130], 130), Side(others[130:], 200)]
-    curve = list(by_gallery_size(Side(own, 40), sides, captions, task, seed=7, memory_bytes=1 << 14))
+    curve = list(
+        by_gallery_size(Side(own, 40), sides, captions, task, seed=7, resources=Resources(memory_bytes=1 << 14))
+    )
     assert [added for added, _ in curve] == [0, 40, 160, 330]
     for added, outcomes in curve:
         gallery = np.arange(40 + added, dtype=np.int32)

@@ -17,6 +17,7 @@ from tasks.scoring.late_interaction.products import image_as_query_scores, maxsi
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.orientations import with_orientations
 from tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
+from tasks.scoring.resources import Resources
 
 
 class Items:
@@ -102,12 +103,11 @@ def test_scores_do_not_depend_on_the_images_that_are_scored_beside(
 ) -> None:
     images, captions = Items(0, len(counts), 128, window=16), gather(Items(1, 50, 128)())
     images.vectors = [np.resize(v, (count, 128)) for v, count in zip(images.vectors, counts, strict=True)]
-    how = {"device": "cpu", "memory_bytes": 1 << 30}
-    together = score(images, captions, n_images=len(counts), **how)
+    together = score(images, captions, n_images=len(counts))
     for item, vectors in enumerate(images.vectors):
         alone = Items(0, 1, 128)
         alone.vectors = [vectors]
-        np.testing.assert_array_equal(together[:, [item]], score(alone, captions, n_images=1, **how))
+        np.testing.assert_array_equal(together[:, [item]], score(alone, captions, n_images=1))
 
 
 def test_the_three_orientations_follow_their_definitions(corpus_of: Callable[[list[int]], Corpus]) -> None:
@@ -130,7 +130,9 @@ def test_scores_that_do_not_fit_memory_are_the_same(corpus_of: Callable[[list[in
     corpus = corpus_of([2] * 20)
     images, captions = Items(0, 20), Items(1, 40)
     tasks = build_tasks(corpus, protocols_of(corpus))
-    roomy, tight = (score_maxsim(images, captions, tasks, memory_bytes=m) for m in (1 << 30, 1 << 8))
+    roomy, tight = (
+        score_maxsim(images, captions, tasks, resources=Resources(memory_bytes=m)) for m in (1 << 30, 1 << 8)
+    )
     for id_ in roomy:
         assert_same(roomy[id_], tight[id_])
 

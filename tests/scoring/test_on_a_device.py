@@ -13,6 +13,7 @@ from tasks.scoring import device_vectors
 from tasks.scoring.late_interaction.multivectors import gather
 from tasks.scoring.late_interaction.products import image_as_query_scores, maxsim_scores, sums_over_tokens
 from tasks.scoring.ranks import top_k
+from tasks.scoring.resources import Resources
 from tasks.scoring.threads import one_thread_each
 from tests.scoring.test_maxsim import Items
 
@@ -24,7 +25,7 @@ A_DEVICE = "cpu:0"
 def test_pieces_of_a_cards_size_give_the_same_late_interaction_scores(score) -> None:
     images, captions = Items(0, 40, 128, longest=60, window=16), gather(Items(1, 50, 128)())
     on_cpu, on_device = (
-        score(images, captions, n_images=40, device=device, memory_bytes=1 << 30) for device in ("cpu", A_DEVICE)
+        score(images, captions, n_images=40, resources=Resources(device)) for device in ("cpu", A_DEVICE)
     )
     np.testing.assert_allclose(on_device, on_cpu, rtol=1e-5, atol=1e-5)
 

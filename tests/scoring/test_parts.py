@@ -17,6 +17,7 @@ from tasks.scoring.protocols.orientations import with_orientations
 from tasks.scoring.protocols.selection import build_tasks, protocols_of
 from tasks.scoring.protocols.tasks import ScoringTask
 from tasks.scoring.ranks.both_ways import BothWays
+from tasks.scoring.resources import Resources
 from tests.metrics.test_judged import corpus_of as judged
 from tests.scoring.test_maxsim import Items
 
@@ -67,7 +68,10 @@ def test_parts_of_a_dense_gallery_merge_to_the_outcomes_of_the_whole(
     whole = score_dense(*vectors, tasks)
     budgets = (1 << 30, 1 << 17) if n_parts == 7 else (1 << 16,)  # windows of everything, and of 64 vectors
     for memory_bytes in budgets:
-        parts = [dense_part(*vectors, tasks, part, memory_bytes=memory_bytes) for part in parts_of(140, n_parts)]
+        parts = [
+            dense_part(*vectors, tasks, part, resources=Resources(memory_bytes=memory_bytes))
+            for part in parts_of(140, n_parts)
+        ]
         assert_equal(merged(tasks, parts), whole)
 
 
@@ -82,7 +86,8 @@ def test_parts_of_a_late_interaction_gallery_merge_to_the_outcomes_of_the_whole(
     whole = score_maxsim(images, captions, tasks)
     for memory_bytes in (1 << 30, 1 << 12):
         parts = [
-            maxsim_part(images, captions, tasks, part, memory_bytes=memory_bytes) for part in parts_of(30, n_parts)
+            maxsim_part(images, captions, tasks, part, resources=Resources(memory_bytes=memory_bytes))
+            for part in parts_of(30, n_parts)
         ]
         assert_equal(merged(tasks, parts), whole)
 
@@ -94,7 +99,10 @@ def test_parts_of_judged_pages_keep_grades_and_unjudged_shares(vectors: Pair, n_
     corpus = judged([[3, *row[1:]] for row in grades])
     tasks = build_tasks(corpus, protocols_of(corpus))
     pages, queries = vectors[0], vectors[1][:30]
-    parts = [dense_part(pages, queries, tasks, part, memory_bytes=1 << 16) for part in parts_of(140, n_parts)]
+    parts = [
+        dense_part(pages, queries, tasks, part, resources=Resources(memory_bytes=1 << 16))
+        for part in parts_of(140, n_parts)
+    ]
     assert_equal(merged(tasks, parts), score_dense(pages, queries, tasks))
 
 

@@ -20,6 +20,7 @@ from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.orientations import with_orientations
 from tasks.scoring.protocols.selection import build_tasks, protocols_of, select_protocols
 from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.scoring.resources import Resources
 from tasks.scoring.score_blocks import score_blocks
 from tasks.scoring.two_stage import dense_pairs, maxsim_pairs, two_stage
 from tests.scoring.test_maxsim import Items
@@ -191,7 +192,7 @@ def test_blocks_hold_every_score_that_outcomes_came_from(corpus_of: Callable[[li
         assert isinstance(task, RetrievalTask)
         outcomes = found[task.protocol.id]
         seen = np.zeros(len(outcomes), dtype=int)
-        for block in score_blocks(images, captions, task, memory_bytes=1 << 14):
+        for block in score_blocks(images, captions, task, resources=Resources(memory_bytes=1 << 14)):
             best = np.where(block.relevant, block.scores, -np.inf).max(axis=1)
             np.testing.assert_array_equal(best, outcomes.best_score[block.rows])
             np.testing.assert_array_equal(

@@ -222,7 +222,6 @@ def hits_scored_in(kind: str, images: Matrix, captions: Matrix, task: RetrievalT
     ``kind`` is ``float32``, ``bfloat16`` or ``float16``. The vectors are rounded, multiplied, summed in float32 as
     hardware does, and the sum is rounded again: the result of a matrix product in that type.
     """
-    from tasks.scoring.dense import DEFAULT_MEMORY_BYTES
     from tasks.scoring.ranks.accumulator import ScoreRows, retrieval_outcomes, rows_of_table
 
     def rows() -> Iterator[ScoreRows]:
@@ -231,7 +230,7 @@ def hits_scored_in(kind: str, images: Matrix, captions: Matrix, task: RetrievalT
         step = max(1, _BLOCK_BYTES // (4 * len(items)))
         for start in range(0, len(queries), step):
             scores = transforms.rounded(queries[start : start + step] @ items.T, kind)
-            yield from rows_of_table(scores, DEFAULT_MEMORY_BYTES, queries_from=start)
+            yield from rows_of_table(scores, queries_from=start)
 
     return _scored(lambda: retrieval_outcomes(rows(), [task], top=1))
 

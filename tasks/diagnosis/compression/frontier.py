@@ -103,7 +103,6 @@ def depths_of(scores: NDArray[np.float32], exact: NDArray[np.float32], *, best: 
 
 def _values(scores: NDArray[np.float32], task: RetrievalTask, metric: str) -> NDArray[np.float64]:
     """The metric of every query. A relevant item that the method does not return comes after all other items."""
-    from tasks.scoring.dense import DEFAULT_MEMORY_BYTES
     from tasks.scoring.ranks.accumulator import retrieval_outcomes, rows_of_table
 
     absent = np.isneginf(scores)
@@ -111,7 +110,7 @@ def _values(scores: NDArray[np.float32], task: RetrievalTask, metric: str) -> ND
         scores = np.where(absent, _ABSENT / 2, scores)
         pairs = task.query_of_relevant, task.relevant
         scores[pairs] = np.where(absent[pairs], _ABSENT, scores[pairs])
-    [outcomes] = retrieval_outcomes(rows_of_table(scores, DEFAULT_MEMORY_BYTES), [renumbered(task)]).values()
+    [outcomes] = retrieval_outcomes(rows_of_table(scores), [renumbered(task)]).values()
     return METRICS[metric].per_query(outcomes)
 
 

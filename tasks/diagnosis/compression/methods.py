@@ -136,10 +136,10 @@ def _scores(
     blocks: Callable[[], Iterable[Ragged]], n_items: int, queries: Ragged, *, many: bool
 ) -> NDArray[np.float32]:
     """MaxSim of float32 queries with all items, or the dot products of single vectors."""
-    from tasks.scoring.dense import DEFAULT_MEMORY_BYTES, score_blocks
+    from tasks.scoring.dense import score_blocks
     from tasks.scoring.late_interaction.products import maxsim_scores
 
     if many:
-        return maxsim_scores(blocks, queries, n_images=n_items, device="cpu", memory_bytes=DEFAULT_MEMORY_BYTES)
+        return maxsim_scores(blocks, queries, n_images=n_items)
     widened = np.concatenate([block.values.astype(np.float32) for block in blocks()])
     return np.concatenate([rows.scores.numpy().copy() for rows in score_blocks(queries.values, widened)])

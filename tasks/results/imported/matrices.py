@@ -20,7 +20,6 @@ from store.files import NOT_ITS_FORMAT, existing_file
 from store.schema import texts
 from store.types import Corpus
 from tasks.results.imported.tables import Found
-from tasks.scoring.dense import DEFAULT_MEMORY_BYTES
 from tasks.scoring.given_scores import score_given
 from tasks.scoring.late_interaction.products import score_table
 from tasks.scoring.protocols.selection import build_tasks, select_protocols
@@ -84,7 +83,7 @@ def outcomes_of_matrix(matrix: ScoreMatrix, corpus: Corpus, *, protocols: Collec
     columns = _order(matrix.columns, images, matrix.scores.shape[1], "columns", "images", faults)
     if faults:
         raise RequestError(faults)
-    table = score_table((len(captions), len(images)), DEFAULT_MEMORY_BYTES // 2)
+    table = score_table((len(captions), len(images)))
     step = max(1, _BLOCK_BYTES // (8 * len(images)))
     n_rounded = 0
     for start in range(0, len(captions), step):

@@ -29,6 +29,7 @@ from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.layout import drawn_clusters
 from tasks.scoring.protocols.selection import build_task
 from tasks.scoring.protocols.tasks import RetrievalTask
+from tasks.scoring.resources import Resources
 from tasks.scoring.score_blocks import ScoreBlock, score_blocks
 from tasks.statistics.resampling import Resampling
 
@@ -196,5 +197,5 @@ class OwnMetric:
         images, captions = (vectors_of(self.store, sets, modality) for modality in MODALITIES)
         position = {query: row for row, query in enumerate(outcomes.query_ids)}
         rows = np.array([position[query] for query in task.query_ids], dtype=np.int64)
-        for block in score_blocks(images, captions, task, device=self.device):
+        for block in score_blocks(images, captions, task, resources=Resources(self.device)):
             yield block._replace(rows=rows[block.rows])

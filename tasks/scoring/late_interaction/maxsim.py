@@ -17,7 +17,6 @@ from store.ragged import Ragged
 from store.schema import TOP
 from tasks.encoders.device import full_float32
 from tasks.scoring.choices import choice_outcomes
-from tasks.scoring.dense import DEFAULT_MEMORY_BYTES
 from tasks.scoring.device_vectors import check_ords
 from tasks.scoring.late_interaction.multivectors import Blocks, checked, gather
 from tasks.scoring.late_interaction.products import image_as_query_scores, maxsim_scores, pair_scores
@@ -26,6 +25,7 @@ from tasks.scoring.protocols.orientations import orientation_of
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
 from tasks.scoring.ranks.accumulator import ScoreRows, rows_of_table
 from tasks.scoring.ranks.both_ways import BothWays
+from tasks.scoring.resources import ON_CPU, Resources
 from tasks.scoring.threads import Advance, ignore
 
 
@@ -34,8 +34,7 @@ def score_maxsim(
     captions: Blocks,
     tasks: Sequence[ScoringTask],
     *,
-    device: str = "cpu",
-    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    resources: Resources = ON_CPU,
     top: int = TOP,
     advance: Advance = ignore,
 ) -> dict[str, Outcomes]:
@@ -46,8 +45,7 @@ def score_maxsim(
             called with.
         captions: Called for all captions; these are held in memory.
         tasks: Of one corpus. The protocol of an ``i2t`` task names its orientation.
-        memory_bytes: What may be allocated beyond the captions' vectors; half of it holds the scores of as many images
-            as fit.
+        resources: Half of the memory holds the scores of as many images as fit.
         advance: Gets the shares of the scores as they are computed; together 1.
 
     Returns:
@@ -60,10 +58,8 @@ def score_maxsim(
         return {}
     n_images = 1 + max(task.highest_ord("image") for task in tasks)
     whole = range(n_images)
-    ranking = maxsim_part(
-        images, captions, tasks, whole, device=device, memory_bytes=memory_bytes, top=top, advance=advance
-    )
-    outcomes = ranking.outcomes() | choices_of(images, captions, tasks, device=device)
+    ranking = maxsim_part(images, captions, tasks, whole, resources=resources, top=top, advance=advance)
+    outcomes = ranking.outcomes() | choices_of(images, captions, tasks, device=resources.device)
     return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
 
 
@@ -73,8 +69,7 @@ def maxsim_part(
     tasks: Sequence[ScoringTask],
     part: range,
     *,
-    device: str = "cpu",
-    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    resources: Resources = ON_CPU,
     top: int = TOP,
     advance: Advance = ignore,
 ) -> BothWays:
@@ -85,11 +80,11 @@ def maxsim_part(
     tokens = gather(captions())
     check_ords(tasks, {"caption": len(tokens)})
     ranking = BothWays(tasks, top=top)
-    at_once = max(1, memory_bytes // 2 // (4 * len(tokens)))
+    at_once = max(1, resources.budget // 2 // (4 * len(tokens)))
     whole = len(part) <= at_once and len(part) == 1 + max(task.highest_ord("image") for task in tasks)
     with full_float32():
         if not whole:  # captions are all at hand: only what captions search has items outside of a window
-            ranking.know(scores_of_pairs(images, tokens, ranking.pairs(range(0)), device))
+            ranking.know(scores_of_pairs(images, tokens, ranking.pairs(range(0)), resources.device))
         by_image = ranking.accumulators.get("image-as-query")
         of_tokens = {way: each for way, each in ranking.accumulators.items() if each is not by_image}
         scorers = [(maxsim_scores, of_tokens)] if of_tokens else []
@@ -103,8 +98,7 @@ def maxsim_part(
                     tokens,
                     n_images=len(window),
                     first=window.start,
-                    device=device,
-                    memory_bytes=memory_bytes,
+                    resources=resources,
                     advance=partial(_part_done, advance, share),
                 )
                 for way, accumulator in accumulators.items():
@@ -112,8 +106,8 @@ def maxsim_part(
                     by_rows = way == "t2i"
                     for rows in rows_of_table(
                         scores if by_rows else scores.T,
-                        memory_bytes,
                         divisors,
+                        memory_bytes=resources.budget,
                         queries_from=0 if by_rows else start,
                         items_from=start if by_rows else 0,
                     ):
@@ -163,8 +157,7 @@ def maxsim_score_rows(
     captions: Blocks,
     task: RetrievalTask,
     *,
-    device: str = "cpu",
-    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    resources: Resources = ON_CPU,
 ) -> Iterator[ScoreRows]:
     """The scores that a task is ranked by, queries in rows; arguments and errors as for :func:`score_maxsim`."""
     tokens = gather(captions())
@@ -173,10 +166,10 @@ def maxsim_score_rows(
     score = image_as_query_scores if orientation == "image-as-query" else maxsim_scores
     n_images = 1 + task.highest_ord("image")
     with full_float32():
-        scores = score(images, tokens, n_images=n_images, device=device, memory_bytes=memory_bytes)
+        scores = score(images, tokens, n_images=n_images, resources=resources)
     table = scores if task.protocol.direction == "t2i" else scores.T
     divisors = tokens.counts.astype(np.float32) if orientation == "transposed-per-token" else None
-    return rows_of_table(table, memory_bytes, divisors)
+    return rows_of_table(table, divisors, memory_bytes=resources.budget)
 
 
 def _part_done(advance: Advance, share: float, done: float) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from store.ragged import Ragged
 from tasks.scoring.late_interaction.multivectors import Blocks, checked, groups_of_equal_count
+from tasks.scoring.resources import DEFAULT_MEMORY_BYTES, ON_CPU, Resources
 from tasks.scoring.threads import Advance, ignore, one_thread_each
 
 _ALIGNED = 16
@@ -35,23 +36,22 @@ def maxsim_scores(
     captions: Ragged,
     *,
     n_images: int,
-    device: str,
-    memory_bytes: int,
+    resources: Resources = ON_CPU,
     first: int = 0,
     advance: Advance = ignore,
 ) -> NDArray[np.float32]:
     """Sum over a caption's tokens of the best patch of the image, shape ``(n_captions, n_images)``.
 
     The captions are float32; ``first`` is the ord of the first image. Scores that take more than half of
-    ``memory_bytes`` are kept in a temporary file. ``advance`` gets the share of every few images; together 1.
+    the memory are kept in a temporary file. ``advance`` gets the share of every few images; together 1.
     """
-    sums = _TokenSums(captions, device)
+    sums = _TokenSums(captions, resources.device)
 
     def score(patches: Tensor) -> NDArray[np.float32]:
         return sums.of_images(patches)
 
     part = range(first, first + n_images)
-    return _score_images(score, images, captions, part, device, memory_bytes, advance)
+    return _score_images(score, images, captions, part, resources, advance)
 
 
 def pair_scores(captions: Ragged, image: NDArray[np.floating], device: str) -> NDArray[np.float32]:
@@ -88,12 +88,12 @@ def image_as_query_scores(
     captions: Ragged,
     *,
     n_images: int,
-    device: str,
-    memory_bytes: int,
+    resources: Resources = ON_CPU,
     first: int = 0,
     advance: Advance = ignore,
 ) -> NDArray[np.float32]:
     """Sum over an image's patches of the best token of the caption; arguments as for :func:`maxsim_scores`."""
+    device = resources.device
     patches_at_once = _PATCHES_AT_ONCE if device == "cpu" else _DEVICE_PATCHES
     at_device = _product_bytes(device) // (4 * patches_at_once)
     groups = []
@@ -120,10 +120,10 @@ def image_as_query_scores(
         return sums.cpu().numpy()
 
     part = range(first, first + n_images)
-    return _score_images(score, images, captions, part, device, memory_bytes, advance, repeat=False)
+    return _score_images(score, images, captions, part, resources, advance, repeat=False)
 
 
-def score_table(shape: tuple[int, int], memory_bytes: int) -> NDArray[np.float32]:
+def score_table(shape: tuple[int, int], *, memory_bytes: int = DEFAULT_MEMORY_BYTES // 2) -> NDArray[np.float32]:
     """An empty float32 table, in a temporary file if it takes more than ``memory_bytes``."""
     if 4 * shape[0] * shape[1] <= memory_bytes:
         return np.empty(shape, dtype=np.float32)
@@ -136,8 +136,7 @@ def _score_images(
     images: Blocks,
     captions: Ragged,
     part: range,
-    device: str,
-    memory_bytes: int,
+    resources: Resources,
     advance: Advance,
     *,
     repeat: bool = True,
@@ -147,7 +146,8 @@ def _score_images(
     ``score`` maps shape ``(k, n_patches, dim)`` to scores with all captions, shape ``(k, n_captions)``. ``repeat``:
     whether patches may be repeated up to 16.
     """
-    table = score_table((len(captions), len(part)), memory_bytes // 2)
+    device = resources.device
+    table = score_table((len(captions), len(part)), memory_bytes=resources.budget // 2)
     most_vectors = _PATCHES_AT_ONCE if device == "cpu" else _DEVICE_PATCHES
 
     def groups() -> Iterator[tuple[Ragged, list[int]]]:

@@ -25,6 +25,7 @@ from tasks.scoring.protocols.tasks import RetrievalTask, query_columns
 from tasks.scoring.ranks.galleries import Gallery, Queries, galleries_of
 from tasks.scoring.ranks.ranking import RelevantScores, competitors, ranks_of, unjudged_share
 from tasks.scoring.ranks.top_k import TopK, merged, top_k
+from tasks.scoring.resources import DEFAULT_MEMORY_BYTES
 
 _SURPLUS = 1.5  # times as many of all items as would hold the list if the gallery were spread evenly
 _ROWS_BYTES = 1 << 24
@@ -51,9 +52,9 @@ class PartOutcomes(NamedTuple):
 
 def rows_of_table(
     table: NDArray[np.float32],
-    memory_bytes: int,
     divisors: NDArray[np.float32] | None = None,
     *,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
     queries_from: int = 0,
     items_from: int = 0,
 ) -> Iterator[ScoreRows]:
