@@ -210,7 +210,8 @@ def _open_parquet(path: Path) -> EmbeddingParts:
 
     def read(n_items: int) -> Iterator[EmbeddingFile]:
         width = None
-        with _as_request_errors(path), pq.ParquetFile(path, buffer_size=_BUFFER) as file:
+        reading = {"buffer_size": _BUFFER, "pre_buffer": False}  # else what was read stays in memory until the end
+        with _as_request_errors(path), pq.ParquetFile(path, **reading) as file:
             for batch in file.iter_batches(n_items, columns=wanted):
                 part = _of_batch(batch, names[0])
                 if faults := list(_faults(path, part)):

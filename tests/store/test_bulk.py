@@ -42,6 +42,18 @@ def test_a_parquet_file_in_any_order_is_read_in_parts_and_is_the_same_set_as_an_
     assert streamed.version == 2  # created, and filled in one commit
 
 
+def test_what_was_read_of_a_parquet_file_does_not_stay_in_memory(tmp_path):
+    path = tmp_path / "images.parquet"
+    values = pa.array(np.random.default_rng(0).standard_normal(16 * 4096 * 64, np.float32))
+    table = pa.table({"embedding": pa.FixedSizeListArray.from_arrays(values, 64)})
+    pq.write_table(table, path, row_group_size=4096, compression="none")
+    del values, table
+    before = pa.total_allocated_bytes()
+    held = [pa.total_allocated_bytes() - before for _ in open_embedding_file(path).read(1024)]
+    assert len(held) == 64
+    assert max(held) < path.stat().st_size / 4
+
+
 def test_the_files_of_a_large_write_are_as_large_as_compaction_would_make_them(tmp_path, monkeypatch):
     for module in (connection, compaction):
         monkeypatch.setattr(module, "FILE_BYTES", 4 << 20)

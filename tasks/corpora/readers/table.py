@@ -140,7 +140,7 @@ def table_rows(file: Path) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
         return _columns_of(iter(entries)), iter(entries)
     if suffix == ".parquet":
         try:
-            table = pq.ParquetFile(file)
+            table = pq.ParquetFile(file, pre_buffer=False)  # else what was read stays in memory until the end
         except (pa.ArrowInvalid, OSError) as error:
             raise RequestError(f"{file}: not a Parquet file ({error})") from error
         return table.schema_arrow.names, (row for batch in table.iter_batches() for row in batch.to_pylist())
