@@ -210,8 +210,8 @@ def _open_parquet(path: Path) -> EmbeddingParts:
 
     def read(n_items: int) -> Iterator[EmbeddingFile]:
         width = None
-        reading = {"buffer_size": _BUFFER, "pre_buffer": False}  # else what was read stays in memory until the end
-        with _as_request_errors(path), pq.ParquetFile(path, **reading) as file:
+        with _as_request_errors(path), pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
+            # pre-buffered, all that was read stays in memory until the end
             for batch in file.iter_batches(n_items, columns=wanted):
                 part = _of_batch(batch, names[0])
                 if faults := list(_faults(path, part)):
