@@ -20,6 +20,7 @@ from tasks.scoring.choices import choice_outcomes
 from tasks.scoring.device_vectors import check_ords
 from tasks.scoring.late_interaction.multivectors import Blocks, checked, gather
 from tasks.scoring.late_interaction.products import image_as_query_scores, maxsim_scores, pair_scores
+from tasks.scoring.late_interaction.screening import pays, screened_scores
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.orientations import orientation_of
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask, ScoringTask
@@ -82,12 +83,15 @@ def maxsim_part(
     ranking = BothWays(tasks, top=top)
     at_once = max(1, resources.budget // 2 // (4 * len(tokens)))
     whole = len(part) <= at_once and len(part) == 1 + max(task.highest_ord("image") for task in tasks)
+    screened = pays(ranking, images, len(part), resources.device)
     with full_float32():
-        if not whole:  # captions are all at hand: only what captions search has items outside of a window
-            ranking.know(scores_of_pairs(images, tokens, ranking.pairs(range(0)), resources.device))
+        if screened or not whole:  # captions are all at hand: only what they search has items outside of a window
+            pairs = ranking.pairs(part if screened else range(0))
+            ranking.know(scores_of_pairs(images, tokens, pairs, resources.device))
         by_image = ranking.accumulators.get("image-as-query")
         of_tokens = {way: each for way, each in ranking.accumulators.items() if each is not by_image}
-        scorers = [(maxsim_scores, of_tokens)] if of_tokens else []
+        by_token = partial(screened_scores, ranking=ranking) if screened else maxsim_scores
+        scorers = [(by_token, of_tokens)] if of_tokens else []
         scorers += [(image_as_query_scores, {"image-as-query": by_image})] if by_image else []
         for start in range(part.start, part.stop, at_once):
             window = range(start, min(part.stop, start + at_once))

@@ -54,6 +54,23 @@ def maxsim_scores(
     return _score_images(score, images, captions, part, resources, advance)
 
 
+def rough_scores(
+    images: Blocks, captions: Ragged, *, n_images: int, first: int, resources: Resources, advance: Advance
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """As :func:`maxsim_scores`, from products in bfloat16; with what bounds their error (``screening.RoughScores``)."""
+    sums = _TokenSums(captions, resources.device, torch.bfloat16)
+
+    def score(patches: Tensor) -> NDArray[np.float32]:
+        lost = (patches - patches.bfloat16().float()).norm(dim=-1).amax(dim=1)
+        scores, negative = sums.of_images_and_negatives(patches.bfloat16())
+        bounds = [patches.norm(dim=-1).amax(dim=1).numpy(), lost.numpy(), negative]
+        return np.column_stack([scores, *bounds])
+
+    part = range(first, first + n_images)
+    table = _score_images(score, images, captions, part, resources, advance, n_bounds=3)
+    return table[:-3], table[-3:].T.copy()
+
+
 def pair_scores(captions: Ragged, image: NDArray[np.floating], device: str) -> NDArray[np.float32]:
     """Scores of some captions with one image, bit for bit those of :func:`maxsim_scores`."""
     if not len(captions):
@@ -140,14 +157,15 @@ def _score_images(
     advance: Advance,
     *,
     repeat: bool = True,
+    n_bounds: int = 0,
 ) -> NDArray[np.float32]:
     """A column per image of a part (ords) from ``score``, which gets the patches of images that have equally many.
 
-    ``score`` maps shape ``(k, n_patches, dim)`` to scores with all captions, shape ``(k, n_captions)``. ``repeat``:
-    whether patches may be repeated up to 16.
+    ``score`` maps shape ``(k, n_patches, dim)`` to scores with all captions and ``n_bounds`` further numbers, shape
+    ``(k, n_captions + n_bounds)``. ``repeat``: whether patches may be repeated up to 16.
     """
     device = resources.device
-    table = score_table((len(captions), len(part)), memory_bytes=resources.budget // 2)
+    table = score_table((len(captions) + n_bounds, len(part)), memory_bytes=resources.budget // 2)
     most_vectors = _PATCHES_AT_ONCE if device == "cpu" else _DEVICE_PATCHES
 
     def groups() -> Iterator[tuple[Ragged, list[int]]]:
@@ -200,10 +218,10 @@ def _pieces(n: int, *, row_bytes: int, product_bytes: int) -> Iterator[slice]:
 class _TokenSums:
     """MaxSim of all captions with some images; the captions' vectors stay on the device."""
 
-    def __init__(self, captions: Ragged, device: str) -> None:
+    def __init__(self, captions: Ragged, device: str, dtype: torch.dtype = torch.float32) -> None:
         self._captions = captions
         self._on_cpu = device == "cpu"
-        tokens = _padded(torch.from_numpy(captions.values).to(device))
+        tokens = _padded(torch.from_numpy(captions.values).to(device, dtype))
         self._tokens = tokens if self._on_cpu else tokens.T.contiguous()
         self._counts = torch.from_numpy(captions.counts).to(device)
         self._product_bytes = _product_bytes(device)
@@ -216,6 +234,15 @@ class _TokenSums:
             return np.add.reduceat(best, self._captions.offsets[:-1], axis=-1)
         best_ = _best_patch_on_device(self._tokens, patches, self._product_bytes)[:, :n_tokens]
         return sums_over_tokens(best_, self._counts).cpu().numpy()
+
+    def of_images_and_negatives(self, patches: Tensor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """:meth:`of_images`, and for each image the largest sum of negative cosines of a caption, made positive."""
+        best = _best_patch(self._tokens, patches, self._product_bytes)[:, : len(self._captions.values)].numpy()
+        starts = self._captions.offsets[:-1]
+        negative = np.zeros(len(best), np.float32)
+        if (best < 0).any():
+            negative = np.add.reduceat(np.maximum(-best, 0), starts, axis=-1).max(axis=1)
+        return np.add.reduceat(best, starts, axis=-1), negative
 
 
 def _best_patch(tokens: Tensor, patches: Tensor, product_bytes: int) -> Tensor:

@@ -20,11 +20,15 @@ class BothWays:
     Attributes:
         accumulators: What fills in the outcomes of the tasks that read the scores in one way: ``t2i`` where captions
             search images, else the orientation of the score (``protocols.orientations``).
+        tasks: The retrieval tasks.
+        top: Length of the lists.
+        known: Protocol id -> the scores of the relevant pairs that :meth:`know` was given, NaN where it was not.
     """
 
     def __init__(self, tasks: Sequence[ScoringTask], *, top: int = TOP) -> None:
-        self._tasks = [task for task in tasks if isinstance(task, RetrievalTask)]
-        self._top = top
+        self.tasks = [task for task in tasks if isinstance(task, RetrievalTask)]
+        self.top = top
+        self.known: dict[str, NDArray[np.float32]] = {}
         self._accumulate(None)
 
     @property
@@ -48,7 +52,7 @@ class BothWays:
         ``part``: the images of all blocks that will be added.
         """
         found = []
-        for task in self._tasks:
+        for task in self.tasks:
             captions, images = _pairs(task)
             needed = (
                 np.ones(len(images), bool)
@@ -63,11 +67,12 @@ class BothWays:
     def know(self, scores: NDArray[np.float32]) -> None:
         """Give the scores of :meth:`pairs`, before the first block."""
         known = {}
-        for task in self._tasks:
+        for task in self.tasks:
             captions, images = _pairs(task)
             codes = (captions << 32) | images
             at = np.searchsorted(self._codes, codes).clip(max=len(self._codes) - 1)
             known[task.protocol.id] = np.where(self._codes[at] == codes, scores[at], np.float32(np.nan))
+        self.known = known
         self._accumulate(known)
 
     def part(self) -> dict[str, PartOutcomes]:
@@ -85,12 +90,10 @@ class BothWays:
 
     def _accumulate(self, known: Mapping[str, NDArray[np.float32]] | None) -> None:
         by_way: dict[str, list[RetrievalTask]] = {}
-        for task in self._tasks:
+        for task in self.tasks:
             way = "t2i" if task.protocol.direction == "t2i" else orientation_of(task.protocol)
             by_way.setdefault(way, []).append(task)
-        self.accumulators = {
-            way: OutcomeAccumulator(tasks, top=self._top, known=known) for way, tasks in by_way.items()
-        }
+        self.accumulators = {way: OutcomeAccumulator(tasks, top=self.top, known=known) for way, tasks in by_way.items()}
 
 
 def _pairs(task: RetrievalTask) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
