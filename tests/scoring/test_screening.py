@@ -97,7 +97,7 @@ def test_no_score_is_further_off_than_its_bound(longest: int, negative: bool) ->
         captions.vectors = [np.abs(v) for v in captions.vectors]
     tokens = gather(captions())
     table, of_images = rough_scores(images, tokens, n_images=40, first=0, resources=ON_CPU, advance=ignore)
-    rough = screening.RoughScores(table, screening._of_captions(tokens), of_images)
+    rough = screening.RoughScores(table, np.zeros(table.shape, bool), screening._of_captions(tokens), of_images)
     off = np.abs(table - maxsim_scores(images, tokens, n_images=40))
     bounds = rough.errors(np.arange(50), np.arange(40))
     assert (off <= bounds).all()

@@ -41,6 +41,7 @@ class RoughScores(NamedTuple):
 
     Attributes:
         table: float32, shape ``(n_captions, n_images)``.
+        exact: Which of them were computed in float32 since.
         of_captions: Sums over the tokens of each caption, shape ``(n_captions, 3)``: norms, norms of what rounding took
             away, and a float32 rounding error for every addition.
         of_images: The largest of each image, shape ``(n_images, 3)``: norm of a patch, norm of what rounding took away
@@ -48,6 +49,7 @@ class RoughScores(NamedTuple):
     """
 
     table: NDArray[np.float32]
+    exact: NDArray[np.bool_]
     of_captions: NDArray[np.float32]
     of_images: NDArray[np.float32]
 
@@ -59,8 +61,10 @@ class RoughScores(NamedTuple):
         """
         norms, lost, additions = self.of_captions[captions].T[:, :, None]
         norm, lost_of_patch, negative = self.of_images[images].T[:, None, :]
-        rounded = 1.01 * _BFLOAT16 * (np.abs(self.table[np.ix_(captions, images)]) + 2 * negative)
+        pairs = np.ix_(captions, images)
+        rounded = 1.01 * _BFLOAT16 * (np.abs(self.table[pairs]) + 2 * negative)
         errors: NDArray[np.float32] = lost * norm + norms * lost_of_patch + additions * norm + rounded
+        errors[self.exact[pairs]] = 0
         return errors
 
 
@@ -81,24 +85,30 @@ def screened_scores(
     table, of_images = rough_scores(
         images, captions, n_images=n_images, first=first, resources=resources, advance=lambda done: advance(done / 2)
     )
-    rough = RoughScores(table, _of_captions(captions), of_images)
-    open_ = np.zeros(table.shape, dtype=np.bool_)
-    for task in ranking.tasks:
-        _open_pairs(rough, task, ranking.known[task.protocol.id], open_, first, ranking.top)
-    image_of, caption_of = np.nonzero(open_.T)
-    starts = np.searchsorted(image_of, np.arange(n_images + 1))
-
-    def exact(item: tuple[int, NDArray[np.floating]]) -> int:
-        position, patches = item
-        chosen = caption_of[starts[position] : starts[position + 1]]
-        table[chosen, position] = pair_scores(captions.take(chosen), patches, resources.device)
-        return len(chosen)
-
-    vectors = ((int(o) - first, image) for block in images() for o, image in zip(block.ords, block, strict=True))
-    with one_thread_each(resources.device) as each:
-        for n in each(exact, vectors):
-            advance(n / 2 / max(1, len(image_of)))
+    rough = RoughScores(table, np.zeros(table.shape, dtype=np.bool_), _of_captions(captions), of_images)
+    for leaders in (True, False):  # exact, they reach more than their bounds do, which leaves half as many pairs open
+        chosen = np.zeros(table.shape, dtype=np.bool_)
+        for task in ranking.tasks:
+            _choose(rough, task, ranking.known[task.protocol.id], chosen, first, ranking.top, leaders=leaders)
+        chosen &= ~rough.exact
+        _compute(rough, chosen, images, captions, resources.device)
+        advance(1 / 4)
     return table
+
+
+def _compute(rough: RoughScores, chosen: NDArray[np.bool_], images: Blocks, captions: Ragged, device: str) -> None:
+    """Put the float32 scores of the chosen pairs into the table."""
+
+    def compute(item: tuple[int, NDArray[np.floating]]) -> None:
+        position, patches = item
+        of = np.flatnonzero(chosen[:, position])
+        rough.table[of, position] = pair_scores(captions.take(of), patches, device)
+
+    in_order = enumerate(image for block in images() for image in block)
+    with one_thread_each(device) as each:
+        for _ in each(compute, in_order):
+            pass
+    rough.exact[chosen] = True
 
 
 def _of_captions(captions: Ragged) -> NDArray[np.float32]:
@@ -110,15 +120,17 @@ def _of_captions(captions: Ragged) -> NDArray[np.float32]:
     return np.add.reduceat(np.stack([norms, lost, additions], axis=1), captions.offsets[:-1]).astype(np.float32)
 
 
-def _open_pairs(
+def _choose(
     rough: RoughScores,
     task: RetrievalTask,
     known: NDArray[np.float32],
-    open_: NDArray[np.bool_],
+    chosen: NDArray[np.bool_],
     first: int,
     top: int,
+    *,
+    leaders: bool,
 ) -> None:
-    """Mark the pairs that may be level with a relevant item of a query, or in its list."""
+    """Mark the best pairs of every query, or all that may be level with a relevant item or in a list."""
     to_images = task.protocol.direction == "t2i"
     n_images = rough.table.shape[1]
     for number, gallery in enumerate(task.galleries):
@@ -130,15 +142,20 @@ def _open_pairs(
         for some in _runs(rows, len(items)):
             queries = task.queries[some] - (0 if to_images else first)
             pairs = (queries, items) if to_images else (items, queries)
-            scores, errors = rough.table[np.ix_(*pairs)], rough.errors(*pairs)
-            if not to_images:
-                scores, errors = scores.T, errors.T
-            found = scores + errors >= _reached(scores - errors, top)
-            counts = task.n_relevant[some]
-            for place in range(counts.max()):
-                of_query = known[task.offsets[some] + np.minimum(place, counts - 1)]
-                found |= np.abs(scores - of_query[:, None]) <= errors
-            open_[np.ix_(*pairs)] |= found if to_images else found.T
+            scores = rough.table[np.ix_(*pairs)]
+            if leaders:
+                of_rows = scores if to_images else scores.T
+                found = of_rows >= _reached(of_rows, top)
+            else:
+                errors = rough.errors(*pairs)
+                if not to_images:
+                    scores, errors = scores.T, errors.T
+                found = scores + errors >= _reached(scores - errors, top)
+                counts = task.n_relevant[some]
+                for place in range(counts.max()):
+                    of_query = known[task.offsets[some] + np.minimum(place, counts - 1)]
+                    found |= np.abs(scores - of_query[:, None]) <= errors
+            chosen[np.ix_(*pairs)] |= found if to_images else found.T
 
 
 def _runs(rows: NDArray[np.integer], width: int) -> Iterator[NDArray[np.integer]]:
