@@ -254,7 +254,7 @@ def _best_patch(tokens: Tensor, patches: Tensor, product_bytes: int) -> Tensor:
     """
     best = torch.empty((len(patches), len(tokens)))
     across = patches.flatten(0, 1).T
-    for part in _pieces(len(tokens), row_bytes=4 * across.shape[1], product_bytes=product_bytes):
+    for part in _pieces(len(tokens), row_bytes=tokens.element_size() * across.shape[1], product_bytes=product_bytes):
         products = tokens[part] @ across
         best[:, part] = products.view(-1, *patches.shape[:2]).amax(dim=2).T
     return best
