@@ -34,7 +34,8 @@ from tests.benchmarks.planted import karpathy
 from tests.benchmarks.rows import Row
 from tests.benchmarks.store_blocks import as_block, images, measured, opened, peak_mb
 
-DIM, N_CAPTIONS, BLOCK, MEMORY = 768, 25_010, 4096, 1 << 30
+DIM, N_CAPTIONS, BLOCK = 768, 25_010, 4096
+MEMORY = 900 << 20  # of a process that may take 2 GiB: programs and the ids of a million images take the rest
 WORKERS = 4
 FIGURES: dict[str, Any] = {"resampling": Resampling(replicates=100), "run": "bench"}
 
