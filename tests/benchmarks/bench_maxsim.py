@@ -142,7 +142,7 @@ def full_rows(quick: bool) -> list[Row]:
             "MaxSim at full size: share of the pairs computed in float32",
             sum(computed) / n / n_queries if computed else 1.0,
             "",
-            note="the others are decided in bfloat16" if computed else "no bfloat16 on this processor",
+            note="the others are decided in bfloat16" if computed else "too few pages, or no bfloat16 here",
         ),
         Row(
             "MaxSim at full size: speed relative to float32 alone",

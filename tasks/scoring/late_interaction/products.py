@@ -61,10 +61,11 @@ def rough_scores(
     sums = _TokenSums(captions, resources.device, torch.bfloat16)
 
     def score(patches: Tensor) -> NDArray[np.float32]:
-        lost = (patches - patches.bfloat16().float()).norm(dim=-1).amax(dim=1)
-        scores, negative = sums.of_images_and_negatives(patches.bfloat16())
-        bounds = [patches.norm(dim=-1).amax(dim=1).numpy(), lost.numpy(), negative]
-        return np.column_stack([scores, *bounds])
+        rounded = patches.bfloat16()
+        scores, negative = sums.of_images_and_negatives(rounded)
+        sides = torch.stack([patches, rounded.float()])
+        norm, lost = (each.norm(dim=-1).amax(dim=-1) for each in (sides, sides[0] - sides[1]))
+        return np.column_stack([scores, norm.amax(dim=0).numpy(), lost.numpy(), negative])
 
     part = range(first, first + n_images)
     table = _score_images(score, images, captions, part, resources, advance, n_bounds=3)

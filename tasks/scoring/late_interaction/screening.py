@@ -24,7 +24,7 @@ from tasks.scoring.threads import Advance, one_thread_each
 
 _LEAST_IMAGES, _LEAST_PATCHES = 1000, 128  # with fewer, lists hold much of the gallery, or products are too small
 _BFLOAT16, _FLOAT32 = 2.0**-9, 2.0**-24  # largest relative errors of one rounding
-_CELLS = 1 << 24  # of the table that are looked at together
+_CELLS = 1 << 22  # of the table that are looked at together
 
 
 def pays(ranking: BothWays, images: Blocks, n_images: int, device: str) -> bool:
@@ -44,8 +44,8 @@ class RoughScores(NamedTuple):
         exact: Which of them were computed in float32 since.
         of_captions: Sums over the tokens of each caption, shape ``(n_captions, 3)``: norms, norms of what rounding took
             away, and a float32 rounding error for every addition.
-        of_images: The largest of each image, shape ``(n_images, 3)``: norm of a patch, norm of what rounding took away
-            from one, and sum of the negative cosines of any caption, as a positive number.
+        of_images: The largest of each image, shape ``(n_images, 3)``: norm of a patch, rounded or not, norm of what
+            rounding took away from one, and sum of the negative cosines of any caption, as a positive number.
     """
 
     table: NDArray[np.float32]
