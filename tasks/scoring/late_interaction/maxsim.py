@@ -83,7 +83,7 @@ def maxsim_part(
     ranking = BothWays(tasks, top=top)
     at_once = max(1, resources.budget // 2 // (4 * len(tokens)))
     whole = len(part) <= at_once and len(part) == 1 + max(task.highest_ord("image") for task in tasks)
-    screened = pays(ranking, images, len(part), resources.device)
+    screened = pays(ranking, images, min(len(part), at_once), resources.device)
     with full_float32():
         if screened or not whole:  # captions are all at hand: only what they search has items outside of a window
             pairs = ranking.pairs(part if screened else range(0))

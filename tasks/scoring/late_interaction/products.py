@@ -166,7 +166,8 @@ def _score_images(
     ``(k, n_captions + n_bounds)``. ``repeat``: whether patches may be repeated up to 16.
     """
     device = resources.device
-    table = score_table((len(captions) + n_bounds, len(part)), memory_bytes=resources.budget // 2)
+    bound_bytes = 4 * n_bounds * len(part)
+    table = score_table((len(captions) + n_bounds, len(part)), memory_bytes=resources.budget // 2 + bound_bytes)
     most_vectors = _PATCHES_AT_ONCE if device == "cpu" else _DEVICE_PATCHES
 
     def groups() -> Iterator[tuple[Ragged, list[int]]]:

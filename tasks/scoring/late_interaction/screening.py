@@ -28,7 +28,7 @@ _CELLS = 1 << 22  # of the table that are looked at together
 
 
 def pays(ranking: BothWays, images: Blocks, n_images: int, device: str) -> bool:
-    """Whether screening is faster than products in float32 alone; the outcomes are the same."""
+    """Whether screening ``n_images`` at a time is faster than products in float32 alone; the outcomes are the same."""
     if device != "cpu" or n_images < _LEAST_IMAGES or not ranking.accumulators.keys() <= {"t2i", "transposed"}:
         return False
     capabilities, block = torch.cpu.get_capabilities(), next(iter(images()))
