@@ -50,7 +50,7 @@ def run(quick: bool = False) -> list[Row]:
     rows = [CaptionRow(id=f"c{i}", image_id=f"i{i}", text="x") for i in range(n)]
     corpus = build_corpus("maxsim", [ImageRow(id=f"i{i}") for i in range(n)], rows, source=None)
     tasks = build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]))
-    ours = fastest(lambda: score_maxsim(lambda: windows(images), lambda: windows(captions), tasks), runs=RUNS)
+    ours = fastest(lambda: score_maxsim(partial(windows, images), partial(windows, captions), tasks), runs=RUNS)
     some = images[: max(8, n // 16)]
     queries, passages = ([torch.from_numpy(v).float() for v in items] for items in (captions, some))
 
@@ -60,7 +60,7 @@ def run(quick: bool = False) -> list[Row]:
     theirs = fastest(peer_scores, runs=RUNS) * n / len(some)
     tokens = gather(windows(captions))
     scores, other_windows = (
-        maxsim_scores(partial(windows, some, size), tokens, n_images=len(some)) for size in (BATCH, 7)
+        maxsim_scores(partial(windows, some, size=size), tokens, n_images=len(some)) for size in (BATCH, 7)
     )
     expected = peer_scores().numpy()
     work = 2e-9 * len(tokens.values) * n * N_PATCHES * DIM
@@ -106,12 +106,9 @@ def full_rows(quick: bool) -> list[Row]:
     corpus = build_corpus("full", [ImageRow(id=f"i{i}") for i in range(n)], rows, source=None)
     tasks = build_tasks(corpus, select_protocols(corpus, ["t2i/all", "i2t/any"]))
 
-    def of_pages(ords: NDArray[np.int32] | None = None) -> Iterator[Ragged]:
-        return windows(images) if ords is None else windows(images, ords=ords)
-
     def scored() -> tuple[Outcomes, float]:
         started = time.perf_counter()
-        found = score_maxsim(of_pages, lambda _=None: windows(captions), tasks)["t2i/all"]
+        found = score_maxsim(partial(windows, images), partial(windows, captions), tasks)["t2i/all"]
         return found, (time.perf_counter() - started) / 60
 
     computed: list[int] = []
@@ -202,7 +199,7 @@ def vectors(n: int, n_patches: int) -> tuple[list[NDArray[np.float16]], list[NDA
 
 
 def windows(
-    items: list[NDArray[np.float16]], size: int = BATCH, *, ords: NDArray[np.int32] | None = None
+    items: list[NDArray[np.float16]], ords: NDArray[np.int32] | None = None, *, size: int = BATCH
 ) -> Iterator[Ragged]:
     """The items, or some of them, as a store yields them."""
     wanted = np.arange(len(items)) if ords is None else ords

@@ -67,7 +67,7 @@ def beside_colpali(
 
     def ours(score: Callable[..., NDArray[np.float32]], size: int = PEER_BATCH) -> NDArray[np.float32]:
         with full_float32():
-            return score(partial(windows, pages, size), tokens, **how)
+            return score(partial(windows, pages, size=size), tokens, **how)
 
     theirs = [[torch.from_numpy(v).float() for v in items] for items in (queries, pages)]
 
