@@ -41,7 +41,7 @@ def test_sums_over_tokens_are_those_of_numpy() -> None:
 @pytest.mark.parametrize(("n_items", "k"), [(5, 5), (99, 1), (700, 100), (5003, 100)])
 def test_the_score_that_k_items_reach_is_the_same_on_a_device(n_items: int, k: int) -> None:
     scores = torch.randint(0, 300, (7, n_items)).float()
-    np.testing.assert_array_equal(top_k._reached_on_device(scores, k).numpy(), top_k._reached_by(scores.numpy(), k))
+    np.testing.assert_array_equal(top_k._reached_on_device(scores, k).numpy(), top_k.reached_by(scores.numpy(), k))
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:0"])

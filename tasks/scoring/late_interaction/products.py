@@ -230,21 +230,22 @@ class _TokenSums:
 
     def of_images(self, patches: Tensor) -> NDArray[np.float32]:
         """Scores of shape ``(k, n_captions)``, from float32 patches of shape ``(k, n_patches, dim)``, at least 16."""
-        n_tokens = len(self._captions.values)
         if self._on_cpu:
-            best = _best_patch(self._tokens, patches, self._product_bytes)[:, :n_tokens].numpy()
-            return np.add.reduceat(best, self._captions.offsets[:-1], axis=-1)
-        best_ = _best_patch_on_device(self._tokens, patches, self._product_bytes)[:, :n_tokens]
-        return sums_over_tokens(best_, self._counts).cpu().numpy()
+            return np.add.reduceat(self._best(patches), self._captions.offsets[:-1], axis=-1)
+        best = _best_patch_on_device(self._tokens, patches, self._product_bytes)[:, : len(self._captions.values)]
+        return sums_over_tokens(best, self._counts).cpu().numpy()
 
     def of_images_and_negatives(self, patches: Tensor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """:meth:`of_images`, and for each image the largest sum of negative cosines of a caption, made positive."""
-        best = _best_patch(self._tokens, patches, self._product_bytes)[:, : len(self._captions.values)].numpy()
-        starts = self._captions.offsets[:-1]
+        best, starts = self._best(patches), self._captions.offsets[:-1]
         negative = np.zeros(len(best), np.float32)
         if (best < 0).any():
             negative = np.add.reduceat(np.maximum(-best, 0), starts, axis=-1).max(axis=1)
         return np.add.reduceat(best, starts, axis=-1), negative
+
+    def _best(self, patches: Tensor) -> NDArray[np.float32]:
+        best: NDArray[np.float32] = _best_patch(self._tokens, patches, self._product_bytes).numpy()
+        return best[:, : len(self._captions.values)]
 
 
 def _best_patch(tokens: Tensor, patches: Tensor, product_bytes: int) -> Tensor:

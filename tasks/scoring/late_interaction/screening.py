@@ -19,6 +19,7 @@ from tasks.scoring.late_interaction.multivectors import Blocks
 from tasks.scoring.late_interaction.products import pair_scores, rough_scores
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.scoring.ranks.both_ways import BothWays
+from tasks.scoring.ranks.top_k import reached_by
 from tasks.scoring.resources import Resources
 from tasks.scoring.threads import Advance, one_thread_each
 
@@ -139,18 +140,19 @@ def _choose(
             items = items[(items >= first) & (items < first + n_images)] - first
         else:
             rows = rows[(task.queries[rows] >= first) & (task.queries[rows] < first + n_images)]
+        n_best = min(top, len(items))
         for some in _runs(rows, len(items)):
             queries = task.queries[some] - (0 if to_images else first)
             pairs = (queries, items) if to_images else (items, queries)
             scores = rough.table[np.ix_(*pairs)]
             if leaders:
                 of_rows = scores if to_images else scores.T
-                found = of_rows >= _reached(of_rows, top)
+                found = of_rows >= reached_by(of_rows, n_best)
             else:
                 errors = rough.errors(*pairs)
                 if not to_images:
                     scores, errors = scores.T, errors.T
-                found = scores + errors >= _reached(scores - errors, top)
+                found = scores + errors >= reached_by(scores - errors, n_best)
                 counts = task.n_relevant[some]
                 for place in range(counts.max()):
                     of_query = known[task.offsets[some] + np.minimum(place, counts - 1)]
@@ -161,12 +163,3 @@ def _choose(
 def _runs(rows: NDArray[np.integer], width: int) -> Iterator[NDArray[np.integer]]:
     step = max(1, _CELLS // max(1, width))
     return (rows[start : start + step] for start in range(0, len(rows) if width else 0, step))
-
-
-def _reached(lower: NDArray[np.float32], k: int) -> NDArray[np.float32]:
-    """What the k best of each row reach at least, shape ``(n_rows, 1)``; nothing is too low for a short row."""
-    n = lower.shape[1]
-    if n <= k:
-        return np.full((len(lower), 1), -np.inf, np.float32)
-    kth: NDArray[np.float32] = np.partition(lower, n - k, axis=1)[:, n - k, None]
-    return kth

@@ -70,7 +70,7 @@ def top_k(scores: Tensor, k: int) -> TopK:
     k = min(k, scores.shape[1])
     if scores.device.type == "cpu":
         table = scores.numpy()
-        flat = np.flatnonzero(table >= _reached_by(table, k))
+        flat = np.flatnonzero(table >= reached_by(table, k))
         rows = flat // table.shape[1]
         positions = flat - rows * table.shape[1]
         found = table[rows, positions]
@@ -104,7 +104,7 @@ def merged(lists: Sequence[TopK], k: int) -> TopK:
     return TopK(np.where(beyond, np.float32(np.nan), found.scores), np.where(beyond, -1, found.positions))
 
 
-def _reached_by(table: NDArray[np.float32], k: int) -> NDArray[np.float32]:
+def reached_by(table: NDArray[np.float32], k: int) -> NDArray[np.float32]:
     """A score per row that at least ``k`` items reach, and few more; shape ``(n_queries, 1)``.
 
     The ``k``-th highest of the best of groups: ``k`` groups have an item that reaches it. Taking the best of groups
@@ -120,7 +120,7 @@ def _reached_by(table: NDArray[np.float32], k: int) -> NDArray[np.float32]:
 
 
 def _reached_on_device(scores: Tensor, k: int) -> Tensor:
-    """:func:`_reached_by` by torch, for a device where numpy cannot read.
+    """:func:`reached_by` by torch, for a device where numpy cannot read.
 
     Examples:
         >>> _reached_on_device(torch.arange(23.0)[None], 2).tolist()
