@@ -283,7 +283,7 @@ def run_row(store: StandIn, run: str = "run-1") -> None:
             "name": "amber-lynx",
             "config": canonical_json({"corpora": list(store.contents), "replicates": 10_000}),
             "command": "capim demo",
-            "versions": json.dumps({"capim": "0.1.0", "lancedb": "0.40.0"}),
+            "versions": json.dumps({"capim": "0.2.0", "lancedb": "0.40.0"}),
             "host": "example",
             "started": START,
             "finished": START + timedelta(seconds=83),

@@ -35,7 +35,7 @@ def old_and_new(tmp_path: Path) -> tuple[Path, Path]:
     before = new.specs["tiny-clip"]
     new.specs["tiny-clip"] = changed
     new.specs["before"] = before
-    new.tables["runs"][0]["versions"] = json.dumps({"capim": "0.1.0", "lancedb": "0.41.0"})
+    new.tables["runs"][0]["versions"] = json.dumps({"capim": "0.2.0", "lancedb": "0.41.0"})
     write_report(new, tmp_path / "new")
     return tmp_path / "old", tmp_path / "new"
 

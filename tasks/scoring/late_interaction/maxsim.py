@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from store.ragged import Ragged
@@ -19,7 +18,7 @@ from tasks.encoders.device import full_float32
 from tasks.scoring.choices import choice_outcomes
 from tasks.scoring.device_vectors import check_ords
 from tasks.scoring.late_interaction.multivectors import Blocks, checked, gather
-from tasks.scoring.late_interaction.products import image_as_query_scores, maxsim_scores, pair_scores
+from tasks.scoring.late_interaction.products import image_as_query_scores, maxsim_scores, scores_by_image
 from tasks.scoring.late_interaction.screening import pays, screened_scores
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.orientations import orientation_of
@@ -148,11 +147,10 @@ def scores_of_pairs(images: Blocks, captions: Ragged, pairs: NDArray[np.integer]
     ends = [*starts[1:], len(order)]
     if len(wanted):
         blocks = checked(images(wanted.astype(np.int32)), "image", captions.values.shape[1], ords=wanted)
-        with torch.inference_mode():
-            vectors = (image for block in blocks for image in block)
-            for image, start, end in zip(vectors, starts, ends, strict=True):
-                chosen = order[start:end]
-                scores[chosen] = pair_scores(captions.take(pairs[chosen, 0]), image, device)
+        vectors = (image for block in blocks for image in block)
+        of_images = np.split(pairs[order, 0], starts[1:])
+        for start, end, found in zip(starts, ends, scores_by_image(vectors, captions, of_images, device), strict=True):
+            scores[order[start:end]] = found
     return scores
 
 

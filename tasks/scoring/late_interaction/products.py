@@ -7,7 +7,7 @@ would, since it beats every negative similarity.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from tempfile import TemporaryFile
 
 import numpy as np
@@ -78,6 +78,16 @@ def pair_scores(captions: Ragged, image: NDArray[np.floating], device: str) -> N
         return np.empty(0, dtype=np.float32)
     scores: NDArray[np.float32] = _TokenSums(captions, device).of_images(_stacked([image], device))[0]
     return scores
+
+
+def scores_by_image(
+    images: Iterable[NDArray[np.floating]], captions: Ragged, of_images: Iterable[NDArray[np.integer]], device: str
+) -> Iterator[NDArray[np.float32]]:
+    """:func:`pair_scores` of every image, in order, with the captions that ``of_images`` names for it."""
+    with one_thread_each(device) as each:
+        yield from each(
+            lambda one: pair_scores(captions.take(one[1]), one[0], device), zip(images, of_images, strict=True)
+        )
 
 
 def token_similarities(

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from store.ragged import Ragged
 from tasks.scoring.late_interaction.multivectors import Blocks
-from tasks.scoring.late_interaction.products import pair_scores, rough_scores
+from tasks.scoring.late_interaction.products import rough_scores, scores_by_image
 from tasks.scoring.protocols.tasks import RetrievalTask
 from tasks.scoring.ranks.both_ways import BothWays
 from tasks.scoring.ranks.top_k import reached_by
 from tasks.scoring.resources import Resources
-from tasks.scoring.threads import Advance, one_thread_each
+from tasks.scoring.threads import Advance
 
 _LEAST_IMAGES, _LEAST_PATCHES = 1000, 128  # with fewer, lists hold much of the gallery, or products are too small
 _BFLOAT16, _FLOAT32 = 2.0**-9, 2.0**-24  # largest relative errors of one rounding
@@ -99,16 +99,10 @@ def screened_scores(
 
 def _compute(rough: RoughScores, chosen: NDArray[np.bool_], images: Blocks, captions: Ragged, device: str) -> None:
     """Put the float32 scores of the chosen pairs into the table."""
-
-    def compute(item: tuple[int, NDArray[np.floating]]) -> None:
-        position, patches = item
-        of = np.flatnonzero(chosen[:, position])
-        rough.table[of, position] = pair_scores(captions.take(of), patches, device)
-
-    in_order = enumerate(image for block in images() for image in block)
-    with one_thread_each(device) as each:
-        for _ in each(compute, in_order):
-            pass
+    vectors = (image for block in images() for image in block)
+    of_images = (np.flatnonzero(of_image) for of_image in chosen.T)
+    for position, scores in enumerate(scores_by_image(vectors, captions, of_images, device)):
+        rough.table[chosen[:, position], position] = scores
     rough.exact[chosen] = True
 
 
