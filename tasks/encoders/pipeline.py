@@ -8,6 +8,7 @@ corpus, so that any of them may be missing after a crash.
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 8  # images that one worker decodes and prepares at a time
 _AHEAD_OF_MODEL = 3  # batches that are prepared in advance
+_PER_WORKER = 2  # chunks in advance for each worker; with fewer, workers wait for the model to take a batch
 _AHEAD_OF_CALLER = 3  # batches that go through the model while the caller stores one
 
 
@@ -129,12 +131,16 @@ def encode_stream(
     if batch_size < 1 or (workers is not None and workers < 1):
         raise RequestError(f"batch size and workers must be at least 1, got {batch_size} and {workers}")
     plan = plan_batches(encoder, work, batch_size)
-    pool = ThreadPoolExecutor(max_workers=workers or min(16, usable_cores()), thread_name_prefix="prepare")
+    workers = workers or min(16, usable_cores())
+    ahead = _AHEAD_OF_MODEL
+    if isinstance(work, ImageWork):
+        ahead = max(ahead, _PER_WORKER * workers // math.ceil(batch_size / _CHUNK))
+    pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="prepare")
     # joining and pinning a batch takes as long as a GPU's pass over it: neither the pass nor the workers wait for it
     joiner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="join")
     forward = ThreadPoolExecutor(max_workers=1, thread_name_prefix="forward")
     try:
-        stream = _encoded(encoder, work.ords, _prepared(encoder, work, plan, pool, joiner), batch_size)
+        stream = _encoded(encoder, work.ords, _prepared(encoder, work, plan, ahead, pool, joiner), batch_size)
         # while the caller stores one batch, the next ones go through the model
         coming = deque(forward.submit(next, stream, None) for _ in range(_AHEAD_OF_CALLER))
         while (batch := coming.popleft().result()) is not None:
@@ -212,16 +218,17 @@ def _prepared(
     encoder: Encoder,
     work: ImageWork | CaptionWork,
     plan: Sequence[Batch],
+    ahead: int,
     pool: ThreadPoolExecutor,
     joiner: ThreadPoolExecutor,
 ) -> Iterator[tuple[Batch, _PreparedBatch]]:
-    """The batches of the plan in its order, prepared; the next ones are being prepared meanwhile."""
+    """The batches of the plan in its order, prepared; the next ``ahead`` ones are being prepared meanwhile."""
     waiting: deque[Future[_PreparedBatch]] = deque()
     coming = iter(plan)
     uploads = Uploads(encoder.device)
     uploaded: _PreparedBatch | None = None
     for batch in plan:
-        for later in itertools.islice(coming, _AHEAD_OF_MODEL + 1 - len(waiting)):
+        for later in itertools.islice(coming, ahead + 1 - len(waiting)):
             chunk = _CHUNK if isinstance(work, ImageWork) and encoder.joins_images else len(later.firsts)
             chunks = [later.firsts[i : i + chunk] for i in range(0, len(later.firsts), chunk)]
             parts = [pool.submit(_prepare, encoder, work, items) for items in chunks]

@@ -39,7 +39,7 @@ from tasks.encoders.batching import NOMINAL_TOKENS
 from tasks.encoders.encoder import Encoder, Prepared
 from tasks.encoders.memory import peak_bytes, usable_cores
 from tasks.encoders.pipeline import CaptionWork, ImageWork, encode_stream
-from tests.benchmarks.encode_models import linear_layers, write_clip, write_minilm
+from tests.benchmarks.encode_models import products_alone, write_clip, write_minilm
 from tests.benchmarks.encode_peers import (
     BATCH,
     PHOTOS,
@@ -72,6 +72,7 @@ def run(quick: bool = False) -> list[Row]:
 def beside_the_peers(folder: Path, turns: int, *, n_images: int, n_captions: int) -> list[Row]:
     """Images and captions per second as ratios to two peers' own loops."""
     from sentence_transformers import SentenceTransformer
+    from transformers import CLIPModel
 
     from tests.encoders.families.openclip import from_transformers_clip
 
@@ -90,22 +91,17 @@ def beside_the_peers(folder: Path, turns: int, *, n_images: int, n_captions: int
         "sentence-transformers": lambda: theirs.encode(opened(files), batch_size=BATCH, show_progress_bar=False),
         "CLIP_benchmark": clip_benchmark_images(folder / "openclip", files),
     }
-    unpadded = without_padding(ours, captions)
-    layers = [layer.to(device()) for layer in linear_layers(checkpoint)]
+    text_tower = CLIPModel.from_pretrained(checkpoint).text_model
     texts = {
         "capim": lambda: drain(ours, caption_work(captions)),
         "sentence-transformers": lambda: theirs.encode(captions, batch_size=BATCH, show_progress_bar=False),
         "CLIP_benchmark": clip_benchmark_captions(folder / "openclip", captions),
-        "no padding": lambda: [ours.embed(batch) for batch in unpadded],
-        "products alone": products_alone(layers, sum(int(batch.n_tokens.sum()) for batch in unpadded)),
+        **bounds(ours, text_tower, captions),
     }
     rows = []
     for unit, n, contest, bar in (("images", len(files), images, ">= 1.2"), ("captions", len(captions), texts, ">= 2")):
         seconds = in_turns(contest, turns)
-        rates = ", ".join(f"{name} {n / statistics.median(taken):.0f}/s" for name, taken in seconds.items())
-        if unit == "captions":
-            most = times(seconds, "products alone", "sentence-transformers")
-            rates += f"; the matrix products alone would reach {most:.2f} times sentence-transformers' rate"
+        rates = rates_of(seconds, n)
         rows += [
             Row(f"{unit} per second, small CLIP", times(seconds, "capim", peer), "times", bar, peer, rates)
             for peer in ("sentence-transformers", "CLIP_benchmark")
@@ -121,7 +117,7 @@ def beside_the_peers(folder: Path, turns: int, *, n_images: int, n_captions: int
         ),
         Row(
             "captions per second of the linear layers' matrix products alone, small CLIP",
-            most,
+            times(seconds, "products alone", "sentence-transformers"),
             "times",
             peer="sentence-transformers",
             note="float32, without padding: an upper bound for any loop around this model on this processor",
@@ -132,6 +128,7 @@ def beside_the_peers(folder: Path, turns: int, *, n_images: int, n_captions: int
 def beside_sentence_transformers(folder: Path, turns: int, *, n_captions: int) -> list[Row]:
     """Captions per second through sentence-transformers' own modules, as a ratio to its own loop."""
     from sentence_transformers import SentenceTransformer
+    from transformers import BertModel
 
     write_minilm(folder / "minilm")
     spec = EncoderSpec(name="minilm", adapter="sentence_transformers", checkpoint=str(folder / "minilm"), dim=384)
@@ -141,11 +138,30 @@ def beside_sentence_transformers(folder: Path, turns: int, *, n_captions: int) -
     contest = {
         "capim": lambda: drain(ours, caption_work(captions)),
         "sentence-transformers": lambda: theirs.encode(captions, batch_size=BATCH, show_progress_bar=False),
+        **bounds(ours, BertModel.from_pretrained(folder / "minilm", add_pooling_layer=False), captions),
     }
     seconds = in_turns(contest, turns)
-    rates = ", ".join(f"{name} {n_captions / statistics.median(taken):.0f}/s" for name, taken in seconds.items())
-    ratio = times(seconds, "capim", "sentence-transformers")
+    ratio, rates = times(seconds, "capim", "sentence-transformers"), rates_of(seconds, n_captions)
     return [Row("captions per second, BERT of MiniLM's size", ratio, "times", ">= 2", "sentence-transformers", rates)]
+
+
+def bounds(encoder: Encoder, model: Any, captions: Sequence[str]) -> dict[str, Callable[[], object]]:
+    """What no loop around a model can be faster than: its forward passes without padding, and their products alone."""
+    unpadded = without_padding(encoder, captions)
+    n_tokens = sum(int(batch.n_tokens.sum()) for batch in unpadded)
+    return {
+        "no padding": lambda: [encoder.embed(batch) for batch in unpadded],
+        "products alone": products_alone(model, n_tokens, device()),
+    }
+
+
+def rates_of(seconds: dict[str, list[float]], n: int) -> str:
+    """Items per second of everybody, and how far the matrix products alone would get."""
+    rates = ", ".join(f"{name} {n / statistics.median(taken):.0f}/s" for name, taken in seconds.items())
+    if "products alone" not in seconds:
+        return rates
+    most = times(seconds, "products alone", "sentence-transformers")
+    return f"{rates}; the matrix products alone would reach {most:.2f} times sentence-transformers' rate"
 
 
 def times(seconds: dict[str, list[float]], ours: str, peer: str) -> float:
@@ -163,23 +179,6 @@ def without_padding(encoder: Encoder, captions: Sequence[str]) -> list[Prepared]
         size = max(1, BATCH * NOMINAL_TOKENS // length)
         batches += [alike[start : start + size] for start in range(0, len(alike), size)]
     return [encoder.prepare_captions(batch) for batch in batches]
-
-
-def products_alone(layers: Sequence[Any], n_tokens: int) -> Callable[[], None]:
-    """Every layer applied to as many tokens, a thousand at a time, in place of the whole model."""
-    import torch
-
-    pieces = [min(1024, n_tokens - start) for start in range(0, n_tokens, 1024)]
-    widths = {layer.in_features for layer in layers}
-    tokens = {(n, width): torch.randn(n, width, device=device()) for n in set(pieces) for width in widths}
-
-    def run() -> None:
-        with torch.inference_mode():
-            for n in pieces:
-                for layer in layers:
-                    layer(tokens[n, layer.in_features])
-
-    return run
 
 
 def beside_the_bare_forward_pass(folder: Path, *, turns: int, n_images: int) -> list[Row]:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 
-def linear_layers(checkpoint: Path) -> list[Any]:
-    """The linear layers of the text tower of a transformers CLIP."""
+def products_alone(model: Any, n_tokens: int, device: str) -> Callable[[], None]:
+    """Every linear layer of a model applied to as many tokens, a thousand at a time, in place of the whole model."""
     import torch
-    from transformers import CLIPModel
 
-    tower = CLIPModel.from_pretrained(checkpoint).text_model
-    return [module for module in tower.modules() if isinstance(module, torch.nn.Linear)]
+    layers = [module.to(device) for module in model.modules() if isinstance(module, torch.nn.Linear)]
+    pieces = [min(1024, n_tokens - start) for start in range(0, n_tokens, 1024)]
+    widths = {layer.in_features for layer in layers}
+    tokens = {(n, width): torch.randn(n, width, device=device) for n in set(pieces) for width in widths}
+
+    def run() -> None:
+        with torch.inference_mode():
+            for n in pieces:
+                for layer in layers:
+                    layer(tokens[n, layer.in_features])
+
+    return run
 
 
 def write_clip(folder: Path, *, vision: tuple[int, int, int, int], text: tuple[int, int], device: str = "cpu") -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -159,6 +160,18 @@ def test_decoding_overlaps_with_the_forward_pass() -> None:
     taken = time.perf_counter() - start
     in_turn = sum(b.decode_seconds + b.forward_seconds for b in batches)
     assert taken < 0.85 * in_turn
+
+
+def test_small_batches_keep_all_workers_busy() -> None:
+    together = threading.Barrier(12, timeout=20)
+    images = image_work({str(i): png(i) for i in range(24)})
+
+    def decode(data: bytes) -> Image.Image:
+        together.wait()  # broken, were fewer images decoded at a time
+        return images.decode(data)
+
+    batches = list(encode_stream(ToyEncoder(), replace(images, decode=decode), batch_size=1, workers=12))
+    assert len(batches) == 24
 
 
 def test_uploads_leave_batches_alone_where_there_is_no_card() -> None:
