@@ -28,8 +28,13 @@ def _commands() -> dict[str, argparse.ArgumentParser]:
 
 
 @pytest.mark.parametrize("name", sorted(_commands()))
-def test_every_command_explains_itself_with_an_example(name: str) -> None:
-    assert f"Example: capim {name}" in _commands()[name].format_help()
+def test_every_command_explains_itself_with_an_example_and_fits_the_terminal(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    said = _commands()[name].format_help()
+    assert f"Example: capim {name}" in said
+    assert [line for line in said.splitlines() if len(line) > 80 and not line.startswith("Example: ")] == []
 
 
 def test_no_command_prints_the_help_and_is_a_wrong_request(capsys: pytest.CaptureFixture[str]) -> None:
