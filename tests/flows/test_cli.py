@@ -92,3 +92,19 @@ def test_help_answers_without_importing_anything_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    [
+        ('{"corpora": {"shapes": {}, "pages": {}}}', "2 corpora of the store; those of this run alone: `capim report "),
+        ('{"corpora": {"shapes": {}}}', ""),
+    ],
+)
+def test_a_run_into_a_store_with_other_corpora_names_the_report_of_its_own(
+    stored: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "results.json").write_text(stored)
+    monkeypatch.setattr("flows.commands.runs.run_benchmark", lambda *_, **__: str(tmp_path / "report.html"))
+    assert cli.main(["run", "--corpora", "shapes", "--encoders", "tiny-clip"]) == 0
+    assert said in capsys.readouterr().err
