@@ -108,9 +108,10 @@ def ann(args: argparse.Namespace) -> int:
     (muvera), LanceDB's indexes (IVF_PQ, IVF_HNSW_SQ, IVF_RQ) and fast-plaid, where that is installed. Encoders with one
     vector per item have int8, binary and the indexes.
 
-    change is that of the metric, paired by query, with its interval; depth is how many of a method's first items exact
-    scores have to order again for the ten best of exact search, for every query, and equal_at_10, 20, 50, 100 the share
-    of queries for which so many are enough. The rows are stored (table slices, analysis ann) for the next report.
+    In the rows, change is the method's metric minus that of exact search, paired by query, with its interval; depth is
+    how many of the method's first items exact scores have to reorder so that every query has the ten best of exact
+    search, and equal_at_10, 20, 50 and 100 are the shares of queries that have them with so many. The rows are stored
+    (table slices, analysis ann) for the next report.
 
     Example: capim ann --encoders tiny-colpali --corpora shapes --methods pooling,muvera
     """

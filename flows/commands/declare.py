@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, get_args
 
 from flows.config import FIELDS
 from flows.terminal.output import FORMATS
-from flows.terminal.parser import names
+from flows.terminal.parser import DocstringFormatter, names
 from store.errors import RequestError
 from store.types import Precision, Storage
 from tasks.statistics.resampling import ADJUSTMENTS, METHODS
@@ -75,7 +75,7 @@ def declare(
         parents=[common],
         help=text.splitlines()[0].rstrip("."),
         description=text,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=DocstringFormatter,
     )
     if rows:
         parser.add_argument(

@@ -25,9 +25,10 @@ TO = "file to write; a folder for coco-sm, mteb and trec, an address for mlflow,
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the command that exports."""
     parser = declare(commands, common, "export", export)
-    parser.add_argument("what", choices=EXPORTS, help="what to export")
+    parser.add_argument("what", choices=EXPORTS, metavar="WHAT", help=f"what to export: {', '.join(EXPORTS)}")
     parser.add_argument("--to", required=True, metavar="F", help=TO)
-    parser.add_argument("--as", dest="kind", choices=FORMATS, help="format of results (default: from the file suffix)")
+    kinds = f"format of results: {', '.join(FORMATS)} (default: from the file suffix)"
+    parser.add_argument("--as", dest="kind", choices=FORMATS, metavar="FORMAT", help=kinds)
     parser.add_argument("--encoder", type=names, metavar="X,Y", help="only these encoders (embeddings: one)")
     parser.add_argument("--corpus", type=names, metavar="A,B", help="only these corpora (embeddings: one)")
     parser.add_argument("--protocol", type=names, metavar="P,Q", help="only these protocols (embeddings have none)")

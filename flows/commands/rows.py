@@ -23,8 +23,8 @@ LIKE_THESE = "corpora like these"
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Add the command that prints results."""
     parser = declare(commands, common, "results", results, rows=True)
-    for name, several in PLURALS.items():
-        parser.add_argument(f"--{name}", type=names, metavar="A,B", help=f"only these {several} (or shell patterns)")
+    for (name, several), metavar in zip(PLURALS.items(), ("X,Y", "A,B", "P,Q", "M,N"), strict=True):
+        parser.add_argument(f"--{name}", type=names, metavar=metavar, help=f"only these {several} (or shell patterns)")
     parser.add_argument("--against", choices=("published",), help="compare with published figures")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 
 from flows.commands.declare import STEP_FIELDS, Commands, config_options, declare, given_options, refuse_unused
@@ -75,12 +76,20 @@ def run(args: argparse.Namespace) -> None:
     """Encode, evaluate, compare and report: the whole pipeline.
 
     Stored embeddings are not encoded again. A corpus is a name (capim list corpora), a folder or file of your own
-    images and captions (capim corpora check), or a table in a suite file. Prints what the
-    report recommends, and its path.
+    images and captions (capim corpora check), or a table in a suite file. Prints what the report recommends, and its
+    path.
 
     Example: capim run --corpora ./photos --encoders tiny-clip,tiny-colpali
     """
-    run_benchmark(_config(args), quiet=args.quiet, show=print_report)
+    from reports.rows.snapshot import corpora_of
+
+    config = _config(args)
+    n_corpora = len(corpora_of(run_benchmark(config, quiet=args.quiet, show=print_report)))
+    if n_corpora > len(config.corpora):
+        place = ["--workspace", args.workspace] if args.workspace else []
+        chosen = [args.suite] if args.suite else ["--corpora", ",".join(map(str, config.corpora))]
+        alone = shlex.join(["capim", "report", *place, *chosen])
+        sys.stderr.write(f"the report has all {n_corpora} corpora of the store; those of this run alone: `{alone}`\n")
 
 
 def embed(args: argparse.Namespace) -> None:

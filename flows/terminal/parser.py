@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, NoReturn
@@ -50,6 +51,27 @@ class _Once(argparse.Action):
         if (earlier := getattr(namespace, self.dest, None)) is not None:
             raise argparse.ArgumentError(self, f"takes one name, got {earlier!r} and {values!r}")
         setattr(namespace, self.dest, values)
+
+
+class DocstringFormatter(argparse.HelpFormatter):
+    """Fills the paragraphs of a docstring to the width of the terminal, and the second column of its lists.
+
+    Examples and what is indented by four blanks, to be copied, stay as they are.
+    """
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join(self._filled(paragraph, width) for paragraph in text.split("\n\n"))
+
+    @staticmethod
+    def _filled(paragraph: str, width: int) -> str:
+        if paragraph.startswith(("    ", "Example: ")):
+            return paragraph
+        filled = []
+        for item in re.split(r"\n(?=  \S)", paragraph):
+            head = match.group() if (match := re.match(r"  \S.*?  +", item)) else ""
+            wrapped = textwrap.TextWrapper(width, head, " " * len(head), break_on_hyphens=False)
+            filled.append(wrapped.fill(" ".join(item[len(head) :].split())))
+        return "\n".join(filled)
 
 
 class Parser(argparse.ArgumentParser):

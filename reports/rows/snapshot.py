@@ -81,10 +81,12 @@ def load_snapshot(path: str | Path) -> Snapshot:
 
 def answer_lines(page: str) -> list[str]:
     """The answer of the report of a page (path or URI), sentence first; none where it cannot be read."""
-    try:
-        return [str(line) for line in json.loads(_beside(page, "results.json"))["answer"]]
-    except (OSError, ValueError, KeyError):  # the report is written: no reason to fail
-        return []
+    return [str(line) for line in _part_of_results(page, "answer")]
+
+
+def corpora_of(page: str) -> list[str]:
+    """The names of the corpora in the report of a page (path or URI); none where it cannot be read."""
+    return list(_part_of_results(page, "corpora"))
 
 
 def first_screen(page: str) -> str:
@@ -94,6 +96,14 @@ def first_screen(page: str) -> str:
     except (OSError, ValueError):
         return ""
     return "\n## ".join(text.split("\n## ")[:2]).strip()
+
+
+def _part_of_results(page: str, part: str) -> Iterable[str]:
+    try:
+        found: Iterable[str] = json.loads(_beside(page, "results.json"))[part]
+    except (OSError, ValueError, KeyError):  # the report is written: no reason to fail
+        return ()
+    return found
 
 
 def _beside(page: str, name: str) -> bytes:

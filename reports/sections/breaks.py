@@ -59,12 +59,15 @@ def _worst_slices(data: ReportData, order: list[str]) -> Table | None:
         best = max(others, key=lambda row: (row["value"], row["encoder"]), default=None)
         return absent() if best is None else dataclasses.replace(slice_cell(best), state=best["encoder"])
 
+    def slice_of(key: tuple[str, ...]) -> Cell:
+        where = f"{TITLES[key[3]]}: {tasks[key[:3]].title}, {key[0]}"  # type: ignore[index]
+        return Cell(text=key[4], note=f"{where}; {show.count(parts[key][first]['n_queries'], 'query', 'queries')}")
+
     return pivot(
         "answer-slices",
         f"The worst {show.count(min(WORST, len(worst)), 'slice')} of {first}",
         worst[:WORST],
-        texts("Slice", lambda key: Cell(text=key[4], note=f"{TITLES[key[3]]}: {tasks[key[:3]].title}, {key[0]}")),  # type: ignore[index]
-        numbers("queries", lambda key: show.number(parts[key][first]["n_queries"], 0)),
+        texts("Slice", slice_of),
         numbers(first, lambda key: slice_cell(parts[key][first])),
         *([numbers("best other", best_other)] if len(encoders) > 1 else []),
         note="Percent with interval; slices with too few images for an interval are left out.",
@@ -92,10 +95,21 @@ def _at_chance(data: ReportData, order: list[str]) -> Notice | None:
     items = []
     for (corpus, state, names, same_kinds), whats in sorted(joined.items(), key=lambda i: (-len(i[0][2]), i[0])):
         of_whom = "every encoder" if len(names) == len(order) > 1 else show.some(list(names))
-        items.append(f"{show.some(whats)}, {same_kinds} ({corpus}): {state} for {of_whom}")
+        items.append(f"{show.some(_shortened(whats))}, {same_kinds} ({corpus}): {state} for {of_whom}")
     if len(items) > NAMED:
         items = [*items[:NAMED], f"and {show.count(len(items) - NAMED, 'more line')}, in the tables below"]
     return Notice(title="Not better than chance", items=tuple(items), mark="bad")
+
+
+def _shortened(whats: list[str]) -> list[str]:
+    """What is said, each word once.
+
+    Examples:
+        >>> _shortened(["judged queries", "judged queries in German"])
+        ['judged queries', 'in German']
+    """
+    wholes = [f"{what} " for what in whats]
+    return [next((what.removeprefix(whole) for whole in wholes if what.startswith(whole)), what) for what in whats]
 
 
 def _failures(data: ReportData, order: list[str]) -> Cases | None:

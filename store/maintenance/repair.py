@@ -176,12 +176,12 @@ def repair_table(store: EmbeddingStore, name: str) -> Repaired:
 
 def _opened(store: EmbeddingStore, name: str) -> tuple[lance.LanceDataset | None, int]:
     """A table, and how many of its newest versions had to be removed because they cannot be opened."""
-    n_removed = 0
-    for version, path in store.connection.digests.manifests(name):
+    files, n_removed = store.connection.digests.files, 0
+    for version, path in files.manifests(name):
         with suppress(WorkError):
             store.connection.open(name, version)
             break
-        store.connection.digests.remove(path)
+        files.remove(name, path)
         n_removed += 1
     return store.connection.open(name), n_removed
 

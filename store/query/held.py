@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import RLock
 
 import pyarrow as pa
@@ -30,9 +29,13 @@ def version_of(store: EmbeddingStore) -> str:
         True
     """
     connection = store.connection
-    newest = [next(iter(connection.digests.manifests(name)), (0, "")) for name in _TABLES]
+    newest = [next(iter(connection.digests.files.manifests(name)), (0, "")) for name in _TABLES]
     # the time too: a table that was dropped and made again counts its versions from the start
-    times = [Path(path).stat().st_mtime_ns if path and connection.is_local else 0 for _, path in newest]
+    folders = [connection.folder(name) for name in _TABLES]
+    times = [
+        (folder / path).stat().st_mtime_ns if path and folder else 0
+        for (_, path), folder in zip(newest, folders, strict=True)
+    ]
     return digest16([newest, times])
 
 

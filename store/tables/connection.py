@@ -257,7 +257,7 @@ class Connection:
         table = lance.LanceDataset.commit(
             table, operation, read_version=table.version, storage_options=self.options or None
         )
-        self.digests.record(_name(table), table)
+        self.digests.record(_name(table), table, added=fragments)
         return table
 
     def _remove_files(self, table: lance.LanceDataset, fragments: Sequence[FragmentMetadata]) -> None:

@@ -13,34 +13,30 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urlencode, urlsplit
 
-import pyarrow as pa
-import pyarrow.fs
 import xxhash
 
 from store.errors import WorkError
 from store.keys import SET_PREFIXES
+from store.tables.table_files import TableFiles, manifest
 
 if TYPE_CHECKING:
     import lance
+    from lance.fragment import FragmentMetadata
 
 log = logging.getLogger(__name__)
 
-NEWEST = 2**64 - 1  # the manifest of a version has this less the version as its name, so that the newest comes first
 COPIED = frozenset(("formats", "encoders", "corpora", "sets", "runs", "watched", "batches", "canaries", "metrics"))
 """Tables whose data files are kept in the record too, where they are small: registers, and history."""
 _COPIED_BYTES = 64 << 10
 _FOLDER = "_digests"
-_CHUNK = 1 << 20
 _PAUSES = (0.0, 0.2, 1.0)  # seconds, before missing files are looked for again
 
 
@@ -68,16 +64,15 @@ class _Record:
 
 
 class Digests:
-    """The records of all tables of a database, in a folder or in object storage."""
+    """The records of all tables of a database.
+
+    Attributes:
+        files: The files of its tables.
+    """
 
     def __init__(self, uri: str, endpoint: str = "") -> None:
         """The records below a URI; ``endpoint`` is the address of a server that speaks S3, if it is not Amazon's."""
-        self._system: pa.fs.FileSystem = pa.fs.LocalFileSystem()
-        self._root = uri
-        if "://" in uri:
-            server = urlsplit(endpoint)  # without a user, whose name would be taken for the host
-            where = {"scheme": server.scheme, "endpoint_override": server.netloc.rpartition("@")[2]}
-            self._system, self._root = pa.fs.FileSystem.from_uri(f"{uri}?{urlencode(where)}" if endpoint else uri)
+        self.files = TableFiles(uri, endpoint)
         self._known: dict[str, _Record] = {}
 
     def version(self, name: str) -> int | None:
@@ -95,7 +90,7 @@ class Digests:
     def refuse(self, name: str, faults: list[FileFault]) -> None:
         """Raises :class:`WorkError` if there are faults, with the first files."""
         if faults:
-            listed = "; ".join(f"{self._root}/{name}.lance/{path} {problem}" for path, problem, _ in faults[:3])
+            listed = "; ".join(f"{self.files.root}/{name}.lance/{path} {problem}" for path, problem, _ in faults[:3])
             more = f"; and {len(faults) - 3} more" if len(faults) > 3 else ""
             raise WorkError(
                 f"table {name!r}: {listed}{more}",
@@ -109,12 +104,12 @@ class Digests:
         """
         records = self._records(name)
         for pause in (*_PAUSES, None):
-            sizes = self._sizes(name)
+            sizes = self.files.sizes(name)
             manifests = sorted(path for path in sizes if path.endswith(".manifest"))
             faults: dict[str, str] = {}
             for record in records:
                 # without its manifest and with a newer one, a version was removed by another program
-                if _manifest(record.version) in sizes or not manifests or manifests[0] > _manifest(record.version):
+                if manifest(record.version) in sizes or not manifests or manifests[0] > manifest(record.version):
                     faults |= self._differences(name, record, sizes, quick=quick)
             again = self._records(name) if faults else records
             # by whoever compacts a table right now, the files of an old version are removed before its manifest
@@ -127,17 +122,21 @@ class Digests:
         copied = {path for record in records for path in record.copies}
         return [FileFault(path, problem, path in copied) for path, problem in sorted(faults.items())]
 
-    def record(self, name: str, table: lance.LanceDataset, *, anew: bool = False) -> None:
+    def record(
+        self, name: str, table: lance.LanceDataset, *, added: Sequence[FragmentMetadata] = (), anew: bool = False
+    ) -> None:
         """Writes the record of the version that is open, unless it is there; ``anew`` digests every file again.
 
-        A failure is no failure of the commit, whose rows are stored: the next to open the table writes the record.
+        ``added`` is what the commit of this version appended: if the version before is known, the other fragments need
+        not be listed, which takes longer with every append. A failure is no failure of the commit, whose rows are
+        stored: the next to open the table writes the record.
         """
         try:
             if anew:
                 self.forget(name)
-                for path in self._list(f"{name}.lance/{_FOLDER}", recursive=False):
-                    self.remove(path)
-            self._record(name, table, self._known.get(name, _Record(version=0)))
+                for path in self.files.sizes(name, _FOLDER):
+                    self.files.remove(name, path)
+            self._record(name, table, self._known.get(name, _Record(version=0)), added)
         except (OSError, RuntimeError, ValueError) as fault:
             log.debug("version %s of table %r has no record of its files yet: %s", table.version, name, fault)
 
@@ -146,16 +145,7 @@ class Digests:
         copies = {path: copy for record in self._records(name) for path, copy in record.copies.items()}
         for path, _, copied in faults:
             if copied:
-                self._write(f"{name}.lance/{path}", zlib.decompress(b64decode(copies[path])))
-
-    def manifests(self, name: str) -> list[tuple[int, str]]:
-        """The versions of a table and the paths of their manifests, newest first."""
-        paths = sorted(path for path in self._list(f"{name}.lance/_versions", recursive=False) if path.endswith("fest"))
-        return [(NEWEST - int(Path(path).stem), path) for path in paths]
-
-    def remove(self, path: str) -> None:
-        """Removes one file."""
-        self._system.delete_file(path)
+                self.files.write(name, path, zlib.decompress(b64decode(copies[path])))
 
     def forget(self, name: str) -> None:
         """Has the table compared again when it is opened next."""
@@ -165,7 +155,7 @@ class Digests:
         self, name: str, record: _Record, sizes: dict[str, int], *, quick: bool
     ) -> Iterator[tuple[str, str]]:
         trusted = self._known[name].files if quick and name in self._known else {}
-        by_size = quick and (name.startswith(SET_PREFIXES) or not isinstance(self._system, pa.fs.LocalFileSystem))
+        by_size = quick and (name.startswith(SET_PREFIXES) or not self.files.is_local)
         large = ("data/", "_indices/") if by_size else "\0"
         for path, written in record.files.items():
             if path not in sizes:
@@ -173,119 +163,71 @@ class Digests:
                     yield path, "is missing"
             elif sizes[path] != written[0]:
                 yield path, f"has {sizes[path]} bytes, {written[0]} were written"
-            elif not path.startswith(large) and trusted.get(path) != written and self._digest(name, path) != written:
+            elif path.startswith(large) or trusted.get(path) == written:
+                continue
+            elif self.files.digest(name, path) != written:
                 yield path, "was changed on disk"
 
-    def _record(self, name: str, table: lance.LanceDataset, before: _Record) -> None:
+    def _record(self, name: str, table: lance.LanceDataset, before: _Record, added: Sequence[FragmentMetadata]) -> None:
         files, copies, known = {}, {}, {**before.files}
-        known.pop(_manifest(table.version), None)
-        for path in self._paths(name, table):
-            files[path] = (not path.startswith("_refs/") and known.get(path)) or self._digest(name, path)
+        known.pop(manifest(table.version), None)
+        last = manifest(table.version - 1)
+        if added and before.files.get(last) == self.files.digest(name, last):
+            paths = [path for path in known if not path.startswith(("_versions/", "_refs/"))] + _data_files(added)
+        else:
+            paths = self._paths(name, table)
+        for path in [manifest(table.version), *paths, *self._tags(name)]:
+            files[path] = (not path.startswith("_refs/") and known.get(path)) or self.files.digest(name, path)
             if path in before.copies and known.get(path) == files[path]:
                 copies[path] = before.copies[path]
             elif path.startswith(("_versions/", "_deletions/", "_refs/")) or (
                 name in COPIED and path.startswith("data/") and files[path][0] <= _COPIED_BYTES
             ):
-                with self._system.open_input_file(f"{self._root}/{name}.lance/{path}") as file:
-                    copies[path] = b64encode(zlib.compress(file.read(), 1)).decode()
+                contents = self.files.read(name, path)
+                if contents is None:
+                    raise FileNotFoundError(path)  # and the next to open the table writes the record
+                copies[path] = b64encode(zlib.compress(contents, 1)).decode()
         record = _Record(version=table.version, files=files, copies=copies)
         text = json.dumps(vars(record), separators=(",", ":")).encode()
         # Older ones go, except those of versions with a tag, which only sets have.
         tags = table.tags.list().values() if name.startswith(SET_PREFIXES) else ()
         kept = {entry["version"] for entry in tags}
-        written = f"{table.version}-{xxhash.xxh3_64_hexdigest(text)}.json"
-        stored = self._list(f"{name}.lance/{_FOLDER}", recursive=False)
+        written = f"{_FOLDER}/{table.version}-{xxhash.xxh3_64_hexdigest(text)}.json"
+        stored = self.files.sizes(name, _FOLDER)
         if all(_version(path) <= table.version for path in stored):
-            self._write(f"{name}.lance/{_FOLDER}/{written}", text)
+            self.files.write(name, written, text)
             for path in stored:
-                if Path(path).name != written and _version(path) not in kept - {table.version}:
-                    self.remove(path)
+                if path != written and _version(path) not in kept - {table.version}:
+                    self.files.remove(name, path)
         self._known[name] = record
 
     def _paths(self, name: str, table: lance.LanceDataset) -> list[str]:
-        """The files of the version that is open, below the folder of the table."""
-        paths = [_manifest(table.version)]
-        for part in table.get_fragments():
-            paths += [f"data/{file.path}" for file in part.metadata.files]
-            if part.metadata.deletion_file is not None:
-                paths.append(part.metadata.deletion_file.path(part.fragment_id))
-        start = len(f"{self._root}/{name}.lance/")
-        folders = [f"_indices/{index['uuid']}" for index in table.list_indices()]
-        for folder in [*folders, *(["_refs"] if name.startswith(SET_PREFIXES) else [])]:
-            paths += [path[start:] for path in sorted(self._list(f"{name}.lance/{folder}", recursive=True))]
+        """The files of rows and indexes of the version that is open, below the folder of the table."""
+        fragments = [part.metadata for part in table.get_fragments()]
+        paths = _data_files(fragments)
+        paths += [part.deletion_file.path(part.id) for part in fragments if part.deletion_file is not None]
+        for index in table.list_indices():
+            paths += self.files.sizes(name, f"_indices/{index['uuid']}")
         return paths
+
+    def _tags(self, name: str) -> list[str]:
+        """The files of a table's tags, which only sets have."""
+        return [*self.files.sizes(name, "_refs")] if name.startswith(SET_PREFIXES) else []
 
     def _records(self, name: str) -> list[_Record]:
         """The records of a table that are not damaged."""
         records = []
-        for path in sorted(self._list(f"{name}.lance/{_FOLDER}", recursive=False)):
-            try:
-                with self._system.open_input_file(path) as file:
-                    text = file.read()
-            except OSError as fault:  # another process has just written a newer one
-                if _is_absent(fault):
-                    continue
-                raise
-            if path.endswith(f"-{xxhash.xxh3_64_hexdigest(text)}.json"):
+        for path in self.files.sizes(name, _FOLDER):
+            text = self.files.read(name, path)  # None if another process has just written a newer one
+            if text is not None and path.endswith(f"-{xxhash.xxh3_64_hexdigest(text)}.json"):
                 columns = json.loads(text)
                 columns["files"] = {path: (size, digest) for path, (size, digest) in columns["files"].items()}
                 records.append(_Record(**columns))
         return records
 
-    def _sizes(self, name: str) -> dict[str, int]:
-        start = len(f"{self._root}/{name}.lance/")
-        return {path[start:]: size for path, size in self._list(f"{name}.lance", recursive=True).items()}
 
-    def _list(self, folder: str, *, recursive: bool) -> dict[str, int]:
-        """The files below a folder, without temporary ones, with their bytes; none if it does not exist."""
-        selector = pa.fs.FileSelector(f"{self._root}/{folder}", recursive=recursive, allow_not_found=True)
-        found = self._system.get_file_info(selector)
-        return {each.path: each.size for each in found if each.is_file and not each.base_name.startswith(".tmp")}
-
-    def _digest(self, name: str, path: str) -> tuple[int, str]:
-        """Bytes and digest of a file; -1 bytes if another process has just removed it."""
-        size, state, chunk = 0, xxhash.xxh3_128(), memoryview(bytearray(_CHUNK))
-        try:
-            with self._system.open_input_stream(f"{self._root}/{name}.lance/{path}") as file:
-                while n := file.readinto(chunk):
-                    state.update(chunk[:n])
-                    size += n
-        except OSError as fault:
-            if _is_absent(fault):
-                return -1, ""
-            raise
-        return size, state.hexdigest()
-
-    def _write(self, path: str, contents: bytes) -> None:
-        """Writes a file so that it is there whole or not at all; in object storage every file is."""
-        whole = f"{self._root}/{path}"
-        if not isinstance(self._system, pa.fs.LocalFileSystem):
-            with self._system.open_output_stream(whole) as file:
-                file.write(contents)
-            return
-        target = Path(whole)
-        target.parent.mkdir(exist_ok=True)
-        temporary = target.with_name(f".tmp-{os.getpid()}-{id(contents)}-{target.name}")
-        try:
-            temporary.write_bytes(contents)
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-
-def _is_absent(fault: OSError) -> bool:
-    """Whether a file is not there; object storage says so when it is opened, or only when it is read.
-
-    Examples:
-        >>> [_is_absent(OSError(f"AWS Error {code} during GetObject")) for code in ("NO_SUCH_KEY", "ACCESS_DENIED")]
-        [True, False]
-    """
-    said = str(fault)
-    return isinstance(fault, FileNotFoundError) or any(code in said for code in ("RESOURCE_NOT_FOUND", "NO_SUCH_KEY"))
-
-
-def _manifest(version: int) -> str:
-    return f"_versions/{NEWEST - version}.manifest"
+def _data_files(fragments: Iterable[FragmentMetadata]) -> list[str]:
+    return [f"data/{file.path}" for part in fragments for file in part.files]
 
 
 def _version(path: str) -> int:

@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -30,6 +30,7 @@ from tests.benchmarks.store_blocks import (
     POOL,
     REPOSITORY,
     as_block,
+    both_clocks,
     dense_blocks,
     images,
     measured,
@@ -185,13 +186,6 @@ def measure_dense(folder: Path, size: dict[str, int]) -> dict[str, float]:
         "read_seconds": min(reads),
         "load_seconds": min(loads),
     }
-
-
-def both_clocks(work: Callable[[], object]) -> tuple[float, float]:
-    """Seconds by the wall and of the processor, all threads together."""
-    busy = time.process_time()
-    seconds = timed(work)
-    return seconds, time.process_time() - busy
 
 
 def write_parquet(path: Path, blocks: list[Block], kind: str) -> Iterator[tuple[float, float]]:

@@ -47,7 +47,7 @@ STEPS = (
     Step(
         "write 512 × float16",
         "store_scale",
-        "CPU time per row, last tenth relative to the first, 1,500,000 captions × 768 float16",
+        "CPU time per row, last tenth relative to the same rows in a new set, 1,500,000 captions × 768 float16",
         2 * DIM,
         "2 cores",
         r"(\d+) MB/s",

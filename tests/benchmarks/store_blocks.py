@@ -95,6 +95,13 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def both_clocks(work: Callable[[], object]) -> tuple[float, float]:
+    """Seconds by the wall and of the processor, all threads together."""
+    busy = time.process_time()
+    seconds = timed(work)
+    return seconds, time.process_time() - busy
+
+
 def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
 

@@ -28,8 +28,13 @@ def _commands() -> dict[str, argparse.ArgumentParser]:
 
 
 @pytest.mark.parametrize("name", sorted(_commands()))
-def test_every_command_explains_itself_with_an_example(name: str) -> None:
-    assert f"Example: capim {name}" in _commands()[name].format_help()
+def test_every_command_explains_itself_with_an_example_and_fits_the_terminal(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    said = _commands()[name].format_help()
+    assert f"Example: capim {name}" in said
+    assert [line for line in said.splitlines() if len(line) > 80 and not line.startswith("Example: ")] == []
 
 
 def test_no_command_prints_the_help_and_is_a_wrong_request(capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,3 +92,19 @@ def test_help_answers_without_importing_anything_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    [
+        ('{"corpora": {"shapes": {}, "pages": {}}}', "2 corpora of the store; those of this run alone: `capim report "),
+        ('{"corpora": {"shapes": {}}}', ""),
+    ],
+)
+def test_a_run_into_a_store_with_other_corpora_names_the_report_of_its_own(
+    stored: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "results.json").write_text(stored)
+    monkeypatch.setattr("flows.commands.runs.run_benchmark", lambda *_, **__: str(tmp_path / "report.html"))
+    assert cli.main(["run", "--corpora", "shapes", "--encoders", "tiny-clip"]) == 0
+    assert said in capsys.readouterr().err

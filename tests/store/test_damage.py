@@ -19,11 +19,11 @@ from store.keys import table_of
 from store.maintenance.cleaning import compact_store
 from store.maintenance.disk_space import check_disk_space
 from store.maintenance.health import verify
-from store.maintenance.removal import drop
+from store.maintenance.removal import drop, drop_set
 from store.maintenance.repair import repair, repair_all, repair_table
 from store.schema import OUTCOMES, RUNS, texts
 from store.tables.compaction import compact
-from store.tables.digests import Digests
+from store.tables.table_files import TableFiles
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -164,6 +164,43 @@ def test_after_a_repair_only_the_batches_of_damaged_rows_are_made_again(
     assert sealed is not None
     assert sealed.digest == state.digest
     assert "damaged" not in {finding.state for finding in verify(fresh)}
+
+
+def test_the_record_of_an_append_is_that_of_the_version_before_and_its_own_files(
+    store, make_corpus, make_spec, make_key, make_block, monkeypatch
+):
+    corpus, spec = make_corpus(40), make_spec()
+    store.write_corpus(corpus)
+    store.write_encoder(spec)
+    key = make_key(corpus, spec)
+    name = table_of(key)
+    store.put(key, spec, make_block(corpus, spec, range(10)))
+    with monkeypatch.context() as counted:
+        counted.setattr("store.tables.digests.Digests._paths", lambda *_: pytest.fail("lists every fragment"))
+        store.put(key, spec, make_block(corpus, spec, range(10, 20)))
+    other = EmbeddingStore.open(store.uri)
+    other.put(key, spec, make_block(corpus, spec, range(20, 30)))  # a version that the first process does not know
+    store.put(key, spec, make_block(corpus, spec, range(30, 40)))
+    (record,) = (store.connection.folder(name) / "_digests").iterdir()
+    written = json.loads(record.read_bytes())
+    store.connection.digests.record(name, store.connection.find(name), anew=True)
+    assert json.loads(record.read_bytes()) == written
+    assert len([path for path in written["files"] if path.startswith("data/")]) == 4
+
+
+def test_the_record_of_an_append_to_a_set_that_was_made_anew_has_none_of_the_old_files(
+    store, make_corpus, make_spec, make_key, make_block
+):
+    corpus, spec = make_corpus(30), make_spec()
+    store.write_corpus(corpus)
+    store.write_encoder(spec)
+    key = make_key(corpus, spec)
+    store.put(key, spec, make_block(corpus, spec, range(10)))
+    other = EmbeddingStore.open(store.uri)
+    drop_set(other, key)
+    other.put(key, spec, make_block(corpus, spec, range(10)))  # has the version that the first process knows
+    store.put(key, spec, make_block(corpus, spec, range(10, 20)))
+    assert EmbeddingStore.open(store.uri).connection.digests.faults(table_of(key)) == []
 
 
 @pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(b"x" * 100)])
@@ -495,14 +532,14 @@ def test_files_that_go_with_their_version_while_they_are_listed_are_no_damage(st
     old.write_bytes(record)  # by a process that was slower
     (new,) = {*old.parent.iterdir()} - {old}
     gone = {*json.loads(record)["files"]} - {*json.loads(new.read_bytes())["files"]}
-    sizes, listings = Digests._sizes, []
+    sizes, listings = TableFiles.sizes, []
 
-    def midway(digests: Digests, name: str) -> dict[str, int]:
-        listings.append(name)
+    def midway(files: TableFiles, name: str, folder: str = "") -> dict[str, int]:
+        listings.extend([name] if not folder else [])
         missing = {path for path in gone if len(listings) > 2 or path.startswith("data/")}
-        return {path: size for path, size in sizes(digests, name).items() if path not in missing}
+        return {path: size for path, size in sizes(files, name, folder).items() if path not in missing}
 
-    monkeypatch.setattr(Digests, "_sizes", midway)
+    monkeypatch.setattr(TableFiles, "sizes", midway)
     assert EmbeddingStore.open(store.uri).connection.digests.faults("runs") == []
     assert len(listings) == 3
 

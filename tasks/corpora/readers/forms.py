@@ -70,8 +70,11 @@ def corpus_of_rows(
                 'images with several ids; if the column holds caption ids, write columns.caption_id = "id"',
                 f"{file!r} ({', '.join(ids[:3])})",
             )
+    try:
+        located = locate_images(table.images.values(), None if ids_only else images, missing=missing, origin=where)
+    except RequestError as error:
+        raise RequestError([*faults.lines(), *error.faults]) from error
     faults.raise_any()
-    located = locate_images(table.images.values(), None if ids_only else images, missing=missing, origin=where)
     empty = [SkippedRow(row.id, "the data set holds no image") for row in located.rows if row.key in absent]
     if empty and missing == "error":
         raise RequestError(

@@ -53,6 +53,13 @@ def test_csv_tsv_jsonl_and_parquet_give_the_same_corpus(folder: Path) -> None:
     assert corpora[0].images["id"].to_pylist() == ["a.png", "deep/c.png"]
 
 
+def test_rows_without_captions_and_files_that_are_missing_are_told_at_once(folder: Path) -> None:
+    (folder / "t.csv").write_text("image,caption\na.png,\nb.png,two\ngone.png,three\n")
+    said = refusal(folder / "t.csv", images=folder / "images")
+    assert "rows without caption: row 1" in said
+    assert "1 of its images are not in" in said
+
+
 def test_a_list_of_captions_in_one_cell_is_several_captions_of_one_image(folder: Path) -> None:
     (folder / "captions.jsonl").write_text('{"file_name": "a.png", "captions": ["one", "two"], "objects": ["dog"]}\n')
     corpus = open_corpus(folder)
