@@ -92,4 +92,7 @@ def write_cost(kept: Mapping[str, Any]) -> None:
 
 
 def _row(kept: Mapping[str, Any], group: str, name: str) -> dict[str, Any]:
-    return next(row for row in kept[group]["rows"] if row["name"] == name)
+    for row in kept[group]["rows"]:
+        if row["name"] == name:
+            return row
+    raise ValueError(f"results.json has no row {name!r}; measure it: make bench ONLY={group}")
