@@ -65,7 +65,7 @@ def run(quick: bool = False) -> list[Row]:
         n_captions = 128 if quick else 512
         rows = beside_the_peers(folder, turns, n_images=48 if quick else 91, n_captions=n_captions)
         rows += beside_sentence_transformers(folder, turns, n_captions=n_captions)
-        rows += beside_the_bare_forward_pass(folder, turns=1 if quick else 3, n_images=16 if quick else 64)
+        rows += beside_the_bare_forward_pass(folder, turns=1 if quick else 7, n_images=16 if quick else 64)
         return rows + full_size(folder, n_images=8 if quick else 32, n_captions=32 if quick else 128)
 
 
