@@ -59,6 +59,7 @@ MAY_FAIL = {
 }
 # Commands that run until they are stopped, and what they print once they are ready.
 STAYS = {
+    r"capim serve --open": r"http://127\.0\.0\.1",
     r"prefect worker start": r"(?i)worker .*started|polling|Discovered",
     r"deployments\.serve": r"(?i)serv|deployment",
 }
