@@ -76,7 +76,7 @@ class ReportPath(str):
 
 def run(config: RunConfig, *, quiet: bool) -> ReportPath:
     """Run the whole pipeline; returns the path of the report."""
-    return ReportPath(run_benchmark(config, quiet=quiet, show=print_answer))
+    return ReportPath(run_benchmark(config, quiet=quiet, show=print_answer).report)
 
 
 def report(config: RunConfig) -> ReportPath:

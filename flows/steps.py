@@ -117,8 +117,8 @@ def listed(given: Any) -> tuple[Any, ...] | None:
     return given if given is None else tuple(str(name) if isinstance(name, Path) else name for name in given)
 
 
-def run_benchmark(config: RunConfig, *, quiet: bool, show: Callable[[str], None], report: bool = True) -> str:
-    """Run the whole pipeline; returns the path of the report, which ``show`` gets also if some encoders failed.
+def run_benchmark(config: RunConfig, *, quiet: bool, show: Callable[[str], None], report: bool = True) -> BenchmarkRef:
+    """Run the whole pipeline; ``show`` gets the path of the report, also if some encoders failed.
 
     Without ``report`` none is written, and the path is empty.
 
@@ -137,7 +137,7 @@ def run_benchmark(config: RunConfig, *, quiet: bool, show: Callable[[str], None]
             show(done.report)
 
     done: BenchmarkRef = _run(benchmark, config, quiet=quiet, show=finish, report=report)
-    return done.report
+    return done
 
 
 def run_embed(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 
 from flows.commands.declare import STEP_FIELDS, Commands, config_options, declare, given_options, refuse_unused
 from flows.commands.rows import print_ranking
 from flows.config import RunConfig
 from flows.steps import demo_configs, run_benchmark, run_compare, run_embed, run_evaluate, run_metric, step_config
-from flows.terminal.output import RESULT_COLUMNS, link, print_report, show_rows
+from flows.terminal.output import RESULT_COLUMNS, link, print_own_report, print_report, show_rows
 from flows.terminal.progress import bars
 from store.errors import RequestError, WorkError
 from store.safe_text import plain
@@ -81,15 +80,9 @@ def run(args: argparse.Namespace) -> None:
 
     Example: capim run --corpora ./photos --encoders tiny-clip,tiny-colpali
     """
-    from reports.rows.snapshot import corpora_of
-
-    config = _config(args)
-    n_corpora = len(corpora_of(run_benchmark(config, quiet=args.quiet, show=print_report)))
-    if n_corpora > len(config.corpora):
-        place = ["--workspace", args.workspace] if args.workspace else []
-        chosen = [args.suite] if args.suite else ["--corpora", ",".join(map(str, config.corpora))]
-        alone = shlex.join(["capim", "report", *place, *chosen])
-        sys.stderr.write(f"the report has all {n_corpora} corpora of the store; those of this run alone: `{alone}`\n")
+    done = run_benchmark(_config(args), quiet=args.quiet, show=print_report)
+    words = [*([args.suite] if args.suite else []), *(["--workspace", args.workspace] if args.workspace else [])]
+    print_own_report(done.report, {reference.sets.corpus for reference in done.embedded}, words)
 
 
 def embed(args: argparse.Namespace) -> None:

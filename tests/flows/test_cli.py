@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from flows import cli
+from flows.terminal.output import print_own_report
 from store.errors import RequestError, WorkError
 
 
@@ -97,14 +98,18 @@ def test_help_answers_without_importing_anything_heavy() -> None:
 @pytest.mark.parametrize(
     ("stored", "said"),
     [
-        ('{"corpora": {"shapes": {}, "pages": {}}}', "2 corpora of the store; those of this run alone: `capim report "),
-        ('{"corpora": {"shapes": {}}}', ""),
+        (
+            '{"corpora": {"shapes-sample12": {}, "pages": {}}}',
+            "2 corpora of the store; those of this run alone: `capim report --workspace w --corpora shapes-sample12`",
+        ),
+        ('{"corpora": {"shapes-sample12": {}}}', ""),
     ],
 )
 def test_a_run_into_a_store_with_other_corpora_names_the_report_of_its_own(
-    stored: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stored: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "results.json").write_text(stored)
-    monkeypatch.setattr("flows.commands.runs.run_benchmark", lambda *_, **__: str(tmp_path / "report.html"))
-    assert cli.main(["run", "--corpora", "shapes", "--encoders", "tiny-clip"]) == 0
-    assert said in capsys.readouterr().err
+    print_own_report(str(tmp_path / "report.html"), {"shapes-sample12"}, ["--workspace", "w"])
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert bool(said) == bool(shown)
