@@ -105,7 +105,7 @@ def _in_text(text: str, page: str) -> Iterator[Step]:
 
 
 class Newcomer:
-    """A shell in an empty home that keeps exported variables."""
+    """A shell in an empty home that keeps exported variables, those of a file that `set -a` reads too."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.clone = folder, folder / "capim"
@@ -130,7 +130,7 @@ class Newcomer:
         if step.language == "python":
             (self.clone / "question.py").write_text(step.text)
             return self._run(".venv/bin/python question.py", step.text)
-        if step.text.startswith("export "):
+        if step.text.startswith(("export ", "set -a;")):
             self.exports.append(step.text)
         return self._run(SHORTENED.sub(".venv/bin/capim", step.text), step.text)
 
@@ -152,6 +152,8 @@ class Newcomer:
             _stop(process)
             return Outcome("FAILED", time.monotonic() - begun, f"not done within {LONGEST_SECONDS} s: {_tail(output)}")
         seconds = time.monotonic() - begun
+        if command.endswith("&"):
+            self.running.append(process)
         if code == 0:
             return Outcome("done", seconds, _tail(output))
         text = output.read_text("utf-8", "replace")
@@ -177,18 +179,19 @@ class Newcomer:
         for process in reversed(self.running):
             _stop(process)
         self.running.clear()
-        if any("PREFECT_API_URL" in line for line in self.exports):
-            words = ["bash", "-c", ".venv/bin/prefect server stop"]
-            subprocess.run(words, cwd=self.clone, env=self.environment, check=False, capture_output=True)
         self.exports.clear()
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    for number in (signal.SIGINT, signal.SIGKILL):
-        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+    """Stops a shell and what it started, in the background too."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
-            process.wait(20)
-            return
+            ends = time.monotonic() + 20
+            while time.monotonic() < ends:
+                process.poll()
+                os.killpg(process.pid, 0)
+                time.sleep(0.2)
 
 
 def _tail(output: Path, n: int = 110) -> str:
