@@ -22,6 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
+
 from tests.documents import file_of
 from tests.test_readme import PAGES, ROOT, blocks
 
@@ -64,7 +66,7 @@ STAYS = {
     r"deployments\.serve": r"(?i)serv|deployment",
 }
 ONLY_WITH_TESTS = re.compile(r"^make test")
-PLACEHOLDER = re.compile(r"…|\b(NAME|OLD|NEW|RUN)\b|:function")
+PLACEHOLDER = re.compile(r"…|\b(NAME|OLD|NEW|RUN|N|FILE)\b|:function")
 
 
 class Step(NamedTuple):
@@ -152,8 +154,6 @@ class Newcomer:
             _stop(process)
             return Outcome("FAILED", time.monotonic() - begun, f"not done within {LONGEST_SECONDS} s: {_tail(output)}")
         seconds = time.monotonic() - begun
-        if command.endswith("&"):
-            self.running.append(process)
         if code == 0:
             return Outcome("done", seconds, _tail(output))
         text = output.read_text("utf-8", "replace")
@@ -175,23 +175,23 @@ class Newcomer:
         return Outcome("FAILED", time.monotonic() - begun, f"not ready: {_tail(output, 1500)}")
 
     def leave(self) -> None:
-        """Ends the page: stops what is running, forgets exported variables."""
+        """Ends the page: stops what is running, in the background too, and forgets exported variables."""
         for process in reversed(self.running):
             _stop(process)
         self.running.clear()
+        for left in psutil.process_iter(["cmdline"]):  # a server, a run that a worker had begun
+            if str(self.folder) in " ".join(left.info["cmdline"] or ()):
+                with suppress(psutil.NoSuchProcess):
+                    left.kill()
         self.exports.clear()
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Stops a shell and what it started, in the background too."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
+    for number in (signal.SIGINT, signal.SIGKILL):
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.killpg(process.pid, number)
-            ends = time.monotonic() + 20
-            while time.monotonic() < ends:
-                process.poll()
-                os.killpg(process.pid, 0)
-                time.sleep(0.2)
+            process.wait(20)
+            return
 
 
 def _tail(output: Path, n: int = 110) -> str:
