@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from store.schema import required
-from store.tables.connection import retrying, storage_faults
+from store.tables.faults import retrying, storage_faults
 
 if TYPE_CHECKING:
     from store.embedding_store import EmbeddingStore

@@ -18,7 +18,8 @@ from store.tables.compaction import (
     drop_old_versions,
     remove_temporary_files,
 )
-from store.tables.connection import Connection, retrying
+from store.tables.connection import Connection
+from store.tables.faults import retrying
 from store.tables.metadata import read
 from store.tables.schemas import ANALYSES, METADATA_TABLES
 

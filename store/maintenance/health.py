@@ -21,8 +21,8 @@ from store.sets.decoding import refuse_damage, scan
 from store.sets.reading import open_set
 from store.sets.seal import SealedSet, drop_remedy, examine, missing_table
 from store.tables.compaction import temporary_files
-from store.tables.connection import storage_faults
 from store.tables.corpora import ItemIndex
+from store.tables.faults import storage_faults
 from store.tables.schemas import ANALYSES, METADATA_TABLES
 from store.types import SetKey
 

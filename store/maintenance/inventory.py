@@ -15,7 +15,8 @@ from store.keys import SET_PREFIXES, key_columns, table_of
 from store.schema import FORMAT, TIME, optional
 from store.sets.seal import SealedSet, storage_of
 from store.tables.compaction import data_bytes
-from store.tables.connection import Connection, storage_faults
+from store.tables.connection import Connection
+from store.tables.faults import storage_faults
 from store.tables.schemas import vector_type
 from store.types import SetKey
 

@@ -19,8 +19,9 @@ from store.maintenance.removal import drop_set
 from store.schema import CORPUS_PARTS
 from store.sets.decoding import columns_of, unpack
 from store.sets.seal import delete_rows, missing_table
-from store.tables.connection import load_lance, retrying, storage_faults
+from store.tables.connection import load_lance
 from store.tables.corpora import ItemIndex
+from store.tables.faults import retrying, storage_faults
 from store.tables.metadata import is_spec_of
 from store.tables.rows import delete, one_of
 from store.tables.schemas import ANALYSES, METADATA_TABLES

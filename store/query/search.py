@@ -20,7 +20,7 @@ from store.rounding import unit_vectors
 from store.schema import required
 from store.sets.decoding import StoredRows
 from store.sets.reading import subset_condition
-from store.tables.connection import storage_faults
+from store.tables.faults import storage_faults
 from store.tables.schemas import vector_column
 from store.types import Embeddings, Modality, SetKey
 

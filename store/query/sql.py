@@ -29,8 +29,9 @@ from store.keys import key_columns
 from store.schema import CORPUS_PARTS, optional
 from store.sets.reading import open_set
 from store.sets.seal import sealed_sets
-from store.tables.connection import Connection, storage_faults
+from store.tables.connection import Connection
 from store.tables.corpora import corpus_part
+from store.tables.faults import storage_faults
 from store.tables.metadata import read
 from store.tables.schemas import ANALYSES, METADATA_TABLES
 

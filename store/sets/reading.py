@@ -18,8 +18,9 @@ from store.schema import texts
 from store.sets.decoding import StoredRows, columns_of, joined, refuse_damage, scan, unpack
 from store.sets.seal import SealedSet, missing_table
 from store.tables.compaction import row_bytes
-from store.tables.connection import Connection, storage_faults
+from store.tables.connection import Connection
 from store.tables.corpora import ItemIndex
+from store.tables.faults import storage_faults
 from store.tables.rows import quoted
 from store.tables.schemas import vector_type
 from store.types import SetKey

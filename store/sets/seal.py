@@ -23,8 +23,9 @@ from store.files import sync
 from store.keys import key_columns, key_of_row, table_of
 from store.sets.decoding import refuse_damage, scan
 from store.tables.compaction import compact, data_bytes, drop_old_versions
-from store.tables.connection import Connection, retrying, storage_faults
+from store.tables.connection import Connection
 from store.tables.corpora import ItemIndex
+from store.tables.faults import retrying, storage_faults
 from store.tables.metadata import read, write
 from store.tables.rows import now, one_of
 from store.tables.schemas import vector_type

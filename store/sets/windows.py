@@ -12,7 +12,7 @@ from store.errors import RequestError, WorkError
 from store.keys import table_of
 from store.rounding import unit_vectors
 from store.sets.reading import open_set, row_offsets, rows_at_once, taken
-from store.tables.connection import storage_faults
+from store.tables.faults import storage_faults
 from store.tables.schemas import vector_type
 from store.types import Modality
 

@@ -25,8 +25,9 @@ from store.keys import table_of
 from store.layout import UNKNOWN
 from store.ragged import Ragged, offsets_of
 from store.sets.checks import Block, check_block, check_key
-from store.tables.connection import Connection, retrying, storage_faults
+from store.tables.connection import Connection
 from store.tables.corpora import ItemIndex
+from store.tables.faults import retrying, storage_faults
 from store.tables.schemas import set_schema, vector_type
 from store.types import EncoderSpec, SetKey
 

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from store.errors import RequestError
 from store.schema import texts
 from store.tables.compaction import compact
-from store.tables.connection import Connection, storage_faults
+from store.tables.connection import Connection
+from store.tables.faults import storage_faults
 from store.tables.renewal import is_stored
 from store.tables.rows import merge, one_of, read
 from store.tables.schemas import ANALYSES, primary_key

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from store.errors import WorkError
-from store.tables.connection import FILE_BYTES, Connection, retrying, storage_faults
+from store.tables.connection import FILE_BYTES, Connection
+from store.tables.faults import retrying, storage_faults
 
 if TYPE_CHECKING:
     import lance

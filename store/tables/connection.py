@@ -9,36 +9,30 @@ tables, to drop one, and for search indexes.
 from __future__ import annotations
 
 import os
-import random
-import re
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
-from store.errors import RequestError, WorkError
 from store.tables.digests import Digests
+from store.tables.faults import LANCE_FAULTS, attempts_at, explained, panics_as_errors, storage_faults
 
 if TYPE_CHECKING:
     import lance
     import lancedb
     from lance.fragment import FragmentMetadata
 
-T = TypeVar("T")
 Rows: TypeAlias = pa.RecordBatch | pa.RecordBatchReader
 
 FILE_BYTES = 256 << 20  # of vectors per file, about
 STORAGE_VERSION = "2.2"  # 2.3 cannot be read across releases; 2.0 to 2.2 can
-_SOURCE = re.compile(r",? ?(?:/home/|/rustc/|/root/\.cargo/|rust/)\S*\.rs")  # a position in the source code of Lance
-LANCE_FAULTS = (OSError, RuntimeError, ValueError)
+_METADATA_BYTES = 64 << 20  # of manifests and the ends of data files, kept by a process
 
 
 def storage_options(environment: Mapping[str, str]) -> dict[str, str]:
@@ -54,82 +48,17 @@ def storage_options(environment: Mapping[str, str]) -> dict[str, str]:
     return {"aws_endpoint": endpoint} | ({"allow_http": "true"} if endpoint.startswith("http://") else {})
 
 
-@contextmanager
-def _panics_as_errors() -> Iterator[None]:
-    """Turns a panic of Lance, to which damaged files lead, from a ``BaseException`` into a ``RuntimeError``."""
-    try:
-        yield
-    except BaseException as panic:
-        if type(panic).__name__ != "PanicException":  # every extension module in Rust has a class of its own
-            raise
-        raise RuntimeError(f"damaged file ({panic})") from panic
-
-
-@contextmanager
-def storage_faults(what: str) -> Iterator[None]:
-    """Turns a fault of the storage layer into a :class:`WorkError` that names the operation, ``what``."""
-    try:
-        with _panics_as_errors():
-            yield
-    except (RequestError, WorkError):
-        raise
-    except LANCE_FAULTS as fault:
-        raise _explained(f"{what} failed", fault) from fault
-
-
-def _explained(problem: str, fault: Exception) -> WorkError:
-    """The fault of the storage layer in one line, with the next step where there is one."""
-    line = " ".join(str(fault).split())
-    line = _SOURCE.split(line)[0][:400]
-    lower = line.lower()
-    if "no space left" in lower:
-        remedy = "Nothing of this write was kept; free space and run the same command again to continue"
-    elif "permission denied" in lower or "read-only file system" in lower:
-        remedy = "The folder is not writable: check its owner and mode, or give another workspace (--workspace)"
-    elif re.search("operation not (permitted|supported)", lower):
-        remedy = "This file system makes no hard links, by which tables are written: give a workspace on another one"
-    elif re.search("nosuchbucket|bucket does not exist", lower):
-        remedy = "There is no bucket of this name: check the address, or make the bucket"
-    elif damaged := re.search("not found|no such file|invalid range|damaged file|file size is too small", lower):
-        if damaged[0] != "damaged file":
-            line += " (a file of the table is missing or truncated)"
-        remedy = "Run `capim store verify`: it lists what is damaged, with the command that repairs it"
-    else:
-        remedy = ""
-    return WorkError(f"{problem}: {line}", remedy=remedy)
-
-
-def retrying(what: str, change: Callable[[], T]) -> T:
-    """Runs a change, and repeats it after a pause when another process wrote to the table first.
-
-    ``change`` opens the latest version itself, so that a repetition sees what the other process wrote.
-    """
-    attempt = 0
-    while True:
-        try:
-            with storage_faults(what):
-                return change()
-        except WorkError as fault:
-            attempt += 1
-            if attempt >= _attempts_at(fault.__cause__):
-                raise
-        time.sleep(min(2.0, 0.02 * 2**attempt) * (0.5 + random.random()))
-
-
-def _attempts_at(fault: BaseException | None) -> int:
-    """How often a change is tried that fails with this fault."""
-    message = str(fault).lower()
-    if "conflict" in message or "concurrent" in message:
-        return 12  # another process committed first
-    if "not found" in message or "no such file" in message:
-        return 5  # another process compacted the version that was being read, or a file is missing
-    return 1
-
-
 def load_lance() -> ModuleType:
     """The ``lance`` package, with its log limited to errors: a repeated commit is not one."""
     os.environ.setdefault("LANCE_LOG", "error")
     return import_module("lance")
+
+
+@cache
+def _session() -> lance.Session:
+    """What Lance keeps of manifests and of the ends of data files, which never change: read once by this process."""
+    session: lance.Session = load_lance().Session(metadata_cache_size_bytes=_METADATA_BYTES)
+    return session
 
 
 class Connection:
@@ -185,13 +114,15 @@ class Connection:
         """The same, whatever its files hold."""
         lance = load_lance()
         try:
-            with _panics_as_errors():
-                return lance.dataset(self.table_uri(name), version=version, storage_options=self.options or None)
+            with panics_as_errors():
+                return lance.dataset(
+                    self.table_uri(name), version=version, storage_options=self.options or None, session=_session()
+                )
         except LANCE_FAULTS as fault:
             if isinstance(fault, ValueError) and "was not found" in str(fault):
                 return None
             which = f"at {version}" if version else "at its newest version"
-            raise _explained(f"opening table {name!r} {which} failed", fault) from fault
+            raise explained(f"opening table {name!r} {which} failed", fault) from fault
 
     def latest(self, name: str, table: lance.LanceDataset | None) -> lance.LanceDataset | None:
         """An open table moved to its latest version, or opened if None is given; None if the table does not exist."""
@@ -220,7 +151,7 @@ class Connection:
                     storage_options=self.options or None,
                 )
             except LANCE_FAULTS as fault:
-                existing = self.find(name) if "exist" in str(fault).lower() or _attempts_at(fault) > 1 else None
+                existing = self.find(name) if "exist" in str(fault).lower() or attempts_at(fault) > 1 else None
                 if existing is None:
                     raise
                 return existing

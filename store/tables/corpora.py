@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from store.errors import RequestError, WorkError
 from store.keys import corpus_table, is_fingerprint
 from store.schema import CORPUS_PARTS, texts
-from store.tables.connection import Connection, storage_faults
+from store.tables.connection import Connection
+from store.tables.faults import storage_faults
 from store.tables.metadata import read, write
 from store.tables.rows import now, quoted
 from store.types import Corpus, Modality, name_fault

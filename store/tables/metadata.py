@@ -16,7 +16,8 @@ from store.errors import RequestError, WorkError, did_you_mean
 from store.keys import is_fingerprint, spec_from_json, spec_to_json
 from store.schema import texts
 from store.tables import rows as table_rows
-from store.tables.connection import Connection, storage_faults
+from store.tables.connection import Connection
+from store.tables.faults import storage_faults
 from store.tables.rows import now, one_of, quoted
 from store.tables.schemas import METADATA_TABLES
 from store.types import EncoderSpec, IndexedImage

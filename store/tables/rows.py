@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from store.errors import WorkError
-from store.tables.connection import Connection, retrying, storage_faults
+from store.tables.connection import Connection
+from store.tables.faults import retrying, storage_faults
 from store.tables.schemas import primary_key
 
 

@@ -18,7 +18,7 @@ from store.schema import CORPUS_PARTS, texts
 from store.sets.decoding import columns_of
 from store.sets.reading import open_set
 from store.tables import metadata
-from store.tables.connection import storage_faults
+from store.tables.faults import storage_faults
 from store.tables.rows import delete
 from store.tables.schemas import ANALYSES, METADATA_TABLES
 from store.types import Modality

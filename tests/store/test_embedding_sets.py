@@ -12,7 +12,7 @@ import pytest
 
 from store import EmbeddingStore, RequestError, WorkError
 from store.keys import table_of
-from store.tables.connection import storage_faults
+from store.tables.faults import storage_faults
 
 
 @pytest.mark.parametrize("storage", ["float16", "float32"])
