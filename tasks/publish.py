@@ -9,12 +9,13 @@ from typing import Any
 from reports.rows.snapshot import answer_lines, first_screen
 from reports.write import write_report
 from store import EmbeddingStore
+from store.schema import texts
 from tasks.diagnosis.content.caption_features import caption_features
+from tasks.metrics.headline import RSUM, planned_figures
 from tasks.runtime.artifacts import artifact_key, in_a_run, show_table, show_text
 from tasks.runtime.explanation import explain_pairs
 from tasks.runtime.shell import shell
-
-LEADERBOARD = ("t2i/all", "R@1")  # protocol and metric of the artifact; the report has all
+from tasks.scoring.protocols.selection import protocols_of
 
 
 @shell("publish", run_name="publish-{run}")
@@ -47,7 +48,7 @@ def show_report(page: str, *, store_uri: str, run: str, reports_url: str | None)
     """
     if not in_a_run():
         return
-    about = "{1} of {0}, in percent, with intervals".format(*LEADERBOARD)
+    about = "the planned figures of every corpus, best first, in percent with 95 % intervals"
     show_table(artifact_key("leaderboard", store_uri), leaderboard(EmbeddingStore.open(store_uri)), about)
     place = f"reports/{run}/report.html"
     link = f"[{run}]({reports_url.rstrip('/')}/{run}/report.html)" if reports_url else f"The whole page is `{place}`"
@@ -56,18 +57,26 @@ def show_report(page: str, *, store_uri: str, run: str, reports_url: str | None)
 
 
 def leaderboard(store: EmbeddingStore) -> list[dict[str, Any]]:
-    """The newest result of every encoder and corpus, best first."""
-    protocol, metric = LEADERBOARD
-    rows = store.rows("results", protocol=protocol, metric=metric).sort_by("created").to_pylist()
-    newest = {(row["corpus"], row["encoder"]): row for row in rows if row["value"] is not None}
-    ordered = sorted(newest.values(), key=lambda row: (row["corpus"], -row["value"]))
+    """The newest value of every planned figure but RSUM, by corpus and encoder, best first."""
+    found: list[dict[str, Any]] = []
+    for fingerprint in texts(store.corpora()["fingerprint"]):
+        planned = planned_figures(protocols_of(store.corpus(fingerprint))) - {RSUM}
+        rows = store.rows("results", corpus_fingerprint=fingerprint).sort_by("created").to_pylist()
+        newest = {
+            (row["protocol"], row["metric"], row["encoder"]): row
+            for row in rows
+            if (row["protocol"], row["metric"]) in planned and row["value"] is not None
+        }
+        found += newest.values()
+    ordered = sorted(found, key=lambda row: (row["corpus"], row["protocol"], row["metric"], -row["value"]))
     return [
         {
             "corpus": row["corpus"],
+            "protocol": row["protocol"],
+            "metric": row["metric"],
             "encoder": row["encoder"],
-            "value": round(100 * row["value"], 2),
-            "ci_low": None if row["ci_low"] is None else round(100 * row["ci_low"], 2),
-            "ci_high": None if row["ci_high"] is None else round(100 * row["ci_high"], 2),
+            "percent": f"{100 * row['value']:.2f}",
+            "interval": "" if row["ci_low"] is None else f"{100 * row['ci_low']:.2f}–{100 * row['ci_high']:.2f}",
             "queries": row["n_queries"],
         }
         for row in ordered
