@@ -72,10 +72,12 @@ def of_size(n: int) -> dict[str, Stepwise]:
 
 
 def vectors(n: int) -> Iterator[NDArray[np.float16]]:
-    """Random unit vectors in blocks."""
-    for start in range(0, n, BLOCK):
-        rows = np.random.default_rng(start).standard_normal((min(BLOCK, n - start), DIM), np.float32)
-        yield (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float16)
+    """Random unit vectors in blocks: of ``DIM`` blocks the first is drawn, the others have its columns, rotated."""
+    for block in range(-(-n // BLOCK)):
+        if block % DIM == 0:
+            rows = np.random.default_rng(block).standard_normal((BLOCK, DIM), np.float32)
+            drawn = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float16)
+        yield np.roll(drawn, block % DIM, axis=1)[: n - block * BLOCK]
 
 
 def measure_corpus(folder: Path, size: dict[str, int]) -> dict[str, float]:

@@ -6,10 +6,14 @@ rows that measure the same today.
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
+from multiprocessing import get_context
 
 import numpy as np
 
+from tasks.encoders.memory import usable_cores
 from tests.benchmarks import suite_ranks, watch_years
 from tests.benchmarks.rows import Row
 from tests.benchmarks.simulations import known
@@ -26,20 +30,24 @@ ERROR_BAR = "<= 6.5"  # three standard errors of 2,000 data sets above the promi
 def run(quick: bool = False) -> list[Row]:
     """Rows of RESULTS.md; ``quick`` takes a twentieth of the data sets, too few for the claims."""
     n = 100 if quick else 2_000
-    rows = [
-        *intervals_of_shares(5 * n),
-        *two_encoders(n),
-        *few_hits_or_misses(n),
-        *slices(n),
-        *many_encoders(n),
-        *detectable_differences(n),
-        *equivalence(n),
-        *degenerate_data(),
-        *chance_values(n // 2),
-        *suite_ranks.rows(quick),
+    studies: list[Callable[[], list[Row]]] = [
+        partial(intervals_of_shares, 5 * n),
+        partial(two_encoders, n),
+        partial(few_hits_or_misses, n),
+        partial(slices, n),
+        partial(many_encoders, n),
+        partial(detectable_differences, n),
+        partial(equivalence, n),
+        degenerate_data,
+        partial(chance_values, n // 2),
+        partial(suite_ranks.rows, quick),
+        partial(watch_years.rows, quick),
     ]
+    with ProcessPoolExecutor(usable_cores(), mp_context=get_context("spawn")) as pool:  # no times are measured
+        *parts, years = [running.result() for running in [pool.submit(study) for study in studies]]
+    rows = [row for part in parts for row in part]
     without_bars = [row._replace(bar="") for row in rows] if quick else rows
-    return [*without_bars, *watch_years.rows(quick)]
+    return [*without_bars, *years]
 
 
 def intervals_of_shares(n: int) -> list[Row]:
