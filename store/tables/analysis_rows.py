@@ -21,7 +21,7 @@ from store.tables.renewal import is_stored
 from store.tables.rows import merge, one_of, read
 from store.tables.schemas import ANALYSES, primary_key
 
-_MOST_FILES = 16
+_MOST_FILES = 64  # what a compaction replaces stays on disk until `capim store prune`: fewer files leave more of it
 _ORDER = {
     "outcomes": ("corpus", "protocol", "encoder", "evaluation", "query_ord", "query_id"),
     "results": ("corpus", "protocol", "metric", "encoder", "created", "result"),
