@@ -13,6 +13,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -38,7 +39,10 @@ from tasks.scoring.ranks.both_ways import BothWays
 from tasks.scoring.resources import ON_CPU, Resources
 from tasks.scoring.threads import Advance, ignore, one_thread_each
 
+_Block: TypeAlias = Callable[[], Iterator[ScoreRows]]  # some queries with all items of a window, tile by tile
+
 _BLOCK_BYTES = 1 << 24  # larger blocks of scores only leave the processor's caches
+_TILE = 8192  # items of a product on a CPU: it packs them anew for every block of queries, which should be large
 _LEAST = 256  # vectors at once, however little memory there is
 
 
@@ -100,7 +104,9 @@ def dense_part(
         ranking = BothWays(tasks, top=top)
         room = memory_bytes - memory_bytes // 4
         at_once = _windows(len(part), n_captions, dim, ranking.reads_both_ways, room)
-        if at_once != (len(images), n_captions):
+        tile = _TILE if device == "cpu" else max(at_once)
+        searched = at_once[0] if ranking.to_images is not None else at_once[1]
+        if at_once != (len(images), n_captions) or searched > tile:
             ranking.know(pair_scores(images, captions, ranking.pairs(part), device=device, memory_bytes=room // 2))
         to_images, to_captions = ranking.to_images, ranking.to_captions
         n_rows = n_captions * bool(to_images) + len(part) * bool(to_captions)
@@ -115,12 +121,12 @@ def dense_part(
                 if to_images is not None:
                     if turned:
                         keep = torch.empty((of_images.n, held.n), device=device)
-                    blocks = _products(held, of_images, block_bytes, keep=keep)
+                    blocks = _products(held, of_images.tiles(tile), block_bytes, keep=keep)
                     for n in _ranked(blocks, to_images, device):
                         advance(n * len(window) / len(part) / n_rows)
                 if to_captions is not None and turned:
                     blocks = (
-                        _products(of_images, held, block_bytes)
+                        _products(of_images, held.tiles(tile), block_bytes)
                         if keep is None
                         else _blocks_of(keep, of_images, held, block_bytes)
                     )
@@ -159,8 +165,8 @@ def score_blocks(
     """The scores of all queries with all items, from unit vectors; each block is valid until the next."""
     with full_float32():
         of_queries, of_items = (on_device(vectors, 0, resources.device) for vectors in (queries, gallery))
-        for block in _products(of_queries, of_items, min(resources.budget // BUDGET_SHARE, _BLOCK_BYTES)):
-            yield block()
+        for block in _products(of_queries, [of_items], min(resources.budget // BUDGET_SHARE, _BLOCK_BYTES)):
+            yield from block()
 
 
 def _budget(resources: Resources) -> int:
@@ -185,56 +191,59 @@ def _windows(n_images: int, n_captions: int, dim: int, both: bool, room: int) ->
     return min(n_images, images), captions
 
 
-def _ranked(blocks: Iterable[Callable[[], ScoreRows]], accumulator: OutcomeAccumulator, device: str) -> Iterator[int]:
+def _ranked(blocks: Iterable[_Block], accumulator: OutcomeAccumulator, device: str) -> Iterator[int]:
     """Ranks all blocks and yields the number of rows of each that is done, in this thread.
 
     On a CPU, every thread computes a block and ranks it while it is in its caches.
     """
 
-    def rank(block: Callable[[], ScoreRows]) -> int:
+    def rank(block: _Block) -> int:
         with torch.inference_mode():  # a mode of the thread, not of the process
-            rows = block()
-            accumulator.add(rows)
-            return len(rows.scores)
+            for rows in block():
+                accumulator.add(rows)
+        return len(rows.scores)
 
     with one_thread_each(device) as each:
         yield from each(rank, blocks)
 
 
 def _products(
-    queries: DeviceVectors, gallery: DeviceVectors, block_bytes: int, keep: Tensor | None = None
-) -> Iterator[Callable[[], ScoreRows]]:
-    """Functions that compute the blocks of ``queries @ gallery.T``, each valid until its thread computes the next one.
+    queries: DeviceVectors, tiles: Sequence[DeviceVectors], block_bytes: int, keep: Tensor | None = None
+) -> Iterator[_Block]:
+    """Functions that compute some rows of ``queries @ gallery.T``, tile by tile of the gallery.
 
-    ``keep`` gets the blocks transposed. A block is transposed while it is still in the processor's caches, which was
-    measured at six times the speed of reading columns out of the finished matrix.
+    The scores of a tile are valid until the thread computes the next ones. ``keep`` gets them transposed. They are
+    transposed while they are still in the processor's caches, which was measured at six times the speed of reading
+    columns out of the finished matrix.
     """
-    step = max(ALIGNED, block_bytes // (4 * gallery.n) // ALIGNED * ALIGNED)
+    widest = max(len(tile.vectors) for tile in tiles)
+    step = max(ALIGNED, block_bytes // (4 * widest) // ALIGNED * ALIGNED)
     of_thread = threading.local()
 
-    def block(start: int) -> ScoreRows:
+    def block(start: int) -> Iterator[ScoreRows]:
         if not hasattr(of_thread, "buffer"):
-            of_thread.buffer = torch.empty((step, len(gallery.vectors)), device=gallery.vectors.device)
+            of_thread.buffer = torch.empty(step * widest, device=queries.vectors.device)
         vectors = queries.vectors[start : start + step]
         n_rows = min(step, queries.n - start)
         if len(vectors) % ALIGNED:
             vectors = torch.nn.functional.pad(vectors, (0, 0, 0, ALIGNED - len(vectors) % ALIGNED))
-        scores = torch.mm(vectors, gallery.vectors.T, out=of_thread.buffer[: len(vectors)])[:n_rows, : gallery.n]
-        if keep is not None:
-            keep[:, start : start + n_rows] = scores.T
-        return ScoreRows(queries.first + start, _tie_copies(scores, gallery), gallery.first)
+        for tile in tiles:
+            out = of_thread.buffer[: len(vectors) * len(tile.vectors)].view(len(vectors), len(tile.vectors))
+            scores = torch.mm(vectors, tile.vectors.T, out=out)[:n_rows, : tile.n]
+            if keep is not None:
+                at = tile.first - tiles[0].first
+                keep[at : at + tile.n, start : start + n_rows] = scores.T
+            yield ScoreRows(queries.first + start, _tie_copies(scores, tile), tile.first)
 
     return (partial(block, start) for start in range(0, queries.n, step))
 
 
-def _blocks_of(
-    matrix: Tensor, queries: DeviceVectors, gallery: DeviceVectors, block_bytes: int
-) -> Iterator[Callable[[], ScoreRows]]:
+def _blocks_of(matrix: Tensor, queries: DeviceVectors, gallery: DeviceVectors, block_bytes: int) -> Iterator[_Block]:
     step = max(1, block_bytes // (4 * matrix.shape[1]))
 
-    def block(start: int) -> ScoreRows:
+    def block(start: int) -> Iterator[ScoreRows]:
         scores = _tie_copies(matrix[start : start + step], gallery)
-        return ScoreRows(queries.first + start, scores, gallery.first)
+        yield ScoreRows(queries.first + start, scores, gallery.first)
 
     return (partial(block, start) for start in range(0, len(matrix), step))
 

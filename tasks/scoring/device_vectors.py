@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -79,6 +80,17 @@ class DeviceVectors(NamedTuple):
     n: int
     copies: Tensor  # int64, shape (n_copies,)
     originals: Tensor  # the row that each copy repeats
+
+    def tiles(self, most: int) -> list[DeviceVectors]:
+        """Views of ``most`` vectors each, the last of 16 to ``most + 15``; itself if it has no more than that."""
+        if self.n <= most:
+            return [self]
+        found = []
+        for start, stop in itertools.pairwise([*range(0, self.n - ALIGNED + 1, most), self.n]):
+            own = (self.originals >= start) & (self.copies < stop)
+            copies, originals = self.copies[own] - start, self.originals[own] - start
+            found.append(DeviceVectors(self.vectors[start:stop], self.first + start, stop - start, copies, originals))
+        return found
 
 
 def loaded(vectors: VectorRows, window: range, modality: str, device: str) -> DeviceVectors:

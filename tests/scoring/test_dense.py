@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -134,8 +135,9 @@ def test_permuting_the_gallery_changes_no_rank(seed: int, n: int, dim: int, exac
         np.testing.assert_array_equal(getattr(before, column), getattr(after, column))
 
 
-@pytest.mark.parametrize("n", [2, 3, 7, 15, 16, 17, 100, 1001])
-@pytest.mark.parametrize("dim", [3, 64, 511, 1024])
+@pytest.mark.parametrize(
+    ("n", "dim"), [*itertools.product([2, 3, 7, 15, 16, 17, 100, 1001], [3, 64, 511, 1024]), (8195, 511), (8300, 64)]
+)
 def test_identical_captions_of_two_images_tie_exactly_wherever_they_stand(n: int, dim: int) -> None:
     """An English caption written for two images: MKL alone rounds some positions differently."""
     rng = np.random.default_rng(n * dim)
@@ -145,10 +147,11 @@ def test_identical_captions_of_two_images_tie_exactly_wherever_they_stand(n: int
     rows = [CaptionRow(id=f"c{i}", image_id=f"i{i}", text="x") for i in range(n)]
     corpus = build_corpus("c", [ImageRow(id=f"i{i}") for i in range(n)], rows, source=None)
     tasks = build_tasks(corpus, select_protocols(corpus, ["i2t/any", "t2i/all"]))
-    for memory_bytes in (1 << 30, 1 << 10):
+    for memory_bytes in (1 << 30, 1 << 10) if n < 8192 else (1 << 30,):
         found = score_dense(captions[::-1].copy(), captions, tasks, resources=Resources(memory_bytes=memory_bytes))
-        assert found["i2t/any"].rank_worst[0] == found["i2t/any"].rank_best[0] + 1
-        assert found["i2t/any"].rank_worst[-1] == found["i2t/any"].rank_best[-1] + 1
+        for outcomes in found.values():  # galleries of more than 8,192 items are tiles, with the two in different ones
+            assert outcomes.rank_worst[0] == outcomes.rank_best[0] + 1
+            assert outcomes.rank_worst[-1] == outcomes.rank_best[-1] + 1
 
 
 def test_ranks_of_transposed_scores_agree(corpus_of: Callable[[list[int]], Corpus]) -> None:

@@ -97,7 +97,7 @@ class OutcomeAccumulator:
         self._top = top
         self._columns = [_TaskColumns(task, top, known) for task in tasks]
         self._galleries = galleries_of(tasks)
-        self._window: tuple[tuple[int, int], list[Gallery]] = ((0, 0), [])
+        self._windows: dict[tuple[int, int], list[Gallery]] = {}
 
     def add(self, rows: ScoreRows) -> None:
         """Fill in the outcomes of these rows' queries; the scores may be overwritten afterwards."""
@@ -128,11 +128,11 @@ class OutcomeAccumulator:
 
     def _within(self, first: int, stop: int) -> list[Gallery]:
         """The parts of all galleries in a window of the items, with ords counted from its start; kept for the next."""
-        window, galleries = self._window
-        if window != (first, stop):
-            galleries = [part for gallery in self._galleries if len((part := gallery.within(first, stop)).items)]
-            self._window = ((first, stop), galleries)
-        return galleries
+        found = self._windows.get((first, stop))
+        if found is None:
+            found = [part for gallery in self._galleries if len((part := gallery.within(first, stop)).items)]
+            self._windows[first, stop] = found
+        return found
 
     def _fill(self, rows: ScoreRows, searched: _Searched, queries: Sequence[Queries]) -> None:
         """The columns of all tasks of which queries searched this gallery."""
