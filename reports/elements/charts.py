@@ -103,7 +103,8 @@ def finish(
     right_margin: int = 0,
 ) -> Chart:
     """A chart in the style of the report, with its static picture; ``right_margin`` pixels for labels over the edge."""
-    spec = {key: value for key, value in chart.to_dict().items() if key != "$schema"}
+    # the tests check charts: for each of every report, it would take a sixth of the time
+    spec = {key: value for key, value in chart.to_dict(validate=False).items() if key != "$schema"}
     _clickable(spec)
     spec["config"] = _CONFIG
     spec["background"] = None
