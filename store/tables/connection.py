@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 
 from store.tables.digests import Digests
-from store.tables.faults import LANCE_FAULTS, attempts_at, explained, panics_as_errors, storage_faults
+from store.tables.faults import LANCE_FAULTS, attempts_at, explained, panics_as_errors, retrying, storage_faults
 
 if TYPE_CHECKING:
     import lance
@@ -111,7 +111,12 @@ class Connection:
             self.digests.record(name, table)
 
     def open(self, name: str, version: int | str | None = None) -> lance.LanceDataset | None:
-        """The same, whatever its files hold."""
+        """The same, whatever its files hold; tried again where another process has just removed the newest version."""
+        if version is None:
+            return retrying(f"opening table {name!r}", partial(self._open, name))
+        return self._open(name, version)
+
+    def _open(self, name: str, version: int | str | None = None) -> lance.LanceDataset | None:
         lance = load_lance()
         try:
             with panics_as_errors():
