@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from reports.format import percent, percent_range
 from reports.rows.snapshot import answer_lines, first_screen
 from reports.write import write_report
 from store import EmbeddingStore
@@ -61,7 +62,8 @@ def leaderboard(store: EmbeddingStore) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for fingerprint in texts(store.corpora()["fingerprint"]):
         planned = planned_figures(protocols_of(store.corpus(fingerprint))) - {RSUM}
-        rows = store.rows("results", corpus_fingerprint=fingerprint).sort_by("created").to_pylist()
+        named = {name: sorted({getattr(figure, name) for figure in planned}) for name in ("protocol", "metric")}
+        rows = store.rows("results", corpus_fingerprint=fingerprint, **named).sort_by("created").to_pylist()
         newest = {
             (row["protocol"], row["metric"], row["encoder"]): row
             for row in rows
@@ -75,8 +77,8 @@ def leaderboard(store: EmbeddingStore) -> list[dict[str, Any]]:
             "protocol": row["protocol"],
             "metric": row["metric"],
             "encoder": row["encoder"],
-            "percent": f"{100 * row['value']:.2f}",
-            "interval": "" if row["ci_low"] is None else f"{100 * row['ci_low']:.2f}–{100 * row['ci_high']:.2f}",
+            "percent": percent(row["value"], 2),
+            "interval": percent_range(row["ci_low"], row["ci_high"], 2),
             "queries": row["n_queries"],
         }
         for row in ordered

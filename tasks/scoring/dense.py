@@ -3,7 +3,8 @@
 Ranks depend on two properties that a matrix library does not promise. The score of a pair does not depend on where the
 pair stands: blocks of queries are padded to a multiple of 16 rows and galleries to at least 16 items, below which MKL
 was measured to switch to kernels that round differently. And identical gallery vectors get bit-identical scores on any
-device, so that an English caption written for two images ties exactly.
+device, so that an English caption written for two images ties exactly. Between two windows or two tiles of a gallery
+they are so by the first property alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Scoring galleries that do not fit into memory: windows of a store, parts on several workers, and distractors.
 
-``SIZE=1000000 make bench ONLY=parts`` sets the number of images of the first measurement (default: 1,000,000), and
-five times that of the second.
+``SIZE=1000000 make bench ONLY=parts`` sets the number of images of the first measurement (default: 1,000,000); the
+second takes a fifth of them.
 """
 
 from __future__ import annotations

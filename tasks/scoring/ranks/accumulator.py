@@ -127,7 +127,7 @@ class OutcomeAccumulator:
         return {columns.task.protocol.id: columns.outcomes() for columns in self._columns}
 
     def _within(self, first: int, stop: int) -> list[Gallery]:
-        """The parts of all galleries in a window of the items, with ords counted from its start; kept for the next."""
+        """The parts of all galleries in a window of the items, with ords counted from its start; kept."""
         found = self._windows.get((first, stop))
         if found is None:
             found = [part for gallery in self._galleries if len((part := gallery.within(first, stop)).items)]
