@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
@@ -11,6 +12,7 @@ import xxhash
 
 NEWEST = 2**64 - 1  # the manifest of a version has this less the version as its name, so that the newest comes first
 _CHUNK = 1 << 20
+_LISTINGS = 20  # of one folder, while other processes make and remove folders in it
 
 
 class TableFiles:
@@ -32,10 +34,12 @@ class TableFiles:
             self._system, self.root = pyarrow.fs.FileSystem.from_uri(f"{uri}?{urlencode(where)}" if endpoint else uri)
 
     def sizes(self, name: str, folder: str = "") -> dict[str, int]:
-        """The bytes of the files of a table, or of one of its folders; without temporary ones, by path."""
+        """The bytes of the files of a table, or of one of its folders; without temporary ones, by path.
+
+        A folder that another process makes or removes while it is listed has everything listed again.
+        """
         below = f"{self.root}/{name}.lance"
-        selector = pyarrow.fs.FileSelector(f"{below}/{folder}".rstrip("/"), recursive=True, allow_not_found=True)
-        files = [found for found in self._system.get_file_info(selector) if found.is_file]
+        files = [found for found in self._listed(f"{below}/{folder}".rstrip("/")) if found.is_file]
         sizes = {found.path[len(below) + 1 :]: found.size for found in files if not found.base_name.startswith(".tmp")}
         return dict(sorted(sizes.items()))
 
@@ -88,6 +92,14 @@ class TableFiles:
     def remove(self, name: str, path: str) -> None:
         """Removes one file."""
         self._system.delete_file(self._whole(name, path))
+
+    def _listed(self, folder: str) -> list[pyarrow.fs.FileInfo]:
+        """Everything below a folder; nothing if it does not exist."""
+        selector = pyarrow.fs.FileSelector(folder, recursive=True, allow_not_found=True)
+        for _ in range(_LISTINGS - 1):
+            with suppress(FileNotFoundError):  # only of a folder that was made or removed in this moment
+                return self._system.get_file_info(selector)
+        return self._system.get_file_info(selector)
 
     def _whole(self, name: str, path: str) -> str:
         return f"{self.root}/{name}.lance/{path}"

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -542,6 +543,22 @@ def test_files_that_go_with_their_version_while_they_are_listed_are_no_damage(st
     monkeypatch.setattr(TableFiles, "sizes", midway)
     assert EmbeddingStore.open(store.uri).connection.digests.faults("runs") == []
     assert len(listings) == 3
+
+
+def test_folders_that_come_and_go_while_they_are_listed_are_no_fault(tmp_path):
+    """Another process has just made a table, or removes an index: its folders are there at one moment only."""
+    folder = tmp_path / "runs.lance" / "_digests"
+    folder.parent.mkdir()
+    program = "import os, sys\nwhile True: os.mkdir(sys.argv[1]); os.rmdir(sys.argv[1])"
+    other = subprocess.Popen([sys.executable, "-c", program, str(folder)])
+    try:
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            assert TableFiles(str(tmp_path)).sizes("runs", "_digests") == {}
+            assert TableFiles(str(tmp_path)).sizes("runs") == {}
+    finally:
+        other.kill()
+        other.wait()
 
 
 @pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(bytes(20))])
