@@ -10,7 +10,7 @@ from typing import cast
 
 import pyarrow as pa
 
-FORMAT = 4
+FORMAT = 5
 TIME = pa.timestamp("us", tz="UTC")
 TOP = 100  # the longest result list that is stored
 JUDGED = "judged"  # the ground truth of queries and document pages with graded judgements
@@ -131,6 +131,7 @@ RESULTS = _columns(
     *optional(pa.float64(), "tie_share"),
     *required(pa.int64(), "n_queries", "n_clusters"),
     *optional(pa.float64(), "chance"),
+    *optional(pa.string(), "against_chance"),  # better, worse, open, at 95 % whatever the level; null: no interval
     *required(pa.string(), "interval_method"),  # wilson, percentile, bca, none
     *required(pa.float64(), "level"),
     *required(pa.int64(), "replicates", "seed"),
@@ -157,6 +158,8 @@ COMPARISONS = _columns(
     *optional(pa.float64(), "difference"),  # a minus b
     *optional(pa.float64(), "ci_low", "ci_high"),
     *required(pa.string(), "interval_method"),  # percentile, bca, none
+    # that holds for all pairs of this metric together at 95 %: what claims are read from; null: no test, or no end
+    *optional(pa.float64(), "simultaneous_low", "simultaneous_high"),
     *optional(pa.float64(), "p_sign_flip"),
     *required(pa.bool_(), "p_exact"),  # whether the sign-flip test enumerated every flip
     *optional(pa.float64(), "p_mcnemar"),
@@ -188,7 +191,9 @@ RANKINGS = _columns(
     *optional(pa.int64(), "rank_low", "rank_high"),  # the ranks that it can hold, simultaneous for all encoders
     *optional(pa.bool_(), "tied_with_best"),  # it can hold the first rank
     *required(pa.int64(), "n_corpora", "n_encoders"),  # that were ranked
-    *required(pa.string(), "corpora"),  # JSON: of each corpus its name, fingerprint and what its headline is
+    # JSON: of each corpus its name, fingerprint and what its headline is; other names of it, its photographs, and how
+    # many of these each other corpus has
+    *required(pa.string(), "corpora"),
     *required(pa.string(), "headlines"),  # JSON: corpus -> headline of this encoder
     *required(pa.float64(), "level"),
     *required(pa.int64(), "replicates", "permutations", "seed"),

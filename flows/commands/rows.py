@@ -12,6 +12,7 @@ from flows.commands.declare import Commands, declare
 from flows.commands.workspace import found_results, open_store
 from flows.terminal.output import RESULT_COLUMNS, Row, folded, show_rows
 from flows.terminal.parser import PLURALS, names
+from reports.rows.families import same_photographs
 from store.safe_text import plain
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def _words(rows: Sequence[Row]) -> list[str]:
         f"macro_mean: mean over {described}; low, high: its {level} interval",
         "borda: share of the other encoders that it is above, mean over the corpora",
         f"ranks: those that it can hold, for all encoders together with {level} confidence; 1: tied with the best",
+        *same_photographs(json.loads(first["corpora"])),
         *(f"{LIKE_THESE}: {reason}" for reason in sorted(like_these)),
         *(f"{row['encoder']}: {row['reason']}" for row in rows if row["value"] is None),
     ]

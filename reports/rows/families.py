@@ -6,10 +6,11 @@ P-values are adjusted over the pairs of one request, so that only these are show
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from operator import itemgetter
+from typing import Any
 
-from reports.format import count
+from reports.format import count, listing
 from reports.rows.report_data import Row, grouped
 
 Figure = tuple[str, str, str]  # corpus, protocol, metric
@@ -68,6 +69,26 @@ def shown_ranking(rows: Iterable[Row], encoders: Mapping[str, str], corpora: Map
     ]
     chosen = max(fitting, key=_size_and_age, default=[])
     return tuple(sorted(chosen, key=lambda row: (row["estimand"], row["statistic"], row["encoder"])))
+
+
+def counted_once(names: list[str]) -> str:
+    """That one corpus has several names, as a clause."""
+    return f"{listing(names)} hold the same photographs and captions: they count once"
+
+
+def same_photographs(corpora: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Which corpora of a ranking are one under several names, and which have photographs in common, as sentences."""
+    for corpus in corpora:
+        if corpus["copies"]:
+            yield f"{counted_once([corpus['corpus'], *corpus['copies']])}."
+    common = [
+        f"{n:,} of the {a['photographs']:,} photographs of {a['corpus']} are in {b['corpus']}"
+        for at, a in enumerate(corpora)
+        for b in corpora[at + 1 :]
+        if (n := a["shared"].get(b["corpus"]))
+    ]
+    if common:
+        yield f"{listing(common)}: a photograph is one unit in all corpora that have it."
 
 
 def _size_and_age(group: list[Row]) -> tuple[object, ...]:

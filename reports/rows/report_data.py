@@ -202,8 +202,11 @@ def reversed_comparison(row: Row) -> dict[str, Any]:
         "encoder_a": "encoder_b", "fingerprint_a": "fingerprint_b", "wins": "losses", "encoder_b": "encoder_a",
         "fingerprint_b": "fingerprint_a", "losses": "wins",
     }  # fmt: skip
-    turned = {"difference": "difference", "ci_low": "ci_high", "ci_high": "ci_low", "cohen_dz": "cohen_dz"}
-    signs = {name: None if row.get(of) is None else -row[of] for name, of in {**turned, "cohen_h": "cohen_h"}.items()}
+    turned = {
+        "difference": "difference", "ci_low": "ci_high", "ci_high": "ci_low", "simultaneous_low": "simultaneous_high",
+        "simultaneous_high": "simultaneous_low", "cohen_dz": "cohen_dz", "cohen_h": "cohen_h",
+    }  # fmt: skip
+    signs = {name: None if row.get(of) is None else -row[of] for name, of in turned.items()}
     odds = row.get("odds_ratio")
     found = {**row, **{name: row.get(of) for name, of in swapped.items()}, **signs, "odds_ratio": odds and 1 / odds}
     return {name: found[name] for name in row}

@@ -71,12 +71,20 @@ def decision_of(row: Row | None, smaller_is_better: Collection[str]) -> Decision
         return None
     return decide(
         row["difference"],
-        low=row["ci_low"],
-        high=row["ci_high"],
+        low=row["simultaneous_low"],
+        high=row["simultaneous_high"],
         p_adjusted=row["p_adjusted"],
         p_equivalent=row["p_equivalent"],
+        margin=row["margin"],
         lower_is_better=row["metric"] in smaller_is_better,
     )
+
+
+def claimed(row: Row) -> Row:
+    """A comparison with the interval that its decision is read from: that of all pairs together, if it has one."""
+    if row["simultaneous_low"] is None:
+        return row
+    return {**row, "ci_low": row["simultaneous_low"], "ci_high": row["simultaneous_high"]}
 
 
 def overall(data: ReportData, tasks: Iterable[Task], a: str, b: str) -> Overall:
@@ -103,17 +111,9 @@ def overall(data: ReportData, tasks: Iterable[Task], a: str, b: str) -> Overall:
 
 
 def chance_of(row: Row | None) -> Chance:
-    """Whether a result is shown to be better than chance (empty), is not, or is worse than chance.
-
-    Examples:
-        >>> row = {"value": 0.01, "ci_low": 0.0, "ci_high": 0.02, "chance": 0.005}
-        >>> chance_of(row), chance_of({**row, "chance": 0.03}), chance_of({**row, "ci_low": 0.006})
-        ('at chance', 'below chance', '')
-    """
-    if row is None or row["chance"] is None or row["value"] is None:
-        return ""
-    low, high = (row["value"] if row[end] is None else row[end] for end in ("ci_low", "ci_high"))
-    return "" if low > row["chance"] else "below chance" if high < row["chance"] else "at chance"
+    """What has to be said of a result beside chance: nothing where it is better, or where there is no interval."""
+    labels: dict[str, Chance] = {"open": "at chance", "worse": "below chance"}
+    return labels.get(row["against_chance"] or "", "") if row else ""
 
 
 def language_cells(data: ReportData, corpus: str, encoder: str, language: str, direction: str = "") -> list[Row]:

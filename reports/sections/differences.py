@@ -13,7 +13,7 @@ from reports.elements.page import Block, Cell, Chart, Mark, Section, Table
 from reports.elements.tables import ColumnOf, anchor, numbers, pivot, texts, value
 from reports.rows.names import named, plain_title
 from reports.rows.report_data import ReportData, Row, is_own
-from reports.rows.standing import SUM, decision_of, headline_tasks
+from reports.rows.standing import SUM, claimed, decision_of, headline_tasks
 from reports.sections.leaderboard import HEADLINES
 from reports.sections.sentence import margin_words, row_words
 
@@ -77,7 +77,7 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
     if not rows:
         return None
     scale = 100.0 if is_fraction(metric) else 1.0
-    points = [_point(data, row, scale) for row in rows]
+    points = [_point(data, claimed(row), scale) for row in rows]
     order = [point["encoder"] for point in points]
     unit = "percentage points" if is_fraction(metric) else "points of 600" if metric == "RSUM" else "its own unit"
     base = alt.Chart(alt.Data(values=points)).encode(
@@ -173,7 +173,7 @@ def _pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> 
         stored("p", "p_sign_flip", explain="Sign-flip permutation test, unadjusted"),
         stored("adjusted p", "p_adjusted", explain=f"{rows[0]['adjustment']} over all pairs of the metric"),
         stored("McNemar p", "p_mcnemar", explain="Exact; only where clusters are single queries"),
-        stored("p of equivalence", "p_equivalent", explain="Two one-sided tests within the margin, adjusted"),
+        stored("p of equivalence", "p_equivalent", explain="Test that the difference is within the margin, adjusted"),
         stored("won", "wins", 0, "Queries on which the first does better"),
         stored("tied", "ties", 0),
         stored("lost", "losses", 0),
@@ -185,5 +185,6 @@ def _pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> 
         dense=True,
         folded="" if id_ else f"All {show.count(len(rows), 'comparison')} on {corpus}",
         note=f"Intervals: paired cluster bootstrap, {show.number(rows[0]['replicates'], 0)} replicates, "
-        f"seed {rows[0]['seed']}. An interval holds 0 exactly where the test of that pair alone does not reject.",
+        f"seed {rows[0]['seed']}. An interval holds 0 exactly where the test of that pair alone does not reject; "
+        "“up to … worse” is the end of the interval that holds for all pairs together, which the charts draw.",
     )

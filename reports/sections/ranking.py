@@ -11,6 +11,7 @@ from reports.elements.cells import metric_title
 from reports.elements.page import Cell, Section, Table
 from reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, texts, value
 from reports.format import PERCENT
+from reports.rows.families import same_photographs
 from reports.rows.report_data import ReportData, Row
 from reports.rows.standing import headline_tasks
 
@@ -101,9 +102,10 @@ def _note(data: ReportData, first: Row) -> Iterator[str]:
         yield "They are different metrics: the macro mean averages percentages; Borda counts only use their order."
     yield (
         f"On these corpora: images are resampled within each corpus, {show.percent(first['level'], 0)}{PERCENT} "
-        f"intervals from {show.number(first['replicates'], 0)} replicates (seed {first['seed']}), corpora taken as "
-        "independent; Borda counts between their certain wins and losses."
+        f"intervals from {show.number(first['replicates'], 0)} replicates (seed {first['seed']}); Borda counts between "
+        "their certain wins and losses."
     )
+    yield from same_photographs(corpora)
     like_these = next((r for r in data.rankings if r["estimand"] == LIKE_THESE), None)
     if like_these is not None:
         reason = like_these["reason"] if like_these["rank_low"] is None else None
@@ -113,6 +115,7 @@ def _note(data: ReportData, first: Row) -> Iterator[str]:
     ]
     if left_out:
         yield f"Left out: {'; '.join(left_out)}."
-    others = [name for name in data.corpus_names() if name not in {corpus["corpus"] for corpus in corpora}]
+    ranked = {name for corpus in corpora for name in (corpus["corpus"], *corpus["copies"])}
+    others = [name for name in data.corpus_names() if name not in ranked]
     if others:
         yield f"Not in the ranking, because not all of its encoders have them: {show.listing(tuple(others))}."

@@ -8,7 +8,7 @@ from reports.rows.conclusion import Conclusion, conclusions, leading, unread
 from reports.rows.languages import language_name
 from reports.rows.report_data import ReportData, Row
 from reports.rows.speed import image_rate
-from reports.rows.standing import Task, chance_of, decision, decision_of, values
+from reports.rows.standing import Task, chance_of, claimed, decision, decision_of, values
 
 SHOWN = 3  # outcomes on different corpora in the sentence
 NO_RESULT = "No headline figure was evaluated: nothing to choose by."
@@ -126,7 +126,7 @@ def row_words(data: ReportData, row: Row, *, short: bool = True, unit: bool = Tr
     if found.state == "undecided":
         if found.worse_by is None:
             return "undecided"
-        worse = f"up to {amount(metric, found.worse_by, unit=unit)} worse"
+        worse = f"{at_most(amount(metric, found.worse_by, unit=unit))} worse"
         return f"undecided: {worse}" if short else f"undecided (could be {worse})"
     return f"{amount(metric, abs(row['difference']), unit=unit)} {found.state}"
 
@@ -140,6 +140,17 @@ def amount(metric: str, size: float, *, unit: bool = True) -> str:
     """
     text = difference_text(metric, size).removeprefix("+")
     return text + (" point" if text == "1.0" else " points") * (unit and is_fraction(metric))
+
+
+def at_most(size: str) -> str:
+    """A size in words as a bound, also where it rounds to zero.
+
+    Examples:
+        >>> at_most("2.4 points"), at_most("0.0 points"), at_most("0.000")
+        ('up to 2.4 points', 'less than 0.1 points', 'less than 0.001')
+    """
+    number, _, unit = size.partition(" ")
+    return f"up to {size}" if number.strip("0.") else f"less than {number[:-1]}1 {unit}".rstrip()
 
 
 def margin_words(metric: str, margin: float | None) -> str:
@@ -206,7 +217,8 @@ def _evidence(data: ReportData, conclusion: Conclusion) -> str:
         if row is None or row["difference"] is None:
             parts.append(f"{task.title}: not compared")
             continue
-        interval = range_text(task.metric, row["ci_low"], row["ci_high"])
+        together = claimed(row)
+        interval = range_text(task.metric, together["ci_low"], together["ci_high"])
         inner = [
             interval,
             f"adjusted p {show.p_value(row['p_adjusted'])}",

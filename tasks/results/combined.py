@@ -21,32 +21,34 @@ from tasks.statistics.clusters import Clusters, Drawn
 from tasks.statistics.pairwise import Scale
 
 Values = Mapping[Figure, NDArray[np.float64]]
-"""Figure -> one value per image of the corpus, whose mean is the figure."""
+"""Figure -> the part of every image, whose mean is the figure, and its weight: shape ``(2, n_images)``."""
 
 RANGES = {RSUM: 600.0}  # of figures in another unit than fractions
 
 
 def image_parts(values: NDArray[np.float64], clusters: Clusters) -> NDArray[np.float64]:
-    """Each image's part of a mean over queries: float64, shape ``(n_clusters,)``, with that mean.
+    """Each image's part of a mean over queries, with that mean, and its weight in it, with a mean of 1.
 
     Examples:
         >>> image_parts(np.array([1.0, 0.0, 1.0, 1.0]), Clusters.of([0, 0, 1, 1])).tolist()
-        [0.5, 1.0]
+        [[0.5, 1.0], [1.0, 1.0]]
     """
-    parts: NDArray[np.float64] = clusters.sums(values[None])[:, 0] * (clusters.n_clusters / clusters.totals.sum())
+    sums = np.stack([clusters.sums(values[None])[:, 0], clusters.totals])
+    parts: NDArray[np.float64] = sums * (clusters.n_clusters / clusters.totals.sum())
     return parts
 
 
 def rsum_values(protocols: Iterable[Outcomes], *, drawn: Drawn) -> Values:
     """RSUM of the protocols ``t2i/all`` and ``i2t/any``; nothing without them, or where a recall is left open."""
-    total, found = np.zeros(drawn if isinstance(drawn, int) else len(drawn)), []
+    total, found = np.zeros((2, drawn if isinstance(drawn, int) else len(drawn))), []
     for outcomes in protocols:
         if not {metric.name for metric in RECALLS} <= {metric.name for metric in metrics_of(outcomes)}:
             return {}
         clusters = Clusters.of(outcomes.clusters, drawn, outcomes.weights)
-        total += 100 * sum(image_parts(metric.per_query(outcomes), clusters) for metric in RECALLS)
+        total += sum(image_parts(metric.per_query(outcomes), clusters) for metric in RECALLS)
         found.append(outcomes.protocol.id)
-    return {RSUM: total} if sorted(found) == sorted(DIRECTIONS) else {}
+    scale = np.array([[100.0], [1 / (len(DIRECTIONS) * len(RECALLS))]])
+    return {RSUM: total * scale} if sorted(found) == sorted(DIRECTIONS) else {}
 
 
 def language_values(parts: Sequence[Part], *, reference: str) -> Values:
@@ -63,16 +65,20 @@ def language_values(parts: Sequence[Part], *, reference: str) -> Values:
         }
         for protocol, weights in language_means(languages, direction, reference):
             if not isinstance(weights, str):
-                found |= {Figure(protocol, metric): weights @ of_parts[metric] for metric in metrics}
+                found |= {Figure(protocol, metric): np.tensordot(weights, of_parts[metric], 1) for metric in metrics}
     return found
 
 
 def combined_figures(encoders: Mapping[str, Values]) -> Iterator[ComparedFigure]:
-    """Each figure that at least two encoders have, as what is compared; the queries are images."""
+    """Each figure that at least two encoders have, as what is compared; the queries are images with their weights."""
     for figure in dict.fromkeys(figure for values in encoders.values() for figure in values):
         values = {key: of_encoder[figure] for key, of_encoder in encoders.items() if figure in of_encoder}
         if len(values) > 1:
-            clusters = Clusters.of(np.arange(len(next(iter(values.values())))))
+            weights = next(iter(values.values()))[1]
+            asked = np.flatnonzero(weights)
             yield ComparedFigure(
-                figure=figure, values=values, clusters=clusters, scale=Scale(span=RANGES.get(figure, 1.0))
+                figure=figure,
+                values={key: parts[asked] / weights[asked] for key, (parts, _) in values.items()},
+                clusters=Clusters.of(asked, len(weights), weights[asked]),
+                scale=Scale(span=RANGES.get(figure, 1.0)),
             )

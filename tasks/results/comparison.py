@@ -130,6 +130,8 @@ def figure_rows(
                     "ci_low": pair.difference.low,
                     "ci_high": pair.difference.high,
                     "interval_method": pair.difference.method,
+                    "simultaneous_low": pair.simultaneous and pair.simultaneous[0],
+                    "simultaneous_high": pair.simultaneous and pair.simultaneous[1],
                     "p_sign_flip": pair.flip_test.p,
                     "p_exact": pair.flip_test.exact,
                     "p_mcnemar": pair.effect.p_mcnemar,

@@ -169,10 +169,10 @@ def _means(
                 value=float(values[i]),
                 n_queries=n_queries,
                 n_clusters=n_images,
+                chance=None if np.isnan(chance[i]) else float(chance[i]),
             ),
             "value_ties_lost": float(low[i]),
             "value_ties_won": float(high[i]),
-            "chance": None if np.isnan(chance[i]) else float(chance[i]),
             "tie_share": float(ties[i // len(metrics)]),
         }
     for protocol, reason in weights_or_reasons.items():
@@ -202,12 +202,12 @@ def _eta_squared(
         except ValueError as error:
             shares, reason = dict.fromkeys(("language", "translator", "residual")), str(error)
         for source, share in shares.items():
-            row = row_of(
+            yield row_of(
                 Interval(value=float("nan"), reason=reason),
                 protocol=f"{direction}/*/*@without-{reference}",
                 metric=f"{metric}_eta2_{source}",
                 value=share,
                 n_queries=n_queries,
                 n_clusters=n_images,
+                chance=None if share is None else noise[source],
             )
-            yield {**row, "chance": None if share is None else noise[source]}

@@ -71,10 +71,10 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, provenance: Provenance, *, drawn: Dra
             value=points("expected"),
             n_queries=len(t2i) + len(i2t),
             n_clusters=n_occupied,
+            chance=100 * math.fsum(chances) if len(chances) == 2 * len(RECALLS) else None,
         ),
         "value_ties_lost": points("lost"),
         "value_ties_won": points("won"),
         "tie_share": tie_share(t2i, i2t),
-        "chance": 100 * math.fsum(chances) if len(chances) == 2 * len(RECALLS) else None,
     }
     return results_table([row])

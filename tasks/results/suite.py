@@ -2,26 +2,31 @@
 
 The encoders of a suite seldom have all corpora. Ranked is the largest block of corpora and encoders in which every
 encoder has the headline of every corpus; of two equally large ones, that with more corpora. Encoders outside have a row
-with the reason.
+with the reason. A photograph that several corpora have is one unit in all of them, and one corpus under two names is
+ranked once.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from store.schema import RANKINGS
-from store.types import digest16
+from store.schema import RANKINGS, texts
+from store.types import Corpus, EvalProtocol, digest16
+from tasks.corpora.images.crops import photograph_key
 from tasks.metrics import METRICS, metrics_of
 from tasks.metrics.headline import Figure
 from tasks.scoring.outcomes import Outcomes
-from tasks.statistics.clusters import Clusters, Drawn, known_queries
+from tasks.scoring.protocols.layout import drawn_clusters, is_judged
+from tasks.statistics.clusters import Clusters, Drawn, known_queries, linked
 from tasks.statistics.ranking.suite import LEAST_CORPORA, rank_over_corpora
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.statistic import ClusteredValues
@@ -34,6 +39,13 @@ class EncoderId(NamedTuple):
     fingerprint: str
 
 
+class Photograph(NamedTuple):
+    """What tells a photograph: the hash of its bytes, or where there are none, its file name."""
+
+    sha: str | None
+    name: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class CorpusHeadline:
     """The headline of one corpus, encoder by encoder.
@@ -42,12 +54,18 @@ class CorpusHeadline:
         figures: Their mean is the headline.
         values: Encoder -> its values for every figure on the same queries, shape ``(n_queries,)``, or why it has no
             headline.
+        contents: Equal for corpora of the same photographs and captions, whatever they are called.
+        photographs: Of every cluster.
+        copies: Other names of the same corpus.
     """
 
     corpus: str
     fingerprint: str
     figures: tuple[Figure, ...]
     values: Mapping[EncoderId, Sequence[ClusteredValues] | str]
+    contents: str
+    photographs: Sequence[Sequence[Photograph]]
+    copies: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -74,11 +92,87 @@ def figure_values(outcomes: Outcomes, figure: Figure, drawn: Drawn) -> Clustered
     return ClusteredValues(values, Clusters.of(outcomes.clusters, drawn, outcomes.weights))
 
 
+def contents_of(corpus: Corpus) -> str:
+    """A digest of the photographs and captions of a corpus, but not of its name."""
+    images = sorted(sha or name for sha, name in _photographs(corpus))
+    captions = sorted(zip(*(map(str, corpus.captions[c].to_pylist()) for c in ("text", "language")), strict=True))
+    return digest16([images, captions, len(corpus.pairs), len(corpus.quadruples)])
+
+
+def cluster_photographs(corpus: Corpus, protocol: EvalProtocol) -> list[tuple[Photograph, ...]]:
+    """The photographs of every cluster that a protocol draws; of judged documents, the query instead."""
+    if is_judged(protocol):
+        asked = zip(texts(corpus.captions["id"]), corpus.captions["text"].to_pylist(), strict=True)
+        return [(Photograph(f"query {text or id_}", ""),) for id_, text in asked]
+    photographs = _photographs(corpus)
+    if protocol.direction == "quadruples":
+        of_id = dict(zip(texts(corpus.images["id"]), photographs, strict=True))
+        both = zip(*(texts(corpus.quadruples[column]) for column in ("image_0", "image_1")), strict=True)
+        return [(of_id[first], of_id[second]) for first, second in both]
+    drawn = drawn_clusters(corpus, protocol)
+    return [(photographs[ord_],) for ord_ in (range(drawn) if isinstance(drawn, int) else drawn)]
+
+
+def _photographs(corpus: Corpus) -> list[Photograph]:
+    """Of every image; a box of a photograph has no bytes of it."""
+    keys = texts(corpus.images["key"])
+    return [
+        Photograph(sha if key == photograph_key(key) else None, PurePosixPath(photograph_key(key)).name)
+        for sha, key in zip(corpus.images["sha"].to_pylist(), keys, strict=True)
+    ]
+
+
+def named_once(corpora: Sequence[CorpusHeadline]) -> list[CorpusHeadline]:
+    """The corpora, of those with the same contents the one that most encoders have, with the names of the others."""
+    same: dict[tuple[str, tuple[Figure, ...]], list[CorpusHeadline]] = {}
+    for corpus in corpora:
+        same.setdefault((corpus.contents, corpus.figures), []).append(corpus)
+    kept = [max(copies, key=lambda corpus: len(corpus.encoders)) for copies in same.values()]
+    return [
+        replace(corpus, copies=tuple(other.corpus for other in copies if other is not corpus))
+        for corpus, copies in zip(kept, same.values(), strict=True)
+    ]
+
+
+class SharedPhotographs(NamedTuple):
+    """Which clusters of several corpora are of the same photographs.
+
+    ``units``: for each corpus the unit of every cluster, numbered over all corpora; None where no corpora share any.
+    ``common``: for each corpus how many photographs it has, and how many of them each other corpus has, too.
+    """
+
+    units: list[NDArray[np.int64]] | None
+    common: list[tuple[int, dict[str, int]]]
+
+
+def shared_photographs(corpora: Sequence[CorpusHeadline]) -> SharedPhotographs:
+    """The photographs that corpora have in common: by hash, or where one has no bytes, by file name."""
+    known: dict[str, str] = {}  # file name to hash
+    for corpus in corpora:
+        known |= {name: sha for cluster in corpus.photographs for sha, name in cluster if sha is not None}
+    of_clusters = [
+        [[sha or known.get(name, f"name {name}") for sha, name in cluster] for cluster in corpus.photographs]
+        for corpus in corpora
+    ]
+    every = [{photograph for cluster in clusters for photograph in cluster} for clusters in of_clusters]
+    names = [corpus.corpus for corpus in corpora]
+    common = [
+        {name: len(own & other) for name, other in zip(names, every, strict=True) if other is not own and own & other}
+        for own in every
+    ]
+    units = None
+    if any(common):
+        labels = linked([cluster for clusters in of_clusters for cluster in clusters])
+        units = np.split(labels, np.cumsum([len(clusters) for clusters in of_clusters])[:-1])
+    return SharedPhotographs(units, [*zip(map(len, every), common, strict=True)])
+
+
 def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Resampling) -> pa.Table:
     """Rows of ``schema.RANKINGS``: for every ranked encoder one per estimand and statistic, one for each left out.
 
     No rows without ``LEAST_CORPORA`` corpora on which at least two encoders have the headline.
     """
+    corpora = named_once(corpora)
     block = largest_block({corpus.corpus: corpus.encoders for corpus in corpora})
     chosen = [corpus for corpus in corpora if corpus.corpus in block]
     if not chosen:
@@ -86,12 +180,23 @@ def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Res
     every = dict.fromkeys(encoder for corpus in corpora for encoder in corpus.values)
     ranked = [encoder for encoder in every if all(encoder in corpus.encoders for corpus in chosen)]
     identity = [[corpus.fingerprint for corpus in corpora], [encoder.fingerprint for encoder in every]]
+    shared = shared_photographs(chosen)
     facts = {
         "ranking": digest16([*map(sorted, identity)]),
         "n_corpora": len(chosen),
         "n_encoders": len(ranked),
         "corpora": json.dumps(
-            [{"corpus": c.corpus, "fingerprint": c.fingerprint, "headline": c.title} for c in chosen]
+            [
+                {
+                    "corpus": c.corpus,
+                    "fingerprint": c.fingerprint,
+                    "headline": c.title,
+                    "copies": c.copies,
+                    "photographs": n_photographs,
+                    "shared": common,
+                }
+                for c, (n_photographs, common) in zip(chosen, shared.common, strict=True)
+            ]
         ),
         "level": resampling.level,
         "replicates": resampling.replicates,
@@ -109,7 +214,7 @@ def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Res
         for encoder in every
     }
     rows: list[dict[str, Any]] = []
-    standings = rank_over_corpora([_parts(corpus, ranked) for corpus in chosen], resampling)
+    standings = rank_over_corpora([_parts(corpus, ranked) for corpus in chosen], resampling, shared.units)
     for (estimand, statistic), of_encoders in standings.items():
         for encoder, (figure, held) in zip(ranked, of_encoders, strict=True):
             rows.append(

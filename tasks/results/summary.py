@@ -20,6 +20,7 @@ from tasks.metrics.metric import Ties
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.bootstrap import Interval, bootstrap_samples
 from tasks.statistics.clusters import Clusters, Drawn, known_queries
+from tasks.statistics.decisions import against_chance
 from tasks.statistics.proportion import cluster_robust_error, interval_at_the_edge, share_interval
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.statistic import ClusteredValues, Reduce
@@ -112,6 +113,8 @@ def result_row(
     value: float | None,
     n_queries: int,
     n_clusters: int,
+    chance: float | None = None,
+    lower_is_better: bool = False,
 ) -> dict[str, Any]:
     """The columns of ``schema.RESULTS`` that every figure has."""
     return {
@@ -125,6 +128,8 @@ def result_row(
         "standard_error": interval.standard_error,
         "interval_method": interval.method,
         "reason": interval.reason,
+        "chance": chance,
+        "against_chance": against_chance(interval.claim, chance, lower_is_better=lower_is_better),
         "n_queries": n_queries,
         "n_clusters": n_clusters,
         "level": resampling.level,
@@ -159,13 +164,14 @@ def _metric_rows(evaluated: Evaluated, intervals: Sequence[Interval], resampling
             value=value,
             n_queries=clusters.n_queries,
             n_clusters=clusters.n_occupied,
+            chance=metric.chance(outcomes),
+            lower_is_better=not metric.higher_is_better,
         )
         if metric.reduce == "mean" and clusters.n_occupied > 1:
             row["robust_error"] = cluster_robust_error(values, clusters)
         row["value_ties_lost"] = _figure(metric, outcomes, "lost")
         row["value_ties_won"] = _figure(metric, outcomes, "won")
         row["tie_share"] = tie_share(outcomes)
-        row["chance"] = metric.chance(outcomes)
         rows.append(row)
     return rows
 

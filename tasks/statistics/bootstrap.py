@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from scipy.special import ndtr, ndtri
 
 from tasks.statistics.clusters import Clusters, checked_values
 from tasks.statistics.draws import block_rows, count_blocks
+from tasks.statistics.multiplicity import ALPHA
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.statistic import ClusteredValues, ClusterStatistic, Reduce, stacked_statistic, statistic_of
 
@@ -39,6 +40,8 @@ class Interval:
         standard_error: Standard deviation over the replicates; of a Wilson interval, the clustered error.
         method: ``percentile`` or ``bca``; ``wilson`` of a share of hits; ``none`` without an interval.
         reason: Why there is no interval, or not by the requested method.
+        claim: The ends at ``1 - ALPHA`` by the same method, whatever the level: what is said of chance is read from
+            them. None where nothing is said.
     """
 
     value: float
@@ -47,6 +50,7 @@ class Interval:
     standard_error: float | None = None
     method: str = "none"
     reason: str | None = None
+    claim: tuple[float, float] | None = field(default=None, repr=False, compare=False)
 
 
 def bootstrap_samples(
@@ -218,14 +222,14 @@ def interval_of(
             return Interval(value=estimate, low=only, high=only, standard_error=0.0, method=method)
         return Interval(value=estimate, reason=NO_SPREAD)
     error = float(drawn.std(ddof=1))
-    tails = np.array([(1 - level) / 2, (1 + level) / 2])
+    tails = np.array([(1 - level) / 2, (1 + level) / 2, ALPHA / 2, 1 - ALPHA / 2])
     if left_out is not None:
         tails = _bca_tails(estimate, drawn, left_out, tails)
         if not np.isfinite(tails).all():
             reason = "no BCa interval: all replicates lie on one side of the estimate, the bias correction is infinite"
             return Interval(value=estimate, standard_error=error, reason=reason)
-    low, high = np.quantile(drawn, tails).tolist()
-    return Interval(value=estimate, low=low, high=high, standard_error=error, method=method)
+    low, high, *claim = np.quantile(drawn, tails).tolist()
+    return Interval(value=estimate, low=low, high=high, standard_error=error, method=method, claim=(claim[0], claim[1]))
 
 
 def in_agreement(interval: Interval, p: float | None, *, level: float) -> Interval:

@@ -9,9 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
-from scipy.stats import beta, binom, t
+from scipy.stats import beta, binom
 
 from tasks.statistics.clusters import Clusters
+from tasks.statistics.multiplicity import ALPHA
 from tasks.statistics.proportion import cluster_robust_error
 
 IDENTICAL = "no test: the encoders have the same value on every query"
@@ -19,8 +20,8 @@ SEVERAL_QUERIES = "no McNemar test: images have several queries, which are not i
 POWER = 0.8  # of a detectable effect
 AGGREGATE = "no test and no effect size: the metric is an aggregate over queries, no mean or median of their values"
 NEVER_LOSES = "no odds ratio: the second encoder wins on no query, the ratio is infinite"
-_ROUNDING = 1e-12
-_FEW_DIFFER = 10  # clusters: their error says nothing yet
+_ORDER = 5  # the stream of random numbers that puts clusters in order; the seed has no say in it
+_LARGEST_BET = 0.9  # of what the worst round can lose
 
 
 class Tally(NamedTuple):
@@ -191,34 +192,50 @@ def detectable_effect(
 def equivalence_p(
     difference: NDArray[np.float64], clusters: Clusters, *, margin: float, span: float = 1.0
 ) -> float | None:
-    """p-value of two one-sided tests that the true difference is within ``margin`` (Schuirmann 1987).
+    """p-value that the true difference is within ``margin``, by betting on bounded means; valid for any weights.
 
-    A t test with the clustered error. Where fewer than ten clusters differ it is the binomial probability of so few
-    when a share ``margin / span`` of clusters differs, which a difference of that size needs at least. None for fewer
-    than two clusters, and where the difference is the same in all of them, which leaves no error.
+    Waudby-Smith and Ramdas (2024, Estimating means of bounded random variables by betting, JRSS B 86, section 4): for
+    either side, what a cluster adds to the difference less what the margin allows it is a number of known bounds, whose
+    mean is not below 0 if the difference is the margin or more. A gambler who bets on less, in an order that does not
+    look at the data, multiplies the stake by more than ``1 / p`` with a probability of at most ``p`` (Ville's
+    inequality). Neither clusters of unequal weight nor rare large differences can break that, as they break t tests.
 
     Args:
-        difference: First minus second encoder, per query, shape ``(n_queries,)``.
-        margin: In the unit of the metric.
+        difference: First minus second encoder, per query, shape ``(n_queries,)``, none larger than ``span``.
+        margin: In the unit of the metric, less than ``span``.
         span: The largest difference that the metric can have, in its unit.
+
+    Returns:
+        The larger of both sides; None for fewer than two clusters.
 
     Examples:
         No difference in 100 queries is likely even if 1 % of all queries differ; in 1,000 it is not.
 
         >>> [round(equivalence_p(np.zeros(n), Clusters.of(range(n)), margin=0.01), 4) for n in (100, 1000)]
-        [0.366, 0.0]
+        [0.4261, 0.0001]
     """
-    n = clusters.n_occupied
-    if n < 2:
+    if clusters.n_occupied < 2:
         return None
-    n_differ = int(np.count_nonzero(np.bincount(clusters.labels, weights=difference != 0)))
-    if n_differ < _FEW_DIFFER:
-        return float(binom.cdf(n_differ, n, margin / span))
-    error, mean = cluster_robust_error(difference, clusters), clusters.mean(difference)
-    if error <= _ROUNDING:
-        return None
-    lower, upper = t.sf((mean + margin) / error, n - 1), t.cdf((mean - margin) / error, n - 1)
-    return float(max(lower, upper))
+    occupied = clusters.sizes > 0
+    order = np.random.default_rng((_ORDER, clusters.n_occupied)).permutation(clusters.n_occupied)
+    weights = (clusters.totals[occupied] / clusters.totals.max())[order]
+    sums = clusters.sums(difference[None] / span)[occupied, 0][order] / clusters.totals.max()
+    share = margin / span
+    return max(_least_stake(side * sums - share * weights, largest=1 - share) for side in (1, -1))
+
+
+def _least_stake(excess: NDArray[np.float64], *, largest: float) -> float:
+    """One over the largest wealth of a gambler who bets that the mean of ``excess`` is below 0, at most 1.
+
+    Half of the stake is bet by Kelly's rule, the other half for the number of rounds; each bet depends on the rounds
+    before it. ``excess``, shape ``(n_rounds,)``, is at most ``largest``.
+    """
+    rounds = np.arange(len(excess))
+    before = np.concatenate([[0.0], np.cumsum(excess)[:-1]]) / np.maximum(rounds, 1)
+    spread = (0.25 + np.concatenate([[0.0], np.cumsum(np.square(excess))[:-1]])) / (rounds + 1)
+    bets = np.stack([-before / spread, np.sqrt(-2 * math.log(ALPHA) / (spread * len(excess)))])
+    wealth = np.cumsum(np.log1p(-np.clip(bets, 0.0, _LARGEST_BET / largest) * excess), axis=1)
+    return math.exp(-max(0.0, float(np.logaddexp(*wealth).max()) - math.log(2)))
 
 
 def cohen_h(share_a: float, share_b: float) -> float:

@@ -29,7 +29,7 @@ from tasks.statistics.effect import (
     equivalence_p,
 )
 from tasks.statistics.median_flip import median_flip_tests
-from tasks.statistics.multiplicity import adjusted
+from tasks.statistics.multiplicity import ALPHA, adjusted
 from tasks.statistics.permutation import NO_TEST, FlipTest, sign_flip_tests
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.statistic import Reduce
@@ -68,10 +68,13 @@ class Comparison:
     Attributes:
         difference: With the paired interval, in the metric's unit; its value is NaN without a common query. The
             interval holds 0 if and only if the test of this pair alone does not reject at its level.
+        simultaneous: Ends of the difference's interval that holds for all pairs compared together at ``1 - ALPHA``,
+            whatever the level: it holds 0 where ``p_adjusted`` is not below ``ALPHA``. None without a test, and where
+            so few clusters carry so much of the weight that it has no end.
         p_adjusted: The sign-flip p-value adjusted over all pairs compared together.
         detectable_effect: True difference that this comparison detects with 80 % power, at the adjusted level.
-        p_equivalent: Of two one-sided tests that the true difference is within the margin, adjusted (Holm) over all
-            pairs; None for a metric without a range.
+        p_equivalent: That the true difference is within the margin, adjusted (Holm) over all pairs; None for a metric
+            without a range.
         n_queries: Queries on which both have a value.
         n_clusters: Images that they belong to.
         reason: Why something is None; several reasons are joined by ``"; "``.
@@ -80,6 +83,7 @@ class Comparison:
     a: str
     b: str
     difference: Interval
+    simultaneous: tuple[float, float] | None
     flip_test: FlipTest
     p_adjusted: float | None
     effect: Effect
@@ -151,7 +155,7 @@ def compare_encoders(
         p_adjusted = adjusted([each.flip_test.p for each in compared], resampling.adjustment)
     p_equivalent = adjusted([each.p_equivalent for each in compared])
     return [
-        replace(each, p_adjusted=p, p_equivalent=same)
+        replace(each, p_adjusted=p, p_equivalent=same, simultaneous=_holding_zero(each.simultaneous, p))
         for each, p, same in zip(compared, p_adjusted, p_equivalent, strict=True)
     ]
 
@@ -187,6 +191,7 @@ def _compare_pairs(
             a=names[a],
             b=names[b],
             difference=difference,
+            simultaneous=_simultaneous(table[a] - table[b], difference.value, clusters, flip, scale),
             flip_test=flip,
             p_adjusted=None,
             effect=effect,
@@ -227,6 +232,36 @@ def _detectable(
         return detectable_effect(per_query, clusters, critical=critical, share=scale.share)
     error = difference.standard_error
     return (critical + float(ndtri(POWER))) * error if error else None
+
+
+def _simultaneous(
+    per_query: NDArray[np.float64], difference: float, clusters: Clusters, flip: FlipTest, scale: Scale
+) -> tuple[float, float] | None:
+    """The differences ``d`` that the flips do not reject together with those of all other pairs.
+
+    Of means: ``|sum(c - d w)| <= critical * root of sum((c - d w)^2)`` over clusters with the differences ``c`` and the
+    weights ``w``, a quadratic inequality. Of medians: those as far away as the flipped medians are apart.
+    """
+    if flip.critical is None:
+        return None
+    if scale.reduce != "mean":
+        return difference - flip.critical, difference + flip.critical
+    sums, weights = clusters.sums(per_query[None])[:, 0], clusters.totals
+    square, slope, rest = (
+        float(a.sum() * b.sum() - flip.critical**2 * (a @ b))
+        for a, b in ((weights, weights), (weights, sums), (sums, sums))
+    )
+    if square <= 0:
+        return None
+    middle, half = slope / square, np.sqrt(max(0.0, slope**2 - square * rest)) / square
+    return float(middle - half), float(middle + half)
+
+
+def _holding_zero(ends: tuple[float, float] | None, p_adjusted: float | None) -> tuple[float, float] | None:
+    """The interval, which holds 0 where the adjusted test does not reject: other corrections may be stricter."""
+    if ends is None or p_adjusted is None or p_adjusted < ALPHA:
+        return ends
+    return min(ends[0], 0.0), max(ends[1], 0.0)
 
 
 def _reason(difference: Interval, effect: Effect) -> str | None:

@@ -10,6 +10,7 @@ from scipy.special import ndtri, stdtrit
 
 from tasks.statistics.bootstrap import NO_SPREAD, TOO_FEW_CLUSTERS, Interval
 from tasks.statistics.clusters import Clusters, checked_values
+from tasks.statistics.multiplicity import ALPHA
 
 AT_THE_EDGE = "all queries have the same outcome: Wilson interval over the {n} clusters instead of the queries"
 _FREEDOM = 3.0  # degrees of freedom of a clustered error for each hit or miss, whichever are fewer
@@ -94,10 +95,14 @@ def clustered_wilson(share: float, error: float, *, n_queries: float, n_clusters
     fewer = effective * min(share, 1 - share)
     least = _LEAST_FREEDOM if n_queries == n_clusters else 1.0
     freedom = min(max(_FREEDOM * fewer, least), n_clusters - 1.0)
-    tail = (1 + level) / 2
-    trials = effective * float(ndtri(tail) / stdtrit(freedom, tail)) ** 2
-    low, high = wilson_interval(share * trials, trials, level=level)
-    return Interval(value=share, low=low, high=high, standard_error=error, method="wilson")
+
+    def ends(level: float) -> tuple[float, float]:
+        tail = (1 + level) / 2
+        trials = effective * float(ndtri(tail) / stdtrit(freedom, tail)) ** 2
+        return wilson_interval(share * trials, trials, level=level)
+
+    low, high = ends(level)
+    return Interval(value=share, low=low, high=high, standard_error=error, method="wilson", claim=ends(1 - ALPHA))
 
 
 def interval_at_the_edge(interval: Interval, share: float, n_clusters: int, *, level: float) -> Interval:
@@ -111,8 +116,10 @@ def interval_at_the_edge(interval: Interval, share: float, n_clusters: int, *, l
 
 
 def _at_the_edge(share: float, n_clusters: int, level: float) -> Interval:
-    low, high = wilson_interval(round(share) * n_clusters, n_clusters, level=level)
-    return Interval(value=share, low=low, high=high, method="wilson", reason=AT_THE_EDGE.format(n=n_clusters))
+    (low, high), claim = (wilson_interval(round(share) * n_clusters, n_clusters, level=x) for x in (level, 1 - ALPHA))
+    return Interval(
+        value=share, low=low, high=high, method="wilson", reason=AT_THE_EDGE.format(n=n_clusters), claim=claim
+    )
 
 
 def cluster_robust_error(values: ArrayLike, clusters: Clusters) -> float:

@@ -24,13 +24,18 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ranking") / "workspace"
     store = EmbeddingStore.open(folder / "store", create=True)
     for name in ("x", "y", "z"):
-        images = [ImageRow(f"i{i}") for i in range(N_IMAGES)]
-        captions = [CaptionRow(f"c{i}-{k}", f"i{i}", "x") for i in range(N_IMAGES) for k in range(2)]
-        store.write_corpus(build_corpus(name, images, captions, source=None))
+        add_corpus(store, name, prefix=name)
         for encoder, n_hits in (("strong", 38), ("weak", 9), ("partial", 20)):
             if (encoder, name) != ("partial", "z"):
                 assert imported(folder, encoder, name, n_hits) == 0
     return folder
+
+
+def add_corpus(store: EmbeddingStore, name: str, *, prefix: str, caption: str = "x") -> None:
+    """Ids only: photographs whose names begin with the prefix, two captions each."""
+    images = [ImageRow(f"{prefix}{i}.jpg") for i in range(N_IMAGES)]
+    captions = [CaptionRow(f"c{i}-{k}", f"{prefix}{i}.jpg", caption) for i in range(N_IMAGES) for k in range(2)]
+    store.write_corpus(build_corpus(name, images, captions, source=None))
 
 
 @pytest.fixture
@@ -68,6 +73,43 @@ def test_the_ranking_is_printed_with_ranks_figures_and_who_is_left_out(
     assert "x (R@1 under t2i/all)" in printed.err
     assert "partial: left out: not evaluated on z\n" in printed.err
     assert "corpora like these: at least 5 corpora say something about others like them, there are 3" in printed.err
+
+
+def test_one_corpus_under_three_names_is_ranked_once_and_so_not_at_all(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ranks 1 and 2 "with 95 % confidence", where p is .24 on the one corpus that there is."""
+    for name in ("x2", "x3"):
+        add_corpus(EmbeddingStore.open(workspace / "store"), name, prefix="x")
+        for encoder in ("strong", "weak"):
+            assert imported(workspace, encoder, name, 38) == 0
+    assert compare(workspace, "--corpora", "x,x2,x3") == 0
+    assert stored(workspace) == []
+    told = " ".join(capsys.readouterr().err.split())
+    assert "no ranking: no two encoders have 3 corpora in common" in told
+    assert "x, x2 and x3 hold the same photographs and captions: they count once" in told
+    assert compare(workspace) == 0
+    assert {row["n_corpora"] for row in stored(workspace)} == {3}
+    assert "x, x2 and x3 hold the same photographs and captions: they count once" in " ".join(
+        capsys.readouterr().err.split()
+    )
+
+
+def test_corpora_that_share_photographs_are_joined_by_them_and_it_is_told(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_corpus(EmbeddingStore.open(workspace / "store"), "others", prefix="x", caption="another text")
+    for encoder, n_hits in (("strong", 38), ("weak", 9)):
+        assert imported(workspace, encoder, "others", n_hits) == 0
+    assert compare(workspace, "--corpora", "x,others,y", "--encoders", "strong,weak") == 0
+    told = "40 of the 40 photographs of x are in others: a photograph is one unit in all corpora that have it."
+    assert told in " ".join(capsys.readouterr().err.split()) + "."
+    assert compare(workspace, "--corpora", "x,z,y", "--encoders", "strong,weak") == 0
+    of_weak = [row for row in stored(workspace) if (row["encoder"], row["statistic"]) == ("weak", "macro mean")]
+    joint, apart = (row for row in of_weak if row["estimand"] == "these corpora")
+    assert (joint["value"], '"others"' in joint["corpora"]) == (apart["value"], True)
+    wider = (joint["ci_high"] - joint["ci_low"]) / (apart["ci_high"] - apart["ci_low"])
+    assert wider > 1.1, "three corpora of 40 images each are 120 independent images, these are 80"
 
 
 def test_json_has_the_stored_rows_and_sql_reads_them(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:

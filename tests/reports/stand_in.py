@@ -22,6 +22,7 @@ from store import EmbeddingStore, schema
 from store.sets.seal import SealedSet
 from store.types import Corpus, EncoderSpec, SetKey, canonical_json, digest16
 from tasks.metrics.headline import DIRECTIONS
+from tasks.statistics.decisions import against_chance
 
 SCHEMAS = {
     "results": schema.RESULTS,
@@ -171,6 +172,7 @@ def result(
             "n_queries": n_queries,
             "n_clusters": n_clusters,
             "chance": chance,
+            "against_chance": None if value is None else against_chance((value - half, value + half), chance),
             "interval_method": "percentile" if value is not None else "none",
             "level": 0.95,
             "replicates": 10_000,
@@ -214,6 +216,8 @@ def comparison(
             "ci_low": None if difference is None else difference - half,
             "ci_high": None if difference is None else difference + half,
             "interval_method": "percentile",
+            "simultaneous_low": None if difference is None else difference - half,
+            "simultaneous_high": None if difference is None else difference + half,
             "p_exact": False,
             "p_sign_flip": p,
             "p_mcnemar": None,

@@ -25,9 +25,10 @@ def tied_on_one_direction(*names: str, p_equivalent: float = 0.001, tested: bool
         result(store, name, "photos", "t2i/all", "R@1", 0.6, half=0.02, chance=0.025)
         result(store, name, "photos", "i2t/any", "R@1", 0.8 - 0.2 * i, half=0.02, chance=0.025)
         result(store, name, "photos", BOTH, "RSUM", 400.0 - 50 * i, half=5)
+    half = 0.009 if p_equivalent < 0.05 else 0.01  # an interval that reaches the margin is not inside it
     for i, a in enumerate(names if tested else ()):
         for j, b in enumerate(names[i + 1 :], i + 1):
-            comparison(store, "photos", "t2i/all", "R@1", a, b, 0.0, 0.9, p_equivalent=p_equivalent)
+            comparison(store, "photos", "t2i/all", "R@1", a, b, 0.0, 0.9, p_equivalent=p_equivalent, half=half)
             comparison(store, "photos", "i2t/any", "R@1", a, b, 0.2 * (j - i), 0.0004)
             comparison(store, "photos", BOTH, "RSUM", a, b, 50.0 * (j - i), 0.0004, half=10.0, margin=6.0)
     return store
@@ -80,7 +81,8 @@ def test_one_direction_each_is_no_winner() -> None:
     store = tied_on_one_direction("a", "b")
     for row in store.tables["comparisons"]:
         if row["protocol"] == "t2i/all":
-            row.update(difference=-0.05, ci_low=-0.06, ci_high=-0.04, p_adjusted=0.001, p_equivalent=1.0)
+            row.update(difference=-0.05, p_adjusted=0.001, p_equivalent=1.0)
+            row.update(ci_low=-0.06, ci_high=-0.04, simultaneous_low=-0.06, simultaneous_high=-0.04)
     text = sentence(report(store))
     assert text == (
         "No winner: the tests do not separate a and b: a is 5.0 points worse on text to image and 20.0 points better "
@@ -99,7 +101,8 @@ def test_better_on_one_direction_alone_is_no_winner_where_both_together_are_unde
 def test_equivalent_on_both_directions_is_a_choice_by_cost() -> None:
     store = tied_on_one_direction("a", "b")
     for row in store.tables["comparisons"]:
-        row.update(difference=0.0, ci_low=-0.002, ci_high=0.002, p_adjusted=0.9, p_equivalent=0.001)
+        row.update(difference=0.0, p_adjusted=0.9, p_equivalent=0.001)
+        row.update(ci_low=-0.002, ci_high=0.002, simultaneous_low=-0.002, simultaneous_high=0.002)
     assert sentence(report(store)) == (
         "Choose by cost: a and b are both equivalent within 1 point on text to image and image to text."
     )
@@ -109,9 +112,9 @@ def test_below_chance_is_said_as_such_everywhere() -> None:
     store = tied_on_one_direction("a", "b")
     for row in store.tables["results"]:
         if row["protocol"] == "t2i/all":
-            row.update(chance=0.7)
+            row.update(chance=0.7, against_chance="worse")
         elif row["protocol"] == "i2t/any" and row["encoder"] == "b":
-            row.update(chance=0.6)
+            row.update(chance=0.6, against_chance="open")
     made = report(store)
     assert "but below chance on text to image" in sentence(made)
     assert grid(made)["a", "text to image"] == "below chance; highest"
@@ -123,10 +126,31 @@ def test_below_chance_is_said_as_such_everywhere() -> None:
     )
 
 
+def test_without_an_interval_nothing_is_said_of_chance() -> None:
+    """One query of two was missed: "below chance"; one of one was found, and so the other encoder was not named."""
+    store = tied_on_one_direction("a", "b")
+    for row in store.tables["results"]:
+        if row["metric"] == "R@1":
+            row.update(value=0.0, ci_low=None, ci_high=None, against_chance=None, interval_method="none")
+    made = report(store)
+    assert "chance" not in sentence(made)
+    assert not any("chance" in state for state in grid(made).values())
+    assert not any(isinstance(block, Notice) for section in made.sections for block in section.blocks[:1])
+
+
+def test_a_model_that_could_be_worse_by_nothing_that_is_shown_is_not_worse_by_zero() -> None:
+    store = tied_on_one_direction("a", "b", p_equivalent=0.6)
+    for row in store.tables["comparisons"]:
+        if row["protocol"] == "t2i/all":
+            row.update(difference=0.004, simultaneous_low=-0.0001, simultaneous_high=0.009)
+    made = report(store)
+    assert "text to image is undecided (a could be less than 0.1 points worse)" in sentence(made)
+
+
 def test_nobody_above_chance_is_no_choice() -> None:
     store = tied_on_one_direction("a", "b")
     for row in store.tables["results"]:
-        row.update(chance=0.99)
+        row.update(chance=0.99, against_chance="worse")
     assert sentence(report(store)) == (
         "No choice: no encoder is better than chance on text to image and image to text (photos)."
     )

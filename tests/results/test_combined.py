@@ -47,7 +47,9 @@ def compared(values: dict, margin: float = 1.0) -> list[dict]:  # type: ignore[t
 def test_the_mean_over_images_is_rsum_and_its_interval_that_of_the_result() -> None:
     t2i, i2t = directions(1)
     [row] = rsum_row(t2i, i2t, SOURCE, drawn=N_IMAGES, resampling=RESAMPLING).to_pylist()
-    values = rsum_values([t2i, i2t], drawn=N_IMAGES)[RSUM]
+    values, weights = rsum_values([t2i, i2t], drawn=N_IMAGES)[RSUM]
+    assert weights.mean() == pytest.approx(1)
+    assert (values <= 600 * weights + 1e-9).all()
     assert values.mean() == pytest.approx(row["value"])
     draws = np.random.default_rng(0).integers(0, N_IMAGES, (2000, N_IMAGES))
     assert values[draws].mean(axis=1).std() == pytest.approx(row["standard_error"], rel=0.1)
@@ -57,12 +59,12 @@ def test_two_encoders_are_tested_by_rsum_and_equal_ones_are_equivalent() -> None
     good, poor = (rsum_values(directions(1, skill), drawn=N_IMAGES) for skill in (2.0, 8.0))
     [row] = compared({"good": good, "poor": poor})
     assert (row["protocol"], row["metric"], row["family"]) == (*RSUM, "headline")
-    assert row["difference"] == pytest.approx(good[RSUM].mean() - poor[RSUM].mean())
+    assert row["difference"] == pytest.approx(good[RSUM][0].mean() - poor[RSUM][0].mean())
     assert row["p_adjusted"] < 0.01
     assert (row["margin"], row["n_clusters"]) == (6.0, N_IMAGES)
     [same] = compared({"good": good, "twin": good}, margin=5.0)
     assert same["p_sign_flip"] is None
-    assert same["p_equivalent"] == pytest.approx(0.95**N_IMAGES)
+    assert 0.95**N_IMAGES < same["p_equivalent"] < 0.1
 
 
 def test_a_direction_alone_has_no_rsum() -> None:
@@ -90,7 +92,7 @@ def test_means_over_languages_are_compared_image_by_image() -> None:
     }  # fmt: skip
     assert {metric for _, metric in rows} == {"R@1", "R@5", "R@10"}
     row = rows["t2i/*/*", "R@1"]
-    assert row["difference"] == pytest.approx(good["t2i/*/*", "R@1"].mean() - poor["t2i/*/*", "R@1"].mean())
+    assert row["difference"] == pytest.approx(good["t2i/*/*", "R@1"][0].mean() - poor["t2i/*/*", "R@1"][0].mean())
     assert row["p_adjusted"] < 0.01
     assert row["n_queries"] == 80
 

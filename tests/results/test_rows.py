@@ -109,6 +109,25 @@ def test_the_interval_of_independent_hits_is_close_to_plain_wilson() -> None:
     assert (row["ci_low"], row["ci_high"]) == pytest.approx((0.5981, 0.8581), abs=0.02)  # statsmodels
 
 
+@pytest.mark.parametrize("method", ["wilson", "percentile", "bca"])
+def test_what_is_said_of_chance_does_not_depend_on_the_level_of_the_intervals(method: Any) -> None:
+    metrics = [*RECALLS, METRICS["MRR"], METRICS["mean_rank"], METRICS["median_rank"]]
+    guesser = outcomes_of([[1 + k % 50] for k in range(100)], n_gallery=50, direction="t2i")
+    for outcomes, expected in ((captions(), "better"), (guesser, "open")):
+        for level in (0.5, 0.95, 0.999):
+            rows = result_rows(
+                [evaluated(outcomes, metrics, drawn=100)], replace(draws(2000), method=method, level=level)
+            ).to_pylist()
+            assert {row["metric"]: row["against_chance"] for row in rows} == {m.name: expected for m in metrics}
+
+
+@pytest.mark.parametrize(("rank", "value"), [(1, 1.0), (7, 0.0)])
+def test_one_query_says_nothing_of_chance(rank: int, value: float) -> None:
+    """A hit was better than chance, a miss below chance: without an interval the point decided."""
+    [row] = rows_of(outcomes_of([[rank]], n_gallery=50), RECALLS[:1], 50, drawn=1).to_pylist()
+    assert (row["value"], row["ci_low"], row["chance"], row["against_chance"]) == (value, None, 1 / 50, None)
+
+
 def test_a_value_that_any_scores_have_gets_no_interval() -> None:
     """R@10 among ten items is 1 by definition; Wilson's interval of 40 images said 0.91 to 1."""
     ten = outcomes_of([[1 + k % 10] for k in range(40)], n_gallery=10, direction="t2i", protocol="t2i/all")

@@ -12,7 +12,15 @@ import pytest
 
 from tasks.metrics.examples import outcomes_of
 from tasks.metrics.headline import Figure
-from tasks.results.suite import CorpusHeadline, EncoderId, figure_values, largest_block, ranking_rows
+from tasks.results.suite import (
+    CorpusHeadline,
+    EncoderId,
+    Photograph,
+    figure_values,
+    largest_block,
+    ranking_rows,
+    shared_photographs,
+)
 from tasks.statistics.clusters import Clusters
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.statistic import ClusteredValues
@@ -31,7 +39,14 @@ def headline(name: str, shares: Mapping[EncoderId, float | str], metric: str = "
         for encoder, share in shares.items()
     }
     protocol = "winoground" if metric == "winoground_group" else "t2i/all"
-    return CorpusHeadline(corpus=name, fingerprint=f"f-{name}", figures=(Figure(protocol, metric),), values=values)
+    return CorpusHeadline(
+        corpus=name,
+        fingerprint=f"f-{name}",
+        figures=(Figure(protocol, metric),),
+        values=values,
+        contents=name,
+        photographs=[(Photograph(None, f"{name}{i}.jpg"),) for i in range(100)],
+    )
 
 
 def rows_of(*corpora: CorpusHeadline) -> list[dict[str, Any]]:
@@ -108,6 +123,21 @@ def test_outcomes_that_leave_the_metric_open_are_no_headline() -> None:
     assert np.asarray(known.values).tolist() == [1.0, 0.0]
     anywhere = replace(outcomes, rank_worst=outcomes.rank_worst + 9, n_ranked=np.zeros(2, dtype=np.int32))
     assert figure_values(anywhere, figure, 2) == "its outcomes under t2i/all leave R@1 open"
+
+
+def test_photographs_are_the_same_by_hash_or_by_name_where_there_are_no_bytes() -> None:
+    def with_photographs(name: str, *photographs: Photograph) -> CorpusHeadline:
+        return replace(headline(name, {}), photographs=[(one,) for one in photographs])
+
+    hashed = with_photographs("hashed", Photograph("aa", "1.jpg"), Photograph("bb", "2.jpg"))
+    named = with_photographs("named", Photograph(None, "2.jpg"), Photograph(None, "3.jpg"))
+    others = with_photographs("others", Photograph("cc", "1.jpg"), Photograph("dd", "4.jpg"))
+    found = shared_photographs([hashed, named, others])
+    assert found.common == [(2, {"named": 1}), (2, {"hashed": 1}), (2, {})]
+    first, second, third = (units.tolist() for units in found.units or [])
+    assert first[1] == second[0]
+    assert len({*first, *second, *third}) == 5
+    assert shared_photographs([hashed, others]).units is None, "files of one name and other bytes"
 
 
 def test_the_same_encoders_and_corpora_replace_their_ranking_and_others_do_not() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar  # type: ignore[import-untyped]
 from statsmodels.stats.power import NormalIndPower  # type: ignore[import-untyped]
 from statsmodels.stats.proportion import proportion_effectsize  # type: ignore[import-untyped]
 
 from tasks.statistics.clusters import Clusters
+from tasks.statistics.decisions import decide
 from tasks.statistics.effect import (
     cohen_dz,
     cohen_h,
@@ -19,6 +21,8 @@ from tasks.statistics.effect import (
     mcnemar_exact,
     tally,
 )
+from tasks.statistics.pairwise import Scale, compare_encoders
+from tasks.statistics.resampling import Resampling
 
 
 @pytest.mark.parametrize(("wins", "losses"), [(0, 1), (5, 5), (3, 11), (430, 331), (2089, 1667)])
@@ -86,7 +90,65 @@ def test_equivalence_is_seldom_claimed_for_a_difference_of_the_margin() -> None:
     assert same is not None and same < 1e-6
 
 
-def test_a_difference_without_spread_has_no_p_value_of_equivalence() -> None:
+def captions_of(structure: str, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Captions per image: a few images have most of them."""
+    sizes = {
+        "one each": np.ones(n),
+        "five each": np.full(n, 5),
+        "2 % with 50": np.where(np.arange(n) % 50 == 0, 50, 1),
+        "10 % with 10 to 50": np.where(rng.random(n) < 0.1, rng.integers(10, 51, n), 1),
+    }
+    return sizes[structure].astype(np.int64)
+
+
+@pytest.mark.parametrize("n", [300, 1000, 3000])
+@pytest.mark.parametrize("structure", ["one each", "five each", "2 % with 50", "10 % with 10 to 50"])
+def test_images_of_unequal_weight_and_wins_alone_are_not_called_equivalent_at_the_margin(
+    structure: str, n: int
+) -> None:
+    """Whole images are won, the heaviest among them; a t test called .08 to 1.00 of these equivalent."""
+    rng, called = np.random.default_rng(n), 0
+    for _ in range(200):
+        sizes = captions_of(structure, n, rng)
+        heavy = sizes == sizes.max() if structure == "2 % with 50" else sizes >= sizes.mean()
+        won = heavy & (rng.random(n) < 0.0101 * sizes.sum() / sizes[heavy].sum())
+        labels = np.repeat(np.arange(n), sizes)
+        p = equivalence_p(won[labels].astype(np.float64), Clusters.of(labels, n), margin=0.01)
+        called += p is not None and p < 0.05
+    assert called <= 0.05 * 200 + 3 * np.sqrt(0.05 * 0.95 * 200)
+
+
+def test_encoders_that_are_equivalent_are_found_with_enough_images() -> None:
+    """5 % of 25,000 queries differ in either direction, five on each of 5,000 images: more than .9 of such studies."""
+    rng, called = np.random.default_rng(2), 0
+    clusters = Clusters.of(np.repeat(np.arange(5000), 5))
+    for _ in range(50):
+        difference = rng.choice([1.0, -1.0, 0.0], size=25_000, p=[0.05, 0.05, 0.9])
+        p = equivalence_p(difference, clusters, margin=0.01)
+        called += p is not None and p < 0.05
+    assert called >= 45
+
+
+def test_a_difference_of_nine_points_is_not_within_one() -> None:
+    """1,200 images, 30 of them with 50 captions; the first is better on five of these: the report chose by cost."""
+    sizes = np.where(np.arange(1200) < 30, 50, 1)
+    labels = np.repeat(np.arange(1200), sizes)
+    first = np.where(labels < 15, 1.0, 0.0)
+    second = np.where((labels < 15) & (labels >= 5), 1.0, 0.0)
+    clusters = Clusters.of(labels, 1200)
+    [pair] = compare_encoders(
+        {"a": first, "b": second}, clusters, Resampling(replicates=200), Scale(share=True, span=1.0)
+    )
+    assert pair.difference.value == pytest.approx(0.0937, abs=1e-4)
+    assert pair.p_equivalent is not None and pair.p_equivalent > 0.5  # .020 by the number of images that differ
+    low, high = pair.simultaneous or (None, None)
+    found = decide(
+        pair.difference.value, low=low, high=high, p_adjusted=pair.p_adjusted, p_equivalent=1e-9, margin=0.01
+    )
+    assert found.state == "undecided"
+
+
+def test_a_difference_without_spread_is_not_equivalent() -> None:
     """One encoder right on every query and the other wrong: the error is 0, and `capim compare` divided by it."""
-    assert equivalence_p(np.ones(60), Clusters.of(range(60)), margin=0.01) is None
-    assert equivalence_p(np.full(50, 1 / 3), Clusters.of(np.repeat(range(20), 5)[:50], 20), margin=0.01) is None
+    assert equivalence_p(np.ones(60), Clusters.of(range(60)), margin=0.01) == 1
+    assert equivalence_p(np.full(50, 1 / 3), Clusters.of(np.repeat(range(20), 5)[:50], 20), margin=0.01) == 1

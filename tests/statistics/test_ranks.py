@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.statistics.clusters import Clusters
-from tasks.statistics.pairwise import compare_encoders
+from tasks.statistics.decisions import decide
+from tasks.statistics.pairwise import Scale, compare_encoders
 from tasks.statistics.ranking.ranks import PairTest, rank_encoders, rank_sets
 from tasks.statistics.resampling import Resampling
 
@@ -52,6 +54,52 @@ def test_the_place_by_value_lies_among_the_places_that_tests_leave_open(values: 
     pairs = [PairTest(a, b, x - y, 0.01 if abs(x - y) > gap / 20 else 0.5) for (a, x), (b, y) in combinations(named, 2)]
     for ranked in rank_encoders(named, pairs):
         assert ranked.best <= ranked.rank <= ranked.worst
+
+
+@given(
+    n_encoders=st.integers(2, 6),
+    sizes=st.lists(st.integers(1, 8), min_size=8, max_size=40),
+    adjustment=st.sampled_from(["max-t", "holm", "benjamini-hochberg"]),
+    reduce=st.sampled_from(["mean", "median"]),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=60, deadline=None)
+def test_what_is_undecided_could_be_worse_by_the_interval_that_left_it_undecided(
+    n_encoders: int, sizes: list[int], adjustment: Any, reduce: Any, seed: int
+) -> None:
+    """The interval of a pair alone left 0 out where the test of all did not reject: "up to 0.0 points worse"."""
+    rng = np.random.default_rng(seed)
+    clusters = Clusters.of(np.repeat(np.arange(len(sizes)), sizes))
+    values = {f"e{i}": rng.integers(0, 3, clusters.n_queries) / 2 for i in range(n_encoders)}
+    resampling = Resampling(replicates=50, permutations=400, adjustment=adjustment, seed=seed)
+    for pair in compare_encoders(values, clusters, resampling, Scale(reduce=reduce, span=1.0)):
+        if pair.simultaneous is None or pair.p_adjusted is None:
+            continue
+        low, high = pair.simultaneous
+        assert low <= pair.difference.value <= high
+        found = decide(
+            pair.difference.value, low=low, high=high, p_adjusted=pair.p_adjusted, p_equivalent=1.0, margin=0.5
+        )
+        if found.state == "undecided":
+            assert low <= 0 <= high
+            assert found.worse_by is not None
+            assert found.worse_by >= -pair.difference.value
+
+
+def test_ten_equal_encoders_are_never_undecided_by_nothing() -> None:
+    """79 % of such tables held an "undecided: up to 0.0 points worse": the interval of the pair alone left 0 out."""
+    rng, clusters = np.random.default_rng(3), Clusters.of(np.repeat(np.arange(200), 5))
+    n_alone = 0
+    skill = rng.random(1000)
+    for table in range(5):
+        values = {f"e{i}": (rng.random(1000) < skill).astype(float) for i in range(10)}
+        pairs = compare_encoders(values, clusters, Resampling(replicates=200, permutations=2000, seed=table))
+        n_alone += sum((pair.difference.low or 0) >= 0 or (pair.difference.high or 0) <= 0 for pair in pairs)
+        for pair in pairs:
+            low, high = pair.simultaneous or (0.0, 0.0)
+            assert pair.p_adjusted is not None
+            assert pair.p_adjusted < 0.05 or min(-low, high) > 0
+    assert n_alone > 2
 
 
 def test_comparisons_give_ranks() -> None:

@@ -6,10 +6,19 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from reports.rows.families import counted_once
 from store import EmbeddingStore
 from store.types import Corpus, EvalProtocol
 from tasks.metrics.headline import Figure, headline_of
-from tasks.results.suite import CorpusHeadline, EncoderId, figure_values, ranking_rows
+from tasks.results.suite import (
+    CorpusHeadline,
+    EncoderId,
+    cluster_photographs,
+    contents_of,
+    figure_values,
+    named_once,
+    ranking_rows,
+)
 from tasks.runtime.progress import track
 from tasks.runtime.references import EvaluationRef, by_corpus
 from tasks.runtime.stored import read_outcomes
@@ -34,7 +43,10 @@ def suite_rows(
             corpora.append(_headline(store, group))
             advance(1)
     rows = ranking_rows(corpora, run=run, resampling=resampling)
-    return rows if rows.num_rows else f"no ranking: no two encoders have {LEAST_CORPORA} corpora in common"
+    if rows.num_rows:
+        return rows
+    copies = [counted_once([each.corpus, *each.copies]) for each in named_once(corpora) if each.copies]
+    return "; ".join([f"no ranking: no two encoders have {LEAST_CORPORA} corpora in common", *copies])
 
 
 def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> CorpusHeadline:
@@ -43,6 +55,7 @@ def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> Co
     evaluated = sorted({protocol for evaluation in evaluations for protocol in evaluation.evaluations})
     protocols = {protocol.id: protocol for protocol in select_protocols(corpus, evaluated)}
     figures = headline_of(protocols.values())
+    clustered = protocols[figures[0].protocol] if figures else None
     return CorpusHeadline(
         corpus=sets.corpus,
         fingerprint=sets.corpus_fingerprint,
@@ -51,6 +64,8 @@ def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> Co
             EncoderId(e.sets.encoder, e.sets.encoder_fingerprint): _values(store, e, figures, corpus, protocols)
             for e in evaluations
         },
+        contents=contents_of(corpus),
+        photographs=cluster_photographs(corpus, clustered) if clustered else (),
     )
 
 

@@ -2,21 +2,22 @@
 
 Two questions have different answers (``docs/protocols.md`` §6):
 
-* Which encoder is better on **these corpora**? Images are resampled within each corpus. Means are tested by sign flips
-  of all images of all corpora. A Borda count is bounded by the tests within the corpora, because a bootstrap of ranks
-  is not valid where encoders are nearly equal (Hall and Miller 2009, Using the bootstrap to quantify the authority of
-  an empirical ranking).
+* Which encoder is better on **these corpora**? Images are resampled within each corpus; a photograph that several
+  corpora have is one unit in all of them. Means are tested by sign flips of all images of all corpora. A Borda count is
+  bounded by the tests within the corpora, because a bootstrap of ranks is not valid where encoders are nearly equal
+  (Hall and Miller 2009, Using the bootstrap to quantify the authority of an empirical ranking).
 * Which encoder is better on **corpora like these**? The corpora are a sample, and their number is the number of
-  observations. The spread between corpora holds that of their images already, so whole corpora are the units (Davison
-  and Hinkley 1997, Bootstrap Methods and their Application, section 3.8): Student's t for means, sign flips for Borda
-  counts. Resampling corpora and images by the bootstrap finds a difference where there is none in a third of suites of
-  5 corpora and 8 encoders (``tests/benchmarks/suite_ranks.py``).
+  observations, as long as none shares photographs with another. The spread between corpora holds that of their images
+  already, so whole corpora are the units (Davison and Hinkley 1997, Bootstrap Methods and their Application, section
+  3.8): Student's t for means, sign flips for Borda counts. Resampling corpora and images by the bootstrap finds a
+  difference where there is none in a third of suites of 5 corpora and 8 encoders
+  (``tests/benchmarks/suite_ranks.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.stats import t
 
 from tasks.statistics.bootstrap import NO_SPREAD, Interval, bootstrap_replicates, interval_of
-from tasks.statistics.clusters import Clusters
+from tasks.statistics.clusters import Clusters, linked
 from tasks.statistics.multiplicity import adjusted
 from tasks.statistics.permutation import sign_flip_tests
 from tasks.statistics.ranking.ranks import RankSet, rank_sets
@@ -47,7 +48,9 @@ class Standing(NamedTuple):
 
 
 def rank_over_corpora(
-    corpora: Sequence[Sequence[ClusteredValues]], resampling: Resampling
+    corpora: Sequence[Sequence[ClusteredValues]],
+    resampling: Resampling,
+    units: Sequence[NDArray[np.int64]] | None = None,
 ) -> dict[tuple[Estimand, Statistic], list[Standing]]:
     """Macro mean and Borda count of every encoder over the corpora, under both estimands.
 
@@ -59,10 +62,12 @@ def rank_over_corpora(
             shape ``(n_encoders, n_queries)``, and the clusters of these queries.
         resampling: ``1 - level`` bounds the probability of any false statement about ranks, for each estimand and
             statistic.
+        units: For each corpus the unit of every cluster, shape ``(n_clusters,)``, numbered from 0 over all corpora:
+            clusters with equal numbers are of the same photographs. Left out: no two are.
 
     Returns:
-        For each estimand and statistic the encoders in their order. With fewer than ``LEAST_SAMPLE`` corpora, those
-        like them have figures without interval and ranks, with the reason.
+        For each estimand and statistic the encoders in their order. With fewer than ``LEAST_SAMPLE`` corpora, or where
+        some share units, those like them have figures without interval and ranks, with the reason.
 
     Raises:
         ValueError: Fewer than ``LEAST_CORPORA`` corpora, or fewer than two encoders.
@@ -88,16 +93,36 @@ def rank_over_corpora(
             f"a ranking needs {LEAST_CORPORA} corpora and 2 encoders, got {n_corpora} corpora and {n_encoders} encoders"
         )
     borda = borda_counts(headlines)
-    everywhere = _better(np.concatenate(shares) / n_corpora, resampling, 1 - resampling.level)
+    if units is None:
+        ends = np.cumsum([0, *map(len, shares)])
+        units = [np.arange(start, end) for start, end in pairwise(ends)]
+    groups = _sharing(units)
+    together = np.zeros((1 + max(int(unit.max()) for unit in units), n_encoders))
+    for unit, share in zip(units, shares, strict=True):
+        np.add.at(together, unit, share)
+    everywhere = _better(together / n_corpora, resampling, 1 - resampling.level)
     within = np.stack([_better(share, resampling, (1 - resampling.level) / n_corpora) for share in shares])
     return {
         ("these corpora", "macro mean"): _standings(
-            _macro_intervals(corpora, headlines.mean(axis=0), resampling), everywhere
+            _macro_intervals(corpora, headlines.mean(axis=0), resampling, units, groups), everywhere
         ),
         ("these corpora", "borda"): _bounded(borda.mean(axis=0), within),
-        ("corpora like these", "macro mean"): _sampled(headlines, resampling, discrete=False),
-        ("corpora like these", "borda"): _sampled(borda, resampling, discrete=True),
+        ("corpora like these", "macro mean"): _sampled(headlines, resampling, len(groups), discrete=False),
+        ("corpora like these", "borda"): _sampled(borda, resampling, len(groups), discrete=True),
     }
+
+
+def _sharing(units: Sequence[NDArray[np.int64]]) -> list[list[int]]:
+    """The corpora that are linked by common units, group by group; each alone where there are none.
+
+    Examples:
+        >>> _sharing([np.array([0, 1]), np.array([2, 3]), np.array([1, 4])])
+        [[0, 2], [1]]
+    """
+    found: dict[int, list[int]] = {}
+    for at, label in enumerate(linked([unit.tolist() for unit in units]).tolist()):
+        found.setdefault(label, []).append(at)
+    return list(found.values())
 
 
 def borda_counts(headlines: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -149,19 +174,42 @@ def _standings(figures: Sequence[Interval], better: NDArray[np.bool_]) -> list[S
 
 
 def _macro_intervals(
-    corpora: Sequence[Sequence[ClusteredValues]], means: NDArray[np.float64], resampling: Resampling
+    corpora: Sequence[Sequence[ClusteredValues]],
+    means: NDArray[np.float64],
+    resampling: Resampling,
+    units: Sequence[NDArray[np.int64]],
+    groups: Sequence[Sequence[int]],
 ) -> list[Interval]:
-    """Intervals of the macro means, from the replicates of every corpus.
+    """Intervals of the macro means, from the replicates of every group of corpora that share units.
 
-    Corpora of equal size have equal draws, so that the replicates of each are put in an order of its own.
+    Groups of equal size have equal draws, so that the replicates of each are put in an order of its own.
     """
     total = np.zeros(())
-    for at, parts in enumerate(corpora):
-        drawn = bootstrap_replicates(stacked_statistic(parts), parts[0].clusters.n_clusters, resampling)
-        order = np.random.default_rng((_STREAM, resampling.seed, at)).permutation(drawn.shape[1])
-        total = total + drawn.reshape(len(parts), -1, drawn.shape[1]).mean(axis=0)[:, order]
+    for group in groups:
+        drawn = _group_replicates([corpora[at] for at in group], [units[at] for at in group], resampling)
+        order = np.random.default_rng((_STREAM, resampling.seed, group[0])).permutation(drawn.shape[1])
+        total = total + drawn[:, order]
     rows = zip(means.tolist(), total / len(corpora), strict=True)
     return [interval_of(value, replicates, level=resampling.level) for value, replicates in rows]
+
+
+def _group_replicates(
+    corpora: Sequence[Sequence[ClusteredValues]], units: Sequence[NDArray[np.int64]], resampling: Resampling
+) -> NDArray[np.float64]:
+    """The sum of the headlines of some corpora in every draw of their units, shape ``(n_encoders, replicates)``."""
+    drawn, of_clusters = np.unique(np.concatenate(units), return_inverse=True)
+    columns = np.split(of_clusters, np.cumsum([len(unit) for unit in units])[:-1])
+    statistics = [(stacked_statistic(parts), len(parts)) for parts in corpora]
+
+    def summed(counts: NDArray[np.uint8]) -> NDArray[np.float64]:
+        headlines = (
+            statistic(counts[:, column]).reshape(n_parts, -1, len(counts)).mean(axis=0)
+            for (statistic, n_parts), column in zip(statistics, columns, strict=True)
+        )
+        total: NDArray[np.float64] = np.sum([*headlines], axis=0)
+        return total
+
+    return bootstrap_replicates(summed, len(drawn), resampling)
 
 
 def _bounded(borda: NDArray[np.float64], within: NDArray[np.bool_]) -> list[Standing]:
@@ -176,15 +224,19 @@ def _bounded(borda: NDArray[np.float64], within: NDArray[np.bool_]) -> list[Stan
     return _standings(figures, low[:, None] > high[None, :] + _ROUNDING)
 
 
-def _sampled(table: NDArray[np.float64], resampling: Resampling, *, discrete: bool) -> list[Standing]:
+def _sampled(table: NDArray[np.float64], resampling: Resampling, n_groups: int, *, discrete: bool) -> list[Standing]:
     """Means over corpora that are a sample, shape ``(n_corpora, n_encoders)``: intervals by Student's t.
 
     Differences are tested by Student's t adjusted by Holm, or by flipping the signs of corpora where they are discrete.
     """
     n_corpora, n_encoders = table.shape
     means = table.mean(axis=0)
+    reason = ""
     if n_corpora < LEAST_SAMPLE:
         reason = f"at least {LEAST_SAMPLE} corpora say something about others like them, there are {n_corpora}"
+    elif n_groups < n_corpora:
+        reason = "corpora that share photographs say nothing about others like them: they are not independent"
+    if reason:
         return [Standing(Interval(value=value, reason=reason), None) for value in means.tolist()]
     errors = table.std(axis=0, ddof=1) / np.sqrt(n_corpora)
     reach = t.ppf((1 + resampling.level) / 2, n_corpora - 1) * errors
