@@ -124,9 +124,10 @@ def row_words(data: ReportData, row: Row, *, short: bool = True, unit: bool = Tr
         within = margin_words(metric, row["margin"])
         return f"equivalent within {within}" if within and not short else "equivalent"
     if found.state == "undecided":
-        if found.worse_by is None:
+        size = "" if found.worse_by is None else amount(metric, found.worse_by, unit=unit)
+        if not size.partition(" ")[0].strip("0."):  # an interval that ends at 0 bounds nothing: few images differ
             return "undecided"
-        worse = f"{at_most(amount(metric, found.worse_by, unit=unit))} worse"
+        worse = f"up to {size} worse"
         return f"undecided: {worse}" if short else f"undecided (could be {worse})"
     return f"{amount(metric, abs(row['difference']), unit=unit)} {found.state}"
 
@@ -140,17 +141,6 @@ def amount(metric: str, size: float, *, unit: bool = True) -> str:
     """
     text = difference_text(metric, size).removeprefix("+")
     return text + (" point" if text == "1.0" else " points") * (unit and is_fraction(metric))
-
-
-def at_most(size: str) -> str:
-    """A size in words as a bound, also where it rounds to zero.
-
-    Examples:
-        >>> at_most("2.4 points"), at_most("0.0 points"), at_most("0.000")
-        ('up to 2.4 points', 'less than 0.1 points', 'less than 0.001')
-    """
-    number, _, unit = size.partition(" ")
-    return f"up to {size}" if number.strip("0.") else f"less than {number[:-1]}1 {unit}".rstrip()
 
 
 def margin_words(metric: str, margin: float | None) -> str:

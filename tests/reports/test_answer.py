@@ -138,13 +138,14 @@ def test_without_an_interval_nothing_is_said_of_chance() -> None:
     assert not any(isinstance(block, Notice) for section in made.sections for block in section.blocks[:1])
 
 
-def test_a_model_that_could_be_worse_by_nothing_that_is_shown_is_not_worse_by_zero() -> None:
+def test_undecided_by_an_interval_that_ends_at_zero_is_not_up_to_zero_points_worse() -> None:
     store = tied_on_one_direction("a", "b", p_equivalent=0.6)
     for row in store.tables["comparisons"]:
         if row["protocol"] == "t2i/all":
             row.update(difference=0.004, simultaneous_low=-0.0001, simultaneous_high=0.009)
     made = report(store)
-    assert "text to image is undecided (a could be less than 0.1 points worse)" in sentence(made)
+    assert sentence(made).endswith("; text to image is undecided.")
+    assert grid(made)["b", "text to image"] == "undecided: up to 0.9 worse"
 
 
 def test_nobody_above_chance_is_no_choice() -> None:
