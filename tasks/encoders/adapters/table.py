@@ -17,6 +17,7 @@ from store.errors import RequestError, unknown
 from store.plugins import OWN, Plugin, Table
 from store.types import ACCESS_OPTIONS, EncoderSpec
 from tasks.encoders.adapters.own_code import FORM, function_of, is_own_code
+from tasks.encoders.endpoints.options import BODY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +138,7 @@ _OWN: dict[str, Adapter] = {
             "image_form",
             "caption_form",
             "image_prompt",
-            "body:",
+            *BODY,
             *sorted(ACCESS_OPTIONS),
         ),
         endpoint=True,

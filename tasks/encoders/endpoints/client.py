@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import itertools
+import json
 import logging
 import random
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import cache, partial
+from typing import Any, NamedTuple, TypeVar
 
 import httpx
 import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import WorkError
-from store.types import EncoderSpec
-from tasks.encoders.endpoints.options import BODY, EndpointOptions, endpoint_options
+from store.types import MODALITIES, EncoderSpec, Modality
+from tasks.encoders.endpoints.options import EndpointOptions, endpoint_options, service_parameters
 from tasks.encoders.endpoints.pace import Pace, retry_after
 
 log = logging.getLogger(__name__)
@@ -33,6 +36,8 @@ LONGEST_RETRY_AFTER_SECONDS = 600.0  # a service that asks for more has closed f
 _SENT_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _TOO_MUCH = frozenset({400, 413, 422})  # too many or too large inputs, or one that the service does not take
 _SHOWN = 300  # characters of an answer in an error
+_NUMBER_BYTES = 64  # of a component in an answer, at most: 25 are usual, indented
+_ANSWER_BYTES = 16 * 2**20  # of an answer beside them, so that the vectors of another dim are read and named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +46,18 @@ class Answer:
 
     vectors: NDArray[np.float32]
     tokens: int | None
+
+
+class _Reply(NamedTuple):
+    """What a service answered: status, header ``Retry-After`` and the whole body."""
+
+    status: int
+    retry_after: str | None
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8", errors="replace")
 
 
 class _TooMuchError(Exception):
@@ -66,12 +83,13 @@ class EndpointClient:
         self.options: EndpointOptions = endpoint_options(spec)
         self._spec = spec
         self._key = self.options.key(spec.name)
-        self._body: dict[str, object] = {"model": spec.checkpoint} | {
-            name.removeprefix(BODY): value for name, value in spec.options.items() if name.startswith(BODY)
+        self._bodies: dict[Modality, dict[str, object]] = {
+            modality: {"model": spec.checkpoint, **service_parameters(spec, modality)} for modality in MODALITIES
         }
-        self._client = httpx.Client(
+        self._loop = _loop()
+        self._client = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
-            timeout=httpx.Timeout(self.options.timeout_seconds, connect=min(30.0, self.options.timeout_seconds)),
+            timeout=httpx.Timeout(None, connect=30.0),  # of the whole answer: see _sent
             limits=httpx.Limits(max_connections=self.options.concurrency),
         )
         self._pool = ThreadPoolExecutor(self.options.concurrency, thread_name_prefix="endpoint")
@@ -92,16 +110,16 @@ class EndpointClient:
             spent, self._spent = self._spent, None
         return spent
 
-    def texts_or_images(self, inputs: Sequence[object]) -> list[Answer]:
+    def texts_or_images(self, modality: Modality, inputs: Sequence[object]) -> list[Answer]:
         """The answers to inputs of form ``input``, several in a request, in order."""
         size = self._together
         parts = [inputs[start : start + size] for start in range(0, len(inputs), size)]
-        return [answer for answers in self._all(self._halving, parts) for answer in answers]
+        return [answer for answers in self._all(partial(self._halving, modality), parts) for answer in answers]
 
-    def conversations(self, contents: Sequence[list[dict[str, object]]]) -> list[Answer]:
+    def conversations(self, modality: Modality, contents: Sequence[list[dict[str, object]]]) -> list[Answer]:
         """The answers to chat messages of these contents, one in a request, in order."""
         bodies: list[dict[str, object]] = [{"messages": [{"role": "user", "content": each}]} for each in contents]
-        return self._all(self._one, bodies)
+        return self._all(partial(self._one, modality), bodies)
 
     def stop(self) -> None:
         """Let the requests under way end with an error instead of waiting any longer; the next ones are sent again."""
@@ -124,39 +142,39 @@ class EndpointClient:
         if self._stopped.wait(seconds):
             raise self._error("was not waited for any longer")
 
-    def _one(self, inputs: dict[str, object]) -> Answer:
+    def _one(self, modality: Modality, inputs: dict[str, object]) -> Answer:
         try:
-            return self._asked(inputs, 1)
+            return self._asked(modality, inputs, 1)
         except _TooMuchError as refusal:
             raise self._error(
                 f"refuses {self._shown(inputs, 0)} ({refusal}); `capim check {self._spec.name}` shows what it takes"
             ) from None
 
-    def _halving(self, inputs: Sequence[object]) -> list[Answer]:
+    def _halving(self, modality: Modality, inputs: Sequence[object]) -> list[Answer]:
         """The answers to some inputs; those that the service refuses together are sent in halves, here and from now on.
 
         A refusal need not say whether there were too many inputs or one was wrong: the halves tell.
         """
         if len(inputs) == 1:
-            return [self._one({"input": list(inputs)})]
+            return [self._one(modality, {"input": list(inputs)})]
         try:
-            return [self._asked({"input": list(inputs)}, len(inputs))]
+            return [self._asked(modality, {"input": list(inputs)}, len(inputs))]
         except _TooMuchError as refusal:
             half = len(inputs) // 2
             self._together = min(self._together, half)
             log.info("%s refuses %d inputs in one request: %s", self.address, len(inputs), refusal)
-        return [*self._halving(inputs[:half]), *self._halving(inputs[half:])]
+        return [*self._halving(modality, inputs[:half]), *self._halving(modality, inputs[half:])]
 
-    def _asked(self, inputs: dict[str, object], n: int) -> Answer:
+    def _asked(self, modality: Modality, inputs: dict[str, object], n: int) -> Answer:
         """The checked answer to one request with ``n`` inputs."""
-        response = self._response({**self._body, **inputs})
+        reply = self._reply({**self._bodies[modality], **inputs}, n)
         try:
-            answer = response.json()
+            answer = json.loads(reply.body)
             rows, usage = answer["data"], answer.get("usage") or {}
             numbers = [int(row["index"]) for row in rows] if n > 1 else [0] * len(rows)
             vectors = [_components(row["embedding"]) for row in rows]
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise self._error(f"answered without embeddings: {self._plain(response.text)}") from None
+            raise self._error(f"answered without embeddings: {self._plain(reply.text)}") from None
         if sorted(numbers) != list(range(n)):
             raise self._error(
                 f"answered {n} inputs with the indices {_shortened(sorted(numbers))}, expected each of 0 to {n - 1} "
@@ -183,24 +201,27 @@ class EndpointClient:
                 self._spent = (self._spent or 0) + tokens
         return Answer(vectors=matrix, tokens=tokens)
 
-    def _response(self, body: dict[str, object]) -> httpx.Response:
-        """The answer with status 200; a service that is busy or does not answer is asked again after a while."""
+    def _reply(self, body: dict[str, object], n: int) -> _Reply:
+        """The answer to ``n`` inputs with status 200; a service that is busy or silent is asked again after a while."""
         for number in itertools.count(1):
             self._pause(self._tokens.turn(0))
             self._pause(self._requests.turn())
             tries, pause = TRIES, None
             try:
-                response = self._client.post(self.options.url, json=body)
-            except httpx.RequestError as error:
+                request = self._client.build_request("POST", self.options.url, json=body)
+                reply = asyncio.run_coroutine_threadsafe(self._sent(request, n), self._loop).result()
+            except (httpx.RequestError, TimeoutError) as error:
                 reason = self._plain(f"{type(error).__name__}: {error}")
+                if isinstance(error, TimeoutError):
+                    reason = f"no whole answer in timeout_seconds = {self.options.timeout_seconds:g}"
                 tries = TRIES if self._reached else FIRST_TRIES
             else:
                 self._reached = True
-                if response.status_code == httpx.codes.OK:
+                if reply.status == httpx.codes.OK:
                     break
-                reason = f"{response.status_code}: {self._plain(response.text)}"
-                self._check_final(response, reason)
-                pause = retry_after(response.headers.get("Retry-After"))
+                reason = f"{reply.status}: {self._plain(reply.text)}"
+                self._check_final(reply, reason)
+                pause = retry_after(reply.retry_after)
                 if pause is not None and pause > LONGEST_RETRY_AFTER_SECONDS:
                     raise self._error(f"asks to come back in {pause:,.0f} s ({reason}); run the same command then")
             if number >= tries:
@@ -214,14 +235,32 @@ class EndpointClient:
                 self._pause(backoff)
             else:
                 self._requests.hold(pause)  # what one request was told holds for all
-        return response
+        return reply
 
-    def _check_final(self, response: httpx.Response, reason: str) -> None:
+    async def _sent(self, request: httpx.Request, n: int) -> _Reply:
+        """The whole answer to ``n`` inputs, within the time and the size that it may take."""
+        most = _ANSWER_BYTES + n * self._spec.dim * _NUMBER_BYTES
+        body = bytearray()
+        async with asyncio.timeout(self.options.timeout_seconds):
+            response = await self._client.send(request, stream=True)
+            try:
+                async for part in response.aiter_bytes():
+                    body += part
+                    if len(body) > most:
+                        raise self._error(
+                            f"answered {n} inputs with more than {most / 2**20:,.0f} MiB, which {n} vectors of "
+                            f"{self._spec.dim} numbers do not need; check url and checkpoint, and dim"
+                        )
+            finally:
+                await response.aclose()
+        return _Reply(response.status_code, response.headers.get("Retry-After"), bytes(body))
+
+    def _check_final(self, reply: _Reply, reason: str) -> None:
         """Raise the error of an answer that would not be another one the next time."""
-        status = response.status_code
+        status = reply.status
         if status in _TOO_MUCH:
             raise _TooMuchError(reason)
-        if status not in _SENT_AGAIN or "insufficient_quota" in response.text:
+        if status not in _SENT_AGAIN or "insufficient_quota" in reply.text:
             raise self._error(f"refuses requests ({reason}); {self._advice(status)}")
 
     def _error(self, problem: str) -> WorkError:
@@ -249,6 +288,14 @@ class EndpointClient:
         """A text of the service in one short line, without the key."""
         text = " ".join((text.replace(self._key, "***") if self._key else text).split())
         return text if len(text) <= longest else f"{text[:longest]} …"
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """Where requests wait: only there can the time of a whole answer be bounded, from the address to the last byte."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="endpoints", daemon=True).start()
+    return loop
 
 
 def _components(embedding: object) -> NDArray[np.float32]:
