@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import itertools
 import json
@@ -12,8 +11,8 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import httpx
 import numpy as np
@@ -23,6 +22,7 @@ from store.errors import WorkError
 from store.types import MODALITIES, EncoderSpec, Modality
 from tasks.encoders.endpoints.options import EndpointOptions, endpoint_options, service_parameters
 from tasks.encoders.endpoints.pace import Pace, retry_after
+from tasks.encoders.endpoints.sending import Reply, Sender, TooLargeError
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -46,18 +46,6 @@ class Answer:
 
     vectors: NDArray[np.float32]
     tokens: int | None
-
-
-class _Reply(NamedTuple):
-    """What a service answered: status, header ``Retry-After`` and the whole body."""
-
-    status: int
-    retry_after: str | None
-    body: bytes
-
-    @property
-    def text(self) -> str:
-        return self.body.decode("utf-8", errors="replace")
 
 
 class _TooMuchError(Exception):
@@ -86,12 +74,7 @@ class EndpointClient:
         self._bodies: dict[Modality, dict[str, object]] = {
             modality: {"model": spec.checkpoint, **service_parameters(spec, modality)} for modality in MODALITIES
         }
-        self._loop = _loop()
-        self._client = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
-            timeout=httpx.Timeout(None, connect=30.0),  # of the whole answer: see _sent
-            limits=httpx.Limits(max_connections=self.options.concurrency),
-        )
+        self._sender = Sender(key=self._key, connections=self.options.concurrency, seconds=self.options.timeout_seconds)
         self._pool = ThreadPoolExecutor(self.options.concurrency, thread_name_prefix="endpoint")
         self._stopped = threading.Event()
         self._counting = threading.Lock()
@@ -201,15 +184,20 @@ class EndpointClient:
                 self._spent = (self._spent or 0) + tokens
         return Answer(vectors=matrix, tokens=tokens)
 
-    def _reply(self, body: dict[str, object], n: int) -> _Reply:
+    def _reply(self, body: dict[str, object], n: int) -> Reply:
         """The answer to ``n`` inputs with status 200; a service that is busy or silent is asked again after a while."""
+        most = _ANSWER_BYTES + n * self._spec.dim * _NUMBER_BYTES
         for number in itertools.count(1):
             self._pause(self._tokens.turn(0))
             self._pause(self._requests.turn())
             tries, pause = TRIES, None
             try:
-                request = self._client.build_request("POST", self.options.url, json=body)
-                reply = asyncio.run_coroutine_threadsafe(self._sent(request, n), self._loop).result()
+                reply = self._sender.post(self.options.url, body, most=most)
+            except TooLargeError:
+                raise self._error(
+                    f"answered {n} inputs with more than {most / 2**20:,.0f} MiB, which {n} vectors of "
+                    f"{self._spec.dim} numbers do not need; check url and checkpoint, and dim"
+                ) from None
             except (httpx.RequestError, TimeoutError) as error:
                 reason = self._plain(f"{type(error).__name__}: {error}")
                 if isinstance(error, TimeoutError):
@@ -237,25 +225,7 @@ class EndpointClient:
                 self._requests.hold(pause)  # what one request was told holds for all
         return reply
 
-    async def _sent(self, request: httpx.Request, n: int) -> _Reply:
-        """The whole answer to ``n`` inputs, within the time and the size that it may take."""
-        most = _ANSWER_BYTES + n * self._spec.dim * _NUMBER_BYTES
-        body = bytearray()
-        async with asyncio.timeout(self.options.timeout_seconds):
-            response = await self._client.send(request, stream=True)
-            try:
-                async for part in response.aiter_bytes():
-                    body += part
-                    if len(body) > most:
-                        raise self._error(
-                            f"answered {n} inputs with more than {most / 2**20:,.0f} MiB, which {n} vectors of "
-                            f"{self._spec.dim} numbers do not need; check url and checkpoint, and dim"
-                        )
-            finally:
-                await response.aclose()
-        return _Reply(response.status_code, response.headers.get("Retry-After"), bytes(body))
-
-    def _check_final(self, reply: _Reply, reason: str) -> None:
+    def _check_final(self, reply: Reply, reason: str) -> None:
         """Raise the error of an answer that would not be another one the next time."""
         status = reply.status
         if status in _TOO_MUCH:
@@ -288,14 +258,6 @@ class EndpointClient:
         """A text of the service in one short line, without the key."""
         text = " ".join((text.replace(self._key, "***") if self._key else text).split())
         return text if len(text) <= longest else f"{text[:longest]} …"
-
-
-@cache
-def _loop() -> asyncio.AbstractEventLoop:
-    """Where requests wait: only there can the time of a whole answer be bounded, from the address to the last byte."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="endpoints", daemon=True).start()
-    return loop
 
 
 def _components(embedding: object) -> NDArray[np.float32]:
