@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -34,6 +35,12 @@ def load_encoder(
         MissingWeightsError: The checkpoint lacks weights that the architecture needs.
         WorkError: The hub cannot be reached, access is restricted, or the files cannot be loaded.
     """
+    from tasks.encoders.checkpoints.loaded_weights import (
+        LoadReports,
+        check_weights_loaded,
+        loads_reported,
+        missing_weights,
+    )
     from tasks.encoders.memory import is_out_of_memory
     from tasks.encoders.tensors import check_device
 
@@ -42,10 +49,15 @@ def load_encoder(
         raise RequestError(f"trust_remote_code must be true or false, got {trust_remote_code!r}")
     check_device(device)
     resolved = resolve(spec)
+    reports: LoadReports | None = None
     try:
         with _LOADING:
             load = load_function(spec.adapter)
-            encoder = _as_encoder(load(resolved, device=device, trust_remote_code=trust_remote_code), resolved, device)
+            with contextlib.nullcontext() if adapter.unverified else loads_reported() as reports:
+                loaded = load(resolved, device=device, trust_remote_code=trust_remote_code)
+            encoder = _as_encoder(loaded, resolved, device)
+            if reports:
+                check_weights_loaded(encoder, reports)
     except (RequestError, WorkError):
         raise
     except ImportError as error:
@@ -54,6 +66,8 @@ def load_encoder(
             f"install it with: {adapter.install}"
         ) from error
     except Exception as error:
+        if reports and reports.missing and "state_dict" in str(error):  # a library that loads weights strictly
+            raise missing_weights(resolved, reports.missing) from error
         advice = "the files may be damaged or of another format: remove them from the cache and download them again"
         if not adapter.release and spec.checkpoint and local_path(spec.checkpoint):
             advice = "the files may be damaged or of another format: copy the folder again, or try another adapter"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import threading
@@ -109,6 +110,43 @@ def cut(handler: BaseHTTPRequestHandler, _: dict[str, Any]) -> bool:
     handler.wfile.write(b'{"data": [')
     handler.close_connection = True
     return True
+
+
+def dripping(seconds: float, *, headers: bool = False, pieces: int = 100) -> Trouble:
+    """The model's answer, or its headers, in so many pieces with a pause after each, until the client has gone."""
+
+    def answer(handler: BaseHTTPRequestHandler, body: dict[str, Any]) -> bool:
+        text = json.dumps(handler.server.stub.answer(body)).encode()  # type: ignore[attr-defined]
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n" % len(text)
+        slow = [b"X-%d: slow\r\n" % k for k in range(pieces)] if headers else []
+        slow = [*slow, b"\r\n", text] if headers else [bytes([byte]) for byte in text[:pieces]] + [text[pieces:]]
+        handler.close_connection = True
+        with contextlib.suppress(OSError):
+            handler.wfile.write(head if headers else head + b"\r\n")
+            for piece in slow:
+                handler.wfile.write(piece)
+                handler.wfile.flush()
+                time.sleep(seconds)
+        return True
+
+    return answer
+
+
+def huge(mebibytes: int, sent: list[int], code: int = 200) -> Trouble:
+    """An answer of this size, until the client has gone; ``sent`` gets the mebibytes that were taken."""
+
+    def answer(handler: BaseHTTPRequestHandler, _: dict[str, Any]) -> bool:
+        handler.send_response(code)
+        handler.send_header("Content-Length", str(mebibytes * 2**20))
+        handler.end_headers()
+        handler.close_connection = True
+        with contextlib.suppress(OSError):
+            for number in range(mebibytes):
+                handler.wfile.write(b" " * 2**20)
+                sent.append(number)
+        return True
+
+    return answer
 
 
 def answering(change: Callable[[dict[str, Any]], object]) -> Trouble:

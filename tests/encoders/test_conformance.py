@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,12 +16,17 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from store.types import Embeddings, EncoderSpec
-from tasks.encoders import catalog, load_encoder, spec_of
+from tasks.encoders import catalog, encode_captions, load_encoder, spec_of
 from tasks.encoders.adapters import loaded_encoder
+from tasks.encoders.checkpoints.checkpoint import folder_of
+from tasks.encoders.checkpoints.weight_files import WEIGHT_FILES, chosen_weights
+from tasks.encoders.checkpoints.weights import MissingWeightsError, read_tensors
 from tasks.encoders.conformance.suite import CHECKS, check_encoder, check_loaded
 from tasks.encoders.pixels import PixelPipeline
 from tasks.encoders.tensors import dense_embeddings
-from tests.encoders.families.table import CASES
+from tests.encoders.families.hub import commit
+from tests.encoders.families.table import CASES, Case
+from tests.encoders.families.vocabulary import bert_tokenizer
 
 
 def failed(encoder) -> dict[str, str]:
@@ -146,35 +155,140 @@ def test_an_adapter_file_without_some_of_its_weights_does_not_load(family, hub_c
     assert "custom_text_proj" in results[0].detail
 
 
-@pytest.mark.parametrize("name", ["clip", "colpali", "colpali-lora", "dfn", "uform2", "jina"])
-def test_a_checkpoint_that_lacks_a_weight_does_not_load(name, family, hub_cache, tmp_path) -> None:
-    spec = family(name)
-    repository = (CASES[name].repository or spec.checkpoint).replace("/", "--")
-    folder = shutil.copytree(next((hub_cache / f"models--{repository}").glob("snapshots/*")), tmp_path / name)
-    base = name == "colpali-lora"
-    if base:
-        config = json.loads((folder / "adapter_config.json").read_text())
-        of_base = config["base_model_name_or_path"].replace("/", "--")
-        config["base_model_name_or_path"] = str(tmp_path / "base")
-        (folder / "adapter_config.json").write_text(json.dumps(config))
-        shutil.copytree(next((hub_cache / f"models--{of_base}").glob("snapshots/*")), tmp_path / "base")
-    drop_one_weight(tmp_path / "base" if base else folder)
-    results = list(check_encoder(replace(spec, checkpoint=str(folder)), trust_remote_code=CASES[name].remote_code))
-    assert [(v.check, v.result) for v in results] == [("no missing weights", "fail")]
+def weights_in(folder: Path, adapter: str) -> list[Path]:
+    names = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
+    return [folder / name for name in chosen_weights(names, WEIGHT_FILES[adapter])]
 
 
-def drop_one_weight(folder) -> None:
-    for file in folder.glob("*.safetensors"):
-        tensors = load_file(file)
-        tensors.pop(next(name for name in sorted(tensors) if "layers" in name or "blocks" in name))
+def without(file: Path, *parts: str) -> str:
+    """Take the first weight out of a file whose name has one of these parts; returns the end of its name."""
+    tensors = read_tensors(file)
+    towers = [tower for tower in tensors.values() if isinstance(tower, dict)] or [tensors]
+    name = next(name for part in parts for name in towers[0] if part in name)
+    towers[0].pop(name)
+    if file.suffix == ".safetensors":
         save_file(tensors, file, metadata={"format": "pt"})
-        return
-    for file in (*folder.glob("*.bin"), *folder.glob("*.pt")):
-        tensors = torch.load(file, weights_only=True)
-        towers = [t for t in tensors.values() if isinstance(t, dict)] or [tensors]
-        towers[0].pop(next(name for name in towers[0] if "blocks" in name))
+    else:
         torch.save(tensors, file)
-        return
+    return ".".join(name.split(".")[-2:])
+
+
+def copied(spec: EncoderSpec, case: Case, hub_cache: Path, to: Path) -> list[tuple[EncoderSpec, Path]]:
+    """A copy of a family's folder, and of its base model if it has one, with every file of weights."""
+    snapshots = {path.name: next(path.glob("snapshots/*")) for path in hub_cache.glob("models--*")}
+    folder = shutil.copytree(
+        snapshots[f"models--{(case.repository or spec.checkpoint).replace('/', '--')}"], to / "model"
+    )
+    copy, files = replace(spec, checkpoint=str(folder)), weights_in(folder, spec.adapter)
+    if (folder / "adapter_config.json").is_file():
+        config = json.loads((folder / "adapter_config.json").read_text())
+        of_base = snapshots[f"models--{config['base_model_name_or_path'].replace('/', '--')}"]
+        config["base_model_name_or_path"] = str(shutil.copytree(of_base, to / "base"))
+        (folder / "adapter_config.json").write_text(json.dumps(config))
+        files += weights_in(to / "base", spec.adapter)
+    return [(copy, file) for file in files]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_checkpoint_that_lacks_a_weight_does_not_load_whatever_loads_it(name, family, hub_cache, tmp_path) -> None:
+    case = CASES[name]
+    for spec, file in copied(family(name), case, hub_cache, tmp_path):
+        whole = file.read_bytes()
+        lost = without(file, "mlp.fc1.weight", "fc1", "layers", "blocks", "layer", "")
+        [row] = check_encoder(spec, trust_remote_code=case.remote_code)
+        assert (row.check, row.result) == ("no missing weights", "fail"), file
+        assert re.search(rf"encoder '{name}': 1( of \d+)? weights of the model are not in the files", row.detail)
+        assert f"{lost})" in row.detail.replace("lora_A.default.", "lora_A."), file
+        assert "copy or save the folder again, with all its weights" in row.detail
+        file.write_bytes(whole)
+
+
+def test_two_lost_weights_of_a_repository_are_counted_and_named_with_the_command(family, hub_cache) -> None:
+    spec = family("siglip")
+    snapshot = next((hub_cache / f"models--{spec.checkpoint.replace('/', '--')}").glob("snapshots/*"))
+    file = snapshot / "model.safetensors"
+    whole = file.read_bytes()
+    try:
+        for _ in range(2):
+            without(file, "mlp.fc1.weight")
+        command = f"hf download {spec.checkpoint} --revision {commit(spec.checkpoint)} --force-download"
+        with pytest.raises(MissingWeightsError, match=rf"2 of \d+ weights .*fc1.weight, .*fc1.weight\).*{command}"):
+            load_encoder(spec)
+    finally:
+        file.write_bytes(whole)
+
+
+def test_a_shard_that_lacks_a_weight_and_a_pickle_do_not_load(family, tmp_path) -> None:
+    from transformers import AutoModel
+
+    spec = family("clip")
+    for kind, save in {
+        "shards": lambda model, folder: model.save_pretrained(folder, max_shard_size="200KB"),
+        "pickle": lambda model, folder: torch.save(model.state_dict(), folder / "pytorch_model.bin"),
+    }.items():
+        folder = shutil.copytree(folder_of(load_encoder(spec).spec), tmp_path / kind)
+        model = AutoModel.from_pretrained(folder)
+        (folder / "model.safetensors").unlink()
+        save(model, folder)
+        changed = replace(spec, checkpoint=str(folder))
+        assert load_encoder(changed)
+        files = weights_in(folder, "hf_dual")
+        assert kind == "pickle" or len(files) > 1
+        without(next(f for f in files if any("fc1.weight" in name for name in read_tensors(f))), "fc1.weight")
+        with pytest.raises(MissingWeightsError, match=r"1 of 78 weights .*fc1.weight\)"):
+            load_encoder(changed)
+
+
+def text_model(folder: Path, *modules: Any) -> EncoderSpec:
+    from sentence_transformers import SentenceTransformer
+
+    SentenceTransformer(modules=list(modules), device="cpu").save(str(folder))
+    return EncoderSpec(name="t", adapter="sentence_transformers", checkpoint=str(folder), dim=32)
+
+
+def small_bert(folder: Path) -> Any:
+    from sentence_transformers.models import Transformer
+    from transformers import BertConfig, BertModel
+
+    tokenizer = bert_tokenizer(folder)
+    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    BertModel(BertConfig(vocab_size=len(tokenizer), **small)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return Transformer(str(folder))
+
+
+def test_a_pooler_that_no_vector_needs_may_be_missing_and_is_named(tmp_path) -> None:
+    from sentence_transformers.models import Pooling
+
+    spec = text_model(tmp_path / "model", small_bert(tmp_path / "bert"), Pooling(32))
+    before = encode_captions(load_encoder(spec), ["a red bus"]).values
+    for _ in range(2):
+        without(tmp_path / "model" / "model.safetensors", "pooler")
+    encoder = load_encoder(spec)
+    np.testing.assert_array_equal(encode_captions(encoder, ["a red bus"]).values, before)
+    rows = {row.check: row for row in check_encoder(spec)}
+    assert rows["no missing weights"].result == "pass"
+    assert re.search(r"but for 2 that no vector needs: .*pooler.dense.weight", rows["no missing weights"].detail)
+
+
+def test_weights_that_code_takes_in_its_own_way_are_found_in_the_files_or_not(tmp_path, monkeypatch) -> None:
+    from sentence_transformers.models import Dense, Pooling
+
+    spec = text_model(tmp_path / "model", small_bert(tmp_path / "bert"), Pooling(32), Dense(32, 32))
+    before = encode_captions(load_encoder(spec), ["a red bus"]).values
+
+    def assigned(cls: type[Dense], *_: Any, read: bool = True, **__: Any) -> Dense:
+        module = cls(32, 32)
+        tensors = read_tensors(next(tmp_path.glob("model/*_Dense/*.safetensors"))) if read else {}
+        for name, tensor in tensors.items():
+            module.get_parameter(name).data = tensor
+        return module
+
+    monkeypatch.setattr(Dense, "load", partial(assigned, Dense))
+    np.testing.assert_allclose(encode_captions(load_encoder(spec), ["a red bus"]).values, before, atol=2e-6)
+    monkeypatch.setattr(Dense, "load", partial(assigned, Dense, read=False))
+    with pytest.raises(MissingWeightsError, match=r"2 of \d+ weights .*2.linear.weight, 2.linear.bias\)"):
+        load_encoder(spec)
 
 
 def test_a_wrong_spec_is_an_error_and_not_a_check_result() -> None:

@@ -23,7 +23,7 @@ from tasks.encoders.endpoints.options import EndpointOptions, own_options
 from tasks.encoders.endpoints.pace import Pace
 from tasks.encoders.pipeline import CaptionWork, encode_stream
 from tests.documents import ROOT, fenced_blocks
-from tests.encoders.endpoint_stub import DIM, Stub, answering, cut, endpoint, status
+from tests.encoders.endpoint_stub import DIM, Stub, answering, cut, dripping, endpoint, huge, status
 
 KEY = "sk-very-secret"
 CAPTIONS = [f"caption number {n} of a street" for n in range(20)]
@@ -95,6 +95,62 @@ def test_the_time_that_a_service_asks_for_is_waited_by_all_requests(stub) -> Non
     pace = Pace(None)
     pace.hold(9.0)
     assert all(8 < pace.turn() <= 9 for _ in range(3))
+
+
+@pytest.mark.parametrize(
+    "value", ["0", "0.0", "-5", "nan", "inf", "-inf", "soon", "", "Wed, 21 Oct 2015 07:28:00 GMT", "1 Oct 99999 GMT"]
+)
+def test_a_service_that_asks_for_no_time_to_come_is_asked_again_after_the_usual_one(value, stub, monkeypatch) -> None:
+    monkeypatch.setattr(client, "FIRST_WAIT_SECONDS", 0.05)
+    encoder = loaded(stub, concurrency=1)
+    stub.troubles = [status(429, Retry_After=value)] * 3
+    encode_captions(encoder, ["a"])
+    assert (np.diff(stub.times) > np.asarray([0.05, 0.1, 0.2]) * 0.75).all()
+
+
+@pytest.mark.parametrize("headers", [False, True])
+@pytest.mark.parametrize("form", ["input", "messages"])
+def test_an_answer_that_comes_byte_by_byte_is_waited_for_as_long_as_the_table_says(
+    headers, form, stub, monkeypatch
+) -> None:
+    monkeypatch.setattr(client, "FIRST_TRIES", 2)
+    encoder = loaded(stub, timeout_seconds=0.4, caption_form=form)
+    stub.troubles = [dripping(0.1, headers=headers)] * 2
+    begun = time.monotonic()
+    with pytest.raises(WorkError, match=r"not answer in 2 tries \(last: no whole answer in timeout_seconds = 0.4\)"):
+        encode_captions(encoder, ["a"])
+    assert 0.8 < time.monotonic() - begun < 3
+    stub.troubles = [dripping(0.001, headers=headers)]
+    np.testing.assert_allclose(encode_captions(encoder, ["a"]).values, unit(stub, ["a"]), atol=1e-6)
+
+
+@pytest.mark.parametrize("code", [200, 503])
+def test_an_answer_that_is_far_too_large_is_not_read(code, stub) -> None:
+    encoder, sent = loaded(stub), list[int]()
+    stub.troubles = [huge(400, sent, code)]
+    with pytest.raises(
+        WorkError, match=r"answered 3 inputs with more than 16 MiB, which 3 vectors of 8 numbers do not"
+    ):
+        encode_captions(encoder, ["a", "b", "c"])
+    assert len(sent) < 40
+    assert len(stub.bodies) == 1
+    assert len(encode_captions(encoder, ["a"])) == 1
+
+
+def test_a_query_and_a_document_are_asked_for_with_parameters_of_their_own(stub) -> None:
+    own = {
+        "caption_body:task": "retrieval.query",
+        "image_body:task": "retrieval.passage",
+        "caption_body:truncate": True,
+    }
+    for form in ("input", "messages"):
+        encoder = loaded(stub, image_form=form, caption_form=form, **{"body:task": "none", "body:dimensions": 8}, **own)
+        encode_captions(encoder, ["a"])
+        encode_images(encoder, [noise_image(8, 8, 0)])
+        caption, image = stub.bodies[-2:]
+        assert (caption["task"], caption["truncate"], caption["dimensions"]) == ("retrieval.query", True, 8)
+        assert (image["task"], image.get("truncate"), image["dimensions"]) == ("retrieval.passage", None, 8)
+        assert {name for name in caption if ":" in name} == set()
 
 
 def test_an_encode_that_is_ended_does_not_sit_out_the_time_that_a_service_asks_for(stub) -> None:
@@ -264,9 +320,11 @@ def test_the_address_and_what_is_sent_are_the_identity_and_how_fast_is_not(stub)
         {"url": "http://other/v1"},
         {"image_form": "input"},
         {"body:dimensions": 8},
+        {"caption_body:dimensions": 8},
+        {"image_body:dimensions": 8},
         {"revision": "2026-11"},
     ]
-    assert len({first, *(resolve(spec_for(stub, **other)).fingerprint for other in others)}) == 5
+    assert len({first, *(resolve(spec_for(stub, **other)).fingerprint for other in others)}) == 7
     assert not stub.bodies
 
 
@@ -286,8 +344,10 @@ def test_the_suite_of_checks_runs_on_an_endpoint_and_claims_nothing_that_it_cann
 
 def test_the_page_about_endpoints_names_every_option_and_its_suite_is_right() -> None:
     page = ROOT / "docs" / "endpoint.md"
-    [suite] = [block.text for block in fenced_blocks(page) if block.language == "toml"]
+    suite, jina = [block.text for block in fenced_blocks(page) if block.language == "toml"]
     [row] = tomllib.loads(suite)["encoder"]
+    of_jina = {"adapter": "http", "checkpoint": "jina-embeddings-v4", "dim": 2048, **tomllib.loads(jina)["encoder"]}
+    assert resolve(entry_from("jina", of_jina).spec).options["image_body:task"] == "retrieval.passage"
     spec = resolve(entry_from(row.pop("name"), row).spec)
     assert EndpointOptions.model_validate(own_options(spec)).host == "api.example.com"
     text = page.read_text(encoding="utf-8")

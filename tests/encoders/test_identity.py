@@ -148,9 +148,9 @@ def test_check_says_what_it_cannot_know_of_a_module(tmp_path) -> None:
     assert "revision:weights.npy = sha256-" in named["identity"].detail
 
 
-def test_check_says_what_it_cannot_know_of_sentence_transformers_and_knows_of_the_others(family) -> None:
+def test_check_knows_of_every_checkpoint_whether_all_weights_are_from_it(family) -> None:
     [weights] = [r for r in check_encoder(family("sentence-transformers")) if r.check == "no missing weights"]
-    assert (weights.result, "not verified: sentence-transformers does not" in weights.detail) == ("skip", True)
+    assert (weights.result, weights.detail) == ("pass", "all 78 weights of the model are from the checkpoint")
     results = {row.check: row for row in check_encoder(family("colqwen2"))}
     assert results["no missing weights"].result == "pass"
     assert "caption_template = {caption}<|endoftext|>" in results["identity"].detail

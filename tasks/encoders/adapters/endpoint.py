@@ -64,14 +64,14 @@ class EndpointEncoder(LoadedEncoder):
         items = cast("list[Any]", prepared.inputs["items"])
         if prepared.modality == "caption":
             if self._options.caption_form == "input":
-                return self.service.texts_or_images(items)
-            return self.service.conversations([[{"type": "text", "text": text}] for text in items])
+                return self.service.texts_or_images("caption", items)
+            return self.service.conversations("caption", [[{"type": "text", "text": text}] for text in items])
         if self._options.image_form == "input":
-            return self.service.texts_or_images([{"image": image} for image in items])
+            return self.service.texts_or_images("image", [{"image": image} for image in items])
         prompt = self._options.image_prompt
         after: list[dict[str, object]] = [{"type": "text", "text": prompt}] if prompt else []
         urls = [{"url": f"data:image/png;base64,{image}"} for image in items]
-        return self.service.conversations([[{"type": "image_url", "image_url": url}, *after] for url in urls])
+        return self.service.conversations("image", [[{"type": "image_url", "image_url": url}, *after] for url in urls])
 
 
 def _png(image: Image.Image) -> str:

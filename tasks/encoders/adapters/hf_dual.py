@@ -22,7 +22,7 @@ from store.types import EncoderSpec
 from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from tasks.encoders.captions import max_length_of, tokenize
 from tasks.encoders.checkpoints.complete import complete_folder
-from tasks.encoders.checkpoints.weights import check_weights_loaded, loaded_quietly
+from tasks.encoders.checkpoints.weights import loaded_quietly
 from tasks.encoders.encoder import Inputs
 from tasks.encoders.pixels import pipeline_of_processor
 from tasks.encoders.tensors import DTYPES
@@ -105,7 +105,7 @@ class HFDual(LoadedEncoder):
 
 
 def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> HFDual:
-    """Load a transformers dual encoder with every weight accounted for; code in its repository is never run."""
+    """Load a transformers dual encoder; code in its repository is never run."""
     from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenizer
 
     folder = complete_folder(spec)
@@ -117,10 +117,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> HFDual:
         )
     with loaded_quietly():
         # without dtype, transformers 5 takes the type of the file
-        model, report = AutoModel.from_pretrained(
-            folder, dtype=DTYPES[spec.precision], output_loading_info=True, attn_implementation="sdpa"
-        )
-    check_weights_loaded(report["missing_keys"], report["mismatched_keys"], spec)
+        model = AutoModel.from_pretrained(folder, dtype=DTYPES[spec.precision], attn_implementation="sdpa")
     return HFDual(
         spec,
         device,

@@ -22,7 +22,7 @@ from tasks.encoders.checkpoints.checkpoint import related_folder
 from tasks.encoders.checkpoints.complete import complete_folder
 from tasks.encoders.checkpoints.related_repositories import PIN
 from tasks.encoders.checkpoints.weight_files import WEIGHT_FILES
-from tasks.encoders.checkpoints.weights import MissingWeightsError, loaded_quietly, read_tensors, weights_file
+from tasks.encoders.checkpoints.weights import loaded_quietly, read_tensors, weights_file
 from tasks.encoders.encoder import Inputs
 from tasks.encoders.tensors import DTYPES
 
@@ -85,10 +85,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> Jina:
     name = config.auto_map["AutoModel"]
     with loaded_quietly():
         model = get_class_from_dynamic_module(name, str(folder), code_revision=trusted["code_revision"])(config)
-    try:
-        model.load_state_dict(read_tensors(weights_file(folder, WEIGHT_FILES["jina"], spec)), strict=True)
-    except RuntimeError as error:
-        raise MissingWeightsError.of(spec, error) from error
+    model.load_state_dict(read_tensors(weights_file(folder, WEIGHT_FILES["jina"], spec)), strict=True)
     return Jina(
         spec,
         device,

@@ -25,7 +25,7 @@ from tasks.encoders.captions import max_length_of
 from tasks.encoders.checkpoints.checkpoint import folder_of, json_file, related_folder, repository_of
 from tasks.encoders.checkpoints.hub import snapshot
 from tasks.encoders.checkpoints.weight_files import OPEN_CLIP_WEIGHTS
-from tasks.encoders.checkpoints.weights import MissingWeightsError, weights_file
+from tasks.encoders.checkpoints.weights import weights_file
 from tasks.encoders.encoder import Inputs
 from tasks.encoders.pixels import pipeline_of_transform
 
@@ -85,7 +85,7 @@ class OpenClip(LoadedEncoder):
 
 
 def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> OpenClip:
-    """Load an open_clip model with every weight accounted for."""
+    """Load an open_clip model."""
     import open_clip
 
     tag = open_clip_tag(spec)
@@ -112,14 +112,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> OpenClip
         # the text tower's architecture is described in a second repository: use its pinned folder
         tower = related_folder(spec, text["hf_model_name"])
         settings["text_cfg"] = text | {"hf_model_name": str(tower), "hf_model_pretrained": False}
-    try:
-        model, transform = open_clip.create_model_from_pretrained(
-            name, precision=_PRECISIONS[spec.precision], **settings
-        )
-    except RuntimeError as error:
-        if "state_dict" in str(error) or "pretrained" in str(error).lower():
-            raise MissingWeightsError.of(spec, error) from error
-        raise
+    model, transform = open_clip.create_model_from_pretrained(name, precision=_PRECISIONS[spec.precision], **settings)
     tokenizer = _tokenizer(spec, folder, name, config["text_cfg"])
     return OpenClip(spec, device, model=model, transform=transform, tokenizer=tokenizer)
 

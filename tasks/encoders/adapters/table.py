@@ -17,6 +17,7 @@ from store.errors import RequestError, unknown
 from store.plugins import OWN, Plugin, Table
 from store.types import ACCESS_OPTIONS, EncoderSpec
 from tasks.encoders.adapters.own_code import FORM, function_of, is_own_code
+from tasks.encoders.endpoints.options import BODY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +35,8 @@ class Adapter:
         requires: Import names of the libraries that it needs and that only an extra of capim installs.
         extra: The extra that installs them; empty if the core installation is enough.
         endpoint: The model runs at an address, not here: see :mod:`tasks.encoders.endpoints`.
-        unverified: Why ``load`` cannot know that every weight was in the checkpoint; empty: it raises
-            ``MissingWeightsError`` for one that was not.
+        unverified: Why it cannot be known that every weight is from the checkpoint; empty: it is, or ``load_encoder``
+            raises ``MissingWeightsError``.
         encoders: Of a package's adapter: its rows of the catalog by name, in the form of ``catalog.toml``, without the
             adapter.
         package: The package that the adapter comes from, or the name and state of the user's own code.
@@ -78,6 +79,8 @@ def _of_package(plugin: Plugin, found: object) -> Adapter:
     )
 
 
+_OWN_WEIGHTS = "a module loads its own weights, from files that capim cannot know"
+
 _OWN: dict[str, Adapter] = {
     "hf_dual": Adapter(
         module="tasks.encoders.adapters.hf_dual",
@@ -116,7 +119,7 @@ _OWN: dict[str, Adapter] = {
         module="tasks.encoders.adapters.module",
         title="a model in a user's Python file, in the form of COCO-SM",
         options=("caption_template",),
-        unverified="a module loads its own weights",
+        unverified=_OWN_WEIGHTS,
     ),
     "sentence_transformers": Adapter(
         module="tasks.encoders.adapters.sentence_encoder",
@@ -125,7 +128,6 @@ _OWN: dict[str, Adapter] = {
         roles=True,
         requires=("sentence_transformers",),
         extra="sentence-transformers",
-        unverified="sentence-transformers does not report weights that the checkpoint lacks",
     ),
     "http": Adapter(
         module="tasks.encoders.adapters.endpoint",
@@ -136,7 +138,7 @@ _OWN: dict[str, Adapter] = {
             "image_form",
             "caption_form",
             "image_prompt",
-            "body:",
+            *BODY,
             *sorted(ACCESS_OPTIONS),
         ),
         endpoint=True,
@@ -153,7 +155,7 @@ def adapter_named(name: str) -> Adapter:
         RequestError: The name is unknown, or the package that has it is broken.
     """
     if is_own_code(name):
-        return Adapter(title=f"the function {name}", options=None, unverified="own code loads its own weights")
+        return Adapter(title=f"the function {name}", options=None, unverified=_OWN_WEIGHTS)
     if name not in ADAPTERS:
         raise RequestError(unknown("adapter", name, ADAPTERS) + f"; or name your own code: {FORM}")
     return ADAPTERS[name]

@@ -18,7 +18,7 @@ from store.errors import RequestError
 from store.types import EncoderSpec
 from tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from tasks.encoders.checkpoints.checkpoint import folder_of, json_file
-from tasks.encoders.checkpoints.weights import MissingWeightsError, read_tensors, weights_file
+from tasks.encoders.checkpoints.weights import read_tensors, weights_file
 from tasks.encoders.encoder import Inputs
 from tasks.encoders.pixels import pipeline_of_transform
 from tasks.encoders.tensors import DTYPES
@@ -77,11 +77,8 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> UForm:
         )
     config["image_encoder"].setdefault("normalization_means", _MEAN)
     config["image_encoder"].setdefault("normalization_deviations", _DEVIATION)
-    try:
-        text = TextEncoder.from_pretrained(config, _weights(folder, "text_encoder", spec))
-        image = ImageEncoder.from_pretrained(config, _weights(folder, "image_encoder", spec))
-    except RuntimeError as error:
-        raise MissingWeightsError.of(spec, error) from error
+    text = TextEncoder.from_pretrained(config, _weights(folder, "text_encoder", spec))
+    image = ImageEncoder.from_pretrained(config, _weights(folder, "image_encoder", spec))
     return UForm(spec, device, text=text, image=image, config=config, tokenizer=folder / "tokenizer.json")
 
 

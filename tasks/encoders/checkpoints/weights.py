@@ -1,9 +1,9 @@
-"""Checks that all weights of a model were loaded: libraries fill missing ones with random numbers and only log it."""
+"""Reads the files that hold the weights of a model."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,48 +13,6 @@ from store.types import EncoderSpec
 
 class MissingWeightsError(WorkError):
     """The checkpoint lacks weights that the architecture needs, or holds them in another shape."""
-
-    @classmethod
-    def of(cls, spec: EncoderSpec, error: Exception) -> MissingWeightsError:
-        """The error of a library that loads weights strictly."""
-        return cls(f"encoder {spec.name!r}: the weights of {spec.checkpoint} do not fit the architecture: {error}")
-
-
-def check_weights_loaded(missing: Collection[str], mismatched: Collection[object], spec: EncoderSpec) -> None:
-    """Check a loader's report of the weights that it did not find in the checkpoint.
-
-    Raises:
-        MissingWeightsError: Names the first few of them.
-    """
-    for keys, fault in ((missing, "are not in"), (mismatched, "have another shape in")):
-        if keys:
-            names = sorted(str(key) for key in keys)
-            raise MissingWeightsError(
-                f"encoder {spec.name!r}: {len(names)} weights of the architecture {fault} {spec.checkpoint} at "
-                f"{spec.revision} ({', '.join(names[:3])}{' …' if len(names) > 3 else ''}) and would be random; "
-                "download the checkpoint again, or check that the adapter fits it"
-            )
-
-
-def check_number_of_weights(folder: Path, needed: Collection[str], spec: EncoderSpec) -> None:
-    """Check that the safetensors of a folder hold as many tensors as a model needs.
-
-    For loaders that rename weights and report nothing: renaming keeps the number.
-
-    Raises:
-        MissingWeightsError: There are fewer.
-    """
-    from safetensors import safe_open
-
-    held = 0
-    for file in folder.glob("*.safetensors"):
-        with safe_open(file, framework="np") as tensors:
-            held += len([key for key in tensors.keys() if "lm_head" not in key])  # noqa: SIM118 - not a mapping
-    if 0 < held < len(needed):
-        raise MissingWeightsError(
-            f"encoder {spec.name!r}: {folder} holds {held} weights, the architecture needs {len(needed)}; the others "
-            "would be random; download the checkpoint again"
-        )
 
 
 def weights_file(folder: Path, names: Iterable[str], spec: EncoderSpec) -> Path:
@@ -84,7 +42,7 @@ def read_tensors(file: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def loaded_quietly() -> Iterator[None]:
-    """Suppress the progress bars and load report of transformers; what matters in the report is checked."""
+    """Suppress the progress bars and load report of transformers; what matters in it is checked: see loaded_weights."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

@@ -12,6 +12,7 @@ from store.errors import RequestError, WorkError
 from store.types import EncoderSpec, Precision
 from tasks.encoders.adapters.own_code import is_own_code
 from tasks.encoders.adapters.table import adapter_named, adapter_of
+from tasks.encoders.checkpoints.loaded_weights import weights_of
 from tasks.encoders.checkpoints.module_files import identity_gap
 from tasks.encoders.checkpoints.prompts import roles_line
 from tasks.encoders.checkpoints.resolving import resolve
@@ -135,7 +136,11 @@ def _no_missing_weights(encoder: Encoder) -> str:
     """Whether the model, which was loaded, has all its weights from the checkpoint."""
     if unverified := adapter_named(encoder.spec.adapter).unverified:
         raise CheckSkipped(f"not verified: {unverified}")
-    return "every weight of the architecture was loaded"
+    held = weights_of(encoder)
+    # made NaN when the model was loaded: see loaded_weights
+    unused = [name for name, (_, tensor) in held.items() if tensor.is_floating_point() and tensor.isnan().all()]
+    but = f", but for {len(unused)} that no vector needs: {', '.join(unused[:3])}" if unused else ""
+    return f"all {len(held)} weights of the model are from the checkpoint{but}"
 
 
 @contextlib.contextmanager

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import itertools
+import json
 import logging
 import random
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import httpx
@@ -17,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import WorkError
-from store.types import EncoderSpec
-from tasks.encoders.endpoints.options import BODY, EndpointOptions, endpoint_options
+from store.types import MODALITIES, EncoderSpec, Modality
+from tasks.encoders.endpoints.options import EndpointOptions, endpoint_options, service_parameters
 from tasks.encoders.endpoints.pace import Pace, retry_after
+from tasks.encoders.endpoints.sending import Reply, Sender, TooLargeError
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -33,6 +36,8 @@ LONGEST_RETRY_AFTER_SECONDS = 600.0  # a service that asks for more has closed f
 _SENT_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _TOO_MUCH = frozenset({400, 413, 422})  # too many or too large inputs, or one that the service does not take
 _SHOWN = 300  # characters of an answer in an error
+_NUMBER_BYTES = 64  # of a component in an answer, at most: 25 are usual, indented
+_ANSWER_BYTES = 16 * 2**20  # of an answer beside them, so that the vectors of another dim are read and named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,14 +71,10 @@ class EndpointClient:
         self.options: EndpointOptions = endpoint_options(spec)
         self._spec = spec
         self._key = self.options.key(spec.name)
-        self._body: dict[str, object] = {"model": spec.checkpoint} | {
-            name.removeprefix(BODY): value for name, value in spec.options.items() if name.startswith(BODY)
+        self._bodies: dict[Modality, dict[str, object]] = {
+            modality: {"model": spec.checkpoint, **service_parameters(spec, modality)} for modality in MODALITIES
         }
-        self._client = httpx.Client(
-            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
-            timeout=httpx.Timeout(self.options.timeout_seconds, connect=min(30.0, self.options.timeout_seconds)),
-            limits=httpx.Limits(max_connections=self.options.concurrency),
-        )
+        self._sender = Sender(key=self._key, connections=self.options.concurrency, seconds=self.options.timeout_seconds)
         self._pool = ThreadPoolExecutor(self.options.concurrency, thread_name_prefix="endpoint")
         self._stopped = threading.Event()
         self._counting = threading.Lock()
@@ -92,16 +93,16 @@ class EndpointClient:
             spent, self._spent = self._spent, None
         return spent
 
-    def texts_or_images(self, inputs: Sequence[object]) -> list[Answer]:
+    def texts_or_images(self, modality: Modality, inputs: Sequence[object]) -> list[Answer]:
         """The answers to inputs of form ``input``, several in a request, in order."""
         size = self._together
         parts = [inputs[start : start + size] for start in range(0, len(inputs), size)]
-        return [answer for answers in self._all(self._halving, parts) for answer in answers]
+        return [answer for answers in self._all(partial(self._halving, modality), parts) for answer in answers]
 
-    def conversations(self, contents: Sequence[list[dict[str, object]]]) -> list[Answer]:
+    def conversations(self, modality: Modality, contents: Sequence[list[dict[str, object]]]) -> list[Answer]:
         """The answers to chat messages of these contents, one in a request, in order."""
         bodies: list[dict[str, object]] = [{"messages": [{"role": "user", "content": each}]} for each in contents]
-        return self._all(self._one, bodies)
+        return self._all(partial(self._one, modality), bodies)
 
     def stop(self) -> None:
         """Let the requests under way end with an error instead of waiting any longer; the next ones are sent again."""
@@ -124,39 +125,39 @@ class EndpointClient:
         if self._stopped.wait(seconds):
             raise self._error("was not waited for any longer")
 
-    def _one(self, inputs: dict[str, object]) -> Answer:
+    def _one(self, modality: Modality, inputs: dict[str, object]) -> Answer:
         try:
-            return self._asked(inputs, 1)
+            return self._asked(modality, inputs, 1)
         except _TooMuchError as refusal:
             raise self._error(
                 f"refuses {self._shown(inputs, 0)} ({refusal}); `capim check {self._spec.name}` shows what it takes"
             ) from None
 
-    def _halving(self, inputs: Sequence[object]) -> list[Answer]:
+    def _halving(self, modality: Modality, inputs: Sequence[object]) -> list[Answer]:
         """The answers to some inputs; those that the service refuses together are sent in halves, here and from now on.
 
         A refusal need not say whether there were too many inputs or one was wrong: the halves tell.
         """
         if len(inputs) == 1:
-            return [self._one({"input": list(inputs)})]
+            return [self._one(modality, {"input": list(inputs)})]
         try:
-            return [self._asked({"input": list(inputs)}, len(inputs))]
+            return [self._asked(modality, {"input": list(inputs)}, len(inputs))]
         except _TooMuchError as refusal:
             half = len(inputs) // 2
             self._together = min(self._together, half)
             log.info("%s refuses %d inputs in one request: %s", self.address, len(inputs), refusal)
-        return [*self._halving(inputs[:half]), *self._halving(inputs[half:])]
+        return [*self._halving(modality, inputs[:half]), *self._halving(modality, inputs[half:])]
 
-    def _asked(self, inputs: dict[str, object], n: int) -> Answer:
+    def _asked(self, modality: Modality, inputs: dict[str, object], n: int) -> Answer:
         """The checked answer to one request with ``n`` inputs."""
-        response = self._response({**self._body, **inputs})
+        reply = self._reply({**self._bodies[modality], **inputs}, n)
         try:
-            answer = response.json()
+            answer = json.loads(reply.body)
             rows, usage = answer["data"], answer.get("usage") or {}
             numbers = [int(row["index"]) for row in rows] if n > 1 else [0] * len(rows)
             vectors = [_components(row["embedding"]) for row in rows]
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise self._error(f"answered without embeddings: {self._plain(response.text)}") from None
+            raise self._error(f"answered without embeddings: {self._plain(reply.text)}") from None
         if sorted(numbers) != list(range(n)):
             raise self._error(
                 f"answered {n} inputs with the indices {_shortened(sorted(numbers))}, expected each of 0 to {n - 1} "
@@ -183,24 +184,32 @@ class EndpointClient:
                 self._spent = (self._spent or 0) + tokens
         return Answer(vectors=matrix, tokens=tokens)
 
-    def _response(self, body: dict[str, object]) -> httpx.Response:
-        """The answer with status 200; a service that is busy or does not answer is asked again after a while."""
+    def _reply(self, body: dict[str, object], n: int) -> Reply:
+        """The answer to ``n`` inputs with status 200; a service that is busy or silent is asked again after a while."""
+        most = _ANSWER_BYTES + n * self._spec.dim * _NUMBER_BYTES
         for number in itertools.count(1):
             self._pause(self._tokens.turn(0))
             self._pause(self._requests.turn())
             tries, pause = TRIES, None
             try:
-                response = self._client.post(self.options.url, json=body)
-            except httpx.RequestError as error:
+                reply = self._sender.post(self.options.url, body, most=most)
+            except TooLargeError:
+                raise self._error(
+                    f"answered {n} inputs with more than {most / 2**20:,.0f} MiB, which {n} vectors of "
+                    f"{self._spec.dim} numbers do not need; check url and checkpoint, and dim"
+                ) from None
+            except (httpx.RequestError, TimeoutError) as error:
                 reason = self._plain(f"{type(error).__name__}: {error}")
+                if isinstance(error, TimeoutError):
+                    reason = f"no whole answer in timeout_seconds = {self.options.timeout_seconds:g}"
                 tries = TRIES if self._reached else FIRST_TRIES
             else:
                 self._reached = True
-                if response.status_code == httpx.codes.OK:
+                if reply.status == httpx.codes.OK:
                     break
-                reason = f"{response.status_code}: {self._plain(response.text)}"
-                self._check_final(response, reason)
-                pause = retry_after(response.headers.get("Retry-After"))
+                reason = f"{reply.status}: {self._plain(reply.text)}"
+                self._check_final(reply, reason)
+                pause = retry_after(reply.retry_after)
                 if pause is not None and pause > LONGEST_RETRY_AFTER_SECONDS:
                     raise self._error(f"asks to come back in {pause:,.0f} s ({reason}); run the same command then")
             if number >= tries:
@@ -214,14 +223,14 @@ class EndpointClient:
                 self._pause(backoff)
             else:
                 self._requests.hold(pause)  # what one request was told holds for all
-        return response
+        return reply
 
-    def _check_final(self, response: httpx.Response, reason: str) -> None:
+    def _check_final(self, reply: Reply, reason: str) -> None:
         """Raise the error of an answer that would not be another one the next time."""
-        status = response.status_code
+        status = reply.status
         if status in _TOO_MUCH:
             raise _TooMuchError(reason)
-        if status not in _SENT_AGAIN or "insufficient_quota" in response.text:
+        if status not in _SENT_AGAIN or "insufficient_quota" in reply.text:
             raise self._error(f"refuses requests ({reason}); {self._advice(status)}")
 
     def _error(self, problem: str) -> WorkError:

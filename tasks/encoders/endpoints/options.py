@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 from urllib.parse import urlsplit
@@ -10,9 +11,14 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from store.errors import RequestError
-from store.types import EncoderSpec, Option
+from store.types import EncoderSpec, Modality, Option
 
-BODY = "body:"  # an option with this prefix is a parameter of the service, sent as it is
+# an option with one of these prefixes is a parameter of the service, sent as it is with every request for these items
+BODY: Mapping[str, tuple[Modality, ...]] = {
+    "body:": ("caption", "image"),
+    "caption_body:": ("caption",),
+    "image_body:": ("image",),
+}
 UNVERSIONED = "unversioned"  # revision of a model to which the user gave none
 
 Form = Literal["input", "messages"]
@@ -34,7 +40,7 @@ class EndpointOptions(BaseModel):
         requests_per_minute: Most requests per minute, those that are tried again included.
         tokens_per_minute: Most tokens per minute, as counted by the answers so far.
         price_per_million_tokens: In any currency.
-        timeout_seconds: Longest wait for one answer.
+        timeout_seconds: Longest time from sending a request to the last byte of its answer.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -110,7 +116,17 @@ def endpoint_options(spec: EncoderSpec) -> EndpointOptions:
 
 def own_options(spec: EncoderSpec) -> dict[str, Option]:
     """The options of a spec that are no parameters of the service."""
-    return {name: value for name, value in spec.options.items() if not name.startswith(BODY)}
+    return {name: value for name, value in spec.options.items() if not name.startswith(tuple(BODY))}
+
+
+def service_parameters(spec: EncoderSpec, modality: Modality) -> dict[str, Option]:
+    """The parameters of the service for captions or images by name; those of one modality win."""
+    return {
+        name.removeprefix(prefix): value
+        for prefix, modalities in BODY.items()
+        for name, value in spec.options.items()
+        if name.startswith(prefix) and modality in modalities
+    }
 
 
 def resolve_endpoint(spec: EncoderSpec) -> EncoderSpec:

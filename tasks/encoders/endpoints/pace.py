@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import threading
 import time
 from email.utils import parsedate_to_datetime
@@ -32,17 +34,17 @@ class Pace:
 def retry_after(value: str | None) -> float | None:
     """Seconds that a header ``Retry-After`` asks to wait: a number, or a date (RFC 9110, 10.2.3).
 
+    None where it asks for no time to come: nothing, no time at all, or a time that has passed.
+
     Examples:
         >>> retry_after("7"), retry_after(None), retry_after("soon")
         (7.0, None, None)
+        >>> retry_after("0"), retry_after("-3"), retry_after("nan"), retry_after("Wed, 21 Oct 2015 07:28:00 GMT")
+        (None, None, None, None)
     """
-    if value is None:
-        return None
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        return None
+    seconds = 0.0
+    with contextlib.suppress(ValueError, OverflowError):
+        seconds = parsedate_to_datetime(value or "").timestamp() - time.time()
+    with contextlib.suppress(ValueError):
+        seconds = float(value or "")
+    return seconds if 0 < seconds < math.inf else None
