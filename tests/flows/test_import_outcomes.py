@@ -112,8 +112,8 @@ def test_the_command_tells_how_rows_were_matched(
     assert "cross: 70 rows taken in the corpus' order; no ids\n" in message
     store = EmbeddingStore.open(workspace / "store")
     for name in ("id", "rank"):
-        rows = store.rows("outcomes", encoder=name).to_pylist()
-        assert {row["query_id"] for row in rows if row["rank_best"] == 1} == {
+        found = store.rows("outcomes", encoder=name).to_pylist()
+        assert {row["query_id"] for row in found if row["rank_best"] == 1} == {
             f"c{i}-{k}" for i in range(10) for k in (0, 1)
         }
 
