@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TextIO
@@ -99,7 +100,7 @@ def write_json(rows: Sequence[Mapping[str, Any]], out: TextIO) -> None:
 
 
 def json_value(value: Any) -> Any:
-    """A value as JSON can hold it: times as ISO text, not-a-number and infinity as null, within lists and objects too.
+    """A value as JSON can hold it: times as ISO text, not-a-number and infinity as null, in lists and objects too.
 
     Examples:
         >>> json_value({"score": float("nan"), "range": [0.5, float("inf")]})
@@ -107,6 +108,8 @@ def json_value(value: Any) -> Any:
     """
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, Decimal):  # DuckDB's sum of whole numbers
+        return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, Mapping):

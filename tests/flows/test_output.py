@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -46,10 +47,12 @@ def test_json_carries_every_column_and_nulls() -> None:
 
 def test_json_has_null_where_a_number_is_none_or_infinite() -> None:
     out = io.StringIO()
-    rows = [{"value": math.nan, "high": math.inf, "list": [1.0, -math.inf], "object": {"low": math.nan}, "rank": 3}]
+    rows = [
+        {"value": math.nan, "high": math.inf, "list": [1, -math.inf], "object": {"low": math.nan}, "sum": Decimal(3)}
+    ]
     print_rows(rows, form="json", out=out)
     found = json.loads(out.getvalue(), parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
-    assert found == [{"value": None, "high": None, "list": [1.0, None], "object": {"low": None}, "rank": 3}]
+    assert found == [{"value": None, "high": None, "list": [1, None], "object": {"low": None}, "sum": 3}]
 
 
 def test_csv_is_read_back_by_the_csv_module() -> None:
