@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from reports.elements.gallery import Grid, Hit
 from reports.elements.match_maps import draw_map, encoded, opened, patch_map
 from reports.elements.page import Report, Section
 from reports.elements.thumbnails import data_uris
+from reports.exports.plain import json_bytes
 from reports.render import render_html
 from store.errors import RequestError
 from store.layout import Explanation
@@ -41,7 +41,7 @@ def write_explanation(target: Path, explanations: Sequence[Explanation], picture
         raise RequestError(f"{target}: give a file that ends in {', '.join(SUFFIXES)}")
     image = opened(picture)
     if target.suffix == ".json":
-        contents: str | bytes = json.dumps([as_data(each) for each in explanations], indent=1, ensure_ascii=False)
+        contents: str | bytes = json_bytes([as_data(each) for each in explanations])
     elif target.suffix == ".png":
         contents = encoded(_sheet(explanations, image))
     else:

@@ -13,10 +13,11 @@ from reports.exports.plain import csv_bytes, row_schema
 from reports.render import figure_files, render_html, render_markdown
 from reports.rows.match_maps import Explain
 from reports.rows.reading import Describe, read_report_data
-from reports.rows.report_data import ReportData, plain
+from reports.rows.report_data import ReportData
 from reports.rows.shareable import OF_THE_MACHINE, shareable
 from reports.sections.sentence import answer
 from store import EmbeddingStore, schema
+from store.exchange.row_files import json_value
 
 SCHEMA = "capim-report/2"
 STORED = {  # table to the schema of its rows
@@ -78,7 +79,8 @@ def write_report(
     for table, columns in LONG.items():
         if rows := [{name: _field(row[name]) for name in columns} for row in getattr(data, table)]:
             files[f"{table}.csv"] = csv_bytes(rows)
-    files["results.json"] = json.dumps(results_json(data), ensure_ascii=False, separators=(",", ":")) + "\n"
+    numbers = json.dumps(results_json(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    files["results.json"] = f"{numbers}\n"
     files["report.md"] = render_markdown(report, page="report.html")
     files["report.html"] = render_html(report)
     write_files(target, files, replace_folder="figures")
@@ -92,7 +94,7 @@ def results_json(data: ReportData) -> dict[str, object]:
         "digest": data.digest,
         "store": data.uri,
         "answer": answer(data),
-        **{table: [{k: plain(v) for k, v in row.items()} for row in getattr(data, table)] for table in STORED},
+        **{table: json_value(getattr(data, table)) for table in STORED},
         "encoders": {
             name: {"fingerprint": spec.fingerprint, **shareable(spec.identity())} for name, spec in data.specs.items()
         },

@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 MOST_SHOWN = 400  # characters of a cell or of a line of an error; files and JSON have the whole text
-_FORMULA = re.compile(r"\s*[=+\-@]")
+_FORMULA = re.compile(r"[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")  # and what a spreadsheet makes these of
 
 
 def plain(text: str) -> str:
@@ -30,13 +30,13 @@ def shortened(text: str, most: int = MOST_SHOWN) -> str:
 
 
 def csv_text(text: str) -> str:
-    """A text as a cell of CSV that no spreadsheet runs as a formula: with ``'`` before it where one could begin.
+    r"""A text as a cell of CSV that no spreadsheet runs as a formula: with ``'`` before it where one could begin.
 
     Numbers stay as they are. :func:`text_of_csv` takes the ``'`` off again.
 
     Examples:
-        >>> [csv_text(text) for text in ("=HYPERLINK(x)", "a=b", "-0.5", "+1e3", "'=x")]
-        ["'=HYPERLINK(x)", 'a=b', '-0.5', '+1e3', "''=x"]
+        >>> [csv_text(text) for text in ("=HYPERLINK(x)", "a=b", "-0.5", "+1e3", "'=x", "\tx")]
+        ["'=HYPERLINK(x)", 'a=b', '-0.5', '+1e3', "''=x", "'\tx"]
     """
     if not _FORMULA.match(text.lstrip("'")):
         return text

@@ -46,7 +46,10 @@ def import_outcomes(
     resampling: Resampling,
     run: str,
 ) -> list[str]:
-    """Store outcomes of models without embeddings, and the figures that they determine; one line per protocol.
+    """Store outcomes of models without embeddings, and the figures that they determine.
+
+    Returns:
+        How rows were matched with queries and what was left out, then one line per protocol.
 
     Everything is checked before the corpus is registered and the first row is written.
     """
@@ -60,5 +63,5 @@ def import_outcomes(
         encoder = encoder_of_outcomes(name, revision=revision, note=note, namesakes=namesakes(store, name))
         imported = Imported.of(each.outcomes, encoder, subject)
         plans.append(plan_import(store, imported, resampling=resampling, replace=replace))
-    left_out = [f"{name}: {line}" for name, each in found.items() for line in each.left_out]
-    return left_out + write_import(store, plans, run=run, resampling=resampling)
+    told = [f"{name}: {line}" for name, each in found.items() for line in (*each.how, *each.left_out)]
+    return told + write_import(store, plans, run=run, resampling=resampling)

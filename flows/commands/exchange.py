@@ -183,7 +183,7 @@ def query(args: argparse.Namespace) -> int:
 
     Tables: encoders, corpora, images, captions, embeddings, sets, outcomes, results, comparisons, rankings, slices,
     batches, runs … and the views items, embedded_items, query_outcomes, sourced_results.
-    Exit code 1 if there are no rows.
+    Columns of one name are numbered: encoder, encoder_2. Exit code 1 if there are no rows.
 
     Example: capim query "SELECT encoder, protocol, value FROM results WHERE metric = 'R@1' ORDER BY value DESC"
     """

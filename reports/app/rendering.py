@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import pyarrow as pa
-import pyarrow.csv
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
@@ -20,6 +19,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from reports.app.state import Statement, state_of
 from reports.render import TEMPLATES, html_templates
 from store.errors import RequestError
+from store.exchange.row_files import write_csv
 from store.types import digest16
 
 STATIC = Path(__file__).parent / "static"
@@ -115,16 +115,10 @@ def link(path: str, **parameters: object) -> str:
 
 
 def as_csv(rows: pa.Table) -> str:
-    """Rows as CSV with a line of headings; lists as texts."""
-    columns: dict[str, Any] = {}
-    for name in rows.schema.names:
-        lists = pa.types.is_list(rows.schema.field(name).type)
-        values = rows[name].to_pylist() if lists else []
-        columns[name] = [v and ", ".join(map(str, v)) for v in values] if lists else rows[name]
-    plain = pa.table(columns)
-    target = io.BytesIO()
-    pyarrow.csv.write_csv(plain, target)
-    return target.getvalue().decode()
+    """Rows as CSV with a line of headings."""
+    target = io.StringIO()
+    write_csv(rows.to_pylist(), rows.column_names, target)
+    return target.getvalue()
 
 
 def media_type(picture: bytes) -> str:

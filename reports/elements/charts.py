@@ -19,6 +19,7 @@ import vl_convert
 
 from reports import format as show
 from reports.elements.page import Chart, Table
+from store.exchange.row_files import json_value
 
 # Okabe and Ito's palette (2008) without the yellow and the black, which fail on one of the two grounds,
 # and with four more hues that stay apart from it under deuteranopia and protanopia.
@@ -113,7 +114,7 @@ def finish(
         id=name,
         title=title,
         alt=alt_text,
-        spec=json.dumps(spec, sort_keys=True, separators=(",", ":"), ensure_ascii=False),
+        spec=json.dumps(json_value(spec), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False),
         svg=_draw(spec, prefix=name),
         data=data,
         points=_points(spec),

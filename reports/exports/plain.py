@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet
 
-from reports.rows.report_data import ReportData, plain
-from store.safe_text import csv_text
+from reports.rows.report_data import ReportData
+from store.exchange.row_files import json_value, write_csv
 from store.schema import RESULTS
 
 SCHEMA_ID = "capim-results/1"
@@ -24,15 +22,8 @@ def results_table(data: ReportData) -> pa.Table:
 
 
 def csv_files(data: ReportData, name: str) -> dict[str, bytes]:
-    """One CSV; nulls are empty, texts quoted."""
-    target = io.BytesIO()
-    rows = results_table(data)
-    for place, field in enumerate(rows.schema):
-        if pa.types.is_string(field.type):
-            texts = [None if text is None else csv_text(text) for text in rows.column(place).to_pylist()]
-            rows = rows.set_column(place, field, pa.array(texts, pa.string()))
-    pyarrow.csv.write_csv(rows, target)
-    return {name: target.getvalue()}
+    """One CSV; nulls are empty."""
+    return {name: csv_bytes(results_table(data).to_pylist())}
 
 
 def parquet_files(data: ReportData, name: str) -> dict[str, bytes]:
@@ -49,14 +40,14 @@ def json_files(data: ReportData, name: str) -> dict[str, bytes]:
         "$schema": f"./{stem}.schema.json",
         "format": SCHEMA_ID,
         "digest": data.digest,
-        "results": [{key: plain(value) for key, value in row.items()} for row in data.results],
+        "results": data.results,
     }
     return {name: json_bytes(document), f"{stem}.schema.json": json_bytes(json_schema(RESULTS))}
 
 
 def json_bytes(value: object) -> bytes:
     """A document as indented JSON."""
-    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(json_value(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def json_schema(rows: pa.Schema) -> dict[str, object]:
@@ -105,10 +96,8 @@ def _type(field: pa.Field) -> dict[str, object]:
     return {**kind, "type": [kind["type"], "null"]} if field.nullable else kind
 
 
-def csv_bytes(rows: Sequence[Mapping[str, str]]) -> bytes:
+def csv_bytes(rows: Sequence[Mapping[str, object]]) -> bytes:
     """Rows with the same keys as CSV with a header."""
     target = io.StringIO()
-    writer = csv.DictWriter(target, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: csv_text(text) for name, text in row.items()} for row in rows)
+    write_csv(rows, list(rows[0]), target)
     return target.getvalue().encode()

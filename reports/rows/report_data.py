@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
 from itertools import combinations
 from operator import itemgetter
@@ -14,6 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from reports.rows.selected_queries import SelectedQuery
 from store import SealedSet
+from store.exchange.row_files import json_value
 from store.types import Corpus, EncoderSpec, canonical_json
 from tasks.statistics.ranking.ranks import EncoderRank, PairTest, rank_encoders
 
@@ -173,7 +173,7 @@ class ReportData:
         own = tuple(row for _, row in sorted(self.metrics.items()))
         for table in (self.results, self.comparisons, self.rankings, self.slices, self.batches, self.runs, own):
             for row in table:
-                total.update(canonical_json({k: plain(v) for k, v in row.items()}).encode())
+                total.update(canonical_json(json_value(row)).encode())
         for sealed in self.sets:
             total.update(f"{sealed.tag} {sealed.digest}".encode())
         for name, corpus in sorted(self.corpora.items()):
@@ -229,12 +229,3 @@ def detail_of(row: Row) -> dict[str, Any]:
     """The details that an analysis stored with a slice."""
     detail: dict[str, Any] = json.loads(row["detail"]) if row["detail"] else {}
     return detail
-
-
-def plain(value: Any) -> Any:
-    """A stored value as JSON can hold it: times as ISO text, not-a-number as null."""
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, float) and value != value:  # noqa: PLR0124 - the usual test for NaN
-        return None
-    return value

@@ -45,14 +45,16 @@ const tables = [...document.querySelectorAll(".table")].map((box) => {
   return { box, table, body, last, title, group, state, update };
 });
 const csv = ({ body, last, title, group }) => {
-  const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  // as store/safe_text.py: no spreadsheet runs a cell as a formula, numbers stay numbers
+  const formula = (text) => /^'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])/.test(text) && !Number.isFinite(Number(text));
+  const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   const kept = last.map((c, i) => i).filter((i) => !last[i].classList.contains("gone"));
   const lines = [kept.map((i) => [group(i), title(i)].filter(Boolean).join(" "))];
   for (const row of body.rows) {
     if (row.classList.contains("gone")) continue;
     lines.push(kept.map((i) => [...row.cells[i].querySelectorAll("span:not(.bar)")].map((s) => s.textContent).join(" ")));
   }
-  return lines.map((line) => line.map(quoted).join(",")).join("\n") + "\n";
+  return lines.map((line) => line.map((text) => quoted(formula(text) ? `'${text}` : text)).join(",")).join("\n") + "\n";
 };
 for (const one of tables) {
   const { box, table, last, title, group, state, update } = one;

@@ -31,6 +31,7 @@ from store.errors import RequestError, unknown
 from store.exchange.npz import read_npz
 from store.files import NOT_ITS_FORMAT, existing_file
 from store.ragged import offsets_of
+from store.safe_text import text_of_csv
 
 SUFFIXES = (".npy", ".npz", ".safetensors", ".parquet", ".csv")
 COLUMN_TYPES = {"offsets": np.int64, "norm": np.float32, "n_tokens": np.int32, "truncated": np.bool_}
@@ -258,7 +259,7 @@ def _read_csv(path: Path) -> EmbeddingFile:
     at = next((header.index(name) for name in _ID_COLUMNS if name in header), None)
     if at is None and rows and not has_header and not _is_number(rows[0][0]):
         at = 0
-    ids = None if at is None else [row[at] for row in rows]
+    ids = None if at is None else [text_of_csv(row[at]) for row in rows]
     numbers = [[float(cell) for position, cell in enumerate(row) if position != at] for row in rows]
     values = np.array(numbers, dtype=np.float32)
     return EmbeddingFile(values=values, ids=None if ids is None else pa.array(ids, pa.string()))

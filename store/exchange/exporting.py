@@ -16,6 +16,7 @@ from store.embedding_store import EmbeddingStore
 from store.errors import RequestError, unknown
 from store.exchange.embedding_files import COLUMN_TYPES, SUFFIXES, EmbeddingFile, ids_beside
 from store.files import replacing
+from store.safe_text import csv_text
 from store.schema import texts
 from store.sets.decoding import StoredRows, joined
 from store.types import Modality
@@ -125,4 +126,4 @@ def _write_csv(path: Path, contents: EmbeddingFile, ids: list[str]) -> None:
         writer.writerow(["id", *(f"c{component}" for component in range(contents.values.shape[1]))])
         # The shortest decimal number that is read, as float32, as the same stored number.
         rows = contents.values.astype(np.float32)
-        writer.writerows([identifier, *map(str, row)] for identifier, row in zip(ids, rows, strict=True))
+        writer.writerows([csv_text(identifier), *map(str, row)] for identifier, row in zip(ids, rows, strict=True))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from store.errors import RequestError, WorkError
+from store.safe_text import csv_text, text_of_csv
 
 
 class Judgement(NamedTuple):
@@ -35,7 +36,7 @@ def read_judgements(path: Path) -> list[Judgement]:
                 raise RequestError(f"{path}: no column {', '.join(missing)}; expected {', '.join(Judgement._fields)}")
             found = []
             for row in rows:
-                judgement = Judgement(*(row[name] or "" for name in Judgement._fields))
+                judgement = Judgement(*(text_of_csv(row[name] or "") for name in Judgement._fields))
                 if not all(judgement) or judgement.direction not in ("t2i", "i2t"):
                     raise RequestError(f"{path}, line {rows.line_num}: expected a corpus, t2i or i2t, and two ids")
                 found.append(judgement)
@@ -55,6 +56,6 @@ def add_judgement(path: Path, judgement: Judgement) -> None:
             writer = csv.writer(file)
             if not file.tell():
                 writer.writerow(Judgement._fields)
-            writer.writerow(judgement)
+            writer.writerow(map(csv_text, judgement))
     except OSError as fault:
         raise WorkError(f"the judgement was not kept: {path} cannot be written ({fault})") from fault

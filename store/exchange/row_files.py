@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TextIO
 
 import pyarrow as pa
@@ -77,7 +80,7 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
             for number, row in enumerate(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",")):
                 if None in row or None in row.values():
                     raise RequestError(f"{path}: row {number + 1} has more or fewer cells than the header")
-                yield {name: text_of_csv(cell) if cell != "" else None for name, cell in row.items()}
+                yield {text_of_csv(name): text_of_csv(cell) if cell != "" else None for name, cell in row.items()}
 
 
 def _objects(path: Path, contents: object) -> Iterator[dict[str, Any]]:
@@ -91,27 +94,48 @@ def _objects(path: Path, contents: object) -> Iterator[dict[str, Any]]:
 
 
 def write_json(rows: Sequence[Mapping[str, Any]], out: TextIO) -> None:
-    """Writes rows as an array of objects; times in ISO 8601, bytes as their number."""
-    json.dump(rows, out, indent=1, ensure_ascii=False, default=_text)
+    """Writes rows as an array of objects; times in ISO 8601, bytes as their number, not-a-number and infinity null."""
+    json.dump(json_value(rows), out, indent=1, ensure_ascii=False, allow_nan=False, default=_text)
     out.write("\n")
 
 
+def json_value(value: Any) -> Any:
+    """A value as JSON can hold it: times as ISO text, not-a-number and infinity as null, in lists and objects too.
+
+    Examples:
+        >>> json_value({"score": float("nan"), "range": [0.5, float("inf")]})
+        {'score': None, 'range': [0.5, None]}
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Decimal):  # DuckDB's sum of whole numbers
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {key: json_value(each) for key, each in value.items()}
+    return [json_value(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
 def write_csv(rows: Sequence[Mapping[str, Any]], names: Sequence[str], out: TextIO) -> None:
-    """Writes rows under a header; null is empty, lists and objects are JSON, times are ISO 8601, no formulas."""
-    writer = csv.DictWriter(out, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+    """Writes rows under a header; null is empty, lists and objects are JSON, times are ISO 8601, no formulas.
+
+    Every CSV for people is written here, or by the script of a report's page, which does the same.
+    """
+    # a writer quotes what its own end of a line is made of: with "\n" alone, a cell "a\r=x" would become two lines
+    lines = SimpleNamespace(write=lambda line: out.write(line.removesuffix("\r\n") + "\n"))
+    writer = csv.writer(lines, lineterminator="\r\n")
+    writer.writerow(map(csv_text, names))
+    writer.writerows([_cell(row[name]) for name in names] for row in rows)
 
 
 def _text(value: object) -> str:
-    if isinstance(value, datetime):
-        return value.isoformat()
     return f"<{len(value)} bytes>" if isinstance(value, bytes) else str(value)
 
 
 def _cell(value: object) -> object:
     if isinstance(value, (list, dict)):
-        return json.dumps(value, ensure_ascii=False, default=_text)
+        return json.dumps(json_value(value), ensure_ascii=False, allow_nan=False, default=_text)
     if isinstance(value, str):
         return csv_text(value)
     return value.isoformat() if isinstance(value, datetime) else value

@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any, cast
 
 import pyarrow as pa
@@ -117,6 +118,7 @@ def select(
 ) -> pa.Table:
     """The answer to one SELECT (or DESCRIBE, SUMMARIZE, EXPLAIN) over the store's tables.
 
+    Of columns with one name, such as those of a join, the second is called ``name_2``.
     ``parameters`` are the values of the ``?`` in the statement. ``held`` gives the chosen columns of a table that is
     in memory; None: the table is read.
 
@@ -145,7 +147,8 @@ def select(
                 database.register(name, Stream(schema=chosen, batches=batches) if rows is None else rows)
             while True:
                 try:
-                    return cast(pa.Table, database.sql(statement, params=list(parameters)).to_arrow_table())
+                    found = cast(pa.Table, database.sql(statement, params=list(parameters)).to_arrow_table())
+                    return found.rename_columns(_apart(found.column_names))
                 except duckdb.Error:
                     if not faults or not isinstance(faults[0], _CompactedError):
                         raise
@@ -154,6 +157,20 @@ def select(
             if faults:
                 raise faults[0] from fault
             raise RequestError(f"the query failed: {_explained(str(fault), words)}") from None
+
+
+def _apart(names: Sequence[str]) -> list[str]:
+    """Names of columns, those that come again with a number: a row holds each name once.
+
+    Examples:
+        >>> _apart(["encoder", "encoder", "encoder_2", "encoder"])
+        ['encoder', 'encoder_3', 'encoder_2', 'encoder_4']
+    """
+    apart: list[str] = []
+    for name in names:
+        numbered = (f"{name}_{number}" for number in count(2))
+        apart.append(name if name not in apart else next(n for n in numbered if n not in {*names, *apart}))
+    return apart
 
 
 def known_tables() -> list[str]:

@@ -94,6 +94,30 @@ def test_the_same_again_changes_nothing_and_says_so(
     assert results(workspace) == before
 
 
+def test_the_command_tells_how_rows_were_matched(
+    workspace: Path, tmp_path: Path, matrix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ranks in reverse order under ``id`` were stored as those of other captions."""
+    lines = Path(ranks_file(tmp_path, [1] * 20 + [9] * 40)).read_text().splitlines()
+    for name, rows in (("id", lines[:0:-1]), ("rank", [line.partition(",")[2] for line in lines[1:]])):
+        header = "id,rank" if name == "id" else "rank"
+        (tmp_path / f"{name}.csv").write_text("\n".join([header, *rows]) + "\n")
+        assert (
+            imported(workspace, "--outcomes", str(tmp_path / f"{name}.csv"), "--protocol", "t2i/all", encoder=name) == 0
+        )
+    assert imported(workspace, "--scores", matrix, "--protocol", "i2t/any", encoder="cross") == 0
+    message = capsys.readouterr().err
+    assert "id: t2i/all: 60 of 60 rows matched by `id`\n" in message
+    assert "rank: t2i/all: 60 rows taken in the corpus' order; no column of ids\n" in message
+    assert "cross: 70 rows taken in the corpus' order; no ids\n" in message
+    store = EmbeddingStore.open(workspace / "store")
+    for name in ("id", "rank"):
+        found = store.rows("outcomes", encoder=name).to_pylist()
+        assert {row["query_id"] for row in found if row["rank_best"] == 1} == {
+            f"c{i}-{k}" for i in range(10) for k in (0, 1)
+        }
+
+
 def test_other_outcomes_are_refused_unless_they_shall_replace(
     workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
@@ -17,12 +18,15 @@ import pytest
 
 from flows.cli import main
 from flows.terminal.output import print_rows
+from reports.app.rendering import as_csv
 from reports.exports.plain import csv_bytes
 from reports.render import escape_markdown
 from store import EmbeddingStore, EncoderSpec
 from store.exchange import npz as npz_files
+from store.exchange.judgements import Judgement, add_judgement, read_judgements
 from store.exchange.npz import read_npz
 from store.exchange.row_files import read_row_file, write_row_file
+from store.safe_text import text_of_csv
 from tests.store.conftest import _corpus
 
 VECTORS = np.ones((20, 4), np.float32)
@@ -193,6 +197,28 @@ def test_formulas_of_captions_reach_no_spreadsheet_and_come_back_as_they_were(tm
     write_row_file(tmp_path / "rows.csv", pa.Table.from_pylist(rows))
     assert [row["text"] for row in read_row_file(tmp_path / "rows.csv")] == [row["text"] for row in rows]
     assert csv_bytes([{"a": "=x", "b": "-0.5"}]).decode().splitlines()[1] == "'=x,-0.5"
+    judgement = Judgement("c", "t2i", "=1+1", "-1")
+    add_judgement(tmp_path / "judgements.csv", judgement)
+    assert (tmp_path / "judgements.csv").read_text().splitlines()[1] == "c,t2i,'=1+1,-1"
+    assert read_judgements(tmp_path / "judgements.csv") == [judgement]
+
+
+FORMULAS = ("=1", "+a", "-a", "@a", "\ta", "\ra", " =1", "'=1", "\uff1d1")
+TEXTS = ("a\r=1", "a=b", "-0.5", "+1e3", "'a'", "")
+
+
+@pytest.mark.parametrize(
+    "writer", [lambda rows: as_csv(pa.Table.from_pylist(rows)), lambda rows: csv_bytes(rows).decode()]
+)
+def test_pages_and_exports_write_csv_as_the_command_line_does(writer: Callable[[list[dict[str, Any]]], str]) -> None:
+    rows: list[dict[str, Any]] = [{"=text": text, "n": -1.5, "list": ["a"]} for text in (*FORMULAS, *TEXTS)]
+    out = io.StringIO()
+    print_rows(rows, form="csv", out=out)
+    assert writer(rows) == out.getvalue()
+    header, *written = csv.reader(io.StringIO(writer(rows), newline=""))
+    assert header == ["'=text", "n", "list"]
+    assert written == [[text, "-1.5", '["a"]'] for text in (*(f"'{text}" for text in FORMULAS), *TEXTS)]
+    assert [text_of_csv(row[0]) for row in written] == [*FORMULAS, *TEXTS]
 
 
 def test_control_characters_reach_neither_the_terminal_nor_markdown(

@@ -6,10 +6,12 @@ import csv
 import io
 import json
 import logging
+import math
 import os
 import subprocess
 import sys
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -41,6 +43,16 @@ def test_json_carries_every_column_and_nulls() -> None:
     assert rows[0]["ci_low"] is None
     assert rows[1]["value"] == 0.25
     assert rows[0]["when"] == "2026-01-02T00:00:00+00:00"
+
+
+def test_json_has_null_where_a_number_is_none_or_infinite() -> None:
+    out = io.StringIO()
+    rows = [
+        {"value": math.nan, "high": math.inf, "list": [1, -math.inf], "object": {"low": math.nan}, "sum": Decimal(3)}
+    ]
+    print_rows(rows, form="json", out=out)
+    found = json.loads(out.getvalue(), parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+    assert found == [{"value": None, "high": None, "list": [1, None], "object": {"low": None}, "sum": 3}]
 
 
 def test_csv_is_read_back_by_the_csv_module() -> None:

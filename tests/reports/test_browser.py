@@ -22,6 +22,8 @@ from tests.reports.stand_in import StandIn
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+FORMULAS = {"=1+1": "\n'=1+1,", "@a": "\n'@a,", "'-a": "\n''-a,", "-0.5": "\n-0.5,", "a=b": "\na=b,"}
+"""Cell -> the beginning of its line of CSV, as ``store.safe_text.csv_text`` has it."""
 WIDTHS = (390, 1024, 1440)
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
@@ -212,6 +214,12 @@ def test_a_table_is_searched_its_columns_and_encoders_hidden_and_copied(page: Wa
     copied = page.page.evaluate("navigator.clipboard.readText()").splitlines()
     assert [line.partition(",")[0] for line in copied[1:]] == names[1:]
     assert heading not in copied[0]
+    for text, shown in FORMULAS.items():
+        table.locator("tbody tr:visible th .value").first.evaluate("(cell, text) => { cell.textContent = text; }", text)
+        copy = box.locator(".tools button")
+        copy.evaluate("button => { button.textContent = ''; button.click(); }")
+        copy.filter(has_text="Copied").wait_for()
+        assert shown in page.page.evaluate("navigator.clipboard.readText()")
 
 
 def test_light_and_dark_are_a_click_and_the_current_section_is_marked(page: Watched) -> None:

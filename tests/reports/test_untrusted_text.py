@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import re
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
+from reports.exports import export_results
 from reports.render import escape_markdown
+from reports.write import write_report
 from tests.reports.conftest import HOSTILE, ODD_ID
+from tests.reports.stand_in import StandIn
 
 
 class Visible(HTMLParser):
@@ -81,6 +87,16 @@ def test_a_file_name_with_quotes_shows_as_it_is(hostile_report: Path) -> None:
     assert html.escape(ODD_ID).replace("&#x27;", "&#39;").replace("&quot;", "&#34;") in text
     assert ODD_ID not in text
     assert escape_markdown(ODD_ID) in (hostile_report / "report.md").read_text("utf-8")
+
+
+def test_results_json_is_json_where_a_figure_is_no_number(demo_store: StandIn, tmp_path: Path) -> None:
+    for row, value in zip(demo_store.tables["results"], (math.nan, math.inf), strict=False):
+        row["chance"] = value
+    folder = Path(write_report(demo_store, tmp_path)).parent
+    document = json.loads((folder / "results.json").read_text(), parse_constant=pytest.fail)
+    assert {row["chance"] for row in document["results"]} >= {None}
+    [path, _] = export_results(demo_store, tmp_path / "r.json")
+    json.loads(path.read_text(), parse_constant=pytest.fail)
 
 
 def test_results_json_is_json_whatever_the_captions(hostile_report: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,10 +11,29 @@ import pytest
 from store.errors import RequestError
 from store.exchange.row_files import write_row_file
 from tasks.metrics import metrics_of
+from tasks.results.imported.cells import named_rows
 from tasks.results.imported.matrices import ScoreMatrix, outcomes_of_matrix
 from tasks.results.imported.sources import Source, outcomes_of_source
+from tasks.results.imported.tables import outcomes_of_rows
 from tasks.scoring.outcomes import Outcomes
-from tests.results.thirty import assert_equal, thirty_images, tied_scores
+from tests.results.thirty import N_IMAGES, assert_equal, thirty_images, tied_scores
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".json", ".parquet"])
+def test_outcomes_without_scores_come_back_too(tmp_path: Path, suffix: str) -> None:
+    """Their best score is not a number, which JSON has no word for."""
+    corpus = thirty_images()
+    rows = named_rows([{"query": f"i{i}", "rank": 1 + i} for i in range(N_IMAGES)])
+    [original] = outcomes_of_rows(rows, corpus).outcomes
+    identity = dict.fromkeys(("evaluation", "encoder", "encoder_fingerprint"), "e")
+    path = tmp_path / f"outcomes{suffix}"
+    write_row_file(path, original.to_arrow(**identity, corpus=corpus.name, corpus_fingerprint=corpus.fingerprint))
+    if suffix == ".json":
+        json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+    [found] = outcomes_of_source(Source("outcomes", str(path), "b"), corpus)["b"].outcomes
+    assert_equal(
+        found, Outcomes.from_arrow(original.to_arrow(**identity, corpus="", corpus_fingerprint=""), found.protocol)
+    )
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json", ".parquet"])

@@ -82,11 +82,20 @@ def test_a_matrix_with_ids_may_be_in_any_order(corpus: Corpus, scores: np.ndarra
     (tmp_path / "matrix.columns.txt").write_text("\n".join(images[columns]) + "\n")
     zipped = tmp_path / "matrix.npz"
     np.savez(zipped, scores=scores[rows][:, columns], queries=captions[rows], items=images[columns])
+    other = tmp_path / "other.npz"
+    np.savez(other, scores=scores[rows][:, columns], caption_ids=captions[rows], image_ids=images[columns])
     in_order = outcomes_of_matrix(ScoreMatrix(scores, None, None), corpus).outcomes
     assert isinstance(read_matrix(path).scores, np.memmap)
-    for file in (path, zipped):
-        for ours, theirs in zip(outcomes_of_matrix(read_matrix(file), corpus).outcomes, in_order, strict=True):
+    for file in (path, zipped, other):
+        found = outcomes_of_matrix(read_matrix(file), corpus)
+        for ours, theirs in zip(found.outcomes, in_order, strict=True):
             assert_equal(ours, theirs)
+        assert found.how == ["70 rows matched by their ids", "30 columns matched by their ids"]
+    np.savez(other, scores=scores, caption_names=captions)
+    with pytest.raises(
+        RequestError, match="array caption_names is unknown; expected scores, and ids of captions in 'qu"
+    ):
+        read_matrix(other)
 
 
 def test_scores_that_float32_rounds_are_told(corpus: Corpus, scores: np.ndarray) -> None:

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from store.errors import RequestError
+from store.exchange.row_files import write_row_file
 from store.schema import OUTCOMES
 from store.types import Corpus
 from tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
 from tasks.metrics import METRICS, metrics_of
 from tasks.results.imported.cells import named_rows
-from tasks.results.imported.columns import COLUMNS, json_schema
+from tasks.results.imported.columns import COLUMNS, HALVES, json_schema
 from tasks.results.imported.rows import encoder_of_outcomes
 from tasks.results.imported.sources import Source, outcomes_of_source
 from tasks.results.imported.tables import outcomes_of_rows
 from tasks.scoring.outcomes import Outcomes
+from tests.results.thirty import N_IMAGES, thirty_images
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "outcomes.md").read_text(encoding="utf-8")
@@ -112,6 +118,149 @@ def test_answers_that_no_scores_could_give_are_kept() -> None:
     assert outcomes.scores is None
 
 
+# --- which query a row is about ------------------------------------------------------------------------------------
+RANKS: dict[str, dict[str, int]] = {
+    "t2i/all": {"a-0": 1, "b-0": 3, "c-0": 2, "d-0": 4},
+    "i2t/any": {"a": 1, "b": 3, "c": 2, "d": 4},
+}
+
+
+def told(rows: Iterable[dict[str, Any]], corpus: Corpus, *protocols: str) -> tuple[dict[str, list[int]], list[str]]:
+    """The ranks or lost comparisons of every protocol, and how the rows were matched."""
+    found = outcomes_of_rows(named_rows(rows), corpus, protocols=protocols)
+    return {outcomes.protocol.id: outcomes.rank_worst.tolist() for outcomes in found.outcomes}, [*found.how]
+
+
+@pytest.mark.parametrize(
+    "column", ["query", "query_id", "query-id", "id", "ID", "_id", "qid", "caption_id", "index", ""]
+)
+def test_ranks_in_any_order_are_those_of_their_ids_whatever_the_column_is_called(column: str) -> None:
+    rows = [{column: query, "rank": rank} for query, rank in RANKS["t2i/all"].items()]
+    name = {"ID": "id", "query-id": "query_id", "": "index"}.get(column, column)
+    expected = {"t2i/all": [1, 3, 2, 4]}, [f"t2i/all: 4 of 4 rows matched by `{name}`"]
+    assert told(rows, small()) == told(rows[::-1], small()) == expected
+
+
+def test_of_two_columns_of_ids_that_of_the_kind_of_the_query_counts() -> None:
+    rows = [{"image_id": f"{i}", "caption_id": f"{i}-0"} for i in "abcd"]
+    for protocol, column in (("t2i/all", "caption_id"), ("i2t/any", "image_id")):
+        ranked = [{**row, "rank": RANKS[protocol][row[column]]} for row in rows][::-1]
+        assert told(ranked, small(), protocol) == (
+            {protocol: [1, 3, 2, 4]}, [f"{protocol}: 4 of 4 rows matched by `{column}`"]
+        )  # fmt: skip
+    with pytest.raises(
+        RequestError, match="the cells of `caption_id`, `image_id` are ids of captions and of images, fi"
+    ):
+        told(ranked, small())
+
+
+def test_captions_may_be_named_by_their_image_where_it_has_only_one() -> None:
+    rows = [{"image_id": query, "rank": rank} for query, rank in RANKS["i2t/any"].items()][::-1]
+    ranks, how = told(rows, small(), "t2i/all")
+    assert (ranks, how) == (
+        {"t2i/all": [1, 3, 2, 4]},
+        ["t2i/all: 4 of 4 rows matched by `image_id`, images of the queries"],
+    )
+    rows = [{"caption_id": query, "rank": rank} for query, rank in RANKS["t2i/all"].items()][::-1]
+    assert told(rows, small(), "i2t/any")[0] == {"i2t/any": [1, 3, 2, 4]}
+
+
+def test_images_of_several_captions_only_confirm_the_order_of_the_corpus() -> None:
+    rows = [{"image_id": f"i{i}", "rank": 1 + i} for i in range(N_IMAGES) for _ in range(2)]
+    ranks, how = told(rows, thirty_images(), "t2i/all")
+    assert ranks == {"t2i/all": [1 + i for i in range(N_IMAGES) for _ in range(2)]}
+    assert how == ["t2i/all: 60 rows taken in the corpus' order, with which `image_id` agrees"]
+    with pytest.raises(
+        RequestError, match="`image_id` holds ids of images, and 'i29' in row 1 belongs to 2 of the quer"
+    ):
+        told(rows[::-1], thirty_images(), "t2i/all")
+
+
+@pytest.mark.parametrize("form", ["pairs", "scores", "halves", "hits"])
+def test_every_form_takes_ids_from_a_usual_column(form: str) -> None:
+    corpus, reverse = thirty_images(), slice(None, None, -1)
+    given: dict[str, list[dict[str, Any]]] = {
+        "pairs": [{"id": f"p{i}", "correct": i < 4} for i in range(10)],
+        "scores": [{"id": f"q{i}", "text": i < 2, "image": i < 1} for i in range(5)],
+        "halves": [{"id": f"q{i}", **dict.fromkeys(HALVES, i < 2)} for i in range(5)],
+        "hits": [{"id": f"i{i}", "correct": i < 7, "k": k} for k in (1, 5) for i in range(N_IMAGES)],
+    }
+    rows = given[form]
+    in_order = [{"query": row["id"], **{name: row[name] for name in row if name != "id"}} for row in rows]
+    expected = told(in_order, corpus)[0]
+    ranks, [how] = told(rows[reverse], corpus)
+    assert ranks == expected
+    assert how.endswith("rows matched by `id`")
+
+
+@pytest.mark.parametrize(
+    "cells", [["7", "8", "10"], [7, 8, 10], [7.0, 8.0, 10.0], ["007", "008", "010"], [" 7", "8 ", "10"]]
+)
+@pytest.mark.parametrize("ids", [["7", "8", "10"], ["007", "008", "010"]])
+def test_a_number_is_the_same_id_however_it_is_written(cells: list[Any], ids: list[str]) -> None:
+    corpus = build_corpus(
+        "numbers", [ImageRow(i) for i in ids], [CaptionRow(f"c{i}", i, "x") for i in ids], source=None
+    )
+    rows = [{"id": cell, "rank": rank} for cell, rank in zip(cells, (1, 2, 3), strict=True)]
+    assert told(rows[::-1], corpus)[0] == {"i2t/any": [1, 2, 3]}
+
+
+def test_numbers_that_the_corpus_tells_apart_are_not_the_same_id() -> None:
+    ids = ["7", "007"]
+    corpus = build_corpus(
+        "numbers", [ImageRow(i) for i in ids], [CaptionRow(f"c{i}", i, "x") for i in ids], source=None
+    )
+    assert told([{"id": "007", "rank": 2}, {"id": "7", "rank": 1}], corpus)[0] == {"i2t/any": [1, 2]}
+    with pytest.raises(RequestError, match=r"`id`: 1 of 2 ids are none of the 2 queries, first 7.0 in row 1"):
+        told([{"id": 7.0, "rank": 2}, {"id": "7", "rank": 1}], corpus)
+
+
+def test_rows_without_ids_are_in_the_order_of_the_corpus_and_you_are_told() -> None:
+    answers = [{"correct": i < 4} for i in range(10)]
+    assert told(answers, thirty_images())[1] == ["10 rows taken in the corpus' order; no column of ids"]
+    counted = [{"": i, **row} for i, row in enumerate(answers)]
+    ranks, [how] = told(counted, thirty_images())
+    assert ranks["pairs/micro"] == [1] * 4 + [2] * 6
+    assert how == "10 rows taken in the corpus' order; `index` holds no ids of the pairs, first 0"
+    with pytest.raises(RequestError, match="`index` counts the rows in another order, and holds no ids of the pairs"):
+        told(counted[::-1], thirty_images())
+
+
+def test_texts_count_before_a_number_of_the_row_that_contradicts_them() -> None:
+    rows = [
+        {"id": f"p{1 - k}", "correct": k, "caption": f"caption of {i}", "negative_caption": f"negative of {i}"}
+        for k, i in enumerate("ab")
+    ]
+    assert told(rows, small()) == ({"pairs/swap": [2, 1]}, ["2 of 2 rows matched by their texts"])
+
+
+def test_shuffled_outcomes_of_winoground_keep_the_scores_of_their_tags(shared_data: Path, tmp_path: Path) -> None:
+    """Right on the 172 examples without a tag, wrong on all others; by position, tags had text scores of .39 to .57."""
+    tags = json.loads((shared_data / "winoground_tags" / "new_tag_assignments.json").read_text())
+    ids = [f"{k}/{side}" for k in tags for side in (0, 1)]
+    corpus = build_corpus(
+        "winoground",
+        [ImageRow(each) for each in ids],
+        [CaptionRow(each, each, "x") for each in ids],
+        source=None,
+        quadruples=[
+            QuadrupleRow(k, f"{k}/0", f"{k}/1", f"{k}/0", f"{k}/1", own or ["No Tag"]) for k, own in tags.items()
+        ],
+    )
+    rows = pa.Table.from_pylist([{"id": int(k), "text": not own, "image": 0, "group": 0} for k, own in tags.items()])
+    shuffled = rows.take(np.random.default_rng(0).permutation(len(rows)))
+    pq.write_table(shuffled, tmp_path / "a.parquet")
+    for suffix in (".csv", ".json"):
+        write_row_file(tmp_path / f"a{suffix}", shuffled)
+    for suffix in (".parquet", ".csv", ".json"):
+        found = outcomes_of_source(Source("outcomes", str(tmp_path / f"a{suffix}"), "theirs"), corpus)["theirs"]
+        scores = {protocol: each["winoground_text"] for protocol, each in figures(found.outcomes).items()}
+        assert scores.pop("winoground") == 0.43
+        assert scores.pop("winoground/No-Tag") == 1
+        assert set(scores.values()) == {0}
+        assert found.how == ["400 of 400 rows matched by `id`"]
+
+
 # --- what is refused ----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("rows", "protocols", "message"),
@@ -133,6 +282,16 @@ def test_answers_that_no_scores_could_give_are_kept() -> None:
         ([{"query": "p0", "correct": 1}], [], r"pairs/swap: 1 of 2 pairs have no row, first 'p1'"),
         ([{"query": "p0", "correct": 1}, {"correct": 0}], [], r"1 of 2 rows have no `query`, first row 2"),
         ([{"correct": 1, "k": 1}] * 4, ["winoground"], r"correct, k: only of retrieval protocols"),
+        (
+            [{"id": q, "rank": 1} for q in ("a-0", "b-0", "c-O", "d-0")],
+            [],
+            r"`id`: 1 of 4 ids are none of the 4 queries, first 'c-O' in row 3; ids look like 'a-0'",
+        ),
+        ([{"id": q, "rank": 1} for q in ("d-0", "b-0", "a-0")], [], r"1 of 4 queries have no row, first 'c-0'"),
+        ([{"id": q, "correct": 1} for q in ("p1", "p0", "p1")], [], r"more than one row, first 'p1' in rows 1 and 3"),
+        ([{"id": "p1", "correct": 1}, {"correct": 0}], [], r"1 of 2 rows have no `id`, first row 2"),
+        ([{"image_id": i, "rank": 1} for i in "dz"], ["t2i/all"], r"none of the images of the queries"),
+        ([{"id": q, "rank": 1} for q in "wxyz"], [], r"the cells of `id` are ids of neither captions nor images"),
         (
             [{"query": q, "text": 1, "image": 1, "group": 0} for q in ("q0", "q1")],
             [],

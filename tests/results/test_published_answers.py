@@ -93,6 +93,19 @@ def test_rows_in_another_order_are_matched_by_their_texts(bivlc: Corpus, shared_
     assert figures(as_published) == figures(reversed_)
 
 
+def test_rows_in_another_order_without_texts_are_matched_by_their_ids(bivlc: Corpus, shared_data: Path) -> None:
+    rows = read_row_file(shared_data / "bivlc" / "CLIP_TROHN-Text.csv")
+    scores = [{name: cell for name, cell in row.items() if "caption" not in name} for row in rows]
+    shuffled = [{"example_id": str(at), **scores[at]} for at in np.random.default_rng(1).permutation(len(rows))]
+    found = [outcomes_of_rows(named_rows(each), bivlc) for each in (rows, shuffled, scores)]
+    assert figures(found[0].outcomes) == figures(found[1].outcomes) == figures(found[2].outcomes)
+    assert [[*each.how] for each in found] == [
+        ["2,933 of 2,933 rows matched by their texts"],
+        ["2,933 of 2,933 rows matched by `example_id`"],
+        ["2,933 rows taken in the corpus' order; no column of ids"],
+    ]
+
+
 def test_the_file_holds_its_corpus(shared_data: Path, tmp_path: Path) -> None:
     path = str(shared_data / "bivlc" / "ViT-B-32.csv")
     source = Source("outcomes", path, "x")

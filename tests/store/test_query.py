@@ -79,6 +79,11 @@ def test_anything_but_one_question_is_refused(filled, statement):
         filled.sql(statement)
 
 
+def test_columns_of_one_name_are_numbered_and_none_is_lost(filled):
+    found = filled.sql("SELECT a.n, b.n, 3 AS n_2, c.n FROM (SELECT 1 AS n) a, (SELECT 2 AS n) b, (SELECT 4 AS n) c")
+    assert found.to_pylist() == [{"n": 1, "n_3": 2, "n_2": 3, "n_4": 4}]
+
+
 def test_an_unknown_table_lists_the_known_ones(filled):
     with pytest.raises(RequestError, match=r"table 'nope' is unknown; known: ambiguous_misses, batches"):
         filled.sql("SELECT * FROM nope")

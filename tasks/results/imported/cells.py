@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.results.imported.columns import COLUMNS, FORMS, PUBLISHED
+from tasks.results.imported.columns import COLUMNS, FORMS, KEYS, PUBLISHED, QUERY
 
 Row: TypeAlias = Mapping[str, Any]
 """A row of a file under our names of columns; ``_row`` is its place: ``3``, or ``answers.json:3`` of several files."""
@@ -16,18 +18,26 @@ Row: TypeAlias = Mapping[str, Any]
 NUMBER = "_row"
 _FLAGS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 _SHOWN = 5
+_KEYS = {*QUERY, *(name for names in KEYS.values() for name in names)} - {*COLUMNS}
 
 
 def named_rows(rows: Iterable[Mapping[str, Any]], file: str = "") -> list[Row]:
     """Rows with our names of columns, without other columns and without empty cells, numbered from 1."""
     named: list[Row] = []
     for number, row in enumerate(rows, start=1):
-        ours = {PUBLISHED.get(name, name): cell for name, cell in row.items() if cell is not None}
+        ours = {_our_name(name): cell for name, cell in row.items() if cell is not None}
         if {"type", "subtype"} <= ours.keys():  # BiVLC's results on SugarCrepe
             ours.setdefault("category", f"{ours['type']}_{ours['subtype']}")
         place = f"{file}:{number}" if file else f"{number}"
-        named.append({NUMBER: place, **{name: cell for name, cell in ours.items() if name in COLUMNS}})
+        named.append({NUMBER: place, **{name: cell for name, cell in ours.items() if name in _KEYS or name in COLUMNS}})
     return named
+
+
+@cache
+def _our_name(name: str) -> str:
+    """Our name of a column; a column of ids may be written in any way: ``Image-ID``."""
+    plain = re.sub(r"[\s-]+", "_", name.strip().lower())
+    return PUBLISHED.get(name, PUBLISHED.get(plain, plain if plain in _KEYS else name))
 
 
 def form_of(row: Row) -> str | None:

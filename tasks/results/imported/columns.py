@@ -20,7 +20,11 @@ class Column(NamedTuple):
 
 COLUMNS: dict[str, Column] = {
     "protocol": Column("text", "id of the protocol (`capim list protocols`); `--protocol` gives one to the whole file"),
-    "query": Column("text", "id of the query: of a caption (t2i), an image (i2t), a pair or a quadruple"),
+    "query": Column(
+        "text",
+        "id of the query: of a caption (t2i), an image (i2t), a pair or a quadruple; a column `id`, `query_id`, "
+        "`caption_id`, `image_id`, `example_id` or the like is taken as well",
+    ),
     "caption": Column(
         "text", "text of the caption of a pair, or of caption 0 of a quadruple; instead of its id, or to check it"
     ),
@@ -62,9 +66,19 @@ PUBLISHED = {
     **dict.fromkeys(("text_score", "I2T"), "text"),
     **dict.fromkeys(("image_score", "T2I"), "image"),
     "group_score": "group",
-    "query_id": "query",
+    **dict.fromkeys(("", "unnamed:_0", "__index_level_0__"), "index"),  # pandas' index, in CSV and in Parquet
 }
 """Column of a published file -> ours. SugarCrepe's own answers of GPT-4V have our names."""
+
+QUERY = ("query", "query_id")
+KEYS = {
+    "captions": ("caption_id", "text_id"),
+    "images": ("image_id", "img_id"),
+    "": ("qid", "example_id", "pair_id", "question_id", "sample_id", "item_id", "id", "_id", "uid"),
+    "rows": ("index", "idx"),
+}
+"""Kind of item, "" for any -> usual names of a column of its ids: such a column may say which query a row is about. The
+columns ``QUERY`` always do."""
 
 _JSON_TYPES: dict[str, dict[str, Any]] = {
     "text": {"type": ["string", "integer", "null"]},

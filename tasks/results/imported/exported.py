@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def read_export(path: Path, rows: list[dict[str, Any]] | None = None) -> pa.Tabl
                 table = table.append_column(field, pa.nulls(len(table), field.type))
             return table.select(OUTCOMES.names).cast(OUTCOMES)
         read = read_row_file(path) if rows is None else rows
-        typed = [{field.name: _typed(row.get(field.name), field.type) for field in OUTCOMES} for row in read]
+        typed = [{field.name: _typed(row.get(field.name), field) for field in OUTCOMES} for row in read]
         return pa.Table.from_pylist(typed, schema=OUTCOMES)
     except (ValueError, TypeError, pa.ArrowException) as fault:
         if isinstance(fault, RequestError):
@@ -106,11 +107,14 @@ def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection
     return found
 
 
-def _typed(cell: object, kind: pa.DataType) -> object:
-    """A cell of a text file as a value of the column's type."""
+def _typed(cell: object, field: pa.Field) -> object:
+    """A cell of a text file as a value of the column's type; null in place of a number is not-a-number."""
+    kind = field.type
+    if pa.types.is_list(kind):
+        values: list[Any] | None = json.loads(cell) if isinstance(cell, str) else cell  # type: ignore[assignment]
+        return values and [math.nan if value is None else value for value in values]
+    if cell is None and pa.types.is_floating(kind) and not field.nullable:
+        return math.nan
     if not isinstance(cell, str) or pa.types.is_string(kind):
         return cell
-    if pa.types.is_list(kind):
-        values: Mapping[str, Any] | list[Any] = json.loads(cell)
-        return values
     return float(cell) if pa.types.is_floating(kind) else int(cell)

@@ -25,6 +25,11 @@ from tasks.scoring.late_interaction.products import score_table
 from tasks.scoring.protocols.selection import build_tasks, select_protocols
 
 SUFFIXES = (".npy", ".npz")
+IDS = (
+    ("queries", "query_ids", "captions", "caption_ids", "rows"),
+    ("items", "item_ids", "images", "image_ids", "columns"),
+)
+"""Names of the arrays with the ids of rows, and of columns."""
 _BLOCK_BYTES = 1 << 26
 
 
@@ -34,6 +39,13 @@ class ScoreMatrix(NamedTuple):
     scores: NDArray[Any]
     rows: list[str] | None
     columns: list[str] | None
+
+    @property
+    def how(self) -> list[str]:
+        """How rows and columns are matched with captions and images."""
+        sides = zip(("rows", "columns"), (self.rows, self.columns), self.scores.shape, strict=True)
+        words = {True: "taken in the corpus' order; no ids", False: "matched by their ids"}
+        return [f"{n:,} {side} {words[ids is None]}" for side, ids, n in sides]
 
 
 def read_matrix(path: Path) -> ScoreMatrix:
@@ -54,8 +66,15 @@ def read_matrix(path: Path) -> ScoreMatrix:
             arrays = read_npz(path)
             if "scores" not in arrays:
                 raise RequestError(f"{path}: expected an array named 'scores', got {', '.join(arrays) or 'none'}")
-            lists = [arrays[name].astype(str).tolist() if name in arrays else None for name in ("queries", "items")]
-            matrix = ScoreMatrix(arrays["scores"], *lists)
+            lists = [
+                next((arrays.pop(name).astype(str).tolist() for name in names if name in arrays), None) for names in IDS
+            ]
+            matrix = ScoreMatrix(arrays.pop("scores"), *lists)
+            if arrays:
+                raise RequestError(
+                    f"{path}: array {', '.join(arrays)} is unknown; expected scores, and ids of captions in 'queries', "
+                    "of images in 'items'"
+                )
     except (*NOT_ITS_FORMAT, zipfile.BadZipFile) as fault:
         if isinstance(fault, RequestError):
             raise
@@ -98,7 +117,7 @@ def outcomes_of_matrix(matrix: ScoreMatrix, corpus: Corpus, *, protocols: Collec
         n_rounded += int((table[start : start + step] != block).sum())
     outcomes = score_given(table, build_tasks(corpus, select_protocols(corpus, protocols, vectors="single")))
     note = f"{n_rounded:,} of {table.size:,} scores were rounded from {matrix.scores.dtype} to float32"
-    return Found(list(outcomes.values()), [note] if n_rounded else [])
+    return Found(list(outcomes.values()), [note] if n_rounded else [], matrix.how)
 
 
 def _order(

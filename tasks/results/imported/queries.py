@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +14,11 @@ from numpy.typing import NDArray
 from store.schema import texts
 from store.types import Corpus
 from tasks.results.imported.cells import NUMBER, Row, plain_text
+from tasks.results.imported.columns import KEYS, QUERY
+from tasks.scoring.protocols.tasks import RetrievalTask
+
+Kind: TypeAlias = Literal["captions", "images", "pairs", "quadruples"]
+_WHOLE = re.compile(r"0*([0-9]+)(?:\.0*)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,18 +27,55 @@ class Items:
 
     Attributes:
         kind: What they are, in messages: ``pairs``.
+        of: What their ids are ids of.
         ids: In corpus order.
         texts: Caption and negative caption (quadruples: captions 0 and 1) of each; None where rows have no texts.
         categories: Of pairs.
+        linked: Kind of other ids -> id -> positions of the items that belong to it: the queries of an image.
     """
 
     kind: str
+    of: Kind
     ids: Sequence[str]
     texts: Sequence[tuple[str, str]] | None = None
     categories: Sequence[str] | None = None
+    linked: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
 
 
-def compositional_items(corpus: Corpus, direction: str) -> Items:
+class Matched(NamedTuple):
+    """What an import tells about its rows: how they were matched, and which were left out."""
+
+    how: list[str]
+    left_out: list[str]
+
+
+class _Key(NamedTuple):
+    """A column of ids: the kind of ids that it holds, and the positions of the items of every row, () for none."""
+
+    column: str
+    of: str
+    places: list[Sequence[int]]
+
+    @property
+    def n_known(self) -> int:
+        return sum(map(bool, self.places))
+
+
+def queries_of(task: RetrievalTask, corpus: Corpus) -> Items:
+    """The queries of a task: captions, which may also be named by their image or annotation; or images, by captions."""
+    captions, ids = corpus.captions, task.query_ids.tolist()
+    if task.protocol.direction == "t2i":
+        of_queries = captions.take(task.queries)
+        linked = {"images": _by_id(of_queries["image_id"].to_pylist())}
+        linked["annotations"] = _by_id(of_queries["annotation_id"].to_pylist())
+        return Items(kind="queries", of="captions", ids=ids, linked=linked)
+    of_image = _by_id(texts(corpus.images["id"].take(task.queries)))
+    described = zip(texts(captions["id"]), captions["image_id"].to_pylist(), strict=True)
+    linked = {"captions": {caption: of_image[image] for caption, image in described if image in of_image}}
+    return Items(kind="queries", of="images", ids=ids, linked=linked)
+
+
+def compositional_items(corpus: Corpus, direction: Literal["pairs", "quadruples"]) -> Items:
     """The pairs or quadruples of a corpus with their two texts."""
     pairs = direction == "pairs"
     table = corpus.pairs if pairs else corpus.quadruples
@@ -39,40 +84,59 @@ def compositional_items(corpus: Corpus, direction: str) -> Items:
     first, second = ([plain_text(text_of[name] or "") for name in table[column].to_pylist()] for column in columns)
     return Items(
         kind=direction,
+        of=direction,
         ids=texts(table["id"]),
         texts=list(zip(first, second, strict=True)),
         categories=texts(table["category"]) if pairs else None,
+        linked={
+            "images": _by_id(texts(table["image_id" if pairs else "image_0"])),
+            "captions": _by_id(texts(table[columns[0]])),
+        },
     )
 
 
-def match(rows: Sequence[Row], items: Items, faults: list[str], left_out: list[str]) -> NDArray[np.int64]:
+def match(rows: Sequence[Row], items: Items, faults: list[str], matched: Matched) -> NDArray[np.int64]:
     """The position of the item of every row, -1 for none, by the first of these that the rows have.
 
     Ids that are all known (texts beside them have to agree); the two texts; ids; no id and no text, where there is one
     row for every item, in order. Of several items with the same texts, the row is about the one with its number
     (``swap_obj/62`` for 62) or its category, else the first that no row is about yet. A row whose texts are not in the
-    corpus is left out, with a sentence in ``left_out``: publications come from earlier versions of a data set.
+    corpus is left out, with a sentence in ``matched``: publications come from earlier versions of a data set.
+
+    Ids are in the first column of usual name (:data:`tasks.results.imported.columns.KEYS`) that holds any, those of
+    the kind of the query first; all of its cells are ids then, each once, or it is a fault. ``7``, ``7.0`` and ``007``
+    are one id unless the corpus tells them apart.
     """
-    with_id = sum("query" in row for row in rows)
     with_texts = items.texts is not None and all("caption" in row and "negative_caption" in row for row in rows)
-    at = {identifier: position for position, identifier in enumerate(items.ids)}
-    if with_id == len(rows):
-        positions = np.array([at.get(str(row["query"]), -1) for row in rows], dtype=np.int64)
-        if (positions >= 0).all() or not with_texts:
-            _check_ids(rows, positions, items, faults)
-            if with_texts:
-                _check_texts(rows, positions, items, faults)
-            return positions
-    if with_texts:
-        return _by_texts(rows, items, faults, left_out)
-    if with_id:
-        faults.append(f"{len(rows) - with_id} of {len(rows)} rows have no `query`, first row {_first_without(rows)}")
-    elif len(rows) != len(items.ids):
-        faults.append(
-            f"{len(rows)} rows without ids for {len(items.ids)} {items.kind}: give a column `query`, or one row for "
-            "each in the order of the corpus"
-        )
-    return np.arange(len(rows)) if len(rows) == len(items.ids) else np.full(len(rows), -1)
+    key = _key_of(rows, items)
+    if with_texts and (key is None or key.of != items.of or key.n_known < len(rows)):
+        return _by_texts(rows, items, faults, matched)
+    if key is None:
+        return _by_order(rows, items, faults, matched)
+    positions = np.array([places[0] if places else -1 for places in key.places], dtype=np.int64)
+    if with_texts and (fault := _other_texts(rows, positions, items)):
+        if key.column not in QUERY:  # a number of the row, perhaps
+            return _by_texts(rows, items, faults, matched)
+        faults.append(fault)
+    several = [row for row, places in enumerate(key.places) if len(places) > 1]
+    if not several or key.n_known < len(rows):
+        before = len(faults)
+        _check_ids(rows, positions, key, items, faults)
+        told = f"{len(rows):,} of {len(rows):,} rows matched by `{key.column}`"
+        if len(faults) == before:
+            _tell(matched, told if key.of == items.of else f"{told}, {key.of} of the {items.kind}")
+        return positions
+    in_order = len(rows) == len(items.ids)
+    if in_order and all(place in places for place, places in enumerate(key.places)):
+        _tell(matched, f"{len(rows):,} rows taken in the corpus' order, with which `{key.column}` agrees")
+        return np.arange(len(rows))
+    row = rows[several[0]]
+    faults.append(
+        f"`{key.column}` holds ids of {key.of}, and {row[key.column]!r} in row {row[NUMBER]} belongs to "
+        f"{len(key.places[several[0]])} of the {items.kind}: give the ids of {items.of} in a column `query`"
+        + ("; or leave the column out, the rows are then taken in the corpus' order" if in_order else "")
+    )
+    return positions
 
 
 def missing(positions: NDArray[np.int64], wanted: NDArray[np.int64], items: Items) -> str | None:
@@ -83,40 +147,125 @@ def missing(positions: NDArray[np.int64], wanted: NDArray[np.int64], items: Item
     return f"{absent.size} of {len(wanted)} {items.kind} have no row, first {items.ids[int(absent[0])]!r}"
 
 
-def _first_without(rows: Sequence[Row]) -> str:
-    return next(str(row[NUMBER]) for row in rows if "query" not in row)
+def known_ids(cells: Iterable[object], by_id: Mapping[str, Sequence[int]]) -> list[Sequence[int]]:
+    """What ``by_id`` has for every cell, () for nothing; whole numbers are found however they are written.
+
+    Examples:
+        >>> known_ids([7, "7.0", "007", "p7", None], {"007": [0], "8": [1]})
+        [[0], [0], [0], (), ()]
+        >>> known_ids(["7", "7.0"], {"007": [0], "7": [1]})
+        [[1], ()]
+    """
+    written = Counter(_number(identifier) for identifier in by_id)
+    numbers = {_number(identifier): found for identifier, found in by_id.items() if written[_number(identifier)] == 1}
+    named = (None if cell is None else str(cell) for cell in cells)
+    return [() if name is None else by_id.get(name) or numbers.get(_number(name.strip()), ()) for name in named]
 
 
-def _check_ids(rows: Sequence[Row], positions: NDArray[np.int64], items: Items, faults: list[str]) -> None:
-    unknown = np.flatnonzero(positions < 0)
-    if unknown.size:
-        row = rows[int(unknown[0])]
+def key_columns(rows: Sequence[Row], of: str) -> list[str]:
+    """The columns of ids that rows have: those of the query's kind first, of another kind and of rows last."""
+    present = {name for row in rows for name in row}
+    others = (kind for kind in ("captions", "images", "rows") if kind != of)
+    ordered = [*QUERY, *KEYS.get(of, ()), *KEYS[""], *(name for kind in others for name in KEYS[kind])]
+    return [name for name in ordered if name in present]
+
+
+def _by_id(ids: Iterable[str | None]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = {}
+    for position, identifier in enumerate(ids):
+        if identifier is not None:
+            places.setdefault(identifier, []).append(position)
+    return places
+
+
+def _number(text: str) -> str:
+    """A whole number without zeros that mean nothing; any other text as it is."""
+    whole = _WHOLE.fullmatch(text)
+    return whole[1] if whole else text
+
+
+def _key_of(rows: Sequence[Row], items: Items) -> _Key | None:
+    """The first column of which a cell is an id, and the ids of which it holds most; else ``query`` if there is one."""
+    ways = {items.of: _by_id(items.ids), **items.linked}
+    strict = None
+    for column in key_columns(rows, items.of):
+        cells = [row.get(column) for row in rows]
+        foreign = next((kind for kind in ways if kind != items.of and column in KEYS.get(kind, ())), items.of)
+        order = [foreign, *(kind for kind in ways if kind != foreign)]  # `image_id` of a caption: of its image first
+        key = max((_Key(column, kind, known_ids(cells, ways[kind])) for kind in order), key=lambda key: key.n_known)
+        if key.n_known:
+            return key
+        if strict is None and column in QUERY:
+            strict = _Key(column, items.of, key.places)
+    return strict
+
+
+def _by_order(rows: Sequence[Row], items: Items, faults: list[str], matched: Matched) -> NDArray[np.int64]:
+    """Rows without an id: one for each item, in the order of the corpus."""
+    columns = key_columns(rows, items.of)
+    first = next(((row[name], name) for name in columns for row in rows if name in row), None)
+    if len(rows) != len(items.ids):
         faults.append(
-            f"{unknown.size} of {len(rows)} ids are none of the {len(items.ids)} {items.kind}, first {row['query']!r} "
-            f"in row {row[NUMBER]}; ids look like {items.ids[0]!r}"
+            f"{len(rows)} rows without ids for {len(items.ids)} {items.kind}: give a column `query`, or one row for "
+            "each in the order of the corpus"
         )
-    known = positions[positions >= 0]
-    repeated = np.flatnonzero(np.bincount(known, minlength=1) > 1)
+        return np.full(len(rows), -1)
+    for name in columns:
+        numbers = [int(text) for row in rows if (text := _number(str(row.get(name)).strip())).isdecimal()]
+        if sorted(numbers) in (list(range(len(rows))), list(range(1, len(rows) + 1))) and numbers != sorted(numbers):
+            faults.append(
+                f"`{name}` counts the rows in another order, and holds no ids of the {items.kind}, which look like "
+                f"{items.ids[0]!r}: sort the rows by it if it follows the corpus, or give their ids in a column `query`"
+            )
+    none = "no column of ids" if first is None else f"`{first[1]}` holds no ids of the {items.kind}, first {first[0]!r}"
+    _tell(matched, f"{len(rows):,} rows taken in the corpus' order; {none}")
+    return np.arange(len(rows))
+
+
+def _tell(matched: Matched, sentence: str) -> None:
+    if sentence not in matched.how:  # once for all cutoffs
+        matched.how.append(sentence)
+
+
+def _check_ids(rows: Sequence[Row], positions: NDArray[np.int64], key: _Key, items: Items, faults: list[str]) -> None:
+    name = key.column
+    lacking = [row for row in rows if name not in row]
+    if lacking:
+        faults.append(f"{len(lacking)} of {len(rows)} rows have no `{name}`, first row {lacking[0][NUMBER]}")
+    unknown = [row for row, places in zip(rows, key.places, strict=True) if not places and name in row]
+    if unknown:
+        what = f"the {len(items.ids)} {items.kind}" if key.of == items.of else f"the {key.of} of the {items.kind}"
+        known = items.ids[0] if key.of == items.of else next(iter(items.linked[key.of]))
+        faults.append(
+            f"`{name}`: {len(unknown)} of {len(rows)} ids are none of {what}, first {unknown[0][name]!r} in row "
+            f"{unknown[0][NUMBER]}; ids look like {known!r}"
+            + ("" if name in QUERY else ". Leave the column out if it does not hold ids")
+        )
+    repeated = np.flatnonzero(np.bincount(positions[positions >= 0], minlength=1) > 1)
     if repeated.size:
-        faults.append(f"{repeated.size} {items.kind} have more than one row, first {items.ids[int(repeated[0])]!r}")
+        again = np.flatnonzero(positions == repeated[0])[:2]
+        where = " and ".join(rows[row][NUMBER] for row in again)
+        one = items.ids[int(repeated[0])]
+        faults.append(f"{repeated.size} {items.kind} have more than one row, first {one!r} in rows {where}")
 
 
-def _check_texts(rows: Sequence[Row], positions: NDArray[np.int64], items: Items, faults: list[str]) -> None:
+def _other_texts(rows: Sequence[Row], positions: NDArray[np.int64], items: Items) -> str | None:
+    """What is wrong if a row does not have the texts of its item."""
     of_items = items.texts or ()
     for row, position in zip(rows, positions, strict=True):
         if position >= 0 and _texts(row) != of_items[position]:
-            faults.append(
+            return (
                 f"row {row[NUMBER]}: {items.ids[position]!r} has the texts {of_items[position]} in the corpus, got "
                 f"{_texts(row)}; the file may be about another version of the corpus"
             )
-            return
+    return None
 
 
 def _texts(row: Row) -> tuple[str, str]:
     return plain_text(row["caption"]), plain_text(row["negative_caption"])
 
 
-def _by_texts(rows: Sequence[Row], items: Items, faults: list[str], left_out: list[str]) -> NDArray[np.int64]:
+def _by_texts(rows: Sequence[Row], items: Items, faults: list[str], matched: Matched) -> NDArray[np.int64]:
     places: dict[tuple[str, str], list[int]] = {}
     for position, both in enumerate(items.texts or ()):
         places.setdefault(both, []).append(position)
@@ -124,9 +273,10 @@ def _by_texts(rows: Sequence[Row], items: Items, faults: list[str], left_out: li
     unknown = np.flatnonzero(positions < 0)
     if unknown.size == len(rows):
         faults.append(f"none of the {len(rows)} rows has the texts of one of the {len(items.ids)} {items.kind}")
+    _tell(matched, f"{len(rows) - unknown.size:,} of {len(rows):,} rows matched by their texts")
     if unknown.size:
         row = rows[int(unknown[0])]
-        left_out.append(
+        matched.left_out.append(
             f"{unknown.size} of {len(rows)} rows left out, whose texts are not in the corpus, first row {row[NUMBER]}: "
             f"{plain_text(row['caption'])!r}"
         )
@@ -139,7 +289,7 @@ def _next(left: list[int], row: Row, items: Items) -> int:
         return -1
 
     def fit(position: int) -> tuple[bool, bool]:
-        same_number = "query" in row and items.ids[position].rpartition("/")[2] == str(row["query"])
+        same_number = items.ids[position].rpartition("/")[2] in {str(row[name]) for name in QUERY if name in row}
         return same_number, items.categories is not None and items.categories[position] == row.get("category")
 
     best = max(left, key=fit)  # the first of equal ones

@@ -91,7 +91,7 @@ def outcomes_of_run(run: Run, corpus: Corpus, *, protocols: Collection[str] = ()
         id_of.get(query, query): {id_of.get(item, item): score for item, score in scores.items()} if id_of else scores
         for query, scores in run.items()
     }
-    wanted = protocols or [headline_of(list(run), corpus)]
+    wanted = protocols or [headline_of({"query": list(run)}, corpus)]
     faults: list[str] = []
     found = []
     for task in build_tasks(corpus, select_protocols(corpus, wanted)):

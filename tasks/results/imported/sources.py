@@ -131,7 +131,8 @@ def _of_hit_lists(source: Source, corpus: Corpus) -> dict[str, Found]:
                 outcomes.append(outcomes_of_hits(protocols[task.protocol.id], task))
             except RequestError as fault:
                 faults += [f"{source.path}: {model}, {task.protocol.id}: {line}" for line in fault.faults]
-        found[source.encoder or model] = Found(outcomes, [])
+        told = [f"{each.protocol.id}: positions of {len(each):,} queries in the corpus' order" for each in outcomes]
+        found[source.encoder or model] = Found(outcomes, [], told)
     if faults:
         raise RequestError(faults)
     return found

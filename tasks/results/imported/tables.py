@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,31 +12,45 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from store.errors import RequestError
-from store.schema import JUDGED
-from store.types import Corpus, Direction, EvalProtocol
+from store.schema import JUDGED, texts
+from store.types import Corpus, EvalProtocol
 from tasks.metrics.compositional import text_and_image
 from tasks.results.imported.cells import NUMBER, Row, flags, form_of, ranks
-from tasks.results.imported.columns import FORMS
+from tasks.results.imported.columns import FORMS, KEYS
 from tasks.results.imported.hit_lists import outcomes_of_hits
-from tasks.results.imported.queries import Items, compositional_items, match, missing
+from tasks.results.imported.queries import (
+    Items,
+    Matched,
+    compositional_items,
+    key_columns,
+    known_ids,
+    match,
+    missing,
+    queries_of,
+)
 from tasks.results.imported.ranges import last_ranks, outcomes_of_ranges
 from tasks.scoring.choices import choice_outcomes
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.selection import build_task, protocols_of, select_protocols
 from tasks.scoring.protocols.tasks import ChoiceTask, RetrievalTask
 
-_DIRECTION_OF_FORM: dict[str, Direction] = {"pairs": "pairs", "halves": "quadruples", "scores": "quadruples"}
+_DIRECTION_OF_FORM: dict[str, Literal["pairs", "quadruples"]] = {
+    "pairs": "pairs",
+    "halves": "quadruples",
+    "scores": "quadruples",
+}
 
 
 class Found(NamedTuple):
-    """Outcomes per protocol, and sentences about what was left out."""
+    """Outcomes per protocol, sentences about what was left out, and about how rows were matched with queries."""
 
     outcomes: list[Outcomes]
     left_out: list[str]
+    how: Sequence[str] = ()
 
 
 class _Part(NamedTuple):
-    """Rows of one form about one protocol; ``named`` is "" where the form and the queries decide."""
+    """Rows of one form about one protocol; ``named`` is "" where the form decides: pairs and quadruples."""
 
     form: str
     named: str
@@ -54,22 +68,24 @@ def outcomes_of_rows(rows: Sequence[Row], corpus: Corpus, *, protocols: Collecti
         RequestError: Rows that have no form, contradict each other, or do not cover the queries; all faults together.
     """
     faults: list[str] = []
-    left_out: list[str] = []
+    told = Matched([], [])
     found: dict[str, Outcomes] = {}
-    for part in _parts(rows, protocols, faults):
+    for part in _parts(rows, protocols, corpus, faults):
         read = _of_choices if part.form in _DIRECTION_OF_FORM else _of_retrieval
         at_fault: list[str] = []
-        for outcomes in read(part, corpus, at_fault, left_out):
+        matched = Matched([], told.left_out)
+        for outcomes in read(part, corpus, at_fault, matched):
             if outcomes.protocol.id in found:
                 at_fault.append(f"rows of several kinds are about {outcomes.protocol.id!r}; keep one kind")
             found[outcomes.protocol.id] = outcomes
         faults += [f"{part.named}: {fault}" if part.named else fault for fault in at_fault]
+        told.how.extend(f"{part.named}: {sentence}" if part.named else sentence for sentence in matched.how)
     if faults:
         raise RequestError(faults)
-    return Found(list(found.values()), left_out)
+    return Found(list(found.values()), told.left_out, told.how)
 
 
-def _parts(rows: Sequence[Row], protocols: Collection[str], faults: list[str]) -> list[_Part]:
+def _parts(rows: Sequence[Row], protocols: Collection[str], corpus: Corpus, faults: list[str]) -> list[_Part]:
     forms = [form_of(row) for row in rows]
     without = [row for row, form in zip(rows, forms, strict=True) if form is None]
     if without:
@@ -88,22 +104,24 @@ def _parts(rows: Sequence[Row], protocols: Collection[str], faults: list[str]) -
                 parts.setdefault((form or "", protocol), []).append(row)
     if not parts:
         faults.append(f"no row is about {', '.join(protocols)}")
-    return [_Part(form, protocol, chosen) for (form, protocol), chosen in parts.items()]
+    return [
+        _Part(form, protocol if protocol or form in _DIRECTION_OF_FORM else _headline(chosen, corpus), chosen)
+        for (form, protocol), chosen in parts.items()
+    ]
 
 
 # --- retrieval ------------------------------------------------------------------------------------------------
-def _of_retrieval(part: _Part, corpus: Corpus, faults: list[str], _left_out: list[str]) -> list[Outcomes]:
-    protocol = part.named or headline_of([str(row["query"]) for row in part.rows if "query" in row], corpus)
-    task = build_task(corpus, *select_protocols(corpus, [protocol]))
+def _of_retrieval(part: _Part, corpus: Corpus, faults: list[str], matched: Matched) -> list[Outcomes]:
+    task = build_task(corpus, *select_protocols(corpus, [part.named]))
     if not isinstance(task, RetrievalTask):
         faults.append(
-            f"{', '.join(FORMS[part.form])}: only of retrieval protocols, {protocol} is of {task.protocol.direction}"
+            f"{', '.join(FORMS[part.form])}: only of retrieval protocols, {part.named} is of {task.protocol.direction}"
         )
         return []
-    items = Items(kind="queries", ids=task.query_ids.tolist())
+    items = queries_of(task, corpus)
     if part.form == "hits":
-        return _of_hits(part.rows, task, items, faults)
-    positions = _all_once(part.rows, items, faults)
+        return _of_hits(part.rows, task, items, faults, matched)
+    positions = _all_once(part.rows, items, faults, matched)
     columns = [ranks(part.rows, column, faults) for column in FORMS[part.form]]
     if faults:
         return []
@@ -121,55 +139,71 @@ def _of_retrieval(part: _Part, corpus: Corpus, faults: list[str], _left_out: lis
     return [outcomes_of_ranges(task, low, high)]
 
 
-def headline_of(ids: Sequence[str], corpus: Corpus) -> str:
+def headline_of(ids: Mapping[str, Sequence[object]], corpus: Corpus) -> str:
     """The headline protocol of which these are queries: captions that search images, or images that search captions.
+
+    Args:
+        ids: Column of ids -> its cells; ids in ``caption_id`` are not those of images, nor the other way round.
 
     Raises:
         RequestError: They are both, neither or missing.
     """
     judged = pc.any(pc.equal(corpus.relevance["ground_truth"], pa.scalar(JUDGED))).as_py()
-    fitting = [
-        headline
-        for headline, items in ((f"t2i/{JUDGED}" if judged else "t2i/all", corpus.captions), ("i2t/any", corpus.images))
-        if ids and set(ids) <= set(items["id"].to_pylist())
-    ]
-    if len(fitting) == 1:
-        return fitting[0]
-    both = "are ids of captions and of images" if fitting else "are ids of neither captions nor images"
-    reason = f"the queries {both}, first {ids[0]!r}" if ids else "the rows have no column `query`"
+    headlines = {"captions": f"t2i/{JUDGED}" if judged else "t2i/all", "images": "i2t/any"}
+    of_kind = {kind: {each: [0] for each in texts(getattr(corpus, kind)["id"])} for kind in headlines}
+    foreign = {name: kind for kind, other in (("captions", "images"), ("images", "captions")) for name in KEYS[other]}
+    found: dict[str, tuple[bool, int]] = dict.fromkeys(headlines, (False, 0))
+    for name, cells in ids.items():
+        once = len(set(map(str, cells))) == len(cells)  # of two columns of ids, queries are in the one without repeats
+        for kind in headlines:
+            n_known = 0 if foreign.get(name) == kind else sum(map(bool, known_ids(cells, of_kind[kind])))
+            found[kind] = max(found[kind], (once and n_known == len(cells) > 0, n_known))
+    (once, n_other), (only_once, n_known) = sorted(found.values())
+    if n_known > 2 * n_other or only_once > once:  # numbers of captions may be those of other images by chance
+        return headlines[max(found, key=lambda kind: found[kind])]
+    both = "of captions and of images" if any(found["captions"]) else "of neither captions nor images"
+    names = ", ".join(f"`{name}`" for name in ids)
+    what = "the queries" if names in ("`query`", "`query_id`") else f"the cells of {names}"
+    first = next((cells[0] for cells in ids.values() if cells), None)
+    reason = "the rows have no column `query`" if first is None else f"{what} are ids {both}, first {first!r}"
     raise RequestError(f"corpus {corpus.name!r}: {reason}; name the protocol with --protocol or a column `protocol`")
 
 
-def _of_hits(rows: list[Row], task: RetrievalTask, items: Items, faults: list[str]) -> list[Outcomes]:
+def _headline(rows: Sequence[Row], corpus: Corpus) -> str:
+    columns = key_columns(rows, "")
+    return headline_of({name: [row[name] for row in rows if name in row] for name in columns}, corpus)
+
+
+def _of_hits(rows: list[Row], task: RetrievalTask, items: Items, faults: list[str], matched: Matched) -> list[Outcomes]:
     """Hits among the first k; every k is about all queries."""
     cutoffs = ranks(rows, "k", faults)
     correct = flags(rows, "correct", faults)
     hits: dict[int, NDArray[np.int64]] = {}
     for cutoff in np.unique(cutoffs).tolist():
         chosen = np.flatnonzero(cutoffs == cutoff)
-        positions = _all_once([rows[at] for at in chosen], items, faults)
+        positions = _all_once([rows[at] for at in chosen], items, faults, matched)
         hits[cutoff] = positions[correct[chosen]]
     return [] if faults else [outcomes_of_hits(hits, task)]
 
 
-def _all_once(rows: Sequence[Row], items: Items, faults: list[str]) -> NDArray[np.int64]:
+def _all_once(rows: Sequence[Row], items: Items, faults: list[str], matched: Matched) -> NDArray[np.int64]:
     """The query of every row; a fault unless every query has one row."""
     before = len(faults)
-    positions = match(rows, items, faults, [])
+    positions = match(rows, items, faults, matched)
     if len(faults) == before and (fault := missing(positions, np.arange(len(items.ids)), items)):
         faults.append(fault)
     return positions
 
 
 # --- pairs and quadruples ---------------------------------------------------------------------------------------
-def _of_choices(part: _Part, corpus: Corpus, faults: list[str], left_out: list[str]) -> list[Outcomes]:
+def _of_choices(part: _Part, corpus: Corpus, faults: list[str], matched: Matched) -> list[Outcomes]:
     direction = _DIRECTION_OF_FORM[part.form]
     items = compositional_items(corpus, direction)
     if not items.ids:
         columns = ", ".join(FORMS[part.form])
         faults.append(f"the rows judge {direction} (columns {columns}), corpus {corpus.name!r} has none")
         return []
-    of_rows = match(part.rows, items, faults, left_out)
+    of_rows = match(part.rows, items, faults, matched)
     judgements = _judgements(part, faults)
     if faults:
         return []
@@ -198,7 +232,7 @@ def _of_choices(part: _Part, corpus: Corpus, faults: list[str], left_out: list[s
     return [_judged(task, by_item[task.queries]) for task in complete]
 
 
-def _choice_protocols(corpus: Corpus, direction: Direction, named: str) -> Sequence[EvalProtocol]:
+def _choice_protocols(corpus: Corpus, direction: str, named: str) -> Sequence[EvalProtocol]:
     """The named protocol, or all of the direction; not a caption against all its negatives, which is another choice."""
     if named:
         return select_protocols(corpus, [named])

@@ -53,6 +53,13 @@ def test_the_count_of_missed_by_one_and_found_by_another_is_that_of_a_self_join(
     assert all(int(row[a]) > 1 and int(row[f"{b} (worst)"]) == 1 for row in rows)
 
 
+def test_a_caption_that_is_a_formula_is_copied_as_a_text(client: TestClient) -> None:
+    rows = list(csv.DictReader(io.StringIO(client.get("/queries?protocol=t2i/all&as=csv").text)))
+    formulas = {row["text"] for row in rows if "HYPERLINK" in row["text"]}
+    assert formulas
+    assert all(text.startswith("'=HYPERLINK(") for text in formulas)
+
+
 def test_every_filter_leaves_the_rows_that_fit(state: State, names: list[str]) -> None:
     snapshot = state.snapshot()
 
