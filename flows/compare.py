@@ -10,6 +10,7 @@ from flows.execution import call, call_each, run_flow
 from flows.request import evaluations_of
 from flows.runs import recorded_run
 from tasks.compare import compare_combined, compare_corpus, rank_suite
+from tasks.complete import complete_figures, find_outdated
 from tasks.diagnose import diagnose_corpus
 from tasks.diagnosis.table import check_analyses
 from tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, by_corpus
@@ -35,8 +36,14 @@ def compare(config: RunConfig) -> Compared:
 
 
 def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, ...]) -> Compared:
-    """Compare these evaluations corpus by corpus, slice their outcomes, and rank the encoders over the corpora."""
+    """Compare these evaluations corpus by corpus, slice their outcomes, and rank the encoders over the corpora.
+
+    Results by another version of a metric than the one that compares are computed anew first.
+    """
     arguments: dict[str, Any] = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
+    outdated: tuple[EvaluationRef, ...] = call(find_outdated, config.store_uri, evaluations)
+    if outdated:
+        call_each(complete_figures, [{"evaluation": each, "protocols": (), **arguments} for each in outdated])
     groups = by_corpus(evaluations)
     compared = call_each(
         compare_corpus,

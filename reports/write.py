@@ -28,9 +28,9 @@ STORED = {  # table to the schema of its rows
 }
 _INTERVAL = ("ci_low", "ci_high", "interval_method", "level", "n_queries", "n_clusters")
 LONG = {  # table to the columns of its CSV: a row per figure, with the names of encoders and the interval
-    "results": ("encoder", "corpus", "protocol", "metric", "value", *_INTERVAL, "chance"),
-    "comparisons": ("encoder_a", "encoder_b", "corpus", "protocol", "metric", "family", "difference", *_INTERVAL,
-                    "p_adjusted", "p_equivalent", "margin"),
+    "results": ("encoder", "corpus", "protocol", "metric", "lower_is_better", "value", *_INTERVAL, "chance"),
+    "comparisons": ("encoder_a", "encoder_b", "corpus", "protocol", "metric", "lower_is_better", "family",
+                    "difference", *_INTERVAL, "p_adjusted", "p_equivalent", "margin"),
     "slices": ("encoder", "corpus", "protocol", "analysis", "feature", "level_name", "metric", "value", "ci_low",
                "ci_high", "p_adjusted", "n_queries", "n_clusters"),
 }  # fmt: skip
@@ -106,7 +106,6 @@ def results_json(data: ReportData) -> dict[str, object]:
         },
         "devices": sorted({row["device"] for row in data.batches}),
         "metrics": {name: row["title"] for name, row in sorted(data.metrics.items())},
-        "smaller_is_better": sorted(data.smaller_is_better),
     }
 
 
@@ -129,7 +128,6 @@ def results_schema() -> dict[str, object]:
         "corpora": {"type": "object", "additionalProperties": {"type": "object"}},
         "devices": texts,
         "metrics": {"type": "object", "additionalProperties": {"type": "string"}},
-        "smaller_is_better": texts,
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
 from reports.rows.languages import cross_lingual
 from reports.rows.names import plain_title
-from reports.rows.report_data import ReportData, Row
+from reports.rows.report_data import ReportData, Row, goodness
 from store.types import Direction, EvalProtocol
 from tasks.metrics.headline import RSUM, headline_of
 from tasks.statistics.decisions import Decision, decide
@@ -54,18 +54,17 @@ def _direction(data: ReportData, corpus: str, protocol: str) -> Direction:
 
 
 def values(data: ReportData, task: Task) -> dict[str, float]:
-    """Encoder to its value, best first; without those that have none."""
+    """Encoder to its value in the direction of the metric, best first; without those that have none."""
     rows = data.ranked(task.corpus, task.protocol, task.metric)
-    return {row["encoder"]: row["value"] for row in rows if row["value"] is not None}
+    return {row["encoder"]: goodness(row) for row in rows if row["value"] is not None}
 
 
 def decision(data: ReportData, corpus: str, protocol: str, metric: str, a: str, b: str) -> Decision | None:
     """What the tests say of ``a`` against ``b``; None where they were not tested."""
-    row = data.comparison(corpus, protocol, metric, a, b)
-    return decision_of(row, data.smaller_is_better)
+    return decision_of(data.comparison(corpus, protocol, metric, a, b))
 
 
-def decision_of(row: Row | None, smaller_is_better: Collection[str]) -> Decision | None:
+def decision_of(row: Row | None) -> Decision | None:
     """What the tests of one comparison say of its first encoder; None without a test."""
     if row is None or (row["p_adjusted"] is None and row["p_equivalent"] is None):
         return None
@@ -75,7 +74,7 @@ def decision_of(row: Row | None, smaller_is_better: Collection[str]) -> Decision
         high=row["ci_high"],
         p_adjusted=row["p_adjusted"],
         p_equivalent=row["p_equivalent"],
-        lower_is_better=row["metric"] in smaller_is_better,
+        lower_is_better=row["lower_is_better"],
     )
 
 
@@ -106,14 +105,18 @@ def chance_of(row: Row | None) -> Chance:
     """Whether a result is shown to be better than chance (empty), is not, or is worse than chance.
 
     Examples:
-        >>> row = {"value": 0.01, "ci_low": 0.0, "ci_high": 0.02, "chance": 0.005}
+        >>> row = {"value": 0.01, "ci_low": 0.0, "ci_high": 0.02, "chance": 0.005, "lower_is_better": False}
         >>> chance_of(row), chance_of({**row, "chance": 0.03}), chance_of({**row, "ci_low": 0.006})
         ('at chance', 'below chance', '')
+        >>> chance_of({**row, "chance": 0.03, "lower_is_better": True})
+        ''
     """
     if row is None or row["chance"] is None or row["value"] is None:
         return ""
     low, high = (row["value"] if row[end] is None else row[end] for end in ("ci_low", "ci_high"))
-    return "" if low > row["chance"] else "below chance" if high < row["chance"] else "at chance"
+    above, below = low > row["chance"], high < row["chance"]
+    better, worse = (below, above) if row["lower_is_better"] else (above, below)
+    return "" if better else "below chance" if worse else "at chance"
 
 
 def language_cells(data: ReportData, corpus: str, encoder: str, language: str, direction: str = "") -> list[Row]:

@@ -68,21 +68,18 @@ def figure_changes(
     old: Mapping[FigureKey, Mapping[str, Any]],
     new: Mapping[FigureKey, Mapping[str, Any]],
     comparisons: Iterable[Mapping[str, Any]],
-    *,
-    lower_is_better: Iterable[str] = (),
 ) -> list[FigureChange]:
     """Every figure that both states have, by corpus, protocol, metric and encoder, with adjusted p-values.
 
     ``old`` and ``new`` are rows of ``schema.RESULTS``; ``comparisons`` are rows of ``schema.COMPARISONS`` of either
-    state, of which a paired test is preferred; ``lower_is_better`` names the metrics that are ranks.
+    state, of which a paired test is preferred.
     """
     tests = {
         (r["corpus"], r["protocol"], r["metric"], *sorted((r["fingerprint_a"], r["fingerprint_b"]))): r["p_sign_flip"]
         for r in comparisons
         if r["p_sign_flip"] is not None
     }
-    ranks = frozenset(lower_is_better)
-    return adjust([_change(key, old[key], new[key], tests, key[2] in ranks) for key in sorted(old.keys() & new)])
+    return adjust([_change(key, old[key], new[key], tests) for key in sorted(old.keys() & new)])
 
 
 def adjust(changes: Sequence[FigureChange]) -> list[FigureChange]:
@@ -130,7 +127,6 @@ def _change(
     old: Mapping[str, Any],
     new: Mapping[str, Any],
     tests: Mapping[tuple[str, ...], float],
-    lower_is_better: bool,
 ) -> FigureChange:
     difference, p = None, None
     basis: Basis = "none"
@@ -145,5 +141,5 @@ def _change(
             p = unpaired_bound(difference, old["standard_error"], new["standard_error"])
             basis = "none" if p is None else "unpaired bound"
     return FigureChange(
-        key=key, old=old, new=new, difference=difference, p=p, basis=basis, lower_is_better=lower_is_better
+        key=key, old=old, new=new, difference=difference, p=p, basis=basis, lower_is_better=new["lower_is_better"]
     )

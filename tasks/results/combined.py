@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.metrics import metrics_of
+from tasks.metrics import metrics_of, version_of
 from tasks.metrics.headline import DIRECTIONS, RSUM, Figure
+from tasks.metrics.retrieval import RECALLS
 from tasks.results.comparison import ComparedFigure
 from tasks.results.languages import SUMMARISED, Part, language_means
-from tasks.results.rsum import RECALLS
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.clusters import Clusters, Drawn
 from tasks.statistics.pairwise import Scale
@@ -74,5 +74,9 @@ def combined_figures(encoders: Mapping[str, Values]) -> Iterator[ComparedFigure]
         if len(values) > 1:
             clusters = Clusters.of(np.arange(len(next(iter(values.values())))))
             yield ComparedFigure(
-                figure=figure, values=values, clusters=clusters, scale=Scale(span=RANGES.get(figure, 1.0))
+                figure=figure,
+                version=version_of(figure.metric) or "",
+                values=values,
+                clusters=clusters,
+                scale=Scale(span=RANGES.get(figure, 1.0)),
             )

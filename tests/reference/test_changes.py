@@ -11,7 +11,7 @@ KEY = ("shapes", "t2i/all", "R@1", "tiny-clip")
 
 def row(value: float | None, **changed: object) -> dict[str, object]:
     fields = {"value": value, "evaluation": "e", "encoder_fingerprint": "f", "corpus_fingerprint": "c"}
-    return {**fields, "standard_error": 0.01, **changed}
+    return {**fields, "standard_error": 0.01, "lower_is_better": False, **changed}
 
 
 def change(difference: float, p: float | None, *, lower_is_better: bool = False) -> FigureChange:

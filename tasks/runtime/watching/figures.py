@@ -152,20 +152,21 @@ def _falls(
             outcomes[0].clusters, drawn_clusters(figure.corpus, figure.protocol), outcomes[0].weights
         )
         earlier, later = clusters.only(known).sums(values[:, known]).T
-        old, new = (
-            results[evaluation, figure.id.protocol, figure.metric]["value"]
+        before, now = (
+            results[evaluation, figure.id.protocol, figure.metric]
             for evaluation in (figure.before.evaluation, figure.evaluation)
         )
         change = FigureChange(
             key=(figure.id.corpus, figure.id.protocol, figure.metric, figure.id.encoder),
-            old={"value": old, "since": since[figure.before.run]},
-            new={"value": new},
-            difference=new - old,
+            old={"value": before["value"], "since": since[figure.before.run]},
+            new={"value": now["value"]},
+            difference=now["value"] - before["value"],
             p=None,
             basis="paired test",
+            lower_is_better=now["lower_is_better"],
         )
         groups[figure.sets.corpus_fingerprint, figure.protocol.direction == "quadruples"].append(
-            (change, earlier - later)
+            (change, later - earlier if now["lower_is_better"] else earlier - later)
         )
     return [
         FigureFalls(changes=tuple(change for change, _ in group), falls=np.column_stack([fall for _, fall in group]))

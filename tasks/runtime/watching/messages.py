@@ -57,7 +57,7 @@ def exploratory(
     of_evaluation: dict[str, dict[str, float]] = defaultdict(dict)
     for row in stored:
         known = METRICS.get(row["metric"])
-        if known is not None and known.reduce == "mean" and known.higher_is_better and row["value"] is not None:
+        if known is not None and known.reduce == "mean" and not row["lower_is_better"] and row["value"] is not None:
             of_evaluation[row["evaluation"]][row["metric"]] = row["value"]
     drops: dict[str, list[tuple[float, str, str]]] = defaultdict(list)
     for figure in changed:
