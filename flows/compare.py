@@ -20,10 +20,14 @@ PROTOCOLS_AT_ONCE = 4  # in one task: enough that opening the store is little of
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """What a run compared: one reference per corpus and a few of its protocols, and the ranking."""
+    """What a run compared: one reference per corpus and a few of its protocols, and the ranking.
+
+    ``renewed`` are evaluations of which another version of a metric had made results.
+    """
 
     comparisons: tuple[CompareRef, ...]
     ranking: RankingRef
+    renewed: tuple[EvaluationRef, ...] = ()
 
 
 @run_flow("compare", hours=24)
@@ -52,7 +56,7 @@ def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, 
     compared += call_each(compare_combined, [{"evaluations": group, **arguments} for group in groups])
     call_each(diagnose_corpus, [{"evaluations": group, "analyses": config.analyses, **arguments} for group in groups])
     ranking = call(rank_suite, evaluations, **arguments)
-    return Compared(comparisons=tuple(compared), ranking=ranking)
+    return Compared(comparisons=tuple(compared), ranking=ranking, renewed=outdated)
 
 
 def _families(evaluations: tuple[EvaluationRef, ...]) -> list[tuple[str, ...]]:

@@ -229,6 +229,9 @@ def run_compare(config: RunConfig, *, quiet: bool) -> Compared:
 
     with bars(quiet=quiet, flow="compare"):
         done = start(compare, config)
+    for each in done.renewed:
+        where = f"{each.sets.encoder} on {each.sets.corpus}"
+        sys.stderr.write(f"{plain(where)}: results by another version of a metric were computed anew\n")
     of_some = f"; p-values are adjusted over the pairs of {' and '.join(map(encoder_name, config.encoders))} alone"
     stored = sum(reference.n_comparisons for reference in done.comparisons)
     for line in summary(compared_rows(EmbeddingStore.open(config.store_uri), done.comparisons)):

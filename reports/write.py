@@ -15,10 +15,10 @@ from reports.rows.match_maps import Explain
 from reports.rows.reading import Describe, read_report_data
 from reports.rows.report_data import ReportData, plain
 from reports.rows.shareable import OF_THE_MACHINE, shareable
+from reports.rows.snapshot import SCHEMA
 from reports.sections.sentence import answer
 from store import EmbeddingStore, schema
 
-SCHEMA = "capim-report/2"
 STORED = {  # table to the schema of its rows
     "results": schema.RESULTS,
     "comparisons": schema.COMPARISONS,

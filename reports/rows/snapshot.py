@@ -19,6 +19,7 @@ from store import EmbeddingStore
 from store.errors import RequestError, unknown
 from tasks.reference.changes import FigureChange, FigureKey, SettingChange, figure_changes, setting_changes
 
+SCHEMA = "capim-report/3"  # of results.json
 STATISTICS = ("interval_method", "replicates", "seed")
 
 
@@ -57,8 +58,8 @@ def load_snapshot(path: str | Path) -> Snapshot:
         raise RequestError(f"{str(path)!r} is not a report: {file} not found; name a folder that `capim report` wrote")
     try:
         document = json.loads(file.read_text("utf-8"))
-        if not str(document["schema"]).startswith("capim-report/"):
-            raise ValueError(f"schema {document['schema']!r}, expected capim-report/…")
+        if document["schema"] != SCHEMA:
+            raise ValueError(f"schema {document['schema']!r}, expected {SCHEMA!r}")
         return Snapshot(
             name=str(path),
             results={(r["corpus"], r["protocol"], r["metric"], r["encoder"]): r for r in document["results"]},

@@ -15,7 +15,7 @@ from tasks.statistics.multiplicity import ALPHA, adjusted
 FigureKey: TypeAlias = tuple[str, str, str, str]
 """Corpus, protocol, metric and encoder."""
 
-Basis: TypeAlias = Literal["same rows", "paired test", "unpaired bound", "none"]
+Basis: TypeAlias = Literal["same rows", "paired test", "unpaired bound", "another version", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,8 @@ class FigureChange:
         new: Its result row in the new state.
         difference: New minus old; None where one has no value.
         p: p-value of the difference, or an upper bound of it; None where neither is known.
-        basis: Where ``p`` comes from; ``same rows`` for figures of the same evaluation, which need no test.
+        basis: Where ``p`` comes from; ``same rows`` for figures of the same evaluation, which need no test;
+            ``another version`` for figures that different code of the metric computed, which no test compares.
         p_adjusted: The p-value after Holm's correction over all figures of one :func:`adjust`.
     """
 
@@ -133,7 +134,9 @@ def _change(
     if old["value"] is not None and new["value"] is not None:
         difference = new["value"] - old["value"]
         pair = (*key[:3], *sorted((old["encoder_fingerprint"], new["encoder_fingerprint"])))
-        if old["evaluation"] == new["evaluation"]:
+        if old["metric_version"] != new["metric_version"]:
+            basis = "another version"
+        elif old["evaluation"] == new["evaluation"]:
             basis = "same rows"
         elif old["corpus_fingerprint"] == new["corpus_fingerprint"] and pair in tests:
             basis, p = "paired test", tests[pair]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from flows.cli import main
 from store import EmbeddingStore
 from tasks.corpora import open_corpus
-from tasks.corpora.readers.shapes import read_shapes
+from tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual
 from tasks.metrics import METRICS
 from tasks.metrics.metric import RETRIEVAL, Metric
 from tests.random_store import OTHER, SPECS, random_store
@@ -165,6 +165,37 @@ def test_another_version_of_a_metric_replaces_its_results_and_all_that_was_made_
     for row in earlier:
         assert pairs[row["comparison"]]["difference"] == pytest.approx(row["difference"] / 2)
         assert (row["metric_version"], pairs[row["comparison"]]["metric_version"]) == ("1", "2")
+
+
+@pytest.mark.parametrize("command", ["evaluate", "compare"])
+def test_means_over_languages_have_the_version_of_their_metric(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = tmp_path / "workspace"
+    monkeypatch.setenv("CAPIM_WORKSPACE", str(workspace))
+    random_store(workspace / "store", read_shapes_multilingual(n_scenes=10), (SPECS[0], OTHER))
+    assert main(["evaluate", "--device", "cpu", *SAME]) == 0
+
+    def figures() -> dict[tuple[str, str, str], tuple[float | None, str]]:
+        found = rows(workspace, "results")
+        return {(r["encoder"], r["protocol"], r["metric"]): (r["value"], r["metric_version"]) for r in found}
+
+    before = figures()
+    halved = replace(METRICS["R@5"], values=lambda *given: METRICS["success@5"].values(*given) / 2, version=2)
+    monkeypatch.setitem(METRICS, "R@5", halved)
+    assert main([command, *(["--device", "cpu"] if command == "evaluate" else []), *SAME]) == 0
+    after = figures()
+    assert after.keys() == before.keys()
+    assert {version for (_, _, metric), (_, version) in after.items() if metric == "R@5"} == {"2"}
+    means = [key for key in before if key[1] == "t2i/*/*" and key[2] in ("R@1", "R@5")]
+    assert len(means) == 4
+    for key in means:
+        assert after[key][0] == pytest.approx(before[key][0] / (2 if key[2] == "R@5" else 1))  # type: ignore[operator]
+    assert main(["compare", *SAME]) == 0
+    for row in rows(workspace, "comparisons", protocol="t2i/*/*"):
+        sides = [after[row[side], "t2i/*/*", row["metric"]] for side in ("encoder_a", "encoder_b")]
+        assert row["difference"] == pytest.approx(sides[0][0] - sides[1][0])  # type: ignore[operator]
+        assert {version for _, version in sides} == {row["metric_version"]}
 
 
 def test_other_settings_compute_every_metric_anew(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -114,10 +114,9 @@ def shape(node: object) -> object:
         return [shape(each) for each in node]
     if not isinstance(node, ast.AST):
         return repr(node)
-    fields = dict(ast.iter_fields(node))
-    body = fields.get("body")
+    fields: dict[str, Any] = dict(ast.iter_fields(node))
     if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
-        fields["body"] = body[1:]
+        fields["body"] = fields["body"][1:]
     return [type(node).__name__, {name: shape(each) for name, each in fields.items() if each not in (None, [])}]
 
 

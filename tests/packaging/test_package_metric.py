@@ -164,9 +164,13 @@ def test_after_an_upgrade_of_a_package_its_metric_is_computed_anew_and_nothing_o
     assert differences(workspace) == [(0.0175, new)]
 
 
-def test_a_comparison_by_an_upgraded_package_takes_the_results_along(workspace: Path, install: Install) -> None:
+def test_a_comparison_by_an_upgraded_package_takes_the_results_along_and_says_so(
+    workspace: Path, install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
     install("2.0", 0.5)
+    capsys.readouterr()
     assert main(["compare", *SAME]) == 0
+    assert "near on shapes: results by another version of a metric were computed anew\n" in capsys.readouterr().err
     new = "1 of capim-depth 2.0"
     assert depths(workspace) == {"near": (0.0025, new), "far": (0.02, new)}
     assert differences(workspace) == [(0.0175, new)]

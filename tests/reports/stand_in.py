@@ -21,7 +21,7 @@ from reports.rows.reading import read_report_data
 from store import EmbeddingStore, schema
 from store.sets.seal import SealedSet
 from store.types import Corpus, EncoderSpec, SetKey, canonical_json, digest16
-from tasks.metrics import METRICS, version_of
+from tasks.metrics import METRICS
 from tasks.metrics.headline import DIRECTIONS
 from tasks.statistics import VERSION
 
@@ -135,7 +135,7 @@ def corpus(
 def facts_of(metric: str) -> dict[str, Any]:
     """What is stored of a metric beside its name."""
     return {
-        "metric_version": version_of(metric) or "1",
+        "metric_version": "1",
         "lower_is_better": metric in METRICS and not METRICS[metric].higher_is_better,
         "statistics_version": VERSION,
     }

@@ -182,10 +182,12 @@ class ResultWriter:
 
 
 def all_languages(corpus: Corpus, protocols: Sequence[EvalProtocol]) -> list[EvalProtocol]:
-    """The protocols of single languages; none unless ``protocols`` has those of every language of the corpus."""
-    chosen = [protocol for protocol in protocols if language_part(protocol) is not None]
-    every = {protocol.id for protocol in protocols_of(corpus) if language_part(protocol) is not None}
-    return chosen if {protocol.id for protocol in chosen} == every else []
+    """The protocols of single languages; none unless ``protocols`` has those of every language of the corpus.
+
+    In the order of the corpus, on which the id of their joint evaluation depends.
+    """
+    every = [protocol for protocol in protocols_of(corpus) if language_part(protocol) is not None]
+    return every if {protocol.id for protocol in every} <= {protocol.id for protocol in protocols} else []
 
 
 def outdated_results(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
