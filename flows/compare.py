@@ -10,6 +10,7 @@ from flows.execution import call, call_each, run_flow
 from flows.request import evaluations_of
 from flows.runs import recorded_run
 from tasks.compare import compare_combined, compare_corpus, rank_suite
+from tasks.complete import complete_figures, find_outdated
 from tasks.diagnose import diagnose_corpus
 from tasks.diagnosis.table import check_analyses
 from tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, by_corpus
@@ -19,10 +20,14 @@ PROTOCOLS_AT_ONCE = 4  # in one task: enough that opening the store is little of
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """What a run compared: one reference per corpus and a few of its protocols, and the ranking."""
+    """What a run compared: one reference per corpus and a few of its protocols, and the ranking.
+
+    ``renewed`` are evaluations of which another version of a metric had made results.
+    """
 
     comparisons: tuple[CompareRef, ...]
     ranking: RankingRef
+    renewed: tuple[EvaluationRef, ...] = ()
 
 
 @run_flow("compare", hours=24)
@@ -35,8 +40,14 @@ def compare(config: RunConfig) -> Compared:
 
 
 def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, ...]) -> Compared:
-    """Compare these evaluations corpus by corpus, slice their outcomes, and rank the encoders over the corpora."""
+    """Compare these evaluations corpus by corpus, slice their outcomes, and rank the encoders over the corpora.
+
+    Results by another version of a metric than the one that compares are computed anew first.
+    """
     arguments: dict[str, Any] = {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
+    outdated: tuple[EvaluationRef, ...] = call(find_outdated, config.store_uri, evaluations)
+    if outdated:
+        call_each(complete_figures, [{"evaluation": each, "protocols": (), **arguments} for each in outdated])
     groups = by_corpus(evaluations)
     compared = call_each(
         compare_corpus,
@@ -45,7 +56,7 @@ def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, 
     compared += call_each(compare_combined, [{"evaluations": group, **arguments} for group in groups])
     call_each(diagnose_corpus, [{"evaluations": group, "analyses": config.analyses, **arguments} for group in groups])
     ranking = call(rank_suite, evaluations, **arguments)
-    return Compared(comparisons=tuple(compared), ranking=ranking)
+    return Compared(comparisons=tuple(compared), ranking=ranking, renewed=outdated)
 
 
 def _families(evaluations: tuple[EvaluationRef, ...]) -> list[tuple[str, ...]]:

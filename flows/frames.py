@@ -18,7 +18,7 @@ from flows.publish import publish
 from flows.steps import listed, run_benchmark, run_compare, run_embed, run_evaluate, run_metric
 from flows.terminal.output import RESULT_COLUMNS, cell, print_answer
 from flows.terminal.parser import PLURALS
-from reports.rows.pairs import AGAINST_BEST, PAIR_COLUMNS, pair_rows, smaller_is_better
+from reports.rows.pairs import AGAINST_BEST, PAIR_COLUMNS, pair_rows
 from reports.rows.snapshot import answer_lines
 from store import EmbeddingStore, Vectors
 from store.safe_text import plain
@@ -110,7 +110,7 @@ def compared(config: RunConfig, first: str | None, metric: AnyMetric | None, *, 
         return frame_of(run_metric(config, metric, quiet=quiet, results=False, first=first), PAIR_COLUMNS)
     done, store = run_compare(config, quiet=quiet), EmbeddingStore.open(config.store_uri)
     rows = compared_rows(store, done.comparisons)
-    return frame_of(pair_rows(rows, smaller_is_better(store), first), PAIR_COLUMNS)
+    return frame_of(pair_rows(rows, first), PAIR_COLUMNS)
 
 
 def results(store: EmbeddingStore, names: Mapping[str, Any], against: str | None, *, wide: bool) -> Frame:

@@ -196,7 +196,7 @@ def run_metric(
     from flows.commands.workspace import in_order
     from flows.evaluate import evaluate_custom
     from flows.execution import start
-    from reports.rows.pairs import against_best, pair_rows, smaller_is_better
+    from reports.rows.pairs import against_best, pair_rows
     from store import EmbeddingStore
     from tasks.metrics.custom import load_metric
 
@@ -212,12 +212,11 @@ def run_metric(
     stored = f"{len(figures)} results and " if results else ""
     sys.stderr.write(f"{stored}{len(pairs)} comparisons by {plain(str(loaded))} stored\n")
     store = EmbeddingStore.open(config.store_uri)
-    smaller = smaller_is_better(store)
     comparisons = store.rows("comparisons", comparison=pairs).to_pylist() if pairs else []
     if not results:
-        return pair_rows(comparisons, smaller, first)
+        return pair_rows(comparisons, first)
     found = in_order(store.rows("results", result=figures)).to_pylist() if figures else []
-    return against_best(found, comparisons, smaller)
+    return against_best(found, comparisons)
 
 
 def run_compare(config: RunConfig, *, quiet: bool) -> Compared:
@@ -230,6 +229,9 @@ def run_compare(config: RunConfig, *, quiet: bool) -> Compared:
 
     with bars(quiet=quiet, flow="compare"):
         done = start(compare, config)
+    for each in done.renewed:
+        where = f"{each.sets.encoder} on {each.sets.corpus}"
+        sys.stderr.write(f"{plain(where)}: results by another version of a metric were computed anew\n")
     of_some = f"; p-values are adjusted over the pairs of {' and '.join(map(encoder_name, config.encoders))} alone"
     stored = sum(reference.n_comparisons for reference in done.comparisons)
     for line in summary(compared_rows(EmbeddingStore.open(config.store_uri), done.comparisons)):

@@ -21,8 +21,9 @@ from tasks.reference.changes import FigureChange
 NOTE = (
     "Paired test: the sign-flip test of the two states on their shared queries, as stored. Unpaired bound: an upper "
     "bound of p from the two standard errors, for figures without such a test; if it is large, run `capim compare`. "
-    " Same rows: computed from the same embeddings under the same protocol, so only the code or the "
-    "statistical settings can differ. Adjusted p: Holm over all figures of both reports that have a p."
+    "Same rows: computed from the same embeddings under the same protocol, so only the code or the "
+    "statistical settings can differ. Another version: the code of the metric differs, so nothing was tested. "
+    "Adjusted p: Holm over all figures of both reports that have a p."
 )
 LEADING = ("t2i/all", "i2t/any", "winoground")  # protocols that a warning lists first
 NAMED = 8  # figures that a warning names

@@ -15,11 +15,11 @@ from reports.rows.match_maps import Explain
 from reports.rows.reading import Describe, read_report_data
 from reports.rows.report_data import ReportData
 from reports.rows.shareable import OF_THE_MACHINE, shareable
+from reports.rows.snapshot import SCHEMA
 from reports.sections.sentence import answer
 from store import EmbeddingStore, schema
 from store.exchange.row_files import json_value
 
-SCHEMA = "capim-report/2"
 STORED = {  # table to the schema of its rows
     "results": schema.RESULTS,
     "comparisons": schema.COMPARISONS,
@@ -29,9 +29,9 @@ STORED = {  # table to the schema of its rows
 }
 _INTERVAL = ("ci_low", "ci_high", "interval_method", "level", "n_queries", "n_clusters")
 LONG = {  # table to the columns of its CSV: a row per figure, with the names of encoders and the interval
-    "results": ("encoder", "corpus", "protocol", "metric", "value", *_INTERVAL, "chance"),
-    "comparisons": ("encoder_a", "encoder_b", "corpus", "protocol", "metric", "family", "difference", *_INTERVAL,
-                    "p_adjusted", "p_equivalent", "margin"),
+    "results": ("encoder", "corpus", "protocol", "metric", "lower_is_better", "value", *_INTERVAL, "chance"),
+    "comparisons": ("encoder_a", "encoder_b", "corpus", "protocol", "metric", "lower_is_better", "family",
+                    "difference", *_INTERVAL, "p_adjusted", "p_equivalent", "margin"),
     "slices": ("encoder", "corpus", "protocol", "analysis", "feature", "level_name", "metric", "value", "ci_low",
                "ci_high", "p_adjusted", "n_queries", "n_clusters"),
 }  # fmt: skip
@@ -108,7 +108,6 @@ def results_json(data: ReportData) -> dict[str, object]:
         },
         "devices": sorted({row["device"] for row in data.batches}),
         "metrics": {name: row["title"] for name, row in sorted(data.metrics.items())},
-        "smaller_is_better": sorted(data.smaller_is_better),
     }
 
 
@@ -131,7 +130,6 @@ def results_schema() -> dict[str, object]:
         "corpora": {"type": "object", "additionalProperties": {"type": "object"}},
         "devices": texts,
         "metrics": {"type": "object", "additionalProperties": {"type": "string"}},
-        "smaller_is_better": texts,
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

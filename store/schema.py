@@ -116,11 +116,16 @@ OUTCOMES = _columns(
     # null: all ranks are known, and their two ends are ties
     *optional(pa.int32(), "n_ranked"),
 )
+_METRIC = [
+    *required(pa.string(), "metric", "metric_version"),  # figures by another version of the metric are no longer valid
+    *required(pa.bool_(), "lower_is_better"),
+    *required(pa.int32(), "statistics_version"),  # of intervals and tests
+]
 RESULTS = _columns(
     *required(pa.string(), "result"),  # digest of what identifies the row
     *required(pa.string(), "evaluation"),
     *_SUBJECT,
-    *required(pa.string(), "metric"),
+    *_METRIC,
     *optional(pa.float64(), "value"),  # null with a reason
     *optional(pa.float64(), "ci_low", "ci_high"),
     *optional(pa.float64(), "standard_error"),  # of the bootstrap replicates; of a Wilson interval, the robust error
@@ -153,8 +158,9 @@ REPLICATES = _columns(
     *required(TIME, "created"),
 )
 COMPARISONS = _columns(
-    *required(pa.string(), "comparison", "corpus", "corpus_fingerprint", "protocol", "metric", "encoder_a"),
-    *required(pa.string(), "fingerprint_a", "encoder_b", "fingerprint_b"),
+    *required(pa.string(), "comparison", "corpus", "corpus_fingerprint", "protocol"),
+    *_METRIC,
+    *required(pa.string(), "encoder_a", "fingerprint_a", "encoder_b", "fingerprint_b"),
     *optional(pa.float64(), "difference"),  # a minus b
     *optional(pa.float64(), "ci_low", "ci_high"),
     *required(pa.string(), "interval_method"),  # percentile, bca, none
@@ -258,7 +264,6 @@ METRICS = _columns(
     *required(pa.string(), "metric"),  # as in results: FILE:NAME, with its options
     *required(pa.string(), "title"),  # one line: what it measures
     *required(pa.bool_(), "aggregate"),  # a function over queries, not a mean of values of queries
-    *required(pa.bool_(), "lower_is_better"),
     *required(pa.string(), "run"),
     *required(TIME, "created"),
 )

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from store import EmbeddingStore
 from store.errors import RequestError
 from tasks.discover import Named, find_evaluations
-from tasks.runtime.figures.result_writer import ResultWriter
+from tasks.metrics.headline import DIRECTIONS
+from tasks.runtime.figures.result_writer import ResultWriter, all_languages, outdated_results
 from tasks.runtime.references import EvaluationRef, encoder_name
 from tasks.runtime.scoring import stored_evaluations
 from tasks.runtime.shell import shell
 from tasks.runtime.stored import outcome_encoders
+from tasks.scoring.protocols.selection import select_protocols
 from tasks.statistics.resampling import Resampling
 
 
@@ -40,6 +42,15 @@ def find_outcomes(
         return ()  # none of them on these corpora
 
 
+@shell("find-outdated")
+def find_outdated(store_uri: str, evaluations: Sequence[EvaluationRef]) -> tuple[EvaluationRef, ...]:
+    """Those of these evaluations that have results by another version of a metric than today's."""
+    store = EmbeddingStore.open(store_uri)
+    ids = sorted({id_ for each in evaluations for id_ in each.evaluations.values()})
+    stale = {row["evaluation"] for row in outdated_results(store.rows("results", evaluation=ids).to_pylist())}
+    return tuple(each for each in evaluations if not stale.isdisjoint(each.evaluations.values()))
+
+
 @shell("complete-figures", run_name="complete-{evaluation.sets.encoder}-{evaluation.sets.corpus}")
 def complete_figures(
     evaluation: EvaluationRef,
@@ -50,14 +61,30 @@ def complete_figures(
     run: str,
     keep_replicates: bool = False,
 ) -> EvaluationRef:
-    """The table's metrics that stored outcomes determine and that have no result with these settings yet."""
+    """The table's metrics that stored outcomes determine and that have no result with these settings yet.
+
+    Figures over several protocols are computed anew if they are stored: where ranks are left open they never were.
+    """
     store = EmbeddingStore.open(store_uri)
     scored = stored_evaluations(store, evaluation, protocols)
     writer = ResultWriter(scored=scored, resampling=resampling, run=run)
-    present = writer.renew(list(scored.evaluations.values()), keep_replicates=keep_replicates)
+    evaluations = scored.evaluations
+    groups = {
+        "+": select_protocols(scored.corpus, DIRECTIONS) if evaluations.keys() >= set(DIRECTIONS) else (),
+        "*": all_languages(scored.corpus, scored.protocols),
+    }
+    joint = {sign: scored.joint_evaluation(group) for sign, group in groups.items() if group}
+    stored = store.counts("results", "evaluation", evaluation=list(joint.values()))
+    present = writer.renew([*evaluations.values(), *joint.values()], keep_replicates=keep_replicates)
+    anew = {s for s, id_ in joint.items() if id_ in stored and not any(s in protocol for protocol in present)}
     n_added = 0
     for protocol in scored.protocols:
         if protocol.id not in present or present[protocol.id].lacks(protocol):
             outcomes = [scored.read(protocol)]
             n_added += writer.write_metrics(outcomes, keep_replicates=keep_replicates, present=present)
+    if "+" in anew:
+        writer.write_rsum(groups["+"])
+    if "*" in anew:
+        writer.write_languages(groups["*"], {})
+    writer.drop_outdated(list(evaluations.values()))
     return EvaluationRef(sets=evaluation.sets, evaluations=dict(scored.evaluations), n_scored=0, n_added=n_added)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from reports.format import percent, percent_range
+from reports.rows.report_data import goodness
 from reports.rows.snapshot import answer_lines, first_screen
 from reports.write import write_report
 from store import EmbeddingStore
@@ -70,7 +71,7 @@ def leaderboard(store: EmbeddingStore) -> list[dict[str, Any]]:
             if (row["protocol"], row["metric"]) in planned and row["value"] is not None
         }
         found += newest.values()
-    ordered = sorted(found, key=lambda row: (row["corpus"], row["protocol"], row["metric"], -row["value"]))
+    ordered = sorted(found, key=lambda row: (row["corpus"], row["protocol"], row["metric"], -goodness(row)))
     return [
         {
             "corpus": row["corpus"],

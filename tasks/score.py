@@ -6,16 +6,14 @@ from collections.abc import Sequence
 
 from store import EmbeddingStore
 from store.maintenance.removal import drop_superseded
-from store.types import Corpus, EvalProtocol
-from tasks.metrics.crosslingual import language_part
 from tasks.metrics.headline import DIRECTIONS, RSUM
 from tasks.results.languages import Part
-from tasks.runtime.figures.result_writer import ResultWriter
+from tasks.runtime.figures.result_writer import ResultWriter, all_languages
 from tasks.runtime.progress import track
 from tasks.runtime.references import EvaluationRef, SetsRef
 from tasks.runtime.scoring import open_sets, outcomes_of
 from tasks.runtime.shell import shell
-from tasks.scoring.protocols.selection import protocols_of, select_protocols
+from tasks.scoring.protocols.selection import select_protocols
 from tasks.scoring.resources import Resources
 from tasks.statistics.resampling import Resampling
 
@@ -45,7 +43,7 @@ def score(
     writer = ResultWriter(scored=scored, resampling=resampling, run=run)
     evaluations = scored.evaluations
     headlines = select_protocols(scored.corpus, DIRECTIONS) if evaluations.keys() >= set(DIRECTIONS) else ()
-    languages = _all_languages(scored.corpus, scored.protocols)
+    languages = all_languages(scored.corpus, scored.protocols)
     joint = [scored.joint_evaluation(group) for group in (headlines, languages) if group]
     renewed = writer.renew([*evaluations.values(), *joint], keep_replicates=keep_replicates)
     # comparisons and slices also need the outcomes, which a damaged store may have lost in part
@@ -75,12 +73,6 @@ def score(
         writer.write_rsum(headlines)
     if languages and (parts or not any("*" in protocol for protocol in renewed)):
         writer.write_languages(languages, parts)
+    writer.drop_outdated(list(evaluations.values()))
     drop_superseded(store, encoder_fingerprint=sets.encoder_fingerprint, corpus_fingerprint=scored.corpus.fingerprint)
     return EvaluationRef(sets=sets, evaluations=dict(evaluations), n_scored=n_scored, n_added=n_added)
-
-
-def _all_languages(corpus: Corpus, protocols: Sequence[EvalProtocol]) -> list[EvalProtocol]:
-    """The protocols of single languages; none unless ``protocols`` has those of every language of the corpus."""
-    chosen = [protocol for protocol in protocols if language_part(protocol) is not None]
-    every = {protocol.id for protocol in protocols_of(corpus) if language_part(protocol) is not None}
-    return chosen if {protocol.id for protocol in chosen} == every else []

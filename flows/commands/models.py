@@ -106,6 +106,8 @@ def _metrics() -> Iterator[dict[str, Any]]:
             "name": metric.name,
             "directions": sorted(metric.directions),
             "reduce": metric.reduce,
+            "lower_is_better": not metric.higher_is_better,
+            "version": str(metric.version),
             "package": METRICS.package(metric.name),
         }
 

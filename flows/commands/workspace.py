@@ -77,10 +77,14 @@ def wanted_rows(
 
 
 def in_order(results: pa.Table) -> pa.Table:
-    """Results by corpus, protocol and metric, the largest value first."""
+    """Results by corpus, protocol and metric, the best value first."""
+    import pyarrow.compute as pc
+
+    value = results["value"]
+    places = pc.if_else(results["lower_is_better"], value, pc.negate(value))
     order: list[tuple[str, Literal["ascending", "descending"]]]
-    order = [("corpus", "ascending"), ("protocol", "ascending"), ("metric", "ascending"), ("value", "descending")]
-    return results.sort_by(order)
+    order = [("corpus", "ascending"), ("protocol", "ascending"), ("metric", "ascending"), ("place", "ascending")]
+    return results.append_column("place", places).sort_by(order).drop_columns("place")
 
 
 def against_published(slices: pa.Table) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from reports.exports.plain import json_bytes
 from reports.rows.languages import cross_lingual, judged_language, mteb_language
-from reports.rows.report_data import SMALLER_IS_BETTER, ReportData, Row
+from reports.rows.report_data import ReportData, Row
 from store.types import Corpus, EncoderSpec
 from tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES
 
@@ -60,7 +60,7 @@ def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
                 rows = [
                     r
                     for r in data.of(corpus, protocol)
-                    if r["encoder"] == encoder and r["value"] is not None and r["metric"] not in SMALLER_IS_BETTER
+                    if r["encoder"] == encoder and r["value"] is not None and not r["lower_is_better"]
                 ]
                 if rows and "*" not in protocol:  # MTEB itself averages over languages
                     task, entry = _entry(data, corpus, protocol, rows, spec)

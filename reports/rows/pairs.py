@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from reports.rows.report_data import SMALLER_IS_BETTER, Row, reversed_comparison
+from reports.rows.report_data import Row, goodness, reversed_comparison
 from reports.rows.standing import decision_of
-from store import EmbeddingStore
 
 PAIR_COLUMNS = (
     "corpus", "protocol", "metric", "encoder_a", "encoder_b", "difference", "ci_low", "ci_high", "p_adjusted", "state",
@@ -17,18 +16,11 @@ _SHOWN = 6  # names in one line
 AGAINST_BEST = ("against", "difference", "p_adjusted", "state")
 
 
-def smaller_is_better(store: EmbeddingStore) -> frozenset[str]:
-    """The metrics whose lowest figure is the best, users' own among them."""
-    own = store.rows("metrics").to_pylist()
-    return SMALLER_IS_BETTER | {row["metric"] for row in own if row["lower_is_better"]}
-
-
-def pair_rows(comparisons: Iterable[Row], smaller: Collection[str], first: str | None = None) -> list[dict[str, Any]]:
+def pair_rows(comparisons: Iterable[Row], first: str | None = None) -> list[dict[str, Any]]:
     """Comparisons with a column ``state``, those by headline figures first.
 
     Args:
         comparisons: Rows of ``schema.COMPARISONS``.
-        smaller: The metrics whose lowest figure is the best.
         first: Name or fingerprint of the encoder that is ``encoder_a`` of its pairs.
 
     Returns:
@@ -38,11 +30,11 @@ def pair_rows(comparisons: Iterable[Row], smaller: Collection[str], first: str |
     turned = [
         reversed_comparison(row) if first in (row["encoder_b"], row["fingerprint_b"]) else row for row in comparisons
     ]
-    rows = [{**row, "state": _state(row, smaller)} for row in turned]
+    rows = [{**row, "state": _state(row)} for row in turned]
     return sorted(rows, key=lambda row: (row["family"] != "headline", *(row[name] for name in PAIR_COLUMNS[:5])))
 
 
-def against_best(results: Sequence[Row], comparisons: Iterable[Row], smaller: Collection[str]) -> list[dict[str, Any]]:
+def against_best(results: Sequence[Row], comparisons: Iterable[Row]) -> list[dict[str, Any]]:
     """Results with the test of each against the best other encoder under its protocol, in ``AGAINST_BEST``."""
     pairs: dict[tuple[str, ...], Row] = {}
     for row in comparisons:
@@ -51,10 +43,9 @@ def against_best(results: Sequence[Row], comparisons: Iterable[Row], smaller: Co
     rows = []
     for row in results:
         same = [r for r in results if _task(r) == _task(row) and r["value"] is not None and r is not row]
-        sign = -1 if row["metric"] in smaller else 1
-        best = max(same, key=lambda r: sign * r["value"], default=None)
+        best = max(same, key=goodness, default=None)
         pair = best and pairs.get((*_task(row), row["encoder_fingerprint"], best["encoder_fingerprint"]))
-        found = {"against": best["encoder"], **pair, "state": _state(pair, smaller)} if best and pair else {}
+        found = {"against": best["encoder"], **pair, "state": _state(pair)} if best and pair else {}
         rows.append({**row, **{name: found.get(name) for name in AGAINST_BEST}})
     return rows
 
@@ -63,8 +54,8 @@ def _task(row: Row) -> tuple[str, str, str]:
     return row["corpus_fingerprint"], row["protocol"], row["metric"]
 
 
-def _state(row: Row, smaller: Collection[str]) -> str | None:
-    decision = decision_of(row, smaller)
+def _state(row: Row) -> str | None:
+    decision = decision_of(row)
     return None if decision is None else decision.state
 
 

@@ -31,6 +31,7 @@ ENCODER_COLUMNS = (
     ("encoder_a", "fingerprint_a"),
     ("encoder_b", "fingerprint_b"),
 )
+_figure = itemgetter("corpus", "protocol", "metric")
 
 
 def read_report_data(
@@ -59,7 +60,7 @@ def read_report_data(
 
     Returns:
         Per encoder and corpus only the rows of the newest fingerprint, so that a table never mixes two states of one
-        corpus. ``left_out`` lists the others.
+        corpus, and of every metric only those by the version of its newest row. ``left_out`` lists the others.
 
     Raises:
         RequestError: There are no results, or none of a named corpus, encoder or protocol.
@@ -105,10 +106,14 @@ def read_report_data(
         return tuple(rows[values] for values in sorted(rows))
 
     tables["results"] = results
+    version_of = {_figure(r): r["metric_version"] for r in sorted(on_current, key=_age)}
     kept = newest("results", "corpus", "protocol", "metric", "encoder")
-    by_figure = grouped(kept, itemgetter("corpus", "protocol", "metric"))
+    outdated = [r for r in kept if r["metric_version"] != version_of[_figure(r)]]
+    kept = tuple(r for r in kept if r["metric_version"] == version_of[_figure(r)])
+    compared = [r for r in tables["comparisons"] if r["metric_version"] == version_of.get(_figure(r))]
+    by_figure = grouped(kept, _figure)
     of_figure = {figure: {row["encoder"] for row in rows} for figure, rows in by_figure.items()}
-    comparisons, larger_families = one_family(tables["comparisons"], current, of_figure)
+    comparisons, larger_families = one_family(compared, current, of_figure)
     slices = newest("slices", "corpus", "protocol", "analysis", "metric", "feature", "level_name", "encoder")
     batches = sorted(filter(current, tables["batches"]), key=lambda r: (r["created"], r["batch_id"]))
     # of all protocols: the headline of some of them is another one
@@ -121,7 +126,7 @@ def read_report_data(
     specs = {name: source.encoder(fingerprint) for name, fingerprint in sorted(encoder_of.items())}
     thumbnails = _thumbnails(source, queries, contents)
     left_out = [f"{n} results on corpus {name}, which was dropped" for name, n in sorted(dropped.items())]
-    left_out += [*_left_out(results, corpus_of, encoder_of), *_incomplete(runs, encoder_of)]
+    left_out += [*_left_out(results, corpus_of, encoder_of), *_outdated(outdated), *_incomplete(runs, encoder_of)]
     maps = {} if explain is None else match_maps(source, queries, specs, contents, thumbnails, explain)
     return ReportData(
         uri=without_paths(source.uri),
@@ -207,6 +212,16 @@ def _left_out(results: Iterable[Row], corpora: Mapping[str, str], encoders: Mapp
         elif encoders.get(row["encoder"]) != (fingerprint := row["encoder_fingerprint"]):
             sentences.add(f"results of an earlier version of {row['encoder']} (fingerprint {fingerprint})")
     return sorted(sentences)
+
+
+def _outdated(results: Iterable[Row]) -> list[str]:
+    """One sentence per encoder and metric with results by an earlier version of the metric."""
+    found = {(row["metric"], row["encoder"], row["corpus"], row["metric_version"]) for row in results}
+    return [
+        f"{metric} of {encoder} on {corpus} by another version of the metric ({version}): run `capim evaluate "
+        f"--corpora {corpus} --encoders {encoder}`"
+        for metric, encoder, corpus, version in sorted(found)
+    ]
 
 
 def _incomplete(runs: Sequence[Row], encoders: Mapping[str, str]) -> list[str]:

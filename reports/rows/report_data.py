@@ -90,11 +90,6 @@ class ReportData:
         return {sha: f"p{number}" for number, sha in enumerate(self.thumbnails)}
 
     @cached_property
-    def smaller_is_better(self) -> frozenset[str]:
-        """The metrics whose lowest value is the best."""
-        return SMALLER_IS_BETTER | {name for name, row in self.metrics.items() if row["lower_is_better"]}
-
-    @cached_property
     def _rows(self) -> Mapping[tuple[str, str, str, str], Row]:
         return {(r["corpus"], r["protocol"], r["metric"], r["encoder"]): r for r in self.results}
 
@@ -127,7 +122,8 @@ class ReportData:
         ]
         if not tests or len(tests) < len(pairs):
             return {}
-        return {r.encoder: r for r in rank_encoders(values, tests, lower_is_better=metric in self.smaller_is_better)}
+        lower = any(row["lower_is_better"] for row in self.ranked(corpus, protocol, metric))
+        return {r.encoder: r for r in rank_encoders(values, tests, lower_is_better=lower)}
 
     @cached_property
     def _ranked(self) -> Mapping[tuple[str, str, str], tuple[Row, ...]]:
@@ -184,8 +180,18 @@ class ReportData:
 
     def _rank_key(self, row: Row) -> tuple[bool, float, str]:
         """Sort key of :meth:`ranked`."""
-        sign = 1.0 if row["metric"] in self.smaller_is_better else -1.0
-        return row["value"] is None, sign * (row["value"] or 0.0), row["encoder"]
+        return row["value"] is None, -goodness(row), row["encoder"]
+
+
+def goodness(row: Row) -> float:
+    """The value of a result in the direction of its metric: higher is better; 0 without a value.
+
+    Examples:
+        >>> goodness({"value": 3.0, "lower_is_better": True}), goodness({"value": 0.5, "lower_is_better": False})
+        (-3.0, 0.5)
+    """
+    value: float = row["value"] or 0.0
+    return -value if row["lower_is_better"] else value
 
 
 def grouped(rows: Iterable[Row], key: Callable[[Row], K]) -> dict[K, list[Row]]:
@@ -210,9 +216,6 @@ def reversed_comparison(row: Row) -> dict[str, Any]:
     odds = row.get("odds_ratio")
     found = {**row, **{name: row.get(of) for name, of in swapped.items()}, **signs, "odds_ratio": odds and 1 / odds}
     return {name: found[name] for name in row}
-
-
-SMALLER_IS_BETTER = frozenset({"median_rank", "mean_rank", "unjudged@10"})
 
 
 def is_own(metric: str) -> bool:

@@ -14,13 +14,12 @@ from typing import Any
 
 import pyarrow.fs
 
-from reports.rows.pairs import smaller_is_better
-from reports.rows.report_data import SMALLER_IS_BETTER
 from reports.rows.shareable import shareable
 from store import EmbeddingStore
 from store.errors import RequestError, unknown
 from tasks.reference.changes import FigureChange, FigureKey, SettingChange, figure_changes, setting_changes
 
+SCHEMA = "capim-report/3"  # of results.json
 STATISTICS = ("interval_method", "replicates", "seed")
 
 
@@ -36,7 +35,6 @@ class Snapshot:
         corpora: Corpus name to its facts and fingerprint.
         versions: Library to version, over all runs of the report.
         devices: Names of the devices that the embeddings were computed on.
-        smaller_is_better: The metrics whose lowest value is the best.
     """
 
     name: str
@@ -46,7 +44,6 @@ class Snapshot:
     corpora: Mapping[str, Mapping[str, Any]]
     versions: Mapping[str, str]
     devices: tuple[str, ...]
-    smaller_is_better: frozenset[str] = SMALLER_IS_BETTER
 
 
 def load_snapshot(path: str | Path) -> Snapshot:
@@ -61,8 +58,8 @@ def load_snapshot(path: str | Path) -> Snapshot:
         raise RequestError(f"{str(path)!r} is not a report: {file} not found; name a folder that `capim report` wrote")
     try:
         document = json.loads(file.read_text("utf-8"))
-        if not str(document["schema"]).startswith("capim-report/"):
-            raise ValueError(f"schema {document['schema']!r}, expected capim-report/…")
+        if document["schema"] != SCHEMA:
+            raise ValueError(f"schema {document['schema']!r}, expected {SCHEMA!r}")
         return Snapshot(
             name=str(path),
             results={(r["corpus"], r["protocol"], r["metric"], r["encoder"]): r for r in document["results"]},
@@ -71,7 +68,6 @@ def load_snapshot(path: str | Path) -> Snapshot:
             corpora=document["corpora"],
             versions=_versions(document["runs"]),
             devices=tuple(document["devices"]),
-            smaller_is_better=frozenset(document["smaller_is_better"]),
         )
     except (ValueError, KeyError, TypeError) as fault:
         raise RequestError(
@@ -140,7 +136,6 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
         corpora={row["corpus"]: {"fingerprint": row["corpus_fingerprint"]} for row in results.values()},
         versions=_versions(row for row in runs if row["started"] <= end),
         devices=tuple(sorted({row["device"] for row in until("batches")})),
-        smaller_is_better=smaller_is_better(store),
     )
 
 
@@ -167,9 +162,7 @@ def end_of(store: EmbeddingStore, run: str) -> datetime:
 
 def changed_figures(old: Snapshot, new: Snapshot) -> list[FigureChange]:
     """Every figure that both reports have, ordered by corpus, protocol, metric and encoder."""
-    comparisons = [*old.comparisons, *new.comparisons]
-    smaller = old.smaller_is_better | new.smaller_is_better
-    return figure_changes(old.results, new.results, comparisons, lower_is_better=smaller)
+    return figure_changes(old.results, new.results, [*old.comparisons, *new.comparisons])
 
 
 def changed_settings(old: Snapshot, new: Snapshot) -> list[SettingChange]:

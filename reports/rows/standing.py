@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
 from reports.rows.languages import cross_lingual
 from reports.rows.names import plain_title
-from reports.rows.report_data import ReportData, Row
+from reports.rows.report_data import ReportData, Row, goodness
 from store.types import Direction, EvalProtocol
 from tasks.metrics.headline import RSUM, headline_of
 from tasks.statistics.decisions import Decision, decide
@@ -54,18 +54,17 @@ def _direction(data: ReportData, corpus: str, protocol: str) -> Direction:
 
 
 def values(data: ReportData, task: Task) -> dict[str, float]:
-    """Encoder to its value, best first; without those that have none."""
+    """Encoder to its value in the direction of the metric, best first; without those that have none."""
     rows = data.ranked(task.corpus, task.protocol, task.metric)
-    return {row["encoder"]: row["value"] for row in rows if row["value"] is not None}
+    return {row["encoder"]: goodness(row) for row in rows if row["value"] is not None}
 
 
 def decision(data: ReportData, corpus: str, protocol: str, metric: str, a: str, b: str) -> Decision | None:
     """What the tests say of ``a`` against ``b``; None where they were not tested."""
-    row = data.comparison(corpus, protocol, metric, a, b)
-    return decision_of(row, data.smaller_is_better)
+    return decision_of(data.comparison(corpus, protocol, metric, a, b))
 
 
-def decision_of(row: Row | None, smaller_is_better: Collection[str]) -> Decision | None:
+def decision_of(row: Row | None) -> Decision | None:
     """What the tests of one comparison say of its first encoder; None without a test."""
     if row is None or (row["p_adjusted"] is None and row["p_equivalent"] is None):
         return None
@@ -76,7 +75,7 @@ def decision_of(row: Row | None, smaller_is_better: Collection[str]) -> Decision
         p_adjusted=row["p_adjusted"],
         p_equivalent=row["p_equivalent"],
         margin=row["margin"],
-        lower_is_better=row["metric"] in smaller_is_better,
+        lower_is_better=row["lower_is_better"],
     )
 
 

@@ -12,7 +12,7 @@ from reports.elements.tables import absent, numbers, pivot, texts
 from reports.rows.conclusion import conclusions, in_order
 from reports.rows.languages import cross_lingual, language_name
 from reports.rows.names import DIRECTION_TITLES, plain_title
-from reports.rows.report_data import ReportData, Row
+from reports.rows.report_data import ReportData, Row, goodness
 from reports.rows.selected_queries import SelectedQuery
 from reports.rows.standing import chance_of, headline_tasks
 from reports.sections.cases import case_of
@@ -52,11 +52,16 @@ def _worst_slices(data: ReportData, order: list[str]) -> Table | None:
     if not encoders:
         return None
     first = encoders[0]
-    worst = sorted((key for key, of in parts.items() if first in of), key=lambda key: (parts[key][first]["value"], key))
+
+    def good(row: Row) -> float:
+        [like, *_] = data.ranked(row["corpus"], row["protocol"], row["metric"])
+        return goodness({**row, "lower_is_better": like["lower_is_better"]})
+
+    worst = sorted((key for key, of in parts.items() if first in of), key=lambda key: (good(parts[key][first]), key))
 
     def best_other(key: tuple[str, ...]) -> Cell:
         others = [row for name, row in parts[key].items() if name != first]
-        best = max(others, key=lambda row: (row["value"], row["encoder"]), default=None)
+        best = max(others, key=lambda row: (good(row), row["encoder"]), default=None)
         return absent() if best is None else dataclasses.replace(slice_cell(best), state=best["encoder"])
 
     def slice_of(key: tuple[str, ...]) -> Cell:

@@ -47,7 +47,7 @@ def section(data: ReportData) -> Section:
         name, name
     )
     lead = (
-        "Every encoder minus the highest, on the same queries: sign-flip permutation tests over images, with "
+        "Every encoder minus the best, on the same queries: sign-flip permutation tests over images, with "
         f"{adjustment} correction over all pairs of a figure. Drawn are the figures that were declared beforehand, the "
         "headline family. All other comparisons, in the folded tables, are exploratory: a reason to look closer."
     )
@@ -77,7 +77,7 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
     if not rows:
         return None
     scale = 100.0 if is_fraction(metric) else 1.0
-    points = [_point(data, claimed(row), scale) for row in rows]
+    points = [_point(claimed(row), scale) for row in rows]
     order = [point["encoder"] for point in points]
     unit = "percentage points" if is_fraction(metric) else "points of 600" if metric == "RSUM" else "its own unit"
     base = alt.Chart(alt.Data(values=points)).encode(
@@ -118,16 +118,16 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
     )
 
 
-def _point(data: ReportData, row: Row, scale: float) -> dict[str, Any]:
+def _point(row: Row, scale: float) -> dict[str, Any]:
     interval = range_text(row["metric"], row["ci_low"], row["ci_high"])
     text = difference_text(row["metric"], row["difference"]) + (f" ({interval})" if interval else "")
-    found = decision_of(row, data.smaller_is_better)
+    found = decision_of(row)
     return charts.interval_point(
         {**row, "encoder": row["encoder_a"], "value": row["difference"]},
         scale=scale,
         unit="percentage points",
         text=text,
-        words=row_words(data, row),
+        words=row_words(row),
         state=found.state if found else "not tested",
         minus=row["encoder_b"],
     )
@@ -150,9 +150,9 @@ def _pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> 
         return value(effect, value_text(r["metric"], effect), mark="muted" if effect is None else "")
 
     def words(r: Row) -> Cell:
-        found = decision_of(r, data.smaller_is_better)
+        found = decision_of(r)
         marks: dict[str, Mark] = {"better": "good", "worse": "bad"}
-        return Cell(text=row_words(data, r), mark=marks.get(found.state, "") if found else "muted")
+        return Cell(text=row_words(r), mark=marks.get(found.state, "") if found else "muted")
 
     unit = "Percentage points; for rank metrics, ranks"
     unit += "; for a user's metric, its own unit" if any(is_own(r["metric"]) for r in rows) else ""

@@ -15,7 +15,7 @@ from reports.elements.cells import result_column
 from reports.elements.page import Cell, Chart, Table
 from reports.elements.tables import absent, numbers, pivot, texts, value
 from reports.rows.names import named, plain_title
-from reports.rows.report_data import ReportData, Row, detail_of
+from reports.rows.report_data import ReportData, Row, detail_of, goodness
 from reports.rows.speed import Rate, Speed, image_rate
 
 
@@ -95,24 +95,26 @@ def accuracy_over_speed(data: ReportData, corpus: str, protocol: str, metric: st
         texts("on the frontier", lambda name: "yes" if frontier[name] else "no"),
     )
     devices = sorted({rates[name].device for name in frontier})
+    up = "down" if rows[0]["lower_is_better"] else "up"
     return charts.finish(
         _picture(points, f"{metric}, {named(protocol)}, percent", metric, data.encoder_names()),
         name=f"speed-{corpus}",
         title=f"Accuracy against speed, {corpus}",
         alt_text=" ".join(alt_text),
         data=table,
-        note=f"Dashed line: Pareto frontier; up and to the right is better. Measured on {show.listing(devices)}.",
+        note=f"Dashed line: Pareto frontier; {up} and to the right is better. Measured on {show.listing(devices)}.",
     )
 
 
 def _points(rows: list[Row], rates: dict[str, Speed]) -> list[dict[str, Any]]:
     medians = [rates[r["encoder"]].stages["forward"].median for r in rows]
     points = [(rate, r["value"]) for rate, r in zip(medians, rows, strict=True)]
+    better = pareto([(rate, goodness(r)) for rate, r in zip(medians, rows, strict=True)])
     return [
         charts.interval_point(
             r, rate=rate, speed=f"{show.significant(rate)} images/s", frontier=on_frontier, label=position
         )
-        for r, rate, on_frontier, position in zip(rows, medians, pareto(points), label_positions(points), strict=True)
+        for r, rate, on_frontier, position in zip(rows, medians, better, label_positions(points), strict=True)
     ]
 
 

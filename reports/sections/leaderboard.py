@@ -141,7 +141,7 @@ def _own_table(data: ReportData, corpus: str, metric: str) -> Table:
     leading, row = protocols[0], data.metrics.get(metric, {})
     encoders = dict.fromkeys(r["encoder"] for p in protocols for r in data.ranked(corpus, p, metric))
     ranks = {} if row.get("aggregate") else data.ranks(corpus, leading, metric)
-    best = "lowest" if metric in data.smaller_is_better else "highest"
+    best = "lowest" if data.ranked(corpus, leading, metric)[0]["lower_is_better"] else "highest"
     untested = "an aggregate over queries has no test" if row.get("aggregate") else "not tested"
     return pivot(
         anchor("own", corpus, metric),
@@ -162,7 +162,7 @@ def _states(data: ReportData, corpus: str, protocol: str, metric: str) -> dict[s
     """Encoder to what the tests say of it against the best."""
     names = [r["encoder"] for r in data.ranked(corpus, protocol, metric) if r["value"] is not None]
     rows = {name: data.comparison(corpus, protocol, metric, name, names[0]) for name in names[1:]}
-    return {name: row_words(data, row) for name, row in rows.items() if row is not None}
+    return {name: row_words(row) for name, row in rows.items() if row is not None}
 
 
 def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> list[ColumnOf[str]]:
@@ -216,12 +216,13 @@ def _method(row: Mapping[str, Any]) -> str:
 
 def _note(data: ReportData, corpus: str, protocol: str, metric: str, *, tested: bool) -> str:
     row = data.ranked(corpus, protocol, metric)[0]
+    best = "lowest" if row["lower_is_better"] else "highest"
     interval = (
         f"Intervals: {_method(row)}, {show.percent(row['level'], 0)} %, fixed gallery. " if row["replicates"] else ""
     )
     marks = (
-        "Bold: highest value; below a number: against it, by a paired test. Rank: the ranks that the tests allow."
+        f"Bold: {best} value; below a number: against it, by a paired test. Rank: the ranks that the tests allow."
         if tested
-        else "Bold: highest value; not tested (run `capim compare`)."
+        else f"Bold: {best} value; not tested (run `capim compare`)."
     )
     return f"{show.count(row['n_queries'], 'query', 'queries')}, {named(protocol)}. {interval}{marks}"

@@ -110,14 +110,14 @@ def state_words(data: ReportData, task: Task, name: str, rival: str, *, short: b
     Without ``unit``, the place says that sizes are in percentage points.
     """
     row = data.comparison(*task[:3], name, rival)
-    if row is None or decision_of(row, data.smaller_is_better) is None:
+    if row is None or decision_of(row) is None:
         return "not tested" if short else f"not tested against {rival}"
-    return row_words(data, row, short=short, unit=unit)
+    return row_words(row, short=short, unit=unit)
 
 
-def row_words(data: ReportData, row: Row, *, short: bool = True, unit: bool = True) -> str:
+def row_words(row: Row, *, short: bool = True, unit: bool = True) -> str:
     """What the tests of one comparison say of its first encoder, in words."""
-    found, metric = decision_of(row, data.smaller_is_better), row["metric"]
+    found, metric = decision_of(row), row["metric"]
     if found is None:
         return "not tested"
     if found.state == "equivalent":

@@ -62,6 +62,7 @@ def _contrast_chart(
     if not differences:
         return []
     names = order(data, corpus, protocol, metric, differences)
+    lower_is_better = any(r["lower_is_better"] for r in data.ranked(corpus, protocol, metric))
 
     def lowest(feature: str) -> tuple[float, str]:
         return min((r["value"] for r in differences if r["feature"] == feature), default=0.0), feature
@@ -107,7 +108,7 @@ def _contrast_chart(
         f"{show.count(len(features), 'feature')}, for {show.count(len(names), 'encoder')}. "
         + (f"Intervals without zero: {'; '.join(clear)}." if clear else "Every interval includes zero."),
         data=_contrast_table(f"{name}-data", title, names, features, rows, kept, percent=is_fraction(metric)),
-        note=f"Left of the line: {'lower' if is_own(metric) else 'harder'} with the feature.",
+        note=f"Left of the line: {'lower' if is_own(metric) or lower_is_better else 'harder'} with the feature.",
     )
     return [chart]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,10 +124,7 @@ def drop_superseded(store: EmbeddingStore, *, encoder_fingerprint: str, corpus_f
 def drop_evaluations(
     store: EmbeddingStore, evaluations: Collection[str], *, encoder_fingerprints: Sequence[str], corpus_fingerprint: str
 ) -> None:
-    """Drops evaluations of these encoders on a corpus, the comparisons and slices of the encoders on it, and rankings.
-
-    A ranking is dropped whole, because its ranks are those of all of its encoders.
-    """
+    """Drops evaluations of these encoders on a corpus, their comparisons and slices on it, and rankings."""
     for name in ("outcomes", "results", "replicates"):
         delete(store.connection, name, "evaluation", sorted(evaluations))
     for name, column, encoders in (
@@ -139,6 +136,25 @@ def drop_evaluations(
         ]
         stale = {key for part in of_corpus for key in texts(part[column])}
         delete(store.connection, name, column, sorted(stale))
+    _drop_rankings(store, encoder_fingerprints)
+
+
+def drop_derived(store: EmbeddingStore, results: Sequence[Mapping[str, str]]) -> None:
+    """Drops what was made of rows of results: replicates, comparisons and slices by these figures, and rankings."""
+    if not results:
+        return
+    delete(store.connection, "replicates", "result", sorted({row["result"] for row in results}))
+    figures = {(row["corpus_fingerprint"], row["protocol"], row["metric"]) for row in results}
+    for name, key in (("comparisons", "comparison"), ("slices", "slice")):
+        of_corpus = store.rows(name, corpus_fingerprint=sorted({corpus for corpus, *_ in figures}))
+        rows = of_corpus.select([key, "corpus_fingerprint", "protocol", "metric"]).to_pylist()
+        stale = {r[key] for r in rows if (r["corpus_fingerprint"], r["protocol"], r["metric"]) in figures}
+        delete(store.connection, name, key, sorted(stale))
+    _drop_rankings(store, sorted({row["encoder_fingerprint"] for row in results}))
+
+
+def _drop_rankings(store: EmbeddingStore, encoder_fingerprints: Sequence[str]) -> None:
+    """Drops rankings of these encoders, whole: its ranks are those of all of its encoders."""
     rankings = store.rows("rankings", encoder_fingerprint=encoder_fingerprints)
     delete(store.connection, "rankings", "ranking", sorted({*texts(rankings["ranking"])}))
 

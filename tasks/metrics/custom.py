@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from store.errors import RequestError
 from store.own_code import what_failed
 from store.types import Corpus, Direction
-from tasks.metrics.custom_source import find, found_object
+from tasks.metrics.custom_source import find, found_object, source_digest
 from tasks.metrics.custom_views import QueryOutcomes
 from tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided
 from tasks.scoring.outcomes import Outcomes
@@ -78,6 +78,11 @@ class CustomMetric:
         return self.name
 
     @property
+    def version(self) -> str:
+        """A digest of the code: figures by other code under the same name are not comparable."""
+        return source_digest(self.function, self.file)
+
+    @property
     def takes(self) -> frozenset[str]:
         """Those of ``ARGUMENTS`` that the function gets."""
         return frozenset(_parameters(self.function)) & {*ARGUMENTS}
@@ -109,6 +114,7 @@ class CustomMetric:
             values=per_query,
             reduce="mean" if self.aggregate is None else self._aggregated,
             higher_is_better=not self.lower_is_better,
+            version=self.version,
             reference=True,
         )
 

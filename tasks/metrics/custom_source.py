@@ -6,13 +6,16 @@ import ast
 import functools
 import inspect
 import sys
+import textwrap
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from store.errors import RequestError
 from store.own_code import loaded_module, shown_path
+from store.types import digest16
 
 OURS = ("capim", "flows", "tasks", "store", "reports")
 _ROOT = Path(__file__).resolve().parents[2]  # the folder that holds them
@@ -88,6 +91,26 @@ def found_object(target: Any) -> Found:
         options=options,
         file=getattr(getattr(called, "__code__", None), "co_filename", ""),
     )
+
+
+def source_digest(target: Any, file: str) -> str:
+    """A digest of a metric's file, of Python without comments; of the object's own code where it is in no file.
+
+    Modules that the code imports are not part of it. Code of an interactive shell that keeps no source is told apart by
+    its instructions.
+    """
+    while isinstance(target, functools.partial):
+        target = target.func
+    owner = target if hasattr(target, "__code__") else type(target)
+    try:
+        in_file = Path(file).is_file()
+        text = Path(file).read_text("utf-8", "replace") if in_file else textwrap.dedent(inspect.getsource(owner))
+    except (OSError, TypeError):
+        code = getattr(owner, "__code__", None) or getattr(owner.__call__, "__code__", None)
+        return digest16([code.co_code.hex(), *map(str, code.co_names)] if code else str(owner))
+    with suppress(SyntaxError, ValueError):  # no Python: a file of judgements
+        text = ast.unparse(ast.parse(text))
+    return digest16(text)
 
 
 def _with_options(name: str, options: Mapping[str, object]) -> str:

@@ -32,6 +32,8 @@ class Metric:
             a function of them (an aggregate).
         several: Whether it differs from other metrics only where queries have several relevant items.
         higher_is_better: False for ranks.
+        version: Raised when the values of the same outcomes change: stored figures are then computed anew. A package's
+            metric also has the version of the package, a user's a digest of its source.
         share: A share of queries that hit; its interval is Wilson's unless another one is requested.
         guess: Expected value of random scores, where a constant scorer gets another one.
         judged: Whether it is of judged documents only (True), never of these (False), or of any retrieval (None).
@@ -47,6 +49,7 @@ class Metric:
     reduce: Reduce = "mean"
     several: bool = False
     higher_is_better: bool = True
+    version: int | str = 1
     share: bool = False
     guess: Callable[[Outcomes], float] | None = None
     judged: bool | None = None

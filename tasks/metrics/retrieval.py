@@ -127,6 +127,7 @@ def hit_at(k: int, *, judged: bool = False) -> Metric:
     return Metric(name=name, title=title, directions=RETRIEVAL, values=hits, share=True, judged=judged)
 
 
+RECALLS = (hit_at(1), hit_at(5), hit_at(10))
 MRR = Metric(
     name="MRR",
     title="Mean reciprocal rank",

@@ -14,17 +14,16 @@ from store.errors import WorkError
 from store.plugins import Plugin, Table
 from tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, WINOGROUND_IMAGE, WINOGROUND_TEXT
 from tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
+from tasks.metrics.headline import RSUM
 from tasks.metrics.metric import Metric, Ties
-from tasks.metrics.retrieval import MEAN_RANK, MEDIAN_RANK, MRR, hit_at
+from tasks.metrics.retrieval import MEAN_RANK, MEDIAN_RANK, MRR, RECALLS, hit_at
 from tasks.metrics.several import AVERAGE_PRECISION, MAP_AT_R, R_PRECISION, UNJUDGED, ndcg_at, recall_all_at
 from tasks.scoring.outcomes import Outcomes
 
 _OWN = {
     metric.name: metric
     for metric in (
-        hit_at(1),
-        hit_at(5),
-        hit_at(10),
+        *RECALLS,
         MRR,
         MEDIAN_RANK,
         MEAN_RANK,
@@ -60,15 +59,26 @@ def _of_package(plugin: Plugin, found: object) -> Metric:
         except Exception as error:
             raise WorkError(f"{plugin}: the metric failed ({type(error).__name__}: {error})") from error
 
-    return replace(found, values=values)
+    return replace(found, values=values, version=f"{found.version} of {plugin.package} {plugin.version}")
 
 
 METRICS = Table("capim.metrics", _OWN, _of_package)
+_MADE_OF = {RSUM.metric: [metric.name for metric in RECALLS]}
 
 
 def metrics_of(outcomes: Outcomes) -> list[Metric]:
     """The metrics that apply to these outcomes and that they determine, in the order of the table."""
     return [metric for metric in METRICS.values() if metric.applies(outcomes) and is_known(metric, outcomes)]
+
+
+def version_of(metric: str) -> str | None:
+    """The version that a figure of this name is computed by now.
+
+    Sums and means of several metrics have the versions of these. None where no metric of the table has the name: it is
+    a user's, or one of a package that is not installed or cannot be used.
+    """
+    parts = _MADE_OF.get(metric, [metric.partition("_eta2_")[0]])
+    return ", ".join(str(part.version) for part in METRICS.values() if part.name in parts) or None
 
 
 def is_known(metric: Metric, outcomes: Outcomes) -> bool:

@@ -15,7 +15,7 @@ from tasks.statistics.multiplicity import ALPHA, adjusted
 FigureKey: TypeAlias = tuple[str, str, str, str]
 """Corpus, protocol, metric and encoder."""
 
-Basis: TypeAlias = Literal["same rows", "paired test", "unpaired bound", "none"]
+Basis: TypeAlias = Literal["same rows", "paired test", "unpaired bound", "another version", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,8 @@ class FigureChange:
         new: Its result row in the new state.
         difference: New minus old; None where one has no value.
         p: p-value of the difference, or an upper bound of it; None where neither is known.
-        basis: Where ``p`` comes from; ``same rows`` for figures of the same evaluation, which need no test.
+        basis: Where ``p`` comes from; ``same rows`` for figures of the same evaluation, which need no test;
+            ``another version`` for figures that different code of the metric computed, which no test compares.
         p_adjusted: The p-value after Holm's correction over all figures of one :func:`adjust`.
     """
 
@@ -68,21 +69,18 @@ def figure_changes(
     old: Mapping[FigureKey, Mapping[str, Any]],
     new: Mapping[FigureKey, Mapping[str, Any]],
     comparisons: Iterable[Mapping[str, Any]],
-    *,
-    lower_is_better: Iterable[str] = (),
 ) -> list[FigureChange]:
     """Every figure that both states have, by corpus, protocol, metric and encoder, with adjusted p-values.
 
     ``old`` and ``new`` are rows of ``schema.RESULTS``; ``comparisons`` are rows of ``schema.COMPARISONS`` of either
-    state, of which a paired test is preferred; ``lower_is_better`` names the metrics that are ranks.
+    state, of which a paired test is preferred.
     """
     tests = {
         (r["corpus"], r["protocol"], r["metric"], *sorted((r["fingerprint_a"], r["fingerprint_b"]))): r["p_sign_flip"]
         for r in comparisons
         if r["p_sign_flip"] is not None
     }
-    ranks = frozenset(lower_is_better)
-    return adjust([_change(key, old[key], new[key], tests, key[2] in ranks) for key in sorted(old.keys() & new)])
+    return adjust([_change(key, old[key], new[key], tests) for key in sorted(old.keys() & new)])
 
 
 def adjust(changes: Sequence[FigureChange]) -> list[FigureChange]:
@@ -130,14 +128,15 @@ def _change(
     old: Mapping[str, Any],
     new: Mapping[str, Any],
     tests: Mapping[tuple[str, ...], float],
-    lower_is_better: bool,
 ) -> FigureChange:
     difference, p = None, None
     basis: Basis = "none"
     if old["value"] is not None and new["value"] is not None:
         difference = new["value"] - old["value"]
         pair = (*key[:3], *sorted((old["encoder_fingerprint"], new["encoder_fingerprint"])))
-        if old["evaluation"] == new["evaluation"]:
+        if old["metric_version"] != new["metric_version"]:
+            basis = "another version"
+        elif old["evaluation"] == new["evaluation"]:
             basis = "same rows"
         elif old["corpus_fingerprint"] == new["corpus_fingerprint"] and pair in tests:
             basis, p = "paired test", tests[pair]
@@ -145,5 +144,5 @@ def _change(
             p = unpaired_bound(difference, old["standard_error"], new["standard_error"])
             basis = "none" if p is None else "unpaired bound"
     return FigureChange(
-        key=key, old=old, new=new, difference=difference, p=p, basis=basis, lower_is_better=lower_is_better
+        key=key, old=old, new=new, difference=difference, p=p, basis=basis, lower_is_better=new["lower_is_better"]
     )

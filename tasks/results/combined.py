@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.metrics import metrics_of
+from tasks.metrics import metrics_of, version_of
 from tasks.metrics.headline import DIRECTIONS, RSUM, Figure
+from tasks.metrics.retrieval import RECALLS
 from tasks.results.comparison import ComparedFigure
 from tasks.results.languages import SUMMARISED, Part, language_means
-from tasks.results.rsum import RECALLS
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.clusters import Clusters, Drawn
 from tasks.statistics.pairwise import Scale
@@ -78,6 +78,7 @@ def combined_figures(encoders: Mapping[str, Values]) -> Iterator[ComparedFigure]
             asked = np.flatnonzero(weights)
             yield ComparedFigure(
                 figure=figure,
+                version=version_of(figure.metric) or "",
                 values={key: parts[asked] / weights[asked] for key, (parts, _) in values.items()},
                 clusters=Clusters.of(asked, len(weights), weights[asked]),
                 scale=Scale(span=RANGES.get(figure, 1.0)),

@@ -17,6 +17,7 @@ from store.types import digest16
 from tasks.metrics import METRICS, Metric, metrics_of
 from tasks.metrics.headline import Figure
 from tasks.scoring.outcomes import Outcomes
+from tasks.statistics import VERSION
 from tasks.statistics.clusters import Clusters, Drawn, known_queries
 from tasks.statistics.pairwise import Scale, compare_encoders
 from tasks.statistics.resampling import Resampling
@@ -32,10 +33,12 @@ class ComparedFigure:
     """The values of several encoders from which one figure is computed.
 
     Attributes:
+        version: Of the metric.
         values: :func:`encoder_key` -> per-query values, shape ``(n_queries, ...)``.
     """
 
     figure: Figure
+    version: str
     values: Mapping[str, NDArray[np.float64]]
     clusters: Clusters
     scale: Scale
@@ -80,6 +83,7 @@ def comparison_rows(
         figures.append(
             ComparedFigure(
                 figure=Figure(first.protocol.id, metric.name),
+                version=str(metric.version),
                 values={key: of_encoder for key, of_encoder in values.items() if known_queries(of_encoder).any()},
                 clusters=clusters,
                 scale=Scale(
@@ -122,6 +126,9 @@ def figure_rows(
                     "corpus_fingerprint": corpus_fingerprint,
                     "protocol": each.figure.protocol,
                     "metric": each.figure.metric,
+                    "metric_version": each.version,
+                    "lower_is_better": each.scale.lower_is_better,
+                    "statistics_version": VERSION,
                     "encoder_a": a,
                     "fingerprint_a": fingerprint_a,
                     "encoder_b": b,

@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 
 from store.errors import RequestError
 from tasks.metrics.metric import Ties
-from tasks.metrics.retrieval import hit_at
+from tasks.metrics.retrieval import RECALLS
 from tasks.results.summary import Evaluated, Provenance, result_row, results_table, tie_share
 from tasks.scoring.outcomes import Outcomes
 from tasks.statistics.bootstrap import bootstrap_statistic
 from tasks.statistics.clusters import Drawn
 from tasks.statistics.resampling import Resampling
 from tasks.statistics.statistic import stacked_statistic
-
-RECALLS = (hit_at(1), hit_at(5), hit_at(10))
 
 
 def rsum_row(t2i: Outcomes, i2t: Outcomes, provenance: Provenance, *, drawn: Drawn, resampling: Resampling) -> pa.Table:

@@ -86,6 +86,8 @@ def figure_values(outcomes: Outcomes, figure: Figure, drawn: Drawn) -> Clustered
     metric = METRICS[figure.metric]
     if metric not in metrics_of(outcomes):
         return f"its outcomes under {figure.protocol} leave {metric.name} open"
+    if not metric.higher_is_better:
+        return f"the lowest {metric.name} is the best, and a mean over corpora takes the highest for that"
     values = metric.per_query(outcomes)
     if not known_queries(values).all():
         return f"{metric.name} under {figure.protocol} does not apply to all of its queries"

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from store.schema import RESULTS
 from store.types import digest16
-from tasks.metrics import Metric
+from tasks.metrics import Metric, version_of
 from tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from tasks.metrics.metric import Ties
 from tasks.scoring.outcomes import Outcomes
+from tasks.statistics import VERSION
 from tasks.statistics.bootstrap import Interval, bootstrap_samples
 from tasks.statistics.clusters import Clusters, Drawn, known_queries
 from tasks.statistics.decisions import against_chance
@@ -122,6 +123,9 @@ def result_row(
         "result": result_key(provenance, protocol, metric),
         "protocol": protocol,
         "metric": metric,
+        "metric_version": version_of(metric),
+        "lower_is_better": False,
+        "statistics_version": VERSION,
         "value": value,
         "ci_low": interval.low,
         "ci_high": interval.high,
@@ -167,6 +171,7 @@ def _metric_rows(evaluated: Evaluated, intervals: Sequence[Interval], resampling
             chance=metric.chance(outcomes),
             lower_is_better=not metric.higher_is_better,
         )
+        row |= {"metric_version": str(metric.version), "lower_is_better": not metric.higher_is_better}
         if metric.reduce == "mean" and clusters.n_occupied > 1:
             row["robust_error"] = cluster_robust_error(values, clusters)
         row["value_ties_lost"] = _figure(metric, outcomes, "lost")

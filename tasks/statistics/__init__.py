@@ -1,1 +1,4 @@
 """Intervals, tests and ranks: functions of arrays, independent of the store and its tables."""
+
+VERSION = 1
+"""Raised when the same values get another interval, p-value or rank: stored ones are then computed anew."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from flows.cli import main
 from store import EmbeddingStore
 from tasks.corpora import open_corpus
-from tasks.corpora.readers.shapes import read_shapes
+from tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual
 from tasks.metrics import METRICS
 from tasks.metrics.metric import RETRIEVAL, Metric
 from tests.random_store import OTHER, SPECS, random_store
@@ -131,6 +131,71 @@ def test_a_metric_of_several_relevant_items_is_added_only_where_there_are_severa
     monkeypatch.setitem(METRICS, "recall_all@3", replace(METRICS["recall_all@10"], name="recall_all@3"))
     assert main(["evaluate", *ONLY, *SAME]) == 0
     assert {row["protocol"] for row in rows(workspace, "results", metric="recall_all@3")} == {"i2t/any"}
+
+
+def test_another_version_of_a_metric_replaces_its_results_and_all_that_was_made_of_them(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    halved = replace(METRICS["R@1"], values=lambda *given: METRICS["success@1"].values(*given) / 2, version=2)
+    tables = ("results", "replicates", "comparisons", "slices")
+    before = {table: rows(workspace, table) for table in tables}
+    value = {row["result"]: row["value"] for row in before["results"]}
+    monkeypatch.setitem(METRICS, "R@1", halved)
+    capsys.readouterr()
+    assert main(["evaluate", *ONLY, *SAME]) == 0
+    assert "0 protocols scored, 6 were already stored; 6 figures computed" in capsys.readouterr().err
+    after = {table: rows(workspace, table) for table in tables}
+    for table in tables:
+        others = [row for row in before[table] if row["metric"] not in ("R@1", "RSUM")]
+        assert [row for row in after[table] if row["metric"] not in ("R@1", "RSUM")] == others
+        assert len(others) < len(before[table])
+    found = [row for row in after["results"] if row["metric"] == "R@1"]
+    assert [row["metric_version"] for row in found] == ["2"] * 6
+    assert all(row["value"] == value[row["result"]] / 2 for row in found)
+    assert {row["metric_version"] for row in after["results"] if row["metric"] == "RSUM"} == {"2, 1, 1"}
+    assert all("R@1" not in {row["metric"] for row in after[table]} for table in tables[1:])
+    # with replicates they are computed, because none of today's version are stored
+    assert main(["evaluate", *ONLY, *SAME, "--keep-replicates"]) == 0
+    kept = rows(workspace, "replicates", metric="R@1")
+    assert sorted(row["value"] for row in kept) == sorted(row["value"] for row in found)
+    assert main(["compare", "--analyses", "complexity", *SAME]) == 0
+    pairs = {row["comparison"]: row for row in rows(workspace, "comparisons", metric="R@1")}
+    earlier = [row for row in before["comparisons"] if row["metric"] == "R@1"]
+    assert len(pairs) == len(earlier) == 6
+    for row in earlier:
+        assert pairs[row["comparison"]]["difference"] == pytest.approx(row["difference"] / 2)
+        assert (row["metric_version"], pairs[row["comparison"]]["metric_version"]) == ("1", "2")
+
+
+@pytest.mark.parametrize("command", ["evaluate", "compare"])
+def test_means_over_languages_have_the_version_of_their_metric(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = tmp_path / "workspace"
+    monkeypatch.setenv("CAPIM_WORKSPACE", str(workspace))
+    random_store(workspace / "store", read_shapes_multilingual(n_scenes=10), (SPECS[0], OTHER))
+    assert main(["evaluate", "--device", "cpu", *SAME]) == 0
+
+    def figures() -> dict[tuple[str, str, str], tuple[float | None, str]]:
+        found = rows(workspace, "results")
+        return {(r["encoder"], r["protocol"], r["metric"]): (r["value"], r["metric_version"]) for r in found}
+
+    before = figures()
+    halved = replace(METRICS["R@5"], values=lambda *given: METRICS["success@5"].values(*given) / 2, version=2)
+    monkeypatch.setitem(METRICS, "R@5", halved)
+    assert main([command, *(["--device", "cpu"] if command == "evaluate" else []), *SAME]) == 0
+    after = figures()
+    assert after.keys() == before.keys()
+    assert {version for (_, _, metric), (_, version) in after.items() if metric == "R@5"} == {"2"}
+    means = [key for key in before if key[1] == "t2i/*/*" and key[2] in ("R@1", "R@5")]
+    assert len(means) == 4
+    for key in means:
+        assert after[key][0] == pytest.approx(before[key][0] / (2 if key[2] == "R@5" else 1))  # type: ignore[operator]
+    assert main(["compare", *SAME]) == 0
+    for row in rows(workspace, "comparisons", protocol="t2i/*/*"):
+        sides = [after[row[side], "t2i/*/*", row["metric"]] for side in ("encoder_a", "encoder_b")]
+        assert row["difference"] == pytest.approx(sides[0][0] - sides[1][0])  # type: ignore[operator]
+        assert {version for _, version in sides} == {row["metric_version"]}
 
 
 def test_other_settings_compute_every_metric_anew(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -263,6 +328,27 @@ def test_rows_of_an_earlier_state_of_the_file_do_not_stay(workspace: Path) -> No
     assert main(evaluate) == 0
     assert counts() == [0, 0, 0, 0]
     assert {table: rows(workspace, table) for table in tables} == others
+
+
+def test_rows_of_an_earlier_state_of_the_file_are_not_shown_beside_those_of_the_present_one(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, name = workspace.parent / "own.py", "own:short(n=99)"
+    evaluate = ["evaluate", "--metric", "own.py:short(n=99)", *ONLY, *SAME]
+    assert main(evaluate) == 0
+    file.write_text(f"# a remark\n{SHORT}")
+    assert main([*evaluate, "--encoders", "one"]) == 0
+    assert len({row["metric_version"] for row in rows(workspace, "results", metric=name)}) == 1
+    file.write_text(SHORT.replace('["rank_worst"].to_numpy() == 1', '["rank_worst"].to_numpy() == 2'))
+    assert main([*evaluate, "--encoders", "one"]) == 0
+    assert len({row["metric_version"] for row in rows(workspace, "results", metric=name)}) == 2
+    capsys.readouterr()
+    assert main(["report"]) == 0
+    folder = Path(capsys.readouterr().out.strip()).parent
+    document = json.loads((folder / "results.json").read_text())
+    shown = [row for table in ("results", "comparisons") for row in document[table] if row["metric"] == name]
+    assert [row.get("encoder") for row in shown] == ["one"]
+    assert f"{name} of many on shapes by another version of the metric" in (folder / "report.md").read_text()
 
 
 def test_a_metric_that_applies_nowhere_stores_nothing_and_is_no_error(

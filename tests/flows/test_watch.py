@@ -19,6 +19,7 @@ from flows.watch import RegressionError, watch
 from store import EmbeddingStore
 from store.errors import RequestError, WorkError
 from tasks.encoders import encode_images, load_encoder, spec_of
+from tasks.metrics import METRICS
 
 pytestmark = pytest.mark.slow
 
@@ -96,6 +97,18 @@ def test_a_worse_revision_fails_by_a_paired_test_until_it_is_put_right(config: R
         assert f"compared with pinned run {first.run} of 20" in str(caught.value)
         assert "[note] weights of ours: checkpoint: " in str(caught.value)
     assert not [f for f in start(watch, named(config, "tiny-clip")).findings if f.verdict != "note"]
+
+
+def test_figures_by_another_version_of_a_metric_are_no_drop(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    start(watch, named(config, "tiny-clip-plain"))
+    before = watched(config)[-1]["value"]
+    halved = {name: lambda *given, name=name: METRICS[name].values(*given) / 2 for name in ("success@1", "success@5")}
+    for name, values in zip(("R@1", "R@5"), halved.values(), strict=True):
+        monkeypatch.setitem(METRICS, name, dataclasses.replace(METRICS[name], values=values, version=2))
+    done = start(watch, named(config, "tiny-clip"))  # which is better
+    assert not [finding for finding in done.findings if finding.verdict != "note" or "fell" in finding.message]
+    last = watched(config)[-1]
+    assert last["baseline_value"] == before / 2 < last["value"] < before
 
 
 def test_a_run_that_is_pinned_stays_the_baseline_of_later_watches(config: RunConfig) -> None:

@@ -11,7 +11,7 @@ KEY = ("shapes", "t2i/all", "R@1", "tiny-clip")
 
 def row(value: float | None, **changed: object) -> dict[str, object]:
     fields = {"value": value, "evaluation": "e", "encoder_fingerprint": "f", "corpus_fingerprint": "c"}
-    return {**fields, "standard_error": 0.01, **changed}
+    return {**fields, "standard_error": 0.01, "lower_is_better": False, "metric_version": "1", **changed}
 
 
 def change(difference: float, p: float | None, *, lower_is_better: bool = False) -> FigureChange:
@@ -31,6 +31,7 @@ def test_the_basis_of_a_p_value_is_the_best_there_is() -> None:
     assert basis(row(0.5), other_corpus)[0] == "unpaired bound"
     assert basis(row(0.5), row(0.4, evaluation="d", standard_error=None)) == ("none", None)
     assert basis(row(None), row(0.4)) == ("none", None)
+    assert basis(row(0.5), row(0.25, metric_version="2")) == ("another version", None)
 
 
 def test_figures_of_one_state_alone_have_not_changed() -> None:

@@ -21,7 +21,9 @@ from reports.rows.reading import read_report_data
 from store import EmbeddingStore, schema
 from store.sets.seal import SealedSet
 from store.types import Corpus, EncoderSpec, SetKey, canonical_json, digest16
+from tasks.metrics import METRICS
 from tasks.metrics.headline import DIRECTIONS
+from tasks.statistics import VERSION
 from tasks.statistics.decisions import against_chance
 
 SCHEMAS = {
@@ -131,6 +133,15 @@ def corpus(
     )
 
 
+def facts_of(metric: str) -> dict[str, Any]:
+    """What is stored of a metric beside its name."""
+    return {
+        "metric_version": "1",
+        "lower_is_better": metric in METRICS and not METRICS[metric].higher_is_better,
+        "statistics_version": VERSION,
+    }
+
+
 def result(
     store: StandIn,
     encoder: str,
@@ -162,6 +173,7 @@ def result(
             "evaluation": digest16(list(key.values())),
             **key,
             "metric": metric,
+            **facts_of(metric),
             "value": value,
             "ci_low": max(0.0, value - half) if value is not None else None,
             "ci_high": value + half if value is not None else None,
@@ -208,6 +220,7 @@ def comparison(
             "corpus_fingerprint": store.contents[corpus_name].fingerprint,
             "protocol": protocol,
             "metric": metric,
+            **facts_of(metric),
             "encoder_a": a,
             "fingerprint_a": store.specs[a].fingerprint,
             "encoder_b": b,

@@ -155,6 +155,8 @@ def test_rows_are_written_as_they_are_stored(store, tmp_path, suffix, table, sch
             return [True, False] if field.type.value_type == pa.bool_() else [1, 2, number]
         if pa.types.is_timestamp(field.type):
             return datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+        if pa.types.is_boolean(field.type):
+            return bool(number)
         if pa.types.is_string(field.type):
             return f'a "quoted", text {number}' if number else ""
         return number + 0.1 if pa.types.is_floating(field.type) else number

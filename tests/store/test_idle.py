@@ -23,6 +23,7 @@ def result(run: str, day: int = 0, **changes: Any) -> dict[str, Any]:
     """A row of ``results`` as a run writes it on a day."""
     row: dict[str, Any] = {field.name: "" for field in RESULTS if field.type == pa.string()}
     row |= {"result": "r0", "encoder": "a", "encoder_fingerprint": "a0", "corpus": "c", "corpus_fingerprint": "c0"}
+    row |= {"lower_is_better": False, "statistics_version": 1}
     row |= {"metric": "R@1", "value": 0.5, "n_queries": 4, "n_clusters": 4, "level": 0.95, "replicates": 100, "seed": 0}
     return {**row, "run": run, "created": BEGUN + timedelta(days=day), **changes}
 

@@ -64,6 +64,7 @@ def test_verify_tells_ok_from_incomplete(store, make_corpus, make_spec, make_key
     other = make_spec(revision="r2")
     store.put(make_key(corpus, other), other, make_block(corpus, other, range(3)))
     filler = {field.name: "x" if field.type == pa.string() else 1 for field in RESULTS if not field.nullable}
+    filler["lower_is_better"] = False
     result = filler | {"image_tag": store.sealed(key).tag, "caption_tag": "sealed-gone", "created": datetime.now(UTC)}
     store.write_rows("results", pa.Table.from_pylist([result], schema=RESULTS))
     findings = {finding.what: finding for finding in verify(store)}

@@ -85,6 +85,7 @@ def test_items_vectors_and_multivectors_are_read_in_corpus_order_whatever_their_
 
 def test_results_are_read_in_an_order_that_does_not_depend_on_the_writing(store):
     filler = {field.name: "x" if field.type == pa.string() else 1 for field in RESULTS if not field.nullable}
+    filler["lower_is_better"] = False
     rows = [
         filler | {"result": f"{protocol}{metric}{encoder}", "protocol": protocol, "metric": metric, "encoder": encoder}
         | {"created": datetime(2026, 1, 1, tzinfo=UTC)}

@@ -22,6 +22,7 @@ def write(store: EmbeddingStore, table: str, schema: pa.Schema, day: int, **colu
     """A row that the run of a day wrote."""
     row: dict[str, Any] = {field.name: "" for field in schema if field.type == pa.string()}
     row |= {field.name: 1 for field in schema if field.type in (pa.int32(), pa.int64(), pa.float64())}
+    row |= {field.name: False for field in schema if field.type == pa.bool_()}
     row |= {"run": f"run{day:03d}", "created": BEGUN + timedelta(days=day), "started": BEGUN, **columns}
     rows = pa.Table.from_pylist([{name: row[name] for name in schema.names if name in row}], schema=schema)
     store.write_rows(table, rows)

@@ -139,7 +139,7 @@ def _tests(data: ReportData, evaluated: Evaluated, a: str, b: str) -> Table | No
     def verdict(metric: str) -> Any:
         found = decision(data, *where, metric, a, b)
         mark: Any = {"better": "good", "worse": "bad"}.get(found.state, "") if found else "muted"
-        return value(None, row_words(data, rows[metric]), mark=mark)
+        return value(None, row_words(rows[metric]), mark=mark)
 
     return pivot(
         "tests",

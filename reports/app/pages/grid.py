@@ -102,6 +102,6 @@ def _rows(tasks: list[Task], order: list[str]) -> Statement:
 FROM results
 WHERE ({of_task})
   AND encoder IN ({", ".join("?" for _ in order) or "NULL"})
-ORDER BY corpus, protocol, metric, value DESC""",  # noqa: S608 - only placeholders are put in
+ORDER BY corpus, protocol, metric, CASE WHEN lower_is_better THEN value ELSE -value END""",  # noqa: S608 - only placeholders are put in
         parameters=(*(part for task in tasks for part in task[:3]), *order),
     )

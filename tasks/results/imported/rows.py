@@ -14,8 +14,9 @@ from store.exchange.imported_encoder import UNVERSIONED, declared_encoder, note_
 from store.types import Corpus, EncoderSpec, digest16
 from tasks.metrics import metrics_of
 from tasks.metrics.headline import DIRECTIONS
+from tasks.metrics.retrieval import RECALLS
 from tasks.results.imported.exported import in_query_order
-from tasks.results.rsum import RECALLS, rsum_row
+from tasks.results.rsum import rsum_row
 from tasks.results.summary import Evaluated, Provenance, result_rows
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.layout import drawn_clusters, drawn_images

@@ -20,7 +20,7 @@ def write_family(store: EmbeddingStore, rows: pa.Table) -> list[str]:
     """Write the comparisons of one request on one corpus; returns the runs whose rows they are.
 
     They replace comparisons of the same encoders, and of some of them. Those of a request with more encoders stay, and
-    so do comparisons that an earlier run found as well.
+    so do comparisons that an earlier run found as well; not so those by another version of the metric or the tests.
     """
     if not rows.num_rows:
         return []
@@ -31,10 +31,18 @@ def write_family(store: EmbeddingStore, rows: pa.Table) -> list[str]:
     store.write_rows("comparisons", rows, replace="comparison")
     figures = {name: sorted({*texts(rows[name])}) for name in ("corpus_fingerprint", "protocol", "metric")}
     stored = store.rows("comparisons", **figures)
+    versions = ("metric_version", "statistics_version")
+    written = {(row["protocol"], row["metric"]): [row[name] for name in versions] for row in rows.to_pylist()}
+    found = {row["comparison"]: row for row in stored.to_pylist()}
+    if outdated := [
+        key
+        for key, row in found.items()
+        if written.get((row["protocol"], row["metric"])) not in (None, [row[name] for name in versions])
+    ]:
+        drop_stale(store, "comparisons", "comparison", kept=(), comparison=outdated)
     if {fingerprint for side in SIDES for fingerprint in texts(stored[side])} <= {*encoders}:
         drop_stale(store, "comparisons", "comparison", kept=keys, **figures)
-    run_of = dict(zip(texts(stored["comparison"]), texts(stored["run"]), strict=True))
-    return sorted({run_of[key] for key in keys})
+    return sorted({found[key]["run"] for key in keys})
 
 
 def family_of(corpus: str, corpus_fingerprint: str, rows: Sequence[pa.Table], runs: Iterable[str]) -> CompareRef:

@@ -124,7 +124,6 @@ class OwnMetric:
             "metric": self.custom.name,
             "title": self.custom.title,
             "aggregate": self.custom.aggregate is not None,
-            "lower_is_better": self.custom.lower_is_better,
             "run": self.run,
             "created": datetime.now(UTC),
         }

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from store.maintenance.removal import drop_derived, drop_stale
 from store.schema import RESULTS
-from store.types import EvalProtocol
-from tasks.metrics import METRICS, metrics_of
+from store.types import Corpus, EvalProtocol
+from tasks.metrics import METRICS, metrics_of, version_of
+from tasks.metrics.crosslingual import language_part
 from tasks.results.languages import Part, language_rows, part_of
 from tasks.results.replicates import replicate_rows
 from tasks.results.rsum import rsum_row
@@ -20,22 +22,29 @@ from tasks.runtime.references import SEVERAL_PROTOCOLS
 from tasks.runtime.scoring import ScoredSets
 from tasks.scoring.outcomes import Outcomes
 from tasks.scoring.protocols.layout import drawn_clusters, drawn_images, is_judged
+from tasks.scoring.protocols.selection import protocols_of
+from tasks.statistics import VERSION
 from tasks.statistics.resampling import Resampling
 
 
 class Renewed(NamedTuple):
-    """The results of one protocol that were computed with the settings of this run: metrics, and their most queries."""
+    """The results of one protocol that were computed with the settings of this run: metrics, and their most queries.
+
+    ``outdated`` are metrics with results by another version of theirs.
+    """
 
     metrics: frozenset[str]
     n_queries: int
+    outdated: frozenset[str] = frozenset()
 
     def lacks(self, protocol: EvalProtocol) -> bool:
         """Whether a metric of the table has no result, of those that the protocol's outcomes determine.
 
         Which kinds of metrics apply is known without the outcomes: a protocol has results of every kind or of none.
         """
-        several = any(METRICS[name].several for name in self.metrics & METRICS.keys())
-        needs = {METRICS[name].needs for name in self.metrics & METRICS.keys()}
+        known = (self.metrics | self.outdated) & METRICS.keys()
+        several = any(METRICS[name].several for name in known)
+        needs = {METRICS[name].needs for name in known}
         judged = is_judged(protocol)
         return any(
             name not in self.metrics
@@ -59,15 +68,26 @@ class ResultWriter:
         """Write results of these evaluations that were computed with the same settings again as this run's.
 
         With ``keep_replicates`` only those that have replicates, apart from figures over several protocols, which have
-        none, and those of users' metrics.
+        none, and those of users' metrics. What was made of results by another version of a metric is dropped; the
+        results stay until :meth:`drop_outdated`.
 
         Returns:
             Protocol id -> its results in the store, of those that have any.
         """
         store = self.scored.store
         rows = store.rows("results", evaluation=evaluations).to_pylist()
-        settings = (self.resampling.replicates, self.resampling.seed, self.resampling.level)
-        same = [row for row in rows if (row["replicates"], row["seed"], row["level"]) == settings]
+        outdated = outdated_results(rows)
+        drop_derived(store, outdated)
+        anew = {row["result"] for row in outdated}
+        if any(map(_over_several, outdated)):  # these are made together
+            anew |= {row["result"] for row in rows if _over_several(row)}
+        settings = (self.resampling.replicates, self.resampling.seed, self.resampling.level, VERSION)
+        same = [
+            row
+            for row in rows
+            if (row["replicates"], row["seed"], row["level"], row["statistics_version"]) == settings
+            and row["result"] not in anew
+        ]
         unlike = {row["result"] for row in same if self._is_of_another_method(row)}
         # where there is no interval, the row does not say which method it was not computed by
         others = {row["protocol"] for row in same if row["result"] in unlike and row["metric"] in METRICS}
@@ -84,9 +104,18 @@ class ResultWriter:
         for row in renewed:
             by_protocol.setdefault(row["protocol"], []).append(row)
         return {
-            protocol: Renewed(frozenset(row["metric"] for row in rows), max(row["n_queries"] for row in rows))
+            protocol: Renewed(
+                frozenset(row["metric"] for row in rows),
+                max(row["n_queries"] for row in rows),
+                frozenset(row["metric"] for row in outdated if row["protocol"] == protocol),
+            )
             for protocol, rows in by_protocol.items()
         }
+
+    def drop_outdated(self, evaluations: Sequence[str]) -> None:
+        """Drop results by another version of their metric, which applies to no query of these evaluations any more."""
+        rows = outdated_results(self.scored.store.rows("results", evaluation=evaluations).to_pylist())
+        drop_stale(self.scored.store, "results", "result", kept=(), result=[row["result"] for row in rows])
 
     def _is_of_another_method(self, row: Mapping[str, Any]) -> bool:
         """Whether the interval of a result is not the one that the metric gets by the method requested now."""
@@ -150,6 +179,28 @@ class ResultWriter:
 
     def _write(self, table: str, rows: pa.Table) -> None:
         self.scored.store.write_rows(table, rows, replace="result")
+
+
+def all_languages(corpus: Corpus, protocols: Sequence[EvalProtocol]) -> list[EvalProtocol]:
+    """The protocols of single languages; none unless ``protocols`` has those of every language of the corpus.
+
+    In the order of the corpus, on which the id of their joint evaluation depends.
+    """
+    every = [protocol for protocol in protocols_of(corpus) if language_part(protocol) is not None]
+    return every if {protocol.id for protocol in every} <= {protocol.id for protocol in protocols} else []
+
+
+def outdated_results(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The results by another version of their metric than that of today's table."""
+    today: dict[str, str | None] = {}
+    found = []
+    for row in rows:
+        metric = row["metric"]
+        if metric not in today:
+            today[metric] = version_of(metric)
+        if today[metric] not in (None, row["metric_version"]):
+            found.append(row)
+    return found
 
 
 def _over_several(row: Mapping[str, Any]) -> bool:

@@ -78,7 +78,7 @@ def watch_figures(
 
     states = {figure.id: _state(figure, results) for figure in figures}
     changed = [figure for figure in figures if states[figure.id] == "changed"]
-    groups = _falls(store, changed, results, since)
+    groups = _falls(store, changed, since)
     changes = {_id(change): change for change in tested_changes(groups, level=level, resampling=resampling)}
     states |= {each: judge_change(change, rule, level) or "none" for each, change in changes.items()}
     created = {"run": run, "alarm_level": level, "created": now}
@@ -136,9 +136,7 @@ def _state(figure: Figure, results: Results) -> str:
     return "changed" if same_corpus else "not comparable"
 
 
-def _falls(
-    store: EmbeddingStore, changed: Sequence[Figure], results: Results, since: Mapping[str, str]
-) -> list[FigureFalls]:
+def _falls(store: EmbeddingStore, changed: Sequence[Figure], since: Mapping[str, str]) -> list[FigureFalls]:
     """The changes of these figures, together where they have the same clusters."""
     groups: dict[tuple[str, bool], list[tuple[FigureChange, NDArray[np.float64]]]] = defaultdict(list)
     for figure in changed:
@@ -146,16 +144,14 @@ def _falls(
             read_outcomes(store, evaluation, figure.protocol)
             for evaluation in (figure.before.evaluation, figure.evaluation)
         ]
-        values = np.stack([METRICS[figure.metric].per_query(each) for each in outcomes])
+        metric = METRICS[figure.metric]
+        values = np.stack([metric.per_query(each) for each in outcomes])
         known = known_queries(values.T)
         clusters = Clusters.of(
             outcomes[0].clusters, drawn_clusters(figure.corpus, figure.protocol), outcomes[0].weights
         )
         earlier, later = clusters.only(known).sums(values[:, known]).T
-        old, new = (
-            results[evaluation, figure.id.protocol, figure.metric]["value"]
-            for evaluation in (figure.before.evaluation, figure.evaluation)
-        )
+        old, new = (metric.value(each) for each in outcomes)  # not as stored: the metric may have had another version
         change = FigureChange(
             key=(figure.id.corpus, figure.id.protocol, figure.metric, figure.id.encoder),
             old={"value": old, "since": since[figure.before.run]},
@@ -163,9 +159,10 @@ def _falls(
             difference=new - old,
             p=None,
             basis="paired test",
+            lower_is_better=not metric.higher_is_better,
         )
         groups[figure.sets.corpus_fingerprint, figure.protocol.direction == "quadruples"].append(
-            (change, earlier - later)
+            (change, earlier - later if metric.higher_is_better else later - earlier)
         )
     return [
         FigureFalls(changes=tuple(change for change, _ in group), falls=np.column_stack([fall for _, fall in group]))
@@ -189,7 +186,7 @@ def _row(figure: Figure, change: FigureChange | None, results: Results, run: str
         "baseline": pinned.run,
         "baseline_evaluation": pinned.evaluation,
         "value": value(figure.evaluation),
-        "baseline_value": value(pinned.evaluation),
+        "baseline_value": value(pinned.evaluation) if change is None else change.old["value"],
         "p_adjusted": None if change is None else change.p_adjusted,
     }
 

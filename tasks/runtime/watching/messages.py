@@ -54,16 +54,16 @@ def exploratory(
     changed: Sequence[Figure], stored: Sequence[Mapping[str, Any]], rule: WatchRule, since: Mapping[str, str]
 ) -> list[WatchFinding]:
     """A note for every encoder and corpus whose other metrics have large drops, with the largest."""
-    of_evaluation: dict[str, dict[str, float]] = defaultdict(dict)
+    of_evaluation: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
     for row in stored:
         known = METRICS.get(row["metric"])
-        if known is not None and known.reduce == "mean" and known.higher_is_better and row["value"] is not None:
-            of_evaluation[row["evaluation"]][row["metric"]] = row["value"]
+        if known is not None and known.reduce == "mean" and not row["lower_is_better"] and row["value"] is not None:
+            of_evaluation[row["evaluation"]][row["metric"], row["metric_version"]] = row["value"]
     drops: dict[str, list[tuple[float, str, str]]] = defaultdict(list)
     for figure in changed:
         now = of_evaluation[figure.evaluation]
-        for metric, old in of_evaluation[figure.before.evaluation].items():
-            fall = old - now.get(metric, old)
+        for (metric, version), old in of_evaluation[figure.before.evaluation].items():
+            fall = old - now.get((metric, version), old)
             if metric != figure.metric and fall >= rule.fail_drop:
                 name = f"{figure.id.protocol} {metric}"
                 drops[f"{figure.id.encoder} on {figure.id.corpus}"].append((fall, name, since[figure.before.run]))

@@ -1,0 +1,239 @@
+"""A package's metric whose lowest value is the best, and a metric whose code changes: what every place says of them."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import capim
+from flows.cli import main
+from store import EmbeddingStore
+from tasks.corpora import open_corpus
+from tasks.metrics import METRICS
+from tasks.statistics import VERSION
+from tests.reports.app.asked import asking
+
+METRIC = """
+from tasks.metrics import Metric
+
+both = frozenset({{"t2i", "i2t"}})
+METRIC = Metric(name="depth", title="items above", directions=both, higher_is_better=False,
+                values=lambda outcomes, ties: (outcomes.rank_worst - 1) * {factor} / 100)
+"""
+Install = Callable[[str, float], None]
+SAME = ["--replicates", "100", "--quiet"]
+
+
+def forget() -> None:
+    """Let the table look for packages again."""
+    vars(METRICS).pop("plugins", None)
+    METRICS._added.clear()
+    sys.modules.pop("depth_metric", None)
+    importlib.invalidate_caches()
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Installs the package in a version; version "" takes it away."""
+    site = tmp_path / "site"
+    info = site / "capim_depth.dist-info"
+    info.mkdir(parents=True)
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def install(version: str, factor: float) -> None:
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: capim-depth\nVersion: {version or 0}\n")
+        (info / "entry_points.txt").write_text("[capim.metrics]\ndepth = depth_metric:METRIC\n" * bool(version))
+        (site / "depth_metric.py").write_text(METRIC.format(factor=factor))
+        forget()
+
+    yield install
+    monkeypatch.undo()
+    forget()
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, install: Install, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Outcomes of two models: ``near`` is at rank 1 or 2, ``far`` at rank 3 to 7; with results and comparisons."""
+    install("1.0", 1.0)
+    folder = tmp_path / "workspace"
+    monkeypatch.setenv("CAPIM_WORKSPACE", str(folder))
+    captions = [str(row) for row in open_corpus("shapes").captions["id"].to_pylist()]
+    for name, rank in (("near", lambda n: 1 + n % 2), ("far", lambda n: 3 + n % 5)):
+        lines = [f"t2i/all,{caption},{rank(n)}\n" for n, caption in enumerate(captions)]
+        (tmp_path / "ranks.csv").write_text("".join(["protocol,query,rank\n", *lines]))
+        given = ["--outcomes", str(tmp_path / "ranks.csv"), "--encoder", name, "--corpus", "shapes"]
+        assert main(["import", *given, "--replicates", "100"]) == 0
+    assert main(["compare", *SAME]) == 0
+    return folder
+
+
+def rows(workspace: Path, table: str, **equals: str) -> list[dict[str, Any]]:
+    return EmbeddingStore.open(workspace / "store").rows(table, **equals).to_pylist()
+
+
+# --- its direction ---------------------------------------------------------------------------------------------------
+def test_a_packages_metric_whose_lowest_value_is_best_is_so_in_every_place_also_without_the_package(
+    workspace: Path, install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    value = {row["encoder"]: row["value"] for row in rows(workspace, "results", metric="depth")}
+    assert value["near"] < 0.01 < 0.03 < value["far"]
+    frame = capim.compare("near", "far", replicates=100)
+    [state] = frame[frame["metric"] == "depth"]["state"]
+    assert state == "better"
+    install("", 1.0)
+    assert "depth" not in METRICS
+    assert {row["lower_is_better"] for row in rows(workspace, "results", metric="depth")} == {True}
+    [pair] = rows(workspace, "comparisons", metric="depth")
+    assert pair["lower_is_better"]
+    assert pair["p_adjusted"] < 0.01
+    capsys.readouterr()
+    assert main(["results", "--metric", "depth", "--format", "json"]) == 0
+    assert [row["encoder"] for row in json.loads(capsys.readouterr().out)] == ["near", "far"]
+
+    assert main(["report"]) == 0
+    folder = Path(capsys.readouterr().out.strip()).parent
+    words = "better" if pair["encoder_a"] == "near" else "worse"
+    [line] = re.findall(r"<tr>(?:(?!</tr>).)*>depth<.*?</tr>", (folder / "report.html").read_text(), re.DOTALL)
+    assert f"{pair['encoder_a']} − {pair['encoder_b']}" in line
+    assert f"3.5 points {words}" in line
+    for name in ("results.csv", "comparisons.csv"):
+        found = list(csv.DictReader((folder / name).open()))
+        assert {row["metric"]: row["lower_is_better"] for row in found}["depth"] == "True"
+    document = json.loads((folder / "results.json").read_text())
+    assert {row["lower_is_better"] for row in document["results"] if row["metric"] == "depth"} == {True}
+
+    out = folder / "exports"
+    assert main(["export", "results", "--to", str(out / "all.csv")]) == 0
+    exported = list(csv.DictReader((out / "all.csv").open()))
+    assert {row["lower_is_better"] for row in exported if row["metric"] == "depth"} == {"true"}
+    assert {row["lower_is_better"] for row in exported if row["metric"] == "R@1"} == {"false"}
+    assert main(["export", "results", "--as", "mteb", "--to", str(out / "mteb")]) == 0
+    files = [json.loads(file.read_text()) for file in (out / "mteb").rglob("capim-*.json")]
+    assert files
+    assert all("depth" not in entry for file in files for entry in file["scores"]["test"])  # higher is better there
+
+
+def test_the_application_says_which_encoder_is_better_by_such_a_metric(workspace: Path, install: Install) -> None:
+    install("", 1.0)
+    with asking(EmbeddingStore.open(workspace / "store")) as client:
+        page = client.get("/compare?corpus=shapes&protocol=t2i/all&a=near&b=far").text
+    [line] = re.findall(r"<tr>(?:(?!</tr>).)*>depth<.*?</tr>", page, re.DOTALL)
+    assert "3.5 points better" in line
+
+
+# --- its version -----------------------------------------------------------------------------------------------------
+def depths(workspace: Path) -> dict[str, tuple[float, str]]:
+    """Encoder to its value and the version that gave it."""
+    found = rows(workspace, "results", metric="depth")
+    return {row["encoder"]: (round(row["value"], 6), row["metric_version"]) for row in found}
+
+
+def differences(workspace: Path) -> list[tuple[float, str]]:
+    found = rows(workspace, "comparisons", metric="depth")
+    return [(round(abs(row["difference"]), 6), row["metric_version"]) for row in found]
+
+
+def test_after_an_upgrade_of_a_package_its_metric_is_computed_anew_and_nothing_old_stays(
+    workspace: Path, install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = "1 of capim-depth 1.0", "1 of capim-depth 2.0"
+    assert depths(workspace) == {"near": (0.005, old), "far": (0.04, old)}
+    assert differences(workspace) == [(0.035, old)]
+    others = [row for row in rows(workspace, "results") if row["metric"] != "depth"]
+    install("2.0", 0.5)
+    capsys.readouterr()
+    assert main(["evaluate", *SAME]) == 0
+    assert "2 were already stored; 2 figures computed from stored outcomes" in capsys.readouterr().err
+    assert depths(workspace) == {"near": (0.0025, new), "far": (0.02, new)}
+    assert differences(workspace) == []
+    assert [row for row in rows(workspace, "results") if row["metric"] != "depth"] == others
+    assert len(rows(workspace, "comparisons")) == 6
+    assert main(["evaluate", *SAME]) == 0
+    assert capsys.readouterr().err.endswith("2 were already stored\n")
+    assert main(["compare", *SAME]) == 0
+    assert differences(workspace) == [(0.0175, new)]
+
+
+def test_a_comparison_by_an_upgraded_package_takes_the_results_along_and_says_so(
+    workspace: Path, install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install("2.0", 0.5)
+    capsys.readouterr()
+    assert main(["compare", *SAME]) == 0
+    assert "near on shapes: results by another version of a metric were computed anew\n" in capsys.readouterr().err
+    new = "1 of capim-depth 2.0"
+    assert depths(workspace) == {"near": (0.0025, new), "far": (0.02, new)}
+    assert differences(workspace) == [(0.0175, new)]
+
+
+def test_a_report_shows_one_version_of_a_metric_and_says_what_it_leaves_out(
+    workspace: Path, install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def shown() -> tuple[dict[str, float], list[float], str]:
+        capsys.readouterr()
+        assert main(["report"]) == 0
+        folder = Path(capsys.readouterr().out.strip()).parent
+        document = json.loads((folder / "results.json").read_text())
+        results, pairs = (
+            [row for row in document[table] if row["metric"] == "depth"] for table in ("results", "comparisons")
+        )
+        differences = [round(abs(row["difference"]), 6) for row in pairs]
+        return {row["encoder"]: row["value"] for row in results}, differences, (folder / "report.md").read_text()
+
+    install("2.0", 0.5)
+    assert main(["evaluate", "--encoders", "near", *SAME]) == 0
+    results, pairs, text = shown()
+    assert (results, pairs) == ({"near": 0.0025}, [])
+    left_out = "depth of far on shapes by another version of the metric (1 of capim-depth 1.0): run"
+    assert f"Left out of this report: {left_out}" in text
+    assert main(["compare", *SAME]) == 0
+    results, pairs, text = shown()
+    assert (results, pairs) == ({"near": 0.0025, "far": 0.02}, [0.0175])
+    assert "another version" not in text
+
+
+def test_a_family_of_more_encoders_does_not_outlive_the_version_that_it_was_compared_by(
+    workspace: Path, install: Install, tmp_path: Path
+) -> None:
+    captions = [str(row) for row in open_corpus("shapes").captions["id"].to_pylist()]
+    lines = [f"t2i/all,{caption},{2 + n % 3}\n" for n, caption in enumerate(captions)]
+    (tmp_path / "ranks.csv").write_text("".join(["protocol,query,rank\n", *lines]))
+    given = ["--outcomes", str(tmp_path / "ranks.csv"), "--encoder", "middle", "--corpus", "shapes"]
+    assert main(["import", *given, "--replicates", "100"]) == 0
+    assert main(["compare", *SAME]) == 0
+    install("2.0", 0.5)
+    assert main(["compare", "--encoders", "near,far", *SAME]) == 0
+    assert differences(workspace) == [(0.0175, "1 of capim-depth 2.0")]
+    assert len(rows(workspace, "comparisons", metric="R@1")) == 4  # of three encoders, and of two
+
+
+def test_results_of_a_package_that_is_not_installed_stay(workspace: Path, install: Install) -> None:
+    before = depths(workspace), differences(workspace)
+    install("", 1.0)
+    assert main(["evaluate", *SAME]) == 0
+    assert main(["compare", *SAME]) == 0
+    assert (depths(workspace), differences(workspace)) == before
+
+
+def test_another_version_of_the_statistics_computes_every_result_anew(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = EmbeddingStore.open(workspace / "store")
+    found = store.rows("results")
+    place = found.schema.get_field_index("statistics_version")
+    earlier = found.set_column(place, found.schema.field(place), pa.array([0] * len(found), pa.int32()))
+    store.write_rows("results", earlier, replace="result")
+    capsys.readouterr()
+    assert main(["evaluate", *SAME]) == 0
+    assert f"; {len(found)} figures computed from stored outcomes" in capsys.readouterr().err
+    assert {row["statistics_version"] for row in rows(workspace, "results")} == {VERSION}
