@@ -138,6 +138,4 @@ def _cell(value: object) -> object:
         return json.dumps(json_value(value), ensure_ascii=False, allow_nan=False, default=_text)
     if isinstance(value, str):
         return csv_text(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
     return value.isoformat() if isinstance(value, datetime) else value
