@@ -116,7 +116,7 @@ def test_a_packages_metric_whose_lowest_value_is_best_is_so_in_every_place_also_
     assert main(["export", "results", "--to", str(out / "all.csv")]) == 0
     exported = list(csv.DictReader((out / "all.csv").open()))
     assert {row["lower_is_better"] for row in exported if row["metric"] == "depth"} == {"True"}
-    assert {row["lower_is_better"] for row in exported if row["metric"] == "R@1"} == {"false"}
+    assert {row["lower_is_better"] for row in exported if row["metric"] == "R@1"} == {"False"}
     assert main(["export", "results", "--as", "mteb", "--to", str(out / "mteb")]) == 0
     files = [json.loads(file.read_text()) for file in (out / "mteb").rglob("capim-*.json")]
     assert files
