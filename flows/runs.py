@@ -195,17 +195,19 @@ class Pruned:
         tables: Embedding sets and corpora.
         reports: Folders of older runs' reports.
         freed: Table -> bytes; empty for a plan.
+        running: Ids of the runs that have not ended: what they may use stays.
     """
 
     rows: dict[str, int]
     tables: tuple[str, ...]
     reports: tuple[str, ...]
     freed: dict[str, int]
+    running: tuple[str, ...]
 
 
 @run_flow("prune", hours=24)
 def prune(config: RunConfig, keep: int = 30, done: bool = True) -> Pruned:
-    """Keep what reports show, the newest runs and the baselines of watches; remove the rest and compact.
+    """Keep what reports show, the newest runs, the baselines of watches and what running runs use; remove the rest.
 
     Args:
         config: The workspace; nothing else of it counts.
@@ -213,14 +215,20 @@ def prune(config: RunConfig, keep: int = 30, done: bool = True) -> Pruned:
         done: False: only say what would go.
     """
     store = EmbeddingStore.open(config.store_uri)
+    if done:
+        _end_the_dead(store)
     plan = plan_pruning(store, keep=keep)
     reports = tuple(name for name in folders_of(config.reports_uri) if name < plan.runs[0]) if plan.runs else ()
     freed: dict[str, int] = {}
     if done:
-        remove(store, plan)
+        plan = remove(store, plan)
         for name in reports:
             remove_folder(f"{config.reports_uri}/{name}")
         freed = compact_store(store)
     return Pruned(
-        rows={table: n for table, (_, _, n) in plan.rows.items()}, tables=plan.tables, reports=reports, freed=freed
+        rows={table: n for table, (_, _, n) in plan.rows.items()},
+        tables=plan.tables,
+        reports=reports,
+        freed=freed,
+        running=plan.running,
     )

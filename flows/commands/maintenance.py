@@ -35,6 +35,11 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     parser = declare(parts, common, "repair", repair)
     parser.add_argument("name", nargs="?", help=f"{_SET}; or another table, such as results")
     parser.add_argument("--all", action="store_true", help="everything that `capim store verify` finds damaged")
+    parser.add_argument(
+        "--accept",
+        action="store_true",
+        help="where the record of a table's digests is missing: what the table holds now is right, record it",
+    )
     parser = declare(parts, common, "drop", drop)
     parser.add_argument("--encoder", help="drop sets of this encoder (name or fingerprint)")
     parser.add_argument("--corpus", help="drop sets of this corpus (name, path or fingerprint)")
@@ -102,6 +107,7 @@ def prune(args: argparse.Namespace) -> None:
 
     Kept are the newest --keep runs with their reports, all results that a report of the store shows, and the baselines
     of watches. Embeddings of earlier revisions of an encoder, or of earlier states of a corpus, go with their results.
+    What a running run may use stays until it has ended.
 
     Example: capim store prune --keep 30
     """
@@ -117,6 +123,9 @@ def prune(args: argparse.Namespace) -> None:
     freed = f"; {sum(done.freed.values()) / 1e6:,.1f} MB of the store freed" if args.yes else ""
     hint = "" if args.yes else "; nothing was changed: add --yes to remove them"
     n_rows = sum(done.rows.values())
+    if done.running:
+        verb = "is" if len(done.running) == 1 else "are"
+        sys.stderr.write(f"{', '.join(done.running)} {verb} running: what may be in use stays until the next prune\n")
     sys.stderr.write(f"{n_rows:,} rows, {len(done.tables)} tables, {len(done.reports)} reports{freed}{hint}\n")
 
 
@@ -137,7 +146,9 @@ def diff(args: argparse.Namespace) -> None:
 def repair(args: argparse.Namespace) -> int:
     """Put back damaged files of which there is a copy, and remove what else is damaged: the next run makes it again.
 
-    With --all, everything that `capim store verify` finds damaged. Exit code 1 if something cannot be repaired.
+    With --all, everything that `capim store verify` finds damaged. A table without a record of its digests is not
+    repaired, because nothing says what was written: restore the record, or say with --accept that the table is right.
+    Exit code 1 if something cannot be repaired.
 
     Example: capim store repair --all
     """
@@ -146,7 +157,9 @@ def repair(args: argparse.Namespace) -> int:
     if bool(args.name) == args.all:
         raise RequestError("give one table (capim store verify names those that are damaged), or --all")
     store = open_store(args.workspace)
-    done = dict(repairs.repair_all(store)) if args.all else {args.name: repairs.repair_one(store, args.name)}
+    done = dict(repairs.repair_all(store, accept=args.accept)) if args.all else {}
+    if args.name:
+        done = {args.name: repairs.repair_one(store, args.name, accept=args.accept)}
     for name, words in done.items():
         sys.stderr.write(f"{name}: {words}\n")
     failed = sum(repairs.FAILED in words for words in done.values())

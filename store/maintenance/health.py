@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 
 from store.embedding_store import EmbeddingStore
 from store.errors import RequestError, WorkError
-from store.keys import SET_PREFIXES, corpus_table, table_of
+from store.keys import CORPUS_PREFIX, SET_PREFIXES, corpus_table, table_of
 from store.maintenance.inventory import stored_key
 from store.schema import CORPUS_PARTS
+from store.score_parts import PREFIX as PARTS_PREFIX
 from store.sets.decoding import refuse_damage, scan
 from store.sets.reading import open_set
 from store.sets.seal import SealedSet, drop_remedy, examine, missing_table
@@ -52,16 +53,26 @@ class _CorpusError(Exception):
 
 
 def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
-    """Compares every file with its digest and reads every set and corpus; gives one check per part, as it goes."""
-    yield from _corpora(store)
+    """Compares every file with its digest and reads every set and corpus; gives one check per part, as it goes.
+
+    Tables without a record of their digests, and records without their table, are damage as well.
+    """
+    corpora: list[dict[str, str]] = []
+    with suppress(WorkError):
+        corpora = store.corpora().to_pylist()
+    yield from _corpora(store, corpora)
     registered: dict[str, SealedSet] = {}
     with suppress(WorkError):  # the check of table 'sets', below, names the fault
         registered = {table_of(sealed.key): sealed for sealed in store.sealed_sets()}
     for name, sealed in sorted(registered.items()):
         yield _checked(store, name, partial(_sealed_set, store, sealed), repair_remedy(name))
+    parts = {corpus_table(part, row["name"], row["fingerprint"]) for row in corpora for part in CORPUS_PARTS}
     for name in store.connection.names():
         if name.startswith(SET_PREFIXES) and name not in registered:
             yield _checked(store, name, partial(_unsealed_set, store, name), repair_remedy(name))
+        elif name.startswith((CORPUS_PREFIX, PARTS_PREFIX)) and name not in parts:
+            check = _checked(store, name, partial(_unfinished, store, name), repair_remedy(name))
+            yield from () if check.state == "incomplete" else (check,)
         elif name in ANALYSES or name in METADATA_TABLES:
             yield _checked(store, name, partial(_table, store, name), repair_remedy(name))
     with suppress(WorkError):
@@ -86,8 +97,10 @@ def _checked(store: EmbeddingStore, what: str, check: Callable[[], StoreCheck], 
         problem = fault.problem if isinstance(fault, WorkError) else str(fault)
         if isinstance(fault, WorkError) and "capim store repair" in fault.remedy:
             remedy = fault.remedy
-    files = store.connection.digests.faults(what)
-    problem += "".join(f"; {what}.lance/{path} {words}" for path, words, _ in files[:3] if path not in problem)
+    digests = store.connection.digests
+    files = [file for file in digests.faults(what) if not file.is_of_record]
+    if digests.files.sizes(what):  # else the table is missing, and the problem says so
+        problem += "".join(f"; {what}.lance/{path} {words}" for path, words, _ in files[:3] if path not in problem)
     if what in HISTORY and not all(file.copied for file in files):
         remedy = f"Restore the table from a backup, or run `capim store repair {what}`, which removes what is damaged"
         return StoreCheck(what=what, state="lost", detail=f"{problem}; no run makes its rows again. {remedy}")
@@ -105,10 +118,7 @@ def _compare_files(store: EmbeddingStore, name: str) -> None:
         digests.refuse(name, digests.faults(name))
 
 
-def _corpora(store: EmbeddingStore) -> Iterator[StoreCheck]:
-    rows: list[dict[str, str]] = []
-    with suppress(WorkError):
-        rows = store.corpora().to_pylist()
+def _corpora(store: EmbeddingStore, rows: list[dict[str, str]]) -> Iterator[StoreCheck]:
     for row in rows:
         yield _checked(
             store,
@@ -154,6 +164,7 @@ def _sealed_set(store: EmbeddingStore, sealed: SealedSet) -> StoreCheck:
 
 
 def _unsealed_set(store: EmbeddingStore, name: str) -> StoreCheck:
+    store.connection.find(name)  # raises what is wrong with its files
     key = stored_key(store.connection, name)
     items = _items(store, key)
     present = np.zeros(len(items), dtype=bool)
@@ -164,6 +175,12 @@ def _unsealed_set(store: EmbeddingStore, name: str) -> StoreCheck:
     _compare_files(store, name)
     detail = f"{int(present.sum())} of {len(items)} items, not sealed. Run `capim embed` to complete it"
     return StoreCheck(what=name, state="incomplete", detail=detail)
+
+
+def _unfinished(store: EmbeddingStore, name: str) -> StoreCheck:
+    """A table that no row names: of a corpus or an evaluation that is being written, or whose row cannot be read."""
+    _compare_files(store, name)
+    return StoreCheck(what=name, state="incomplete", detail="")
 
 
 def _table(store: EmbeddingStore, name: str) -> StoreCheck:

@@ -76,7 +76,7 @@ def info(store: EmbeddingStore) -> StoreInfo:
 
 def stored_key(connection: Connection, name: str) -> SetKey:
     """The identity of the embedding set in a table, from the metadata of the table."""
-    table = connection.find(name)
+    table = connection.open(name)
     metadata = (table.schema.metadata if table is not None else None) or {}
     if b"capim.set" not in metadata:
         raise WorkError(f"table {name!r} has no key of an embedding set in its metadata")
@@ -86,8 +86,11 @@ def stored_key(connection: Connection, name: str) -> SetKey:
 def stored_sets(store: EmbeddingStore) -> dict[str, SetKey]:
     """The identity of every embedding set by the name of its table, which may be damaged or gone if it is sealed."""
     keys = {table_of(sealed.key): sealed.key for sealed in store.sealed_sets()}
-    names = [name for name in store.connection.names() if name.startswith(SET_PREFIXES) and name not in keys]
-    return keys | {name: stored_key(store.connection, name) for name in names}
+    for name in store.connection.names():
+        if name.startswith(SET_PREFIXES) and name not in keys:
+            with suppress(WorkError):  # `capim store verify` names it
+                keys[name] = stored_key(store.connection, name)
+    return keys
 
 
 def find_set(store: EmbeddingStore, reference: str) -> SetKey:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from store.schema import CORPUS_PARTS, texts
 from store.tables.compaction import data_bytes
 from store.tables.corpora import corpus_row
 from store.tables.rows import delete
+from store.tables.table_files import RECORDS
 from store.types import Modality, SetKey
 
 
@@ -86,8 +88,7 @@ def drop(
             if encoder_fingerprint not in named:
                 delete(connection, "encoders", "fingerprint", [encoder_fingerprint])
         for name in tables:
-            if name in names:
-                connection.drop(name)
+            connection.drop(name)
     return Removal(
         tables=tuple(tables),
         n_rows=sum(rows for rows, _ in sizes),
@@ -183,6 +184,7 @@ def discard_if_empty(store: EmbeddingStore) -> None:
     for name in store.connection.names():
         store.connection.drop(name)
     if store.connection.is_local:
+        shutil.rmtree(Path(store.uri) / RECORDS, ignore_errors=True)
         for folder in (Path(store.uri), Path(store.uri).parent):
             with suppress(OSError):
                 folder.rmdir()

@@ -12,15 +12,17 @@ import pyarrow.compute as pc
 
 from store.embedding_store import EmbeddingStore
 from store.errors import RequestError, WorkError
-from store.keys import CORPUS_PREFIX, corpus_table, table_of
+from store.keys import CORPUS_PREFIX, SET_PREFIXES, corpus_table, table_of
 from store.maintenance.health import HISTORY, verify
 from store.maintenance.inventory import find_set
 from store.maintenance.removal import drop_set
 from store.schema import CORPUS_PARTS
+from store.score_parts import PREFIX as PARTS_PREFIX
 from store.sets.decoding import columns_of, unpack
 from store.sets.seal import delete_rows, missing_table
 from store.tables.connection import load_lance
 from store.tables.corpora import ItemIndex
+from store.tables.digests import FileFault
 from store.tables.faults import retrying, storage_faults
 from store.tables.metadata import is_spec_of
 from store.tables.rows import delete, one_of
@@ -51,24 +53,46 @@ class Repaired(NamedTuple):
         return f"{self.restored} files restored, {self.files} removed with {self.rows:,} rows"
 
 
-def repair_all(store: EmbeddingStore) -> Iterator[tuple[str, str]]:
+def repair_all(store: EmbeddingStore, *, accept: bool = False) -> Iterator[tuple[str, str]]:
     """Repairs everything that `capim store verify` finds damaged; gives every table with what was done, as it goes."""
     tried = set[str]()
     while damaged := [name for name in _damaged(store) if name not in tried]:
         for name in damaged:  # sets after their corpora, which they are checked against
             tried.add(name)
             try:
-                yield name, repair_one(store, name)
+                yield name, repair_one(store, name, accept=accept)
             except (RequestError, WorkError) as fault:
                 yield name, f"{FAILED}: {fault}"
 
 
-def repair_one(store: EmbeddingStore, name: str) -> str:
-    """Repairs one table, or the embedding set that a reference finds; returns what was done."""
+def repair_one(store: EmbeddingStore, name: str, *, accept: bool = False) -> str:
+    """Repairs one table, or the embedding set that a reference finds; returns what was done.
+
+    ``accept``: take what a table without a record of its digests holds as right, and record it.
+    """
+    if name.startswith(PARTS_PREFIX):
+        store.connection.drop(name)
+        return "dropped"
+    accepted = ""
+    if accept:
+        unrecorded = any(fault.is_of_record for fault in store.connection.digests.faults(name))
+        accepted = "; what it holds is recorded as right" if unrecorded else "; its record was there: nothing to accept"
     if name in {*ANALYSES, *METADATA_TABLES} or name.startswith(CORPUS_PREFIX):
-        done = repair_table(store, name)
-        return f"{done}{'; no run makes these again' if name in HISTORY and done.rows else ''}"
-    return f"{repair(store, find_set(store, name)):,} items are missing now"
+        done = repair_table(store, name, accept=accept)
+        return f"{done}{'; no run makes these again' if name in HISTORY and done.rows else ''}{accepted}"
+    if name.startswith(SET_PREFIXES):
+        _restore(store, name, accept=accept)  # the manifest says which set it is
+    return f"{repair(store, find_set(store, name), accept=accept):,} items are missing now{accepted}"
+
+
+def _restore(store: EmbeddingStore, name: str, *, accept: bool) -> list[FileFault]:
+    """Puts back the files of a table of which there is a copy, and gives all that were damaged."""
+    digests = store.connection.digests
+    faults = digests.faults(name)
+    if not accept:
+        digests.refuse(name, [fault for fault in faults if fault.is_of_record])
+    digests.restore(name, faults)
+    return faults
 
 
 def _damaged(store: EmbeddingStore) -> list[str]:
@@ -85,7 +109,7 @@ def _damaged(store: EmbeddingStore) -> list[str]:
     return [*names, *(what for what in found if not what.startswith("corpus "))]
 
 
-def repair(store: EmbeddingStore, key: SetKey) -> int:
+def repair(store: EmbeddingStore, key: SetKey, *, accept: bool = False) -> int:
     """Removes the rows of a set that cannot be read or do not match their checksum, and those of the same batches.
 
     Batches are removed whole because the last bits of an embedding depend on its neighbours: the same batches give the
@@ -94,11 +118,13 @@ def repair(store: EmbeddingStore, key: SetKey) -> int:
 
     Returns:
         Items that have no row now; 0 if nothing was damaged.
+
+    Raises:
+        WorkError: The record of its digests is missing or was changed, and ``accept`` does not say that it is right.
     """
     name, connection, digests = table_of(key), store.connection, store.connection.digests
-    faults = digests.faults(name)
-    digests.restore(name, faults)
-    changed = {fault.path for fault in faults if not fault.copied}
+    faults = _restore(store, name, accept=accept)
+    changed = {fault.path for fault in faults if not (fault.copied or fault.is_of_record)}
     state = store.sealed(key)
     try:
         table = connection.open(name)
@@ -117,6 +143,8 @@ def repair(store: EmbeddingStore, key: SetKey) -> int:
     n_rows = table.count_rows()
     unreadable, row_ids = _damage(table, key, items, changed)
     if not changed and not unreadable and not row_ids and (state is None or table.count_rows() >= state.n_rows):
+        if any(fault.is_of_record for fault in faults):
+            digests.record(name, table, anew=True)
         if state is not None and items is not None:
             store.seal(key, n_items=len(items))  # its tag may be gone
         return 0
@@ -134,7 +162,7 @@ def repair(store: EmbeddingStore, key: SetKey) -> int:
     return (n_rows if items is None else len(items)) - len(np.unique(ords))
 
 
-def repair_table(store: EmbeddingStore, name: str) -> Repaired:
+def repair_table(store: EmbeddingStore, name: str, *, accept: bool = False) -> Repaired:
     """Puts back what a table has a copy of, and removes its other changed, missing or unreadable files.
 
     A version that cannot be opened is removed, and with it what was written last: the one before is the newest then.
@@ -143,13 +171,12 @@ def repair_table(store: EmbeddingStore, name: str) -> Repaired:
 
     Raises:
         RequestError: There is no table of this name.
+        WorkError: The record of its digests is missing or was changed, and ``accept`` does not say that it is right.
     """
     if name not in {*ANALYSES, *METADATA_TABLES} and not name.startswith(CORPUS_PREFIX):
         tables = ", ".join(sorted({*ANALYSES, *METADATA_TABLES}))
         raise RequestError(f"there is no table {name!r} to repair; the tables are {tables}")
-    digests = store.connection.digests
-    faults = digests.faults(name)
-    digests.restore(name, faults)
+    faults = _restore(store, name, accept=accept)
     changed = {fault.path for fault in faults if not fault.copied}
     restored = len(faults) - len(changed)
     table, n_removed = _opened(store, name)
@@ -158,12 +185,10 @@ def repair_table(store: EmbeddingStore, name: str) -> Repaired:
         return Repaired(restored, n_removed, 0)
     n_rows = table.count_rows()
     unreadable = [part.fragment_id for part in table.get_fragments() if _is_damaged(part, changed)]
-    if name.startswith(CORPUS_PREFIX):
-        if unreadable or n_removed:
-            delete(store.connection, "corpora", "fingerprint", [name.rsplit("-", 1)[-1]])
-            store.connection.drop(name)
-            return Repaired(restored, len(unreadable) + n_removed, n_rows)
-        return Repaired(restored, 0, 0)
+    if name.startswith(CORPUS_PREFIX) and (unreadable or n_removed):
+        delete(store.connection, "corpora", "fingerprint", [name.rsplit("-", 1)[-1]])
+        store.connection.drop(name)
+        return Repaired(restored, len(unreadable) + n_removed, n_rows)
     row_ids = []
     if name == "encoders" and not unreadable:
         rows = table.to_table(with_row_id=True).to_pylist()
@@ -171,7 +196,7 @@ def repair_table(store: EmbeddingStore, name: str) -> Repaired:
     if unreadable or row_ids:
         retrying(f"removing damaged rows of {name!r}", lambda: _remove(table, unreadable, row_ids))
     if changed or n_removed or row_ids:
-        digests.record(name, table, anew=True)
+        store.connection.digests.record(name, table, anew=True)
     return Repaired(restored, n_removed + len(unreadable), n_rows - table.count_rows())
 
 

@@ -113,6 +113,8 @@ def seal(connection: Connection, key: SetKey, items: ItemIndex, n_items: int) ->
     connection.digests.record(name, table)  # with its tag
     write(connection, "sets", [key_columns(key) | columns], update=True)
     sync(connection.folder("sets"))
+    for each in (name, "sets"):
+        connection.digests.sync(each)
     drop_old_versions(table, timedelta(0))
     return result
 

@@ -16,7 +16,6 @@ from store.errors import RequestError
 from store.schema import texts
 from store.tables.compaction import compact
 from store.tables.connection import Connection
-from store.tables.faults import storage_faults
 from store.tables.renewal import is_stored
 from store.tables.rows import merge, one_of, read
 from store.tables.schemas import ANALYSES, primary_key
@@ -73,12 +72,8 @@ def count_rows(
     connection: Connection, table: str, column: str, equals: Mapping[str, str | Sequence[str]]
 ) -> dict[str, int]:
     """How many rows of :func:`read_rows` have each text in one column; reads no other column."""
-    stored = connection.find(table)
-    if stored is None:
-        return {}
-    with storage_faults(f"reading table {table!r}"):
-        rows = stored.to_table(columns=[column], filter=_condition(equals))
-    return dict(Counter(rows.column(column).to_pylist()))
+    rows = read(connection, table, pa.schema([_schema(table).field(column)]), _condition(equals))
+    return dict(Counter(texts(rows.column(column))))
 
 
 def _condition(equals: Mapping[str, str | Sequence[str]]) -> str | None:

@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 from store.errors import WorkError
 from store.tables.connection import FILE_BYTES, Connection
 from store.tables.faults import retrying, storage_faults
+from store.tables.table_files import RECORDS
 
 if TYPE_CHECKING:
     import lance
@@ -43,7 +44,9 @@ def compact(connection: Connection, name: str, *, free: bool) -> None:
     """
     with storage_faults(f"compacting {name!r}"):
         faults = connection.digests.faults(name)
-        connection.digests.refuse(name, [fault for fault in faults if fault.path.startswith("data/")])
+        connection.digests.refuse(
+            name, [fault for fault in faults if fault.path.startswith("data/") or fault.is_of_record]
+        )
     size = retrying(f"measuring {name!r}", lambda: row_bytes(_latest(connection, name)))
     rows = max(1, min(_MOST_ROWS, FILE_BYTES // size))
     batch = max(1, min(8192, _BATCH_BYTES // size))
@@ -117,8 +120,8 @@ def temporary_files(connection: Connection, older_than: timedelta) -> list[Path]
     if not connection.is_local:
         return []
     limit = time.time() - older_than.total_seconds()
-    paths = []
-    for path in Path(connection.uri).glob("*.lance/**/.tmp*"):
+    paths, folder = [], Path(connection.uri)
+    for path in (*folder.glob("*.lance/**/.tmp*"), *folder.glob(f"{RECORDS}/*/.tmp*")):
         with suppress(FileNotFoundError):  # the process that wrote it has just finished
             if path.is_file() and path.stat().st_mtime <= limit:
                 paths.append(path)

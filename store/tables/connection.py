@@ -99,9 +99,11 @@ class Connection:
             if self.digests.version(name) is None:  # before Lance reads them: on some damaged files it panics
                 self.digests.compare(name)
             table = self.open(name, version)
-            if table is not None and version is None and table.version != self.digests.version(name):
+            current = 0 if table is None else table.version
+            if version is None and current != self.digests.version(name):
                 self.digests.compare(name)
-                self.digests.record(name, table)
+                if table is not None and current != self.digests.version(name):
+                    self.digests.record(name, table)
         return table
 
     def record(self, name: str) -> None:
@@ -146,6 +148,7 @@ class Connection:
         """The table, created with these rows in one commit; if it exists, the table as it is."""
         lance = load_lance()
         with storage_faults(f"creating table {name!r}"):
+            self.digests.begin(name)
             try:
                 table = lance.write_dataset(
                     schema.empty_table() if rows is None else rows,
@@ -214,7 +217,7 @@ class Connection:
         return lancedb.connect(self.uri, read_consistency_interval=timedelta(0), storage_options=self.options or None)
 
     def names(self) -> list[str]:
-        """Names of all tables, sorted."""
+        """Names of all tables, sorted; those that are missing, but have a record of their digests, are among them."""
         names: list[str] = []
         token = None
         with storage_faults(f"listing the tables of {self.uri}"):
@@ -223,13 +226,13 @@ class Connection:
                 names += page.tables
                 token = page.page_token
                 if not token:
-                    return sorted(names)
+                    return sorted({*names, *self.digests.files.recorded()})
 
     def drop(self, name: str) -> None:
-        """Removes a table with all versions and tags."""
-        self.digests.forget(name)
+        """Removes a table with all versions and tags; it may be missing."""
         with storage_faults(f"dropping table {name!r}"):
-            self.database.drop_table(name)
+            self.digests.end(name)
+            self.database.drop_table(name, ignore_missing=True)
 
 
 def _name(table: lance.LanceDataset) -> str:

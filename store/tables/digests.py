@@ -1,12 +1,16 @@
 """Digests of the files of every table: written after each commit, compared before Lance opens a table.
 
 Lance has no checksums: it returns a bit that was flipped on disk as a vector or a figure, takes a table whose newest
-version was deleted for the version before, and panics on some damaged manifests. Beside the files of a table stands a
-record of its newest version (and of a sealed one): size and XXH3-128 of every file. Files of a table never change, so
-that a commit digests only what is new. Small files that nothing else could restore are kept in the record as well.
+version was deleted for the version before, and panics on some damaged manifests. In a folder of the store, ``digests``,
+stands a record of the newest version of every table (and of a sealed one): size and XXH3-128 of every file. Files of a
+table never change, so that a commit digests only what is new. Small files that nothing else could restore are kept in
+the record as well.
 
-A process that is killed between a commit and its record leaves a version without one: whoever opens the table next
-writes it. The name of a record holds the digest of its contents, so that a damaged record is written again too.
+These records are the inventory of the store. A table without a record, a record without its table, and a record that
+was changed, which the digest in its name tells, are damage; only `capim store repair --accept` writes such a record
+anew. A process that is killed between a commit and its record leaves a version that is newer than the record: whoever
+opens the table next writes it. So that this holds for the first version too, an empty record, of version 0, is written
+before a table is made, and before one is dropped.
 """
 
 from __future__ import annotations
@@ -24,8 +28,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import xxhash
 
 from store.errors import WorkError
+from store.files import sync
 from store.keys import SET_PREFIXES
-from store.tables.table_files import TableFiles, manifest
+from store.tables.table_files import RECORDS, TableFiles, manifest
 
 if TYPE_CHECKING:
     import lance
@@ -36,7 +41,6 @@ log = logging.getLogger(__name__)
 COPIED = frozenset(("formats", "encoders", "corpora", "sets", "runs", "watched", "batches", "canaries", "metrics"))
 """Tables whose data files are kept in the record too, where they are small: registers, and history."""
 _COPIED_BYTES = 64 << 10
-_FOLDER = "_digests"
 _PAUSES = (0.0, 0.2, 1.0)  # seconds, before missing files are looked for again
 
 
@@ -44,7 +48,7 @@ class FileFault(NamedTuple):
     """A file of a table that is not what was written.
 
     Attributes:
-        path: Below the folder of the table.
+        path: Below the folder of the table; of its record, ``digests/…``.
         problem: In words.
         copied: Whether a record has a copy of its contents.
     """
@@ -52,6 +56,11 @@ class FileFault(NamedTuple):
     path: str
     problem: str
     copied: bool
+
+    @property
+    def is_of_record(self) -> bool:
+        """Whether it is the record that is missing or was changed, so that nothing says what was written."""
+        return self.path.startswith(RECORDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,33 +98,43 @@ class Digests:
 
     def refuse(self, name: str, faults: list[FileFault]) -> None:
         """Raises :class:`WorkError` if there are faults, with the first files."""
+        listed = "; ".join(f"{self.files.whole(name, path)} {problem}" for path, problem, _ in faults[:3])
+        if any(fault.is_of_record for fault in faults):
+            raise WorkError(
+                f"table {name!r}: {listed}; without this record, nothing says whether the table holds what was written",
+                remedy="Restore it from a backup, or if you know that the table is right, run "
+                f"`capim store repair {name} --accept`",
+            )
         if faults:
-            listed = "; ".join(f"{self.files.root}/{name}.lance/{path} {problem}" for path, problem, _ in faults[:3])
             more = f"; and {len(faults) - 3} more" if len(faults) > 3 else ""
+            if not self.files.sizes(name):
+                listed, more = f"{self.files.whole(name, '')} is missing", ""
             raise WorkError(
                 f"table {name!r}: {listed}{more}",
                 remedy=f"Run `capim store repair {name}`, then the same command that made it",
             )
 
     def faults(self, name: str, *, quick: bool = False) -> list[FileFault]:
-        """What is wrong with the files of a table, compared with its records; nothing where there is no record.
+        """What is wrong with the files of a table, compared with its records, and with the records themselves.
 
         ``quick`` is for :meth:`compare`: it also trusts the files that this object has read or written before.
         """
-        records = self._records(name)
+        records, damaged = self._records(name)
         for pause in (*_PAUSES, None):
             sizes = self.files.sizes(name)
             manifests = sorted(path for path in sizes if path.endswith(".manifest"))
-            faults: dict[str, str] = {}
+            faults = dict.fromkeys(damaged, "was changed on disk")
+            if manifests and not records and not damaged:
+                faults[RECORDS] = "is missing"
             for record in records:
                 # without its manifest and with a newer one, a version was removed by another program
                 if manifest(record.version) in sizes or not manifests or manifests[0] > manifest(record.version):
                     faults |= self._differences(name, record, sizes, quick=quick)
-            again = self._records(name) if faults else records
+            again = self._records(name) if faults else (records, damaged)
             # by whoever compacts a table right now, the files of an old version are removed before its manifest
-            if pause is None or (again == records and "is missing" not in faults.values()):
+            if pause is None or (again == (records, damaged) and "is missing" not in faults.values()):
                 break
-            records = again
+            records, damaged = again
             time.sleep(pause)
         if not faults:
             self._known[name] = max(records, key=lambda record: record.version, default=_Record(version=0))
@@ -125,24 +144,40 @@ class Digests:
     def record(
         self, name: str, table: lance.LanceDataset, *, added: Sequence[FragmentMetadata] = (), anew: bool = False
     ) -> None:
-        """Writes the record of the version that is open, unless it is there; ``anew`` digests every file again.
+        """Writes the record of the version that is open, in the place of the one before.
+
+        ``anew`` digests every file again, in the place of any record or of none; without it, a table whose record is
+        missing stays without one.
 
         ``added`` is what the commit of this version appended: if the version before is known, the other fragments need
         not be listed, which takes longer with every append. A failure is no failure of the commit, whose rows are
         stored: the next to open the table writes the record.
         """
         try:
-            if anew:
-                self.forget(name)
-                for path in self.files.sizes(name, _FOLDER):
-                    self.files.remove(name, path)
-            self._record(name, table, self._known.get(name, _Record(version=0)), added)
+            self._record(name, table, added, anew=anew)
         except (OSError, RuntimeError, ValueError) as fault:
             log.debug("version %s of table %r has no record of its files yet: %s", table.version, name, fault)
 
+    def begin(self, name: str) -> None:
+        """Writes the empty record of a table that is not there yet; to be called before it is made."""
+        if not self.files.manifests(name):
+            self._write(name, _Record(version=0))
+
+    def end(self, name: str) -> None:
+        """Leaves an empty record; to be called before the table is dropped."""
+        self.forget(name)
+        stored = self.files.sizes(name, RECORDS)
+        written = self._write(name, _Record(version=0))
+        for path in stored.keys() - {written}:
+            self.files.remove(name, path)
+
+    def sync(self, name: str) -> None:
+        """Writes the records of a table from memory to the disk (fsync)."""
+        sync(Path(self.files.whole(name, RECORDS)) if self.files.is_local else None)
+
     def restore(self, name: str, faults: list[FileFault]) -> None:
         """Puts back the files of which a record has a copy."""
-        copies = {path: copy for record in self._records(name) for path, copy in record.copies.items()}
+        copies = {path: copy for record in self._records(name)[0] for path, copy in record.copies.items()}
         for path, _, copied in faults:
             if copied:
                 self.files.write(name, path, zlib.decompress(b64decode(copies[path])))
@@ -168,7 +203,14 @@ class Digests:
             elif self.files.digest(name, path) != written:
                 yield path, "was changed on disk"
 
-    def _record(self, name: str, table: lance.LanceDataset, before: _Record, added: Sequence[FragmentMetadata]) -> None:
+    def _record(self, name: str, table: lance.LanceDataset, added: Sequence[FragmentMetadata], *, anew: bool) -> None:
+        stored = self.files.sizes(name, RECORDS)
+        before = _Record(version=0) if anew else self._known.get(name, _Record(version=0))
+        if not anew and before.version != max(map(_version, stored), default=None):
+            records, damaged = self._records(name)
+            if damaged or not records:
+                return  # whoever opens the table next names this
+            before = max(records, key=lambda record: record.version)  # what other processes wrote, as they wrote it
         files, copies, known = {}, {}, {**before.files}
         known.pop(manifest(table.version), None)
         last = manifest(table.version - 1)
@@ -188,18 +230,22 @@ class Digests:
                     raise FileNotFoundError(path)  # and the next to open the table writes the record
                 copies[path] = b64encode(zlib.compress(contents, 1)).decode()
         record = _Record(version=table.version, files=files, copies=copies)
-        text = json.dumps(vars(record), separators=(",", ":")).encode()
         # Older ones go, except those of versions with a tag, which only sets have.
         tags = table.tags.list().values() if name.startswith(SET_PREFIXES) else ()
         kept = {entry["version"] for entry in tags}
-        written = f"{_FOLDER}/{table.version}-{xxhash.xxh3_64_hexdigest(text)}.json"
-        stored = self.files.sizes(name, _FOLDER)
-        if all(_version(path) <= table.version for path in stored):
-            self.files.write(name, written, text)
+        if anew or all(_version(path) <= table.version for path in stored):
+            written = self._write(name, record)
             for path in stored:
-                if path != written and _version(path) not in kept - {table.version}:
+                if path != written and (anew or _version(path) not in kept - {table.version}):
                     self.files.remove(name, path)
         self._known[name] = record
+
+    def _write(self, name: str, record: _Record) -> str:
+        """Writes a record; gives its path."""
+        text = json.dumps(vars(record), separators=(",", ":")).encode()
+        path = f"{RECORDS}/{record.version}-{xxhash.xxh3_64_hexdigest(text)}.json"
+        self.files.write(name, path, text)
+        return path
 
     def _paths(self, name: str, table: lance.LanceDataset) -> list[str]:
         """The files of rows and indexes of the version that is open, below the folder of the table."""
@@ -214,16 +260,21 @@ class Digests:
         """The files of a table's tags, which only sets have."""
         return [*self.files.sizes(name, "_refs")] if name.startswith(SET_PREFIXES) else []
 
-    def _records(self, name: str) -> list[_Record]:
-        """The records of a table that are not damaged."""
-        records = []
-        for path in self.files.sizes(name, _FOLDER):
-            text = self.files.read(name, path)  # None if another process has just written a newer one
-            if text is not None and path.endswith(f"-{xxhash.xxh3_64_hexdigest(text)}.json"):
+    def _records(self, name: str) -> tuple[list[_Record], list[str]]:
+        """The records of a table, and the paths of those that are damaged."""
+        records, damaged = [], []
+        paths = list(self.files.sizes(name, RECORDS))
+        for path in paths:
+            text = self.files.read(name, path)
+            if text is None:  # another process has just written a newer one
+                return self._records(name)
+            if path.endswith(f"-{xxhash.xxh3_64_hexdigest(text)}.json"):
                 columns = json.loads(text)
                 columns["files"] = {path: (size, digest) for path, (size, digest) in columns["files"].items()}
                 records.append(_Record(**columns))
-        return records
+            else:
+                damaged.append(path)
+        return records, damaged
 
 
 def _data_files(fragments: Iterable[FragmentMetadata]) -> list[str]:
@@ -231,5 +282,6 @@ def _data_files(fragments: Iterable[FragmentMetadata]) -> list[str]:
 
 
 def _version(path: str) -> int:
-    """The version in the name of a record."""
-    return int(Path(path).name.split("-", 1)[0])
+    """The version in the name of a record; 0 of another file."""
+    version = Path(path).name.partition("-")[0]
+    return int(version) if version.isdecimal() else 0

@@ -50,13 +50,14 @@ def open_format(connection: Connection, *, create: bool) -> None:
         formats = {int(row["format"]) for row in read(connection, "formats").to_pylist()}
     except WorkError as fault:
         folder = connection.folder("formats")
-        if folder is not None and not folder.is_dir():  # the store's place is a file, say
+        can_be_read = folder.parent.is_dir() if folder is not None else "capim store repair" in fault.remedy
+        if not can_be_read:
             raise
-        if folder is None and connection.find("formats") is None:  # raises where nothing can be read
-            raise
-        # all else can still be read
-        uri = without_credentials(connection.uri)
-        log.warning("the format of store %s is unknown: %s. Run `capim store repair formats`", uri, fault)
+        # all but this table may still be read
+        remedy = fault.remedy or "Run `capim store repair formats`"
+        log.warning(
+            "the format of store %s is unknown: %s. %s", without_credentials(connection.uri), fault.problem, remedy
+        )
         return
     if not formats:
         write(connection, "formats", [{"format": FORMAT, "written": now()}], update=False)

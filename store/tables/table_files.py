@@ -10,6 +10,7 @@ from urllib.parse import urlencode, urlsplit
 import pyarrow.fs
 import xxhash
 
+RECORDS = "digests"  # a folder beside those of the tables, with a folder for each: it outlives a removed table
 NEWEST = 2**64 - 1  # the manifest of a version has this less the version as its name, so that the newest comes first
 _CHUNK = 1 << 20
 _LISTINGS = 20  # of one folder, while other processes make and remove folders in it
@@ -17,6 +18,8 @@ _LISTINGS = 20  # of one folder, while other processes make and remove folders i
 
 class TableFiles:
     """The files of every table by the name of the table and their path below its folder.
+
+    A path below ``digests/`` is that of a record of the table, see ``store.tables.digests``.
 
     Attributes:
         root: The folder that holds the tables' folders, or bucket and prefix.
@@ -38,10 +41,15 @@ class TableFiles:
 
         A folder that another process makes or removes while it is listed has everything listed again.
         """
-        below = f"{self.root}/{name}.lance"
-        files = [found for found in self._listed(f"{below}/{folder}".rstrip("/")) if found.is_file]
-        sizes = {found.path[len(below) + 1 :]: found.size for found in files if not found.base_name.startswith(".tmp")}
+        below = self.whole(name, folder)
+        files = [found for found in self._listed(below) if found.is_file and not found.base_name.startswith(".tmp")]
+        sizes = {f"{folder}/{found.path[len(below) + 1 :]}".lstrip("/"): found.size for found in files}
         return dict(sorted(sizes.items()))
+
+    def recorded(self) -> set[str]:
+        """The names of the tables that there should be: those with a record of a version."""
+        paths = (Path(path) for path in self.sizes("", RECORDS))
+        return {path.parent.name for path in paths if path.suffix == ".json" and not path.name.startswith("0-")}
 
     def manifests(self, name: str) -> list[tuple[int, str]]:
         """The versions of a table and the paths of their manifests, newest first."""
@@ -51,7 +59,7 @@ class TableFiles:
     def read(self, name: str, path: str) -> bytes | None:
         """The contents of a file; None if another process has just removed it."""
         try:
-            with self._system.open_input_file(self._whole(name, path)) as file:
+            with self._system.open_input_file(self.whole(name, path)) as file:
                 contents: bytes = file.read()
         except OSError as fault:
             if _is_absent(fault):
@@ -63,7 +71,7 @@ class TableFiles:
         """Bytes and XXH3-128 of a file; -1 bytes if another process has just removed it."""
         size, state, chunk = 0, xxhash.xxh3_128(), memoryview(bytearray(_CHUNK))
         try:
-            with self._system.open_input_stream(self._whole(name, path)) as file:
+            with self._system.open_input_stream(self.whole(name, path)) as file:
                 while n := file.readinto(chunk):
                     state.update(chunk[:n])
                     size += n
@@ -75,13 +83,13 @@ class TableFiles:
 
     def write(self, name: str, path: str, contents: bytes) -> None:
         """Writes a file so that it is there whole or not at all; in object storage every file is."""
-        whole = self._whole(name, path)
+        whole = self.whole(name, path)
         if not self.is_local:
             with self._system.open_output_stream(whole) as file:
                 file.write(contents)
             return
         target = Path(whole)
-        target.parent.mkdir(exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f".tmp-{os.getpid()}-{id(contents)}-{target.name}")
         try:
             temporary.write_bytes(contents)
@@ -91,7 +99,13 @@ class TableFiles:
 
     def remove(self, name: str, path: str) -> None:
         """Removes one file."""
-        self._system.delete_file(self._whole(name, path))
+        self._system.delete_file(self.whole(name, path))
+
+    def whole(self, name: str, path: str) -> str:
+        """The path or the address of a file."""
+        folder, _, rest = path.partition("/")
+        parts = (RECORDS, name, rest) if folder == RECORDS else (f"{name}.lance", path)
+        return "/".join((self.root, *filter(None, parts)))
 
     def _listed(self, folder: str) -> list[pyarrow.fs.FileInfo]:
         """Everything below a folder; nothing if it does not exist."""
@@ -100,9 +114,6 @@ class TableFiles:
             with suppress(FileNotFoundError):  # only of a folder that was made or removed in this moment
                 return self._system.get_file_info(selector)
         return self._system.get_file_info(selector)
-
-    def _whole(self, name: str, path: str) -> str:
-        return f"{self.root}/{name}.lance/{path}"
 
 
 def manifest(version: int) -> str:

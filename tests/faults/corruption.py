@@ -9,6 +9,7 @@ import re
 from functools import partial
 from pathlib import Path
 
+from store.tables.table_files import RECORDS
 from tests.faults.fault import Failed, Fault, Scene, expect
 from tests.faults.ground import damaged, figures, findings, refuse_other_figures
 
@@ -43,9 +44,10 @@ def corrupt(scene: Scene, table: str, hurt: str, part: str = "data/*") -> str:
     """Damage a file of a table whose name begins so; then do what the store says until it is clean."""
     scene.begin_from(scene.ground.whole)
     folder = scene.random.choice(sorted(Path(scene.workspace, "store").glob(f"{table}*.lance")))
-    file = scene.random.choice(sorted(folder.glob(part)))
-    HURTS[hurt](file, scene)
     name = folder.name.removesuffix(".lance")
+    files = (folder.parent / RECORDS / name).iterdir() if part == RECORDS else folder.glob(part)
+    file = scene.random.choice(sorted(files))
+    HURTS[hurt](file, scene)
     found = damaged(findings(scene.capim, scene.workspace))
     if not found:
         # the manifest of an older version may go; data of this one may not
@@ -98,4 +100,5 @@ FAULTS = [
     *_faults("image_index"),
     *_faults("single-", ("a deleted file",), "_refs/tags/*", "the tag of a set"),
     *_faults("single-", tuple(HURTS), "_versions/*", "a manifest of a set"),
+    *_faults("results", tuple(HURTS), RECORDS, "the record of the digests of results"),
 ]

@@ -253,6 +253,7 @@ CASES: dict[str, dict[str, Case]] = {
     "store repair": {
         "name": Case("store repair", "results", without="outcomes", writes=True),
         "all": Case("store repair", "--all", without="outcomes", writes=True),
+        "accept": Case("store repair results", "--accept", writes=True),
     },
     "store drop": {
         "encoder": Case("store drop --corpus " + SHAPES, "--encoder tiny-clip"),

@@ -16,6 +16,7 @@ import pytest
 from store import EmbeddingStore
 from store.keys import table_of
 from store.maintenance.health import verify
+from store.maintenance.removal import drop_set
 
 WRITER = Path(__file__).with_name("writer.py")
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,3 +84,51 @@ def test_two_writers_at_once_leave_every_row_once(tmp_path):
     store = EmbeddingStore.open(tmp_path / "store")
     assert [sealed.n_rows for sealed in store.sealed_sets()] == [480, 480]
     assert {finding.state for finding in verify(store)} == {"sound"}
+
+
+class Killed(BaseException):
+    """What ends a process; nobody catches it."""
+
+
+@pytest.mark.parametrize("moment", ["lance.write_dataset", "store.tables.digests.Digests.record"])
+def test_a_table_that_was_being_made_by_a_killed_process_is_no_damage(
+    store, make_corpus, make_spec, fill, monkeypatch, moment
+):
+    """Before its first commit, and between that and its record."""
+
+    def die(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as killing:
+        killing.setattr(moment, die)
+        with pytest.raises(Killed):
+            store.write_encoder(make_spec())
+    fresh = EmbeddingStore.open(store.uri)
+    assert {check.state for check in verify(fresh)} == {"sound"}
+    fill(fresh, make_corpus(20), make_spec())
+    assert {check.state for check in verify(EmbeddingStore.open(store.uri))} == {"sound"}
+    (record,) = (Path(store.uri) / "digests" / "encoders").iterdir()
+    assert not record.name.startswith("0-")
+
+
+@pytest.mark.parametrize(
+    "moment", ["store.tables.table_files.TableFiles.remove", "lancedb.db.LanceDBConnection.drop_table"]
+)
+def test_a_table_that_was_being_dropped_by_a_killed_process_is_no_damage(
+    store, make_corpus, make_spec, fill, monkeypatch, moment
+):
+    key = fill(store, make_corpus(20), make_spec())
+
+    def die(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as killing, pytest.raises(Killed):
+        assert store.connection.database  # imported
+        killing.setattr(moment, die)
+        store.connection.drop(table_of(key))
+    fresh = EmbeddingStore.open(store.uri)
+    assert {check.state for check in verify(fresh)} == {"sound"}
+    drop_set(fresh, key)
+    assert {check.state for check in verify(EmbeddingStore.open(store.uri))} == {"sound"}
+    fill(fresh, make_corpus(20), make_spec())
+    assert {check.state for check in verify(EmbeddingStore.open(store.uri))} == {"sound"}

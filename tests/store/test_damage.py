@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,8 +23,11 @@ from store.maintenance.disk_space import check_disk_space
 from store.maintenance.health import verify
 from store.maintenance.removal import drop, drop_set
 from store.maintenance.repair import repair, repair_all, repair_table
-from store.schema import OUTCOMES, RUNS, texts
+from store.schema import OUTCOMES, RESULTS, RUNS, texts
 from store.tables.compaction import compact
+from store.tables.digests import COPIED
+from store.tables.rows import merge
+from store.tables.schemas import ANALYSES
 from store.tables.table_files import TableFiles
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,6 +47,11 @@ def read(store):
 def only_file(folder: Path) -> Path:
     (file,) = (folder / "data").iterdir()
     return file
+
+
+def records(store, name: str) -> Path:
+    """The folder of the records of a table's digests."""
+    return Path(store.uri) / "digests" / name
 
 
 def state_of(store, name):
@@ -182,7 +191,7 @@ def test_the_record_of_an_append_is_that_of_the_version_before_and_its_own_files
     other = EmbeddingStore.open(store.uri)
     other.put(key, spec, make_block(corpus, spec, range(20, 30)))  # a version that the first process does not know
     store.put(key, spec, make_block(corpus, spec, range(30, 40)))
-    (record,) = (store.connection.folder(name) / "_digests").iterdir()
+    (record,) = records(store, name).iterdir()
     written = json.loads(record.read_bytes())
     store.connection.digests.record(name, store.connection.find(name), anew=True)
     assert json.loads(record.read_bytes()) == written
@@ -341,6 +350,7 @@ def test_a_set_sealed_again_with_other_vectors_says_that_old_results_lost_their_
 ):
     store, key, folder = sealed
     shutil.rmtree(folder)
+    shutil.rmtree(records(store, folder.stem))  # a backup without the set, and with the row that it is sealed
     fresh, spec = EmbeddingStore.open(store.uri), make_spec(dim=64)
     block = make_block(make_corpus(300), spec, range(300))
     block.embeddings.values[:] = np.roll(block.embeddings.values, 1, axis=0)
@@ -353,12 +363,14 @@ def test_a_set_sealed_again_with_other_vectors_says_that_old_results_lost_their_
 def test_a_deleted_table_is_not_taken_for_an_empty_one(sealed, make_spec):
     store, key, folder = sealed
     shutil.rmtree(folder)
-    fresh = EmbeddingStore.open(store.uri)
-    with pytest.raises(WorkError, match=r"the table of set .* is missing"):
-        read(store)
-    with pytest.raises(WorkError, match="missing"):
-        fresh.seal(key, n_items=300)
-    assert state_of(store, table_of(key)).state == "damaged"
+    for words in (f"table '{folder.stem}': {folder} is missing", r"the table of set .* is missing"):
+        fresh = EmbeddingStore.open(store.uri)
+        with pytest.raises(WorkError, match=words):
+            read(store)
+        with pytest.raises(WorkError, match="missing"):
+            fresh.seal(key, n_items=300)
+        assert state_of(store, table_of(key)).state == "damaged"
+        shutil.rmtree(records(store, folder.stem), ignore_errors=True)  # the row of the set still says it
     assert drop(fresh, encoder="enc", dry_run=False).tables == (table_of(key),)
     assert len(fresh.missing(key, 300)) == 300
 
@@ -483,11 +495,11 @@ def test_a_flipped_byte_in_a_manifest_is_an_error_with_the_file_and_the_command_
     assert "capim store repair runs" in finding.detail
     fresh = EmbeddingStore.open(store.uri)
     if not copied:
-        shutil.rmtree(manifest.parent.parent / "_digests")
-        with pytest.raises(WorkError, match=r"damaged file|was changed on disk"):
+        shutil.rmtree(records(store, "runs"))
+        with pytest.raises(WorkError, match=r"digests/runs is missing"):
             EmbeddingStore.open(store.uri).rows("runs")
         assert state_of(store, "runs").state == "damaged"
-    assert repair_table(fresh, "runs") == ((1, 0, 0) if copied else (0, 1, 0))
+    assert repair_table(fresh, "runs", accept=not copied) == ((1, 0, 0) if copied else (0, 1, 0))
     kept = ["r1", "r2", "r3"] if copied else ["r1", "r2"]
     assert sorted(texts(fresh.rows("runs")["run"])) == kept
     assert state_of(store, "runs").state == "sound"
@@ -512,12 +524,12 @@ def test_a_commit_whose_record_was_never_written_is_no_damage(store, monkeypatch
     """A process was killed in between, or the disk was full: whoever opens the table next writes it."""
     write_runs(store, "r1")
     with monkeypatch.context() as killed:
-        killed.setattr("store.tables.digests.Digests._record", lambda *_: (_ for _ in ()).throw(OSError("full")))
+        killed.setattr("store.tables.digests.Digests._record", lambda *_, **__: (_ for _ in ()).throw(OSError("full")))
         write_runs(store, "r2")
     folder = Path(store.uri) / "runs.lance"
-    before = {path.name for path in (folder / "_digests").iterdir()}
+    before = {path.name for path in records(store, "runs").iterdir()}
     assert sorted(texts(EmbeddingStore.open(store.uri).rows("runs")["run"])) == ["r1", "r2"]
-    assert {path.name for path in (folder / "_digests").iterdir()} != before
+    assert {path.name for path in records(store, "runs").iterdir()} != before
     min((folder / "_versions").glob("*.manifest")).unlink()
     with pytest.raises(WorkError, match="manifest is missing"):
         EmbeddingStore.open(store.uri).rows("runs")
@@ -527,7 +539,7 @@ def test_files_that_go_with_their_version_while_they_are_listed_are_no_damage(st
     """Another process compacts: of an old version, data files are gone, its manifest is still listed, then is not."""
     write_runs(store, "r1")
     write_runs(store, "r2")
-    (old,) = (Path(store.uri) / "runs.lance" / "_digests").iterdir()
+    (old,) = records(store, "runs").iterdir()
     record = old.read_bytes()
     compact(store.connection, "runs", free=False)
     old.write_bytes(record)  # by a process that was slower
@@ -547,28 +559,138 @@ def test_files_that_go_with_their_version_while_they_are_listed_are_no_damage(st
 
 def test_folders_that_come_and_go_while_they_are_listed_are_no_fault(tmp_path):
     """Another process has just made a table, or removes an index: its folders are there at one moment only."""
-    folder = tmp_path / "runs.lance" / "_digests"
+    folder = tmp_path / "runs.lance" / "_refs"
     folder.parent.mkdir()
     program = "import os, sys\nwhile True: os.mkdir(sys.argv[1]); os.rmdir(sys.argv[1])"
     other = subprocess.Popen([sys.executable, "-c", program, str(folder)])
     try:
         end = time.monotonic() + 2
         while time.monotonic() < end:
-            assert TableFiles(str(tmp_path)).sizes("runs", "_digests") == {}
+            assert TableFiles(str(tmp_path)).sizes("runs", "_refs") == {}
             assert TableFiles(str(tmp_path)).sizes("runs") == {}
     finally:
         other.kill()
         other.wait()
 
 
-@pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(bytes(20))])
-def test_a_damaged_record_is_written_again(store, damage):
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda file: file.unlink(), "digests/runs is missing"),
+        (lambda file: shutil.rmtree(file.parent), "digests/runs is missing"),
+        (lambda file: shutil.rmtree(file.parent.parent), "digests/runs is missing"),
+        (lambda file: file.write_bytes(bytes(20)), r"digests/runs/\d-\w+.json was changed on disk"),
+    ],
+)
+@pytest.mark.parametrize("two_faults", [False, True])
+def test_a_table_without_its_record_is_damage_until_a_user_accepts_it(store, damage, words, two_faults, monkeypatch):
+    """The next opening wrote a record of what it found, and wrong bytes were sound from then on."""
+    monkeypatch.setattr("store.tables.digests._PAUSES", (0.0,))
     write_runs(store, "r1", "r2")
-    (record,) = (Path(store.uri) / "runs.lance" / "_digests").iterdir()
-    before = record.read_bytes()
+    write_runs(store, "r3")
+    writing = EmbeddingStore.open(store.uri)
+    assert writing.rows("runs").num_rows == 3
+    (record,) = records(store, "runs").iterdir()
     damage(record)
-    assert sorted(texts(EmbeddingStore.open(store.uri).rows("runs")["run"])) == ["r1", "r2"]
-    assert record.read_bytes() == before
+    if two_faults:
+        for file in (Path(store.uri) / "runs.lance" / "data").iterdir():
+            file.write_bytes(file.read_bytes().replace(b"completed r2", b"completed r7"))
+    left = {path: path.read_bytes() for path in records(store, "runs").rglob("*")}
+    for _ in range(2):
+        with pytest.raises(WorkError, match=rf"{words}.*capim store repair runs --accept"):
+            EmbeddingStore.open(store.uri).rows("runs")
+        with pytest.raises(WorkError, match=words):
+            write_runs(EmbeddingStore.open(store.uri), "r4")
+        finding = state_of(store, "runs")
+        assert finding.state == "damaged"
+        assert re.search(rf"{words}.*capim store repair runs --accept", finding.detail)
+    with pytest.raises(WorkError, match=words):
+        repair_table(EmbeddingStore.open(store.uri), "runs")
+    with pytest.raises(WorkError, match=words):
+        compact(writing.connection, "runs", free=False)
+    assert {path: path.read_bytes() for path in records(store, "runs").rglob("*")} == left, "nothing recorded anew"
+    if "missing" in words:
+        with pytest.raises(WorkError, match=words):  # a process that compared the record before finds it gone
+            write_runs(writing, "r4")
+    assert state_of(store, "runs").state == "damaged"
+    repair_table(EmbeddingStore.open(store.uri), "runs", accept=True)
+    assert state_of(store, "runs").state == "sound"
+    assert EmbeddingStore.open(store.uri).rows("runs").num_rows == (4 if "missing" in words else 3)
+
+
+def test_a_process_that_read_a_record_before_it_was_changed_writes_the_next_from_what_it_read(store):
+    write_runs(store, "r1", "r2")
+    (record,) = records(store, "runs").iterdir()
+    record.write_bytes(bytes(20))
+    for file in (Path(store.uri) / "runs.lance" / "data").iterdir():
+        file.write_bytes(file.read_bytes().replace(b"completed r2", b"completed r7"))
+    with pytest.raises(WorkError, match=r"data/\w+.lance was changed on disk.*capim store repair runs`,"):
+        write_runs(store, "r3")
+        EmbeddingStore.open(store.uri).rows("runs")
+    assert repair_table(EmbeddingStore.open(store.uri), "runs") == (1, 0, 0)
+    assert "completed r2" in texts(EmbeddingStore.open(store.uri).rows("runs")["state"])
+
+
+def test_the_record_of_an_append_holds_what_the_process_before_wrote_not_what_the_disk_has(store):
+    """The files of another process were digested again, as they were then."""
+    write_runs(store, "r1")
+    write_runs(EmbeddingStore.open(store.uri), "r2")
+    for file in (Path(store.uri) / "runs.lance" / "data").iterdir():
+        file.write_bytes(file.read_bytes().replace(b"completed r2", b"completed r7"))
+    table = store.connection.open("runs")
+    store.connection.append(table, [lambda: table.to_table(filter="run = 'r1'").to_batches()[0]])
+    with pytest.raises(WorkError, match=r"was changed on disk"):
+        EmbeddingStore.open(store.uri).rows("runs")
+
+
+@pytest.mark.parametrize(
+    "name", ["runs", "formats", "sets", "encoders", "corpora", "results", "single", "corpus-images"]
+)
+def test_a_table_that_was_removed_is_missing_and_never_made_anew_in_silence(sealed, name, monkeypatch):
+    monkeypatch.setattr("store.tables.digests._PAUSES", (0.0,))
+    store, _, _ = sealed
+    write_runs(store, "r1")
+    filler = {field.name: "x" if field.type == pa.string() else 1 for field in RESULTS if not field.nullable}
+    store.write_rows(
+        "results",
+        pa.Table.from_pylist(
+            [filler | {"created": datetime.now(UTC), "image_tag": "", "caption_tag": ""}], schema=RESULTS
+        ),
+    )
+    before, rows = read(store), {table: store.rows(table) for table in ("runs", "results")}
+    (folder,) = Path(store.uri).glob(f"{name}*.lance")
+    shutil.rmtree(folder)
+    fresh = EmbeddingStore.open(store.uri)
+    with pytest.raises(WorkError, match=rf"table '{folder.stem}': {folder} is missing.*capim store repair"):
+        fresh.connection.find(folder.stem)
+    with pytest.raises(WorkError, match=f"{folder} is missing"):
+        merge(fresh.connection, folder.stem, ANALYSES["runs"], rows["runs"], update=False)
+    with pytest.raises(WorkError, match="is missing"):
+        if store.connection.find(folder.stem) is None:  # by an object that had it open
+            raise AssertionError
+    assert not folder.exists()
+    found = [check for check in verify(EmbeddingStore.open(store.uri)) if check.state in ("damaged", "lost")]
+    assert any(f"{folder} is missing" in check.detail for check in found)
+    done = dict(repair_all(EmbeddingStore.open(store.uri)))
+    assert folder.stem in done
+    if name in COPIED:  # the record has a copy of them
+        assert {check.state for check in verify(EmbeddingStore.open(store.uri))} == {"sound"}
+        assert EmbeddingStore.open(store.uri).rows("runs").equals(rows["runs"])
+        np.testing.assert_array_equal(read(store).matrix, before.matrix)
+    else:
+        assert {check.state for check in verify(EmbeddingStore.open(store.uri))} <= {"sound", "incomplete"}
+
+
+def test_tables_whose_folders_were_exchanged_are_damage(store, make_corpus, make_spec, fill):
+    keys = [fill(store, make_corpus(20), make_spec(revision=revision)) for revision in ("r1", "r2")]
+    one, other = (store.connection.folder(table_of(key)) for key in keys)
+    one.rename(one.with_name("aside"))
+    other.rename(one)
+    one.with_name("aside").rename(other)
+    states = {check.what: check.state for check in verify(EmbeddingStore.open(store.uri))}
+    assert [states[folder.stem] for folder in (one, other)] == ["damaged", "damaged"]
+    with pytest.raises(WorkError, match="is missing"):
+        read(store)
 
 
 def test_compaction_does_not_give_damaged_rows_new_digests(store, make_corpus, make_spec, make_key, make_block):

@@ -12,7 +12,9 @@ from store import EmbeddingStore
 from store.errors import RequestError
 from store.keys import table_of
 from store.maintenance.retention import Pruning, plan_pruning, prune
-from store.schema import RESULTS, RUNS, WATCHED, texts
+from store.schema import OUTCOMES, RESULTS, RUNS, WATCHED, texts
+from store.tables import metadata
+from store.tables.schemas import METADATA_TABLES
 from store.types import IndexedImage
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -100,3 +102,88 @@ def test_thumbnails_of_images_that_no_corpus_has_any_more_go(store: EmbeddingSto
     assert pruned(store, 1).rows == {"image_index": ("sha", ("vanished",), 1)}
     assert sorted(store.thumbnails(shas)) == sorted(shas[:-1])
     assert store.indexed_images([*shas, "undecodable"]).keys() == {*shas[:-1], "undecodable"}
+
+
+def evaluated(store: EmbeddingStore, day: int, *, finished: bool = True, **changes: Any) -> None:
+    """Outcomes of the revision of a day, and where the evaluation has ended its result."""
+    subject = {"encoder": "enc", "encoder_fingerprint": f"e{day}", "corpus": "toy", "corpus_fingerprint": "c0"}
+    subject |= {"protocol": "t2i/all", "evaluation": f"v{day}", **changes}
+    write(store, "outcomes", OUTCOMES, day, **subject, query_id="q", best_score=0.5)
+    if finished:
+        write(store, "results", RESULTS, day, **subject, metric="R@1", result=f"r{day}")
+
+
+def registered(store: EmbeddingStore, *days: int) -> None:
+    """From then on the name of the encoder means the revision of that day."""
+    for day in days:
+        row = {"name": "enc", "fingerprint": f"e{day}", "spec": "{}", "written": BEGUN + timedelta(days=day)}
+        metadata.write(store.connection, "encoders", [row], update=True)
+    corpus = {field.name: 1 for field in METADATA_TABLES["corpora"]} | {"written": BEGUN, "locations": []}
+    corpus |= dict.fromkeys(("licence", "origin", "reference_language", "main_metric"), "")
+    row = corpus | {"name": "toy", "fingerprint": "c0", "languages": []}
+    metadata.write(store.connection, "corpora", [row], update=True)
+
+
+def outcomes(store: EmbeddingStore) -> list[str]:
+    return sorted(store.counts("outcomes", "evaluation"))
+
+
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Specs are not compared with their fingerprints, which are short here."""
+    monkeypatch.setattr("store.tables.metadata.is_spec_of", lambda **_: True)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_outcomes_that_have_no_results_yet_stay_for_the_newest_revision(store: EmbeddingStore) -> None:
+    """A run that began and is not over, or a step without a run, has written them; the next run goes on from them."""
+    registered(store, 0, 1, 2)
+    evaluated(store, 0, finished=False)
+    evaluated(store, 1)
+    evaluated(store, 2, finished=False)
+    write(store, "runs", RUNS, 9)
+    assert pruned(store, 1).rows["outcomes"] == ("evaluation", ("v0",), 1)
+    assert outcomes(store) == ["v1", "v2"]
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_what_a_running_run_began_with_stays_until_it_ends(
+    store: EmbeddingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its revision was superseded by another run meanwhile; what was superseded before goes."""
+    registered(store, 0, 1, 2)
+    for day in range(3):
+        evaluated(store, day)
+    begun = BEGUN + timedelta(days=1, hours=1)
+    write(store, "runs", RUNS, 1, state="running", started=begun)
+    write(store, "runs", RUNS, 9)
+    with monkeypatch.context() as then:
+        then.setattr("store.maintenance.retention.now", lambda: begun + timedelta(days=2))
+        plan = pruned(store, 1)
+    assert plan.running == ("run001",)
+    assert outcomes(store) == ["v1", "v2"]
+    assert sorted(texts(store.rows("results")["result"])) == ["r1", "r2"]
+    assert {*texts(store.rows("runs")["run"])} >= {"run001", "run009"}
+    pruned(store, 1)  # now: a run of that age has died somewhere
+    assert outcomes(store) == ["v2"]
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_what_a_run_wrote_after_the_plan_stays(store: EmbeddingStore) -> None:
+    """It evaluates a revision again that the plan names, and something that the plan does not know."""
+    registered(store, 0, 1)
+    for day in range(2):
+        evaluated(store, day)
+    write(store, "runs", RUNS, 1)
+    plan = plan_pruning(store, keep=1)
+    assert plan.rows["outcomes"] == ("evaluation", ("v0",), 1)
+    row = {"name": "enc", "fingerprint": "e0", "spec": "{}", "written": BEGUN + timedelta(days=2)}
+    metadata.write(store.connection, "encoders", [row], update=True)
+    subject = {"encoder": "enc", "encoder_fingerprint": "e0", "corpus": "toy", "corpus_fingerprint": "c0"}
+    again = {"protocol": "t2i/all", "evaluation": "v0", "metric": "R@1", "result": "r0-again"}
+    write(store, "runs", RUNS, 2, state="running", started=datetime.now(UTC))
+    write(store, "results", RESULTS, 2, **subject, **again)
+    evaluated(store, 3, finished=False, encoder_fingerprint="e0")
+    prune(store, plan)
+    assert outcomes(store) == ["v0", "v1", "v3"]
+    assert sorted(texts(store.rows("results")["result"])) == ["r0", "r0-again", "r1"]
