@@ -12,7 +12,6 @@ from flows.commands.declare import Commands, declare
 from flows.commands.workspace import found_results, open_store
 from flows.terminal.output import RESULT_COLUMNS, Row, folded, show_rows
 from flows.terminal.parser import PLURALS, names
-from reports.rows.families import same_photographs
 from store.safe_text import plain
 
 if TYPE_CHECKING:
@@ -66,6 +65,8 @@ def print_ranking(args: argparse.Namespace, store_uri: str, reference: RankingRe
 
 def _words(rows: Sequence[Row]) -> list[str]:
     """What the columns are, and what is not in the table."""
+    from reports.rows.families import same_photographs
+
     first, level = rows[0], f"{100 * rows[0]['level']:g} %"
     described = "; ".join(f"{corpus['corpus']} ({corpus['headline']})" for corpus in json.loads(first["corpora"]))
     like_these = {row["reason"] for row in rows if row["estimand"] == LIKE_THESE and row["rank_low"] is None}

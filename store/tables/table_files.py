@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
@@ -13,6 +14,7 @@ import xxhash
 RECORDS = "digests"  # a folder beside those of the tables, with a folder for each: it outlives a removed table
 NEWEST = 2**64 - 1  # the manifest of a version has this less the version as its name, so that the newest comes first
 _CHUNK = 1 << 20
+_READ_AGAIN = (0.1, 0.5, 2.0)  # seconds
 _LISTINGS = 20  # of one folder, while other processes make and remove folders in it
 
 
@@ -58,13 +60,17 @@ class TableFiles:
 
     def read(self, name: str, path: str) -> bytes | None:
         """The contents of a file; None if another process has just removed it."""
-        try:
-            with self._system.open_input_file(self.whole(name, path)) as file:
-                contents: bytes = file.read()
-        except OSError as fault:
-            if _is_absent(fault):
-                return None
-            raise
+        for pause in (*_READ_AGAIN, None):
+            try:
+                with self._system.open_input_file(self.whole(name, path)) as file:
+                    contents: bytes = file.read()
+                break
+            except OSError as fault:
+                if _is_absent(fault):
+                    return None
+                if self.is_local or pause is None:
+                    raise
+                time.sleep(pause)  # an answer of object storage broke off, as it does where the file is just removed
         return contents
 
     def digest(self, name: str, path: str) -> tuple[int, str]:

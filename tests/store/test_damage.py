@@ -650,7 +650,8 @@ def test_a_table_that_was_removed_is_missing_and_never_made_anew_in_silence(seal
     monkeypatch.setattr("store.tables.digests._PAUSES", (0.0,))
     store, _, _ = sealed
     write_runs(store, "r1")
-    filler = {field.name: "x" if field.type == pa.string() else 1 for field in RESULTS if not field.nullable}
+    fillers = {pa.string(): "x", pa.bool_(): True}
+    filler = {field.name: fillers.get(field.type, 1) for field in RESULTS if not field.nullable}
     store.write_rows(
         "results",
         pa.Table.from_pylist(

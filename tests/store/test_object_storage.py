@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from store.maintenance.cleaning import compact_store
 from store.maintenance.health import verify
 from store.maintenance.inventory import info
 from store.maintenance.removal import drop
+from store.tables.table_files import TableFiles
 
 WRITER = Path(__file__).with_name("writer.py")
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,3 +104,22 @@ def test_wrong_credentials_and_unreachable_servers_are_errors_with_the_address(m
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(WorkError, match="opening table 'formats'"):
         EmbeddingStore.open("s3://capim/store")
+
+
+def test_a_file_whose_answer_breaks_off_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record that another process replaced while it was read: "Failed to flush response stream" ended a run."""
+    monkeypatch.setattr("store.tables.table_files._READ_AGAIN", (0.0,))
+    answers: list[OSError | bytes] = [OSError("AWS Error INTERNAL_FAILURE during GetObject: Failed to flush"), b"whole"]
+
+    class System:
+        def open_input_file(self, _: str) -> io.BytesIO:
+            if isinstance(answer := answers.pop(0), OSError):
+                raise answer
+            return io.BytesIO(answer)
+
+    files = TableFiles("s3://bucket/store", "http://127.0.0.1:1")
+    monkeypatch.setattr(files, "_system", System())
+    assert files.read("results", "digests/1-a.json") == b"whole"
+    answers += [OSError("AWS Error INTERNAL_FAILURE during GetObject")] * 2
+    with pytest.raises(OSError, match="INTERNAL_FAILURE"):
+        files.read("results", "digests/1-a.json")
